@@ -30,7 +30,7 @@ define install
 		|| $(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
 
-.PHONY: help demo compose-demo test test-slow nightly mutants torture soak fuzz coverage lint types check package sbom site protos lock peers papers papers-quick clean
+.PHONY: help demo compose-demo test test-slow nightly mutants random-kills soak fuzz coverage lint types check package sbom site protos lock peers papers papers-quick clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -66,12 +66,12 @@ nightly: $(READY)  ## run what takes longest: kills and broken disks at random, 
 mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a test notices each
 	$(BIN)/python tests/mutants/run.py
 
-torture: $(READY)  ## kill and stop real daemons two hundred times while jobs run, and reckon up; KILLS and SEED
-	PYTHONPATH=tests/support $(BIN)/python tests/faults/torture.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+random-kills: $(READY)  ## kill and stop real daemons two hundred times while jobs run, and check the invariants; KILLS and SEED
+	PYTHONPATH=tests/support $(BIN)/python tests/faults/random_kill_run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
-soak: $(READY)  ## have a real federation answer ROUNDS rounds, for MINUTES at least, and watch its memory; then play SEEDS universes, from FIRST on
+soak: $(READY)  ## run a real federation for ROUNDS rounds and MINUTES and watch its memory; then simulate SEEDS seeds, from FIRST on
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/soak.py --rounds $(ROUNDS) --minutes $(MINUTES)
-	PYTHONPATH=tests/support:tests/simulation $(BIN)/python tests/simulation/test_universes.py --first $(FIRST) --seeds $(SEEDS)
+	PYTHONPATH=tests/support:tests/simulation $(BIN)/python tests/simulation/test_simulated_federations.py --first $(FIRST) --seeds $(SEEDS)
 
 $(FUZZ)/.ready: requirements-fuzz.lock
 	$(PYTHON) -m venv $(FUZZ)

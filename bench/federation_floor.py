@@ -64,7 +64,7 @@ class Store:
         self._connection.close()
 
 
-class Hub:
+class CoordinatorProcess:
     """Sends queries and receives answers. Every peer has its own stream."""
 
     def __init__(self, sizes: Sizes, store: Store, duties: HubDuties) -> None:
@@ -126,7 +126,7 @@ async def hub(folder: Path, sizes: Sizes, case: Case) -> AsyncIterator[str]:
     credentials = grpc.ssl_server_credentials([(me.key_pem, me.certificate_pem)], me.authority_pem, True)
     port = server.add_secure_port("127.0.0.1:0", credentials)
     with closing(Store(folder / "hub.db")) as store:
-        server.add_generic_rpc_handlers([Hub(sizes, store, HubDuties(folder, case)).handlers()])
+        server.add_generic_rpc_handlers([CoordinatorProcess(sizes, store, HubDuties(folder, case)).handlers()])
         await server.start()
         try:
             yield f"127.0.0.1:{port}"

@@ -36,7 +36,7 @@ DATA_SET: Final = "cohort"
 POLICY: Final = "policy.toml"
 COORDINATOR: Final = "hub"
 ANALYST: Final = "ada"
-PATIENCE: Final = 60
+TIMEOUT: Final = 60
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 _MEGABYTE: Final = 1e6
@@ -75,7 +75,7 @@ async def providers(folder: Path, address: str, durable: bool, *names: str) -> A
     daemons = [_daemon(folder, address, name, durable=durable) for name in names]
     running = [asyncio.create_task(daemon.run()) for daemon in daemons]
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await asyncio.gather(*(daemon.connected.wait() for daemon in daemons))
         yield ""
     finally:

@@ -57,12 +57,12 @@ ROWS_ALONE: Final = "rows alone"
 def ratings(part: int) -> scipy.sparse.csr_array:
     """Return the ratings of one in so many people."""
     rng = np.random.default_rng(part)
-    people = PEOPLE // part
-    films = (FILMS * rng.random((people, RATINGS_EACH)) ** 2).astype(np.int32)
+    fuzz_parties = PEOPLE // part
+    films = (FILMS * rng.random((fuzz_parties, RATINGS_EACH)) ** 2).astype(np.int32)
     films.sort(axis=1)
     stars = rng.integers(1, 6, films.shape).astype(np.float64)
     starts = np.arange(0, films.size + 1, RATINGS_EACH)
-    made = scipy.sparse.csr_array((stars.ravel(), films.ravel(), starts), shape=(people, FILMS))
+    made = scipy.sparse.csr_array((stars.ravel(), films.ravel(), starts), shape=(fuzz_parties, FILMS))
     made.sum_duplicates()
     return made
 

@@ -29,7 +29,7 @@ from .simulation import Progress
 Result = TypeVar("Result")
 
 
-class Loop:
+class EventLoopThread:
     """An event loop in a separate thread."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Job:
     """A submitted job."""
 
     _job: AsyncJob
-    _loop: Loop = field(repr=False)
+    _loop: EventLoopThread = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -112,7 +112,7 @@ class Job:
 class Federation:
     """A connection to a coordinator. Close it after use, or use it in a ``with`` statement."""
 
-    def __init__(self, federation: AsyncFederation, loop: Loop) -> None:
+    def __init__(self, federation: AsyncFederation, loop: EventLoopThread) -> None:
         self._federation = federation
         self._loop = loop
 
@@ -129,7 +129,7 @@ class Federation:
         If the coordinator goes away, calls are retried for ``retry_seconds``.
         """
         address, me = settings(where, identity)
-        loop = Loop()
+        loop = EventLoopThread()
 
         async def connected() -> AsyncFederation:
             return AsyncFederation(address, me, retry_seconds=retry_seconds)

@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from forked_programs import fork_programs
 from hypothesis import settings
-from patience import have_every_loop_steady
-from zygote import fork_programs
+from timeouts import use_steady_loops
 
 import dpspca  # noqa: F401  # before any test imports gRPC, so that it is held to TLS 1.3
 
@@ -32,7 +32,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dpspca"))
 
 
 # A machine whose neighbours are busy stands still for seconds; nobody is late for that.
-have_every_loop_steady()
+use_steady_loops()
 
 # Loading our programs takes longer than most of what tests have them do.
 fork_programs()

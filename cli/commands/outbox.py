@@ -23,8 +23,8 @@ OTHER_MESSAGES: Final = {
     "receipt": "With each answer: how many entries the ledger had, and the hash of the last entry.",
     "refusal": "Instead of an admission or an answer: the rule, what was asked, and how much of the budget is left.",
     "heartbeat": "An empty message from time to time.",
-    "statement": "To an analyst whom the policy names, signed: the terms of a data set with what is left of its budget, "
-    "or what the ledger has of one of the analyst's own jobs.",
+    "statement": "To an analyst whom the policy names, signed: the terms of a data set and what is left of its budget; "
+    "what the ledger has of one of the analyst's own jobs.",
 }
 """What a provider sends besides answers. No row has a part in any of it: tests compare neighbours (T23, T25, T26)."""
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.client.blocking import Loop
+from dpspca.client.blocking import EventLoopThread
 from dpspca.client.clock import now
 from dpspca.client.demo import (
     ANALYST,
@@ -64,7 +64,7 @@ def daemons(
     the daemons' policy.
     """
     with new_federation() as parties:
-        loop = Loop()
+        loop = EventLoopThread()
         try:
             hub = loop.run(_listening(parties))
             try:
@@ -98,7 +98,7 @@ class _Auditor:
     spec: JobSpec
     parties: Parties
     hub: Coordinator
-    loop: Loop
+    loop: EventLoopThread
     pair: Mapping[str, Any]
     interval: float | None
     _daemon: _RunningDaemon | None = None

@@ -165,5 +165,5 @@ def matrix_noise(released: Released, components: FloatArray) -> EigenNoise:
     columns = np.flatnonzero(components.any(axis=1))
     block, vectors = released.block(columns), components[columns]
     values = np.einsum("dk,de,ek->k", vectors, block, vectors)
-    sure = eigen_noise(values, vectors, float(np.trace(block)), (released.off_std, released.off_std))
-    return EigenNoise(sure.values, spread_over(len(components), columns, sure.loading_std))
+    noise = eigen_noise(values, vectors, float(np.trace(block)), (released.off_std, released.off_std))
+    return EigenNoise(noise.values, spread_over(len(components), columns, noise.loading_std))

@@ -98,7 +98,7 @@ SKETCH_PART: Final = 0.5
 """Share of mu squared. The error is proportional to the product of both noises, so equal shares are best."""
 OVERSAMPLING: Final = 16
 """A reasonable choice, not an optimum: using all directions helps little more (docs/papers.md, paper 001)."""
-NO_LENGTH: Final = 2.0**-40
+ROUNDING_LENGTH: Final = 2.0**-40
 """Directions of Y whose squared length is below this part of the largest are rounding errors."""
 
 
@@ -143,15 +143,15 @@ def run(plan: Plan) -> Algorithm:
     opened = yield from ask_opening(spec)
     dimension, columns, cut = spec.schema.dimension, columns_of(spec), RangeProjectionOptions.of(spec).cut
     committed = yield Commit()
-    everybody = committed.parties
-    revealed = yield from _ask(Reveal(read_slots(committed.values)), everybody)
-    sketched = yield from _ask(Sketch(read_slots(revealed.values), dimension, columns), everybody)
+    parties = committed.parties
+    revealed = yield from _ask(Reveal(read_slots(committed.values)), parties)
+    sketched = yield from _ask(Sketch(read_slots(revealed.values), dimension, columns), parties)
     basis = whitening(sketched.values)
-    peaks = yield from _ask(Peaks(basis / cut), everybody)
+    peaks = yield from _ask(Peaks(basis / cut), parties)
     largest = _largest(peaks.values[:, :-1], cut)
     scaled = np.divide(basis, largest, out=np.zeros_like(basis), where=largest > 0)
-    rows = yield from _ask(Peaks(scaled), everybody)
-    projected = yield from _ask(Projection(scaled, dimension, _reach(rows.values[:, -1], columns)), everybody)
+    rows = yield from _ask(Peaks(scaled), parties)
+    projected = yield from _ask(Projection(scaled, dimension, _longest_row(rows.values[:, -1], columns)), parties)
     components = _leading(projected.values * largest, spec.components)
     statement = PrivacyStatement.of(plan, parties=projected.parties)
     model = Model(fix_signs(components), statement, feature_names=spec.schema.names)
@@ -168,7 +168,7 @@ def columns_of(spec: JobSpec) -> int:
 def whitening(gram: FloatArray) -> FloatArray:
     """Return S such that Y S is orthonormal, from Y^T Y. Columns for directions in which Y is zero are zero."""
     squares, axes = np.linalg.eigh((gram + gram.T) / 2)
-    long = squares > NO_LENGTH * max(squares[-1], 0.0)
+    long = squares > ROUNDING_LENGTH * max(squares[-1], 0.0)
     roots = np.sqrt(np.where(long, squares, 1.0))
     whitened: FloatArray = np.where(long, axes / roots, 0.0)
     return whitened
@@ -202,7 +202,7 @@ def _rounds(spec: JobSpec) -> list[PlannedQuery]:
     share = shares(spec)["rest"]
     return [
         PlannedQuery("commitments", Commit, listed, 0.0),
-        PlannedQuery("nonces", Reveal, listed, 0.0, event=ApproximateEvent(0.0, unlucky(spec))),
+        PlannedQuery("nonces", Reveal, listed, 0.0, event=ApproximateEvent(0.0, stretch_failure(spec))),
         PlannedQuery("sketch", Sketch, sketch, 0.0, event=_sketched(spec, share * SKETCH_PART)),
         PlannedQuery("largest entries", Peaks, square, 0.0),
         PlannedQuery("longest rows", Peaks, square, 0.0),
@@ -210,7 +210,7 @@ def _rounds(spec: JobSpec) -> list[PlannedQuery]:
     ]
 
 
-def unlucky(spec: JobSpec) -> float:
+def stretch_failure(spec: JobSpec) -> float:
     """Bound the probability that Omega stretches a change by more than the noise covers, including the sampler's."""
     return STRETCH_TAIL + spec.schema.dimension * columns_of(spec) * DRAW_SLACK
 
@@ -228,10 +228,10 @@ def _sketched(spec: JobSpec, share: float) -> GaussianEvent:
     return GaussianEvent(sensitivity, std, MAX_ROWS * extent.columns * DRAW_SLACK)
 
 
-def _ask(query: RowQuery, everybody: int) -> Generator[RowQuery, Aggregate, Aggregate]:
+def _ask(query: RowQuery, parties: int) -> Generator[RowQuery, Aggregate, Aggregate]:
     """Ask, and continue only if all providers that committed have answered."""
     answer: Aggregate = yield query
-    if answer.parties != everybody:
+    if answer.parties != parties:
         raise PartiesChangedError(
             "A provider left between commitment and projection, so the sketch cannot be used.",
             "Submit a new job.",
@@ -245,7 +245,7 @@ def _largest(peaks: FloatArray, cut: float) -> FloatArray:
     return np.where(most > 0, np.minimum(most + 2.0**-WEIGHT_BITS, 1.0) * cut, 0.0)
 
 
-def _reach(lengths: FloatArray, columns: int) -> float:
+def _longest_row(lengths: FloatArray, columns: int) -> float:
     return float(np.clip(lengths.max(), 2.0**-WEIGHT_BITS, math.sqrt(columns)))
 
 

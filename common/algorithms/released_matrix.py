@@ -82,11 +82,11 @@ def components_of(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Floa
     sparsity = MatrixOptions.of(spec).sparsity
     if sparsity is None:
         return leading(matrix_of(released, spec.schema.dimension), spec.components)
-    known = _known(spec, opened, released)
-    return sparse_or_dense(known, spec.components, None if sparsity == AUTO else sparsity)[0].T
+    symmetric = _symmetrised(spec, opened, released)
+    return sparse_or_dense(symmetric, spec.components, None if sparsity == AUTO else sparsity)[0].T
 
 
-def _known(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Released:
+def _symmetrised(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Released:
     """Return the symmetric matrix with its noise off the diagonal. Averaging the two halves reduces the noise."""
     averaged = math.sqrt(2) if released.values.ndim > 1 else 1.0
     matrix = matrix_of(released, spec.schema.dimension)
@@ -131,15 +131,15 @@ def model_of(
 
     The total is the trace of that matrix, which is noisy as well.
     """
-    known = _known(spec, opened, released)
+    symmetric = _symmetrised(spec, opened, released)
     model = Model(fix_signs(components), statement, mean=opened.center, feature_names=spec.schema.names)
     if not spec.explained_variance or opened.rows is None or opened.rows.parties != released.parties:
         return model
-    variances = np.einsum("kd,de,ke->k", components, known.matrix, components)
+    variances = np.einsum("kd,de,ke->k", components, symmetric.matrix, components)
     count = at_least_one(opened.rows)
     widest = 1.0 if released.values.ndim > 1 else math.sqrt(2)
     return with_variances(
-        model, variances / count, float(np.trace(known.matrix)) / count, widest * released.noise_std / count
+        model, variances / count, float(np.trace(symmetric.matrix)) / count, widest * released.noise_std / count
     )
 
 
@@ -150,14 +150,14 @@ def with_known_noise(
 
     Both formulas hold for the noise of the Gaussian orthogonal ensemble, so this is for squares, not for triangles.
     """
-    known = _known(spec, opened, released)
-    sure = matrix_noise(known, components.T)
-    model = replace(model, loading_std=np.ascontiguousarray(sure.loading_std.T))
+    symmetric = _symmetrised(spec, opened, released)
+    noise = matrix_noise(symmetric, components.T)
+    model = replace(model, loading_std=np.ascontiguousarray(noise.loading_std.T))
     if model.explained_variance is None or model.explained_variance_std is None:
         return model
     count = at_least_one(opened.rows)
     return with_variances(
-        model, sure.values / count, float(np.trace(known.matrix)) / count, model.explained_variance_std
+        model, noise.values / count, float(np.trace(symmetric.matrix)) / count, model.explained_variance_std
     )
 
 

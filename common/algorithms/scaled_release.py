@@ -106,11 +106,11 @@ def ask_scaled(
     joined_std = (second_std**-2 + known.stds**-2) ** -0.5
     inner, outer = float(joined_std[0, 0]), float(joined_std[0, -1])
     vectors = known.axes @ found
-    sure = eigen_noise(explained, vectors, float(np.trace(joined)), (inner, outer))
+    reliability = eigen_noise(explained, vectors, float(np.trace(joined)), (inner, outer))
     least = min(float(second_std[0, -1]), float(known.stds[0, 0]))
     components = _without_noise_rows(facts, known, vectors, explained, least, diagonal)
     parties = min(answer.parties, known.parties)
-    return ScaledBlock(components, sure.values, sure.loading_std, math.sqrt(2) * inner, parties)
+    return ScaledBlock(components, reliability.values, reliability.loading_std, math.sqrt(2) * inner, parties)
 
 
 def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong together nowhere else

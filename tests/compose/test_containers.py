@@ -1,4 +1,4 @@
-"""A federation in real containers: who can reach whom, what each may do, and what happens when one of them dies.
+"""A federation in real containers: who can reach whom, the rights of each, and what happens when one is killed.
 
 Whoever has built the images can name one in DPSPCA_IMAGE; otherwise they are built first.
 """
@@ -24,7 +24,7 @@ from typing import Any
 
 import docker
 import pytest
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
@@ -72,7 +72,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Stack:
-    """A federation that compose brought up."""
+    """A federation that compose started."""
 
     engine: Any
     project: str
@@ -94,7 +94,7 @@ class Stack:
         return self.party(service).attrs["NetworkSettings"]["Networks"][f"{self.project}_{line}"]["IPAddress"]
 
     def submit(self, spec: JobSpec) -> Iterator[str]:
-        """Have the analyst run a job; give what she sees, line by line, until she is done."""
+        """Run a job as the analyst. Yield the output line by line until the end."""
         ada = self.party("ada")
         assert ada.put_archive("/party", archive("job.json", spec.to_json().encode()))
         before = len(ada.logs().splitlines())
@@ -104,7 +104,7 @@ class Stack:
 
     @contextmanager
     def listener(self, network: str) -> Iterator[tuple[Any, int]]:
-        """Put somebody who takes every connection into a network, in a container; give it, and its port."""
+        """Run a container in a network that accepts every connection. Yield it and its port."""
         container = self.engine.containers.run(self.image, [LISTEN], **as_python(), network=network, detach=True)
         lines = container.logs(stream=True, follow=True)
         try:
@@ -135,19 +135,19 @@ def told(container: Any, *command: str) -> str:
 
 
 def opens(container: Any, places: Sequence[Place]) -> list[bool]:
-    """Try from inside a container which places take a connection."""
+    """Return which addresses accept a connection from inside a container."""
     return json.loads(told(container, "python3", "-c", KNOCK, json.dumps(places)))
 
 
 def attached(container: Any, what: str = "IPAddress") -> str:
-    """Give the address of a container that is in one network, or its way out of there."""
+    """Return the address of a container that is in one network, or its gateway."""
     container.reload()
     (network,) = container.attrs["NetworkSettings"]["Networks"].values()
     return network[what]
 
 
 def open_sockets(container: Any) -> set[int]:
-    """Give the ports on which connections or datagrams are awaited, but for the engine's own name server's."""
+    """Return the ports with a listening socket, except those of the engine's own name server."""
     waiting = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}
     ports = set()
     for protocol, state in waiting.items():
@@ -172,7 +172,7 @@ def engine() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def image(engine: Any) -> str:  # noqa: ARG001  # without an engine nothing is built
-    """Build the images, unless one is named."""
+    """Build the images, unless an image is named."""
     if named := os.environ.get("DPSPCA_IMAGE"):
         return named
     build = DEPLOY.parent / "build"
@@ -200,13 +200,13 @@ def stack(engine: Any, image: str) -> Iterator[Stack]:
         compose("down", "--volumes", "--timeout", "5")
 
 
-def test_the_analyst_gets_a_model_of_every_providers_rows(stack: Stack) -> None:
+def test_the_analyst_gets_a_model_of_all_providers_rows(stack: Stack) -> None:
     ada = stack.party("ada")
     assert ada.attrs["State"]["ExitCode"] == 0
     assert "answers from each of 3 providers" in ada.logs().decode()
 
 
-def test_the_healthy_say_so(stack: Stack) -> None:
+def test_healthy_containers_report_it(stack: Stack) -> None:
     assert {stack.party(name).attrs["State"]["Health"]["Status"] for name in DAEMONS} == {"healthy"}
 
 
@@ -238,7 +238,7 @@ def test_every_daemon_runs_without_rights(stack: Stack, name: str) -> None:
     assert code != 0
 
 
-def test_nobody_but_its_party_and_the_enrolment_mounts_a_volume(stack: Stack) -> None:
+def test_only_its_party_and_the_enrolment_mount_a_volume(stack: Stack) -> None:
     users: dict[str, list[str]] = {}
     for container in stack.containers():
         for mount in container.attrs["Mounts"]:
@@ -279,7 +279,7 @@ def test_neither_the_analyst_nor_another_provider_can_reach_a_provider(stack: St
         assert [opens(each, [place]) for each in (analyst, stack.party("south"))] == [[False], [False]]
 
 
-def test_nobody_in_the_federation_can_reach_the_outside_or_the_machine(stack: Stack) -> None:
+def test_no_party_can_reach_the_outside_or_the_host(stack: Stack) -> None:
     lines = stack.engine.networks.list(filters=stack.own())
     with (
         stack.listener("bridge") as (outside, port),
@@ -304,7 +304,7 @@ def test_a_provider_killed_in_the_middle_of_a_job_is_left_out_and_named(stack: S
     assert "answers from each of 2 providers" in "".join(seen)
 
 
-def test_a_provider_that_stands_still_for_a_while_is_waited_for(stack: Stack) -> None:
+def test_the_job_waits_for_a_provider_that_is_paused(stack: Stack) -> None:
     lines = stack.submit(replace(LONG_JOB, answer_seconds=60))
     next(line for line in lines if line.startswith("10 of"))
     stack.party("east").pause()
@@ -322,11 +322,11 @@ def test_a_provider_that_is_restarted_in_time_takes_part_to_the_end(stack: Stack
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_a_daemon_that_is_told_to_stop_stops_by_itself(stack: Stack, name: str) -> None:
+def test_a_daemon_stops_on_sigterm(stack: Stack, name: str) -> None:
     container = stack.party(name)
     begin = time.monotonic()
-    container.stop(timeout=PATIENCE)
-    assert time.monotonic() - begin < PATIENCE / 2
+    container.stop(timeout=TIMEOUT)
+    assert time.monotonic() - begin < TIMEOUT / 2
     assert stack.party(name).attrs["State"]["ExitCode"] == 0
     container.start()
 

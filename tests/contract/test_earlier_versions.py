@@ -1,7 +1,7 @@
-"""What version 0.1.0 left on disks is read: a ledger, a journal and a model, and what that version said of them.
+"""Files of version 0.1.0 are read: a ledger, a journal and a model, with the same results as in 0.1.0.
 
-``fixtures/version-0.1.0.tar.gz`` holds the files of a provider and a coordinator after two jobs that were done, and in
-the middle of a third, with the words of 0.1.0's own commands about them. They are never made anew.
+``fixtures/version-0.1.0.tar.gz`` holds the files of a provider and a coordinator after two finished jobs, in the middle
+of a third, and the output of 0.1.0's own commands about them. These files are never regenerated.
 """
 
 import json
@@ -47,14 +47,14 @@ def said(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-def test_a_ledger_says_of_every_job_what_it_said(run: Callable[..., Ended], folder: Path) -> None:
+def test_a_ledger_shows_every_job_as_before(run: Callable[..., Ended], folder: Path) -> None:
     assert "All is well up to entry 33" in run("ledger", "verify", "--config", "north.toml").out
     before, now = said(folder, "said-ledger.json"), run("ledger", "show", "--config", "north.toml", "--json").facts
     assert now["head"] == before["head"]
     assert now["jobs"] == before["jobs"]
 
 
-def test_a_ledger_goes_on_after_its_entries(run: Callable[..., Ended], folder: Path) -> None:
+def test_a_ledger_accepts_new_entries(run: Callable[..., Ended], folder: Path) -> None:
     place = Place(folder / "north-ledger" / "ledger.db", folder / "provider-north" / "ledger-head")
     with place.start() as ledger:
         assert ledger.quarantine is None
@@ -68,7 +68,7 @@ def test_a_ledger_goes_on_after_its_entries(run: Callable[..., Ended], folder: P
     assert "All is well" in run("ledger", "verify", "--config", "north.toml").out
 
 
-def test_a_journal_has_its_jobs_with_their_models_and_sums(folder: Path) -> None:
+def test_a_journal_still_has_its_jobs_models_and_sums(folder: Path) -> None:
     journal = SqliteJournal(folder / "journal.db")
     assert journal.hold()
     with closing(journal):
@@ -86,7 +86,7 @@ def test_a_journal_has_its_jobs_with_their_models_and_sums(folder: Path) -> None
         assert sorted(journal.receipts()) == ["north", "south"]
 
 
-def test_a_model_says_what_it_said(run: Callable[..., Ended], folder: Path) -> None:
+def test_a_model_shows_what_it_showed(run: Callable[..., Ended], folder: Path) -> None:
     before, now = said(folder, "said-model.json"), run("model", "show", "model.dpspca", "--json").facts
     for component in now["components"]:
         component.pop("explained_variance_interval")  # which it did not say

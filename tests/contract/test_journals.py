@@ -1,4 +1,4 @@
-"""One contract for every journal: what was recorded comes back, in order and whole, and one holder writes."""
+"""The contract of all journals: records come back complete and in order, and only one holder writes."""
 
 import os
 import sqlite3
@@ -45,7 +45,7 @@ def server() -> Iterator[database.Server]:
 
 @pytest.fixture
 def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Give what opens the same journal again and again."""
+    """Return a function that opens the same journal each time."""
     made: list[Journal] = []
     make: Open
     if request.param == "passing":
@@ -66,14 +66,14 @@ def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 
 
 def take(journal: Journal) -> None:
-    """Wait for the hold: PostgreSQL notices a moment later that the holder before is gone."""
+    """Wait until the journal is acquired. PostgreSQL notices after a moment that the previous holder is gone."""
     while not journal.hold():
         time.sleep(0.02)
 
 
 @pytest.fixture
 def again(opening: Open) -> Open:
-    """Give what closes the journal, if it lasts, and holds it anew."""
+    """Return a function that closes the journal, if it is persistent, and acquires it again."""
     held: list[Journal] = []
 
     def reopen() -> Journal:
@@ -90,7 +90,7 @@ every = pytest.mark.parametrize("opening", KINDS, indirect=True)
 lasting = pytest.mark.parametrize("opening", LASTING, indirect=True)
 
 
-def test_how_a_job_stands_is_read_as_it_was_written() -> None:
+def test_the_state_of_a_job_is_read_as_written() -> None:
     for job in (WAITING, RUNNING, DONE):
         assert read_job(write_job(job)) == job
     for text in ("", "{}", "[]", write_job(DONE).replace("done", "gone")):
@@ -99,7 +99,7 @@ def test_how_a_job_stands_is_read_as_it_was_written() -> None:
 
 
 @every
-def test_accepted_jobs_come_back_in_order_with_what_was_signed(again: Open) -> None:
+def test_accepted_jobs_come_back_in_order_with_their_signed_bytes(again: Open) -> None:
     journal = again()
     assert journal.jobs() == []
     others = [replace(WAITING, name=letter * 64) for letter in "cab"]
@@ -160,9 +160,7 @@ def test_weights_come_back_with_their_sum(again: Open) -> None:
 
 
 @lasting
-def test_a_journal_of_before_there_were_weights_goes_on_with_plain_sums(
-    again: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_without_weights_is_migrated_with_plain_sums(again: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
         older.setattr(sql, "MIGRATIONS", sql.MIGRATIONS[:2])
         journal = again()
@@ -174,7 +172,7 @@ def test_a_journal_of_before_there_were_weights_goes_on_with_plain_sums(
 
 
 @every
-def test_a_sum_that_does_not_lie_in_one_piece_is_written_whole(again: Open) -> None:
+def test_a_sum_that_is_not_contiguous_is_written_completely(again: Open) -> None:
     journal = again()
     journal.accept(WAITING, b"signed")
     journal.ask(RUNNING, 0, "first", None)
@@ -189,7 +187,7 @@ def test_a_sum_that_does_not_lie_in_one_piece_is_written_whole(again: Open) -> N
 @pytest.mark.parametrize(
     ("position", "before"), [(0, None), (2, None), (1, None), (2, Sum(SMALL, 1)), (3, Sum(SMALL, 1))]
 )
-def test_a_query_that_does_not_follow_changes_nothing(again: Open, position: int, before: Sum | None) -> None:
+def test_a_query_out_of_sequence_changes_nothing(again: Open, position: int, before: Sum | None) -> None:
     journal = again()
     journal.accept(WAITING, b"signed")
     journal.ask(RUNNING, 0, "first", None)
@@ -202,7 +200,7 @@ def test_a_query_that_does_not_follow_changes_nothing(again: Open, position: int
 
 
 @every
-def test_a_job_that_was_not_accepted_is_neither_asked_nor_ended(again: Open) -> None:
+def test_a_job_that_was_not_accepted_has_no_queries_and_no_end(again: Open) -> None:
     journal = again()
     with pytest.raises(JournalError, match="not running"):
         journal.ask(RUNNING, 0, "first", None)
@@ -211,7 +209,7 @@ def test_a_job_that_was_not_accepted_is_neither_asked_nor_ended(again: Open) -> 
 
 
 @every
-def test_a_job_ends_once_and_its_sums_go(again: Open) -> None:
+def test_a_job_ends_once_and_its_sums_are_deleted(again: Open) -> None:
     journal = again()
     journal.accept(WAITING, b"signed")
     journal.ask(RUNNING, 0, "first", None)
@@ -260,7 +258,7 @@ def test_models_and_jobs_are_dropped_by_name(again: Open) -> None:
 
 
 @every
-def test_the_last_receipt_of_each_provider_comes_with_a_query_or_an_end_and_outlasts_its_job(again: Open) -> None:
+def test_the_last_receipt_of_each_provider_outlasts_its_job(again: Open) -> None:
     journal = again()
     assert journal.receipts() == {}
     journal.accept(WAITING, b"signed")
@@ -273,7 +271,7 @@ def test_the_last_receipt_of_each_provider_comes_with_a_query_or_an_end_and_outl
 
 
 @every
-def test_receipts_are_not_recorded_without_what_they_come_with(again: Open) -> None:
+def test_receipts_are_not_recorded_without_their_query_or_end(again: Open) -> None:
     journal = again()
     journal.accept(WAITING, b"signed")
     journal.ask(RUNNING, 0, "first", None, {"north": b"north 1"})
@@ -287,9 +285,7 @@ def test_receipts_are_not_recorded_without_what_they_come_with(again: Open) -> N
 
 
 @pytest.mark.parametrize("opening", LASTING, indirect=True)
-def test_a_journal_of_before_there_were_receipts_goes_on_with_its_jobs(
-    again: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_without_receipts_is_migrated_with_its_jobs(again: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
         older.setattr(sql, "MIGRATIONS", sql.MIGRATIONS[:1])
         journal = again()
@@ -303,7 +299,7 @@ def test_a_journal_of_before_there_were_receipts_goes_on_with_its_jobs(
 
 
 @lasting
-def test_a_journal_has_one_holder_and_the_next_goes_on_where_it_stopped(opening: Open) -> None:
+def test_a_journal_has_one_holder_and_the_next_continues(opening: Open) -> None:
     first, second = opening(), opening()
     assert first.hold()
     assert not second.hold()
@@ -318,7 +314,7 @@ def test_a_journal_has_one_holder_and_the_next_goes_on_where_it_stopped(opening:
 
 
 @lasting
-def test_whoever_does_not_hold_the_journal_can_write_nothing(opening: Open) -> None:
+def test_only_the_holder_of_a_journal_can_write(opening: Open) -> None:
     holder, standby = opening(), opening()
     assert holder.hold()
     assert not standby.hold()
@@ -327,7 +323,7 @@ def test_whoever_does_not_hold_the_journal_can_write_nothing(opening: Open) -> N
     assert holder.jobs() == []
 
 
-def test_a_postgresql_coordinator_that_lost_its_session_can_write_nothing(server: database.Server) -> None:
+def test_a_postgresql_holder_without_its_session_cannot_write(server: database.Server) -> None:
     url = server.database()
     first, second = PostgresJournal(url), PostgresJournal(url)
     assert first.hold()
@@ -342,7 +338,7 @@ def test_a_postgresql_coordinator_that_lost_its_session_can_write_nothing(server
     second.close()
 
 
-def test_a_postgresql_holder_that_says_nothing_loses_the_journal(server: database.Server) -> None:
+def test_a_silent_postgresql_holder_loses_the_journal(server: database.Server) -> None:
     url = server.database()
     silent, standby = PostgresJournal(url, lease_seconds=0.5), PostgresJournal(url)
     assert silent.hold()
@@ -354,7 +350,7 @@ def test_a_postgresql_holder_that_says_nothing_loses_the_journal(server: databas
     standby.close()
 
 
-def test_a_postgresql_database_that_holds_other_tables_is_refused_and_left_alone(server: database.Server) -> None:
+def test_a_postgresql_database_with_other_tables_is_refused_unchanged(server: database.Server) -> None:
     url = server.database()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE accounts (name TEXT)")
@@ -364,7 +360,7 @@ def test_a_postgresql_database_that_holds_other_tables_is_refused_and_left_alone
     journal.close()
 
 
-def test_a_postgresql_server_that_does_not_sync_is_refused(server: database.Server) -> None:
+def test_a_postgresql_server_without_fsync_is_refused(server: database.Server) -> None:
     url = server.database()
     server.run("ALTER SYSTEM SET fsync = off")
     server.run("SELECT pg_reload_conf()")
@@ -380,16 +376,14 @@ def test_a_postgresql_server_that_does_not_sync_is_refused(server: database.Serv
         server.run("SELECT pg_reload_conf()")
 
 
-def test_a_postgresql_server_that_is_not_there_is_named_without_a_password(tmp_path: Path) -> None:
+def test_an_absent_postgresql_server_is_named_without_its_password(tmp_path: Path) -> None:
     journal = PostgresJournal(f"postgresql://ada:swordfish@/journal?host={tmp_path}")
     with pytest.raises(JournalError, match="cannot be used") as caught:
         journal.hold()
     assert "swordfish" not in str(caught.value)
 
 
-def test_a_version_that_is_not_known_is_refused_and_the_journal_left_as_it_is(
-    tmp_path: Path, server: database.Server
-) -> None:
+def test_an_unknown_version_is_refused_and_the_journal_unchanged(tmp_path: Path, server: database.Server) -> None:
     path, url = tmp_path / "journal.db", server.database()
     for journal in (SqliteJournal(path), PostgresJournal(url)):
         assert journal.hold()
@@ -405,7 +399,7 @@ def test_a_version_that_is_not_known_is_refused_and_the_journal_left_as_it_is(
         journal.close()
 
 
-def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_journal_is_refused_unchanged(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as file:
         file.execute("CREATE TABLE accounts (name TEXT)")
@@ -446,12 +440,12 @@ def test_a_file_that_is_replaced_while_it_is_in_use_is_noticed(tmp_path: Path) -
     journal.close()
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="No such file"):
         SqliteJournal(tmp_path / "nowhere" / "journal.db").hold()
 
 
-def test_what_sqlite_wrote_is_synced(tmp_path: Path) -> None:
+def test_sqlite_syncs_its_writes(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     assert journal.hold()
     assert journal._rows("PRAGMA synchronous") == [(EXTRA,)]

@@ -1,4 +1,4 @@
-"""One contract, every ledger: reserve all, pay before answering, one answer a query, never beyond a budget."""
+"""The contract of all ledgers: reserve the plan, charge before answering, answer a query once, keep to the budget."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -41,13 +41,13 @@ from dpspca.provider.ledger.sqlite import SqliteLedger, read_books
 
 @dataclass(frozen=True)
 class Kept:
-    """A ledger, and its books worked out anew from its entries."""
+    """A ledger, and its balances recomputed from its entries."""
 
     ledger: BaseLedger
     replayed: Callable[[], Books]
 
     def account(self, data_set: str = "cohort") -> Account:
-        """What a data set stands at: what is recorded, and what is promised to jobs that were asked nothing yet."""
+        """Return a data set's balance: what is recorded, and what is reserved for jobs without a query."""
         found = replace(self.replayed().data_sets.get(data_set, Account()))
         books = self.ledger._books
         for job in (fact for name in books.open_jobs() for fact in books.unwritten(name)):
@@ -57,7 +57,7 @@ class Kept:
         return found
 
     def taken(self, data_set: str = "cohort") -> tuple[int, int]:
-        """What is spent and what is reserved, in queries; slack goes with it."""
+        """Return what is spent and what is reserved, in queries. Slack follows the same rules."""
         account = self.account(data_set)
         assert account.spent.slack_units * PRICE == account.spent.units * SLACK
         assert account.reserved.slack_units * PRICE == account.reserved.units * SLACK
@@ -145,7 +145,7 @@ def test_a_job_goes_from_opening_to_its_last_answer(kept: Kept) -> None:
     assert kept.ledger.open(opening(), LIMITS) == stands(3)
 
 
-def test_what_was_never_asked_is_not_there(kept: Kept) -> None:
+def test_a_query_that_was_never_asked_has_no_record(kept: Kept) -> None:
     assert kept.ledger.standing("job") is None
     assert kept.ledger.query_digest("job", 0) is None
     assert kept.ledger.stored("job", 0) is None
@@ -206,7 +206,7 @@ def test_a_budget_can_be_raised_and_lowered_but_never_below_what_is_taken(kept: 
     kept.ledger.open(opening("second", units=9 * PRICE), Limits(Filter.for_budget(2.0, 1e-5)))
 
 
-def test_opening_again_goes_on_and_reserves_nothing_more(kept: Kept) -> None:
+def test_opening_a_job_again_reserves_nothing_more(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     respond(kept.ledger, "job", 0)
     before = kept.ledger.head()
@@ -242,7 +242,7 @@ def test_jobs_on_one_data_set_protect_one_unit(kept: Kept) -> None:
     kept.ledger.open(opening("third", unit="row-replace-one", data_set="another"), LIMITS)
 
 
-def test_of_callers_that_saw_one_standing_one_reserves(kept: Kept) -> None:
+def test_of_callers_that_saw_the_same_balance_one_reserves(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     assert reserve(kept.ledger, "job", 0)
     before = kept.ledger.head()
@@ -252,14 +252,14 @@ def test_of_callers_that_saw_one_standing_one_reserves(kept: Kept) -> None:
     assert kept.taken() == (1, 2)
 
 
-def test_a_query_dearer_than_what_was_reserved_is_refused(kept: Kept) -> None:
+def test_a_query_that_costs_more_than_reserved_is_refused(kept: Kept) -> None:
     kept.ledger.open(opening(units=PRICE - 1), LIMITS)
     with pytest.raises(RefusedError, match="more than is reserved"):
         reserve(kept.ledger, "job", 0)
     assert kept.ledger.standing("job") is None
 
 
-def test_an_answer_is_stored_once_and_only_where_it_was_paid_for(kept: Kept) -> None:
+def test_an_answer_is_stored_once_and_only_if_it_was_charged(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     with pytest.raises(RefusedError, match="was not reserved, or"):
         kept.ledger.store("job", 0, answer("job", 0))
@@ -281,7 +281,7 @@ def test_t17_an_answer_never_crosses_jobs(kept: Kept) -> None:
         assert (again == made).all()
 
 
-def test_closing_gives_back_what_was_never_asked_and_what_was_never_stored(kept: Kept) -> None:
+def test_closing_releases_the_price_of_queries_without_an_answer(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     respond(kept.ledger, "job", 0)
     assert reserve(kept.ledger, "job", 1)
@@ -292,7 +292,7 @@ def test_closing_gives_back_what_was_never_asked_and_what_was_never_stored(kept:
     kept.ledger.open(opening("next", units=BUDGET.whole.units - PRICE), LIMITS)
 
 
-def test_an_answer_that_was_being_made_when_its_job_closed_is_refused(kept: Kept) -> None:
+def test_an_answer_that_is_ready_after_its_job_closed_is_refused(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     assert reserve(kept.ledger, "job", 0)
     kept.ledger.close("job", "aborted")
@@ -316,7 +316,7 @@ def test_closing_is_final_and_closing_again_changes_nothing(kept: Kept) -> None:
     assert kept.ledger.stored("job", 0) is None
 
 
-def test_a_job_that_is_over_is_over_for_good_and_its_answers_are_given_no_more(kept: Kept) -> None:
+def test_a_closed_job_stays_closed_and_sends_no_answers(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     respond(kept.ledger, "job", 0)
     kept.ledger.close("job", "done")
@@ -359,7 +359,7 @@ def test_t15_no_clock_refills_a_budget(kept: Kept, years: float) -> None:
         kept.ledger.open(opening("late", expires_at=int(EXPIRY + 20 * YEAR)), LIMITS)
 
 
-def test_t12_what_a_ledger_told_of_itself_never_counts_against_it(kept: Kept) -> None:
+def test_t12_a_ledger_s_own_receipts_never_quarantine_it(kept: Kept) -> None:
     heads = [kept.ledger.attested_head()]
     for name in ("first", "second"):
         kept.ledger.open(opening(name), LIMITS)
@@ -374,7 +374,7 @@ def test_t12_what_a_ledger_told_of_itself_never_counts_against_it(kept: Kept) ->
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3), (7, 3), (2, 3, 4), (200_003, 2)])
-def test_an_answer_of_any_form_comes_back_as_it_was(kept: Kept, shape: tuple[int, ...]) -> None:
+def test_an_answer_of_any_shape_comes_back_unchanged(kept: Kept, shape: tuple[int, ...]) -> None:
     kept.ledger.open(opening(), LIMITS)
     made = np.random.default_rng(1).integers(-(2**62), 2**62, shape)
     assert reserve(kept.ledger, "job", 0)
@@ -385,7 +385,7 @@ def test_an_answer_of_any_form_comes_back_as_it_was(kept: Kept, shape: tuple[int
     assert np.array_equal(again, np.asarray(made)[..., ::-1] if shape else made)
 
 
-def test_what_was_stored_cannot_be_changed_from_outside(kept: Kept) -> None:
+def test_a_stored_answer_cannot_be_changed_from_outside(kept: Kept) -> None:
     kept.ledger.open(opening(), LIMITS)
     sent = respond(kept.ledger, "job", 0)
     with pytest.raises(ValueError, match="read-only"):
@@ -425,7 +425,7 @@ def test_a_job_is_recorded_with_its_first_query(kept: Kept) -> None:
 
 @pytest.fixture
 def hasty_switching() -> Iterator[None]:
-    """Make threads take turns as often as they can."""
+    """Make threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -474,7 +474,7 @@ STEPS = st.one_of(
 
 
 def attempt(ledger: BaseLedger, step: tuple[str, str, int]) -> Any:
-    """Do one thing, and say in a comparable way what came of it."""
+    """Do one step, and return its outcome in a comparable form."""
     name, job, number = step
     try:
         match name:
@@ -508,7 +508,7 @@ def seen(kept: Kept) -> Any:
 # A job that nobody opened is the one liberty of the ledger in memory.
 @given(steps=st.lists(STEPS, max_size=25))
 @settings(max_examples=25)
-def test_every_ledger_says_the_same_whatever_is_done_and_keeps_within_its_budget(
+def test_all_ledgers_agree_after_any_steps_and_stay_within_budget(
     steps: list[tuple[str, str, int]],
 ) -> None:
     with quick_folder() as folder:
@@ -528,8 +528,8 @@ def test_every_ledger_says_the_same_whatever_is_done_and_keeps_within_its_budget
             assert seen(filed) == seen(remembered)
 
 
-def test_a_ledger_in_memory_takes_no_other_process_for_itself() -> None:
-    """What that one spent is gone with it, and tells nothing of these rows."""
+def test_a_ledger_in_memory_ignores_receipts_of_other_processes() -> None:
+    """The ledger of another process is gone with it, and its receipts say nothing about this one."""
     ledger = MemoryLedger()
     assert ledger.check_head(Head("memory", 1 << 20, "0" * 64)) is None
     ledger.open(opening(), LIMITS)

@@ -1,7 +1,7 @@
-"""One contract: a job gives the same model, byte by byte, in one process and over mutual TLS.
+"""The contract of transports: a job gives the same model, byte for byte, in one process and over mutual TLS.
 
-It holds for every method of the catalogue, however many providers there are, in whatever order they connect and
-their answers arrive, and whatever else they are asked at the same time. A method joins with a table of examples.
+It holds for every method of the catalogue, any number of providers, any order of connections and answers, and any other
+jobs at the same time. To add a method, add a table of examples.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ import examples
 import numpy as np
 import pytest
 import scipy.sparse
-from patience import PATIENCE
-from town import NOISE_SEED, Running, Town, federation, spec, words_for
+from local_federation import NOISE_SEED, Enrolment, RunningFederation, federation, noise_for, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.matrices import dilation
 from dpspca.client.simulation import simulate
@@ -47,7 +47,7 @@ PARTIES = (1, 2, 5)
 
 
 def by_parties(jobs: Mapping[str, JobSpec]) -> list[Any]:
-    """Give each job with each number of providers. By day each job has one, and one job of each method has all."""
+    """Return each job with each number of providers. Except nightly, only one job per method has all numbers."""
     first = {what.method: name for name, what in reversed(jobs.items())}.values()
     return [
         pytest.param(
@@ -62,15 +62,15 @@ def by_parties(jobs: Mapping[str, JobSpec]) -> list[Any]:
 
 
 CUTS: Mapping[int, Sequence[int]] = {1: [], 2: [41], 3: [2, 41], 5: [2, 5, 41, 160]}
-"""Where rows are divided, by the number of providers: as unequally as it gets, since two rows are the fewest."""
+"""Where rows are divided, by number of providers. Parts are as unequal as possible, with at least two rows."""
 
 LONG = spec(schema=Schema(33_000), components=8, options={"sparsity": 40, "rounds": 2})
-"""An answer takes three frames, and so does a query."""
+"""A job whose answers and queries have three frames each."""
 
 Sender: TypeAlias = tuple[str, str]
 """A job and a provider."""
 Order: TypeAlias = Callable[[int, Counter[Sender]], Sequence[Sender]]
-"""Says in which order the frames of the answers to a query go, given how many each sender has."""
+"""Returns the order in which frames of answers are delivered, given the number of frames of each sender."""
 
 
 def dense(dimension: int) -> Any:
@@ -88,7 +88,7 @@ def divided(rows: Any, parties: int) -> dict[str, Any]:
 
 
 def symmetric(dimension: int, number: int, *, is_sparse: bool) -> Any:
-    """Make a share of a symmetric matrix; shares overlap, and add up."""
+    """Return a share of a symmetric matrix. Shares overlap and add up."""
     rng = np.random.default_rng([dimension, number])
     made = scipy.sparse.random_array((dimension, dimension), density=0.1 if is_sparse else 1.0, rng=rng)
     share = scipy.sparse.csr_array(made + made.T) * 40
@@ -96,7 +96,7 @@ def symmetric(dimension: int, number: int, *, is_sparse: bool) -> Any:
 
 
 def data_for(what: JobSpec, parties: int, *, is_sparse: bool = False) -> dict[str, Any]:
-    """Give every party rows or a share of a symmetric matrix, as the job's unit has it."""
+    """Return rows or a share of a symmetric matrix for every party, depending on the job's unit."""
     dimension = what.schema.dimension
     if what.unit.is_row:
         return divided(sparse(dimension) if is_sparse else dense(dimension), parties)
@@ -104,12 +104,12 @@ def data_for(what: JobSpec, parties: int, *, is_sparse: bool = False) -> dict[st
 
 
 def persons_for(what: JobSpec, shards: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Say whose each row is, where the job's unit is a person: some have many rows, between those of others."""
+    """Return the person of each row if the job's unit is a person. Some persons have many rows, not consecutive."""
     return {name: np.arange(rows.shape[0]) ** 2 % 7 for name, rows in shards.items()} if what.unit.is_person else None
 
 
 def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any], spans: Mapping[str, Span] | None = None) -> None:
-    """Check every byte against the model made in one process, but for what its statement has to say differently."""
+    """Compare every byte with the model of one process, except for the parts of the statement that must differ."""
     inside = simulate(shards, what, noise_seed=NOISE_SEED, spans=spans, persons=persons_for(what, shards))
     assert (model.statement.federated, model.statement.fresh_noise) == (True, True)
     assert model.statement.releasable is model.statement.proven is inside.statement.proven
@@ -122,7 +122,7 @@ def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any], spans: Ma
 
 
 def parts(model: Model) -> dict[str, Any]:
-    """Take a model apart, numbers as bytes; not by ``Model.to_bytes``, which is how the model came over the wire."""
+    """Return the parts of a model as bytes, without ``Model.to_bytes``, which was used on the wire."""
     values = {each.name: getattr(model, each.name) for each in fields(model)}
     return {
         name: (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
@@ -139,12 +139,12 @@ def backward(_: int, frames: Counter[Sender]) -> list[Sender]:
 
 
 def in_turns(_: int, frames: Counter[Sender]) -> list[Sender]:
-    """Let everybody's first frame go before anybody's second."""
+    """Deliver the first frames of all senders, then the second frames, and so on."""
     return [sender for turn in range(max(frames.values())) for sender in sorted(frames) if turn < frames[sender]]
 
 
 def shuffled(seed: int) -> Order:
-    """Draw another order for every query."""
+    """Return a new random order for every query."""
 
     def order(query: int, frames: Counter[Sender]) -> list[Sender]:
         places = np.random.default_rng([seed, query]).permutation(frames.total())
@@ -154,10 +154,10 @@ def shuffled(seed: int) -> Order:
 
 
 @dataclass
-class Post:
-    """Holds answers back until all are there, then hands their frames to the coordinator in the order of a test.
+class DelayedDelivery:
+    """Holds answers back until all have arrived, then delivers their frames in the order of a test.
 
-    One sender's frames stay in order, as they do in a stream. ``sizes`` says how many frames make a delivery.
+    The frames of one sender stay in order, as in a stream. ``sizes`` has the number of frames of each delivery.
     """
 
     sizes: Sequence[int]
@@ -167,8 +167,8 @@ class Post:
     held: dict[Sender, deque[Callable[[], None]]] = field(default_factory=lambda: defaultdict(deque))
 
     @classmethod
-    def of(cls, order: Order, *jobs: JobSpec, parties: int) -> "Post":
-        """Deliver when all providers have answered the next query of every job."""
+    def of(cls, order: Order, *jobs: JobSpec, parties: int) -> "DelayedDelivery":
+        """Deliver each time all providers have answered the next query of every job."""
         plans = [[frames_of(step) * parties for step in catalogue.plan(what)] for what in jobs]
         return cls(list(map(sum, zip(*plans, strict=True))), order)
 
@@ -183,13 +183,13 @@ class Post:
 
 
 def frames_of(step: Step) -> int:
-    """Count the frames of an answer."""
+    """Return the number of frames of an answer."""
     return math.ceil(8 * math.prod(step.shape) / wire.FRAME)
 
 
 @contextmanager
-def through(post: Post) -> Iterator[Post]:
-    """Have every answer go through ``post`` before the coordinator has it."""
+def through(post: DelayedDelivery) -> Iterator[DelayedDelivery]:
+    """Pass every answer through ``post`` before the coordinator receives it."""
     receive = Link.receive_answer
 
     def hold(link: Link, frame: pb.AnswerFrame) -> None:
@@ -202,39 +202,41 @@ def through(post: Post) -> Iterator[Post]:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-def check_over_the_wire(town: Town, what: JobSpec, shards: Mapping[str, Any], order: Order | None = None) -> None:
-    """Run a job over mutual TLS, answers arriving as they come or in an order, and hold its model against its twin."""
+def check_over_the_wire(
+    enrolment: Enrolment, what: JobSpec, shards: Mapping[str, Any], order: Order | None = None
+) -> None:
+    """Run a job over mutual TLS, with answers in the given order, and compare its model with that of one process."""
 
     persons = persons_for(what, shards) or {}
 
     async def scenario() -> None:
         at_once = [name for name in shards if name not in persons]
-        async with federation(town, at_once, shards, words_for(what)) as running:
+        async with federation(enrolment, at_once, shards, noise_for(what)) as running:
             for name, whose in persons.items():
                 await running.start(name, data_sets={"cohort": with_persons(check_rows(shards[name]), whose)})
-            with through(Post.of(order, what, parties=len(shards))) if order else nullcontext():
+            with through(DelayedDelivery.of(order, what, parties=len(shards))) if order else nullcontext():
                 check_twin(await running.analyst.fit(what, "cohort", list(shards)), what, shards)
 
     asyncio.run(scenario())
 
 
-def test_every_algorithm_of_the_catalogue_has_examples_here() -> None:
+def test_every_method_of_the_catalogue_has_examples() -> None:
     assert {name: bool(table) for name, table in EXAMPLES.items()} == dict.fromkeys(catalogue.CATALOGUE, True)
     assert all(what.method == name for name, table in EXAMPLES.items() for what in table.values())
 
 
 @pytest.mark.parametrize(("what", "parties"), by_parties(NAMED))
-def test_over_dense_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec, parties: int) -> None:
-    check_over_the_wire(town, what, data_for(what, parties))
+def test_dense_rows_give_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
+    check_over_the_wire(enrolment, what, data_for(what, parties))
 
 
 @pytest.mark.parametrize(("what", "parties"), by_parties(SPARSE))
-def test_over_sparse_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec, parties: int) -> None:
-    check_over_the_wire(town, what, data_for(what, parties, is_sparse=True))
+def test_sparse_rows_give_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
+    check_over_the_wire(enrolment, what, data_for(what, parties, is_sparse=True))
 
 
 @pytest.mark.parametrize(
@@ -243,15 +245,15 @@ def test_over_sparse_rows_the_model_is_the_same_bytes(town: Town, what: JobSpec,
     ids=["forward", "backward", "shuffled 0", "shuffled 1", "shuffled 2"],
 )
 @pytest.mark.parametrize("what", FIRST)
-def test_in_whatever_order_answers_arrive_the_model_is_the_same_bytes(town: Town, what: JobSpec, order: Order) -> None:
+def test_any_order_of_answers_gives_the_same_bytes(enrolment: Enrolment, what: JobSpec, order: Order) -> None:
     shards = data_for(what, 5)
     shards["site-3"] = scipy.sparse.csr_array(shards["site-3"])
-    check_over_the_wire(town, what, shards, order)
+    check_over_the_wire(enrolment, what, shards, order)
 
 
 @pytest.mark.parametrize("what", TABLES)
-def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town, what: JobSpec) -> None:
-    """The last of the providers declares none, and adds noise to everything."""
+def test_a_divided_table_with_spans_gives_the_same_bytes(enrolment: Enrolment, what: JobSpec) -> None:
+    """The last provider has no span, and adds noise to everything."""
     rows = what.schema.dimension - 5
     spans = {f"site-{number}": Span(start, 4, rows) for number, start in enumerate((0, 4))}
     table = np.random.default_rng(rows).standard_normal((rows, 5))
@@ -259,7 +261,7 @@ def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town,
     shards["site-2"] = dilation(table[8:], 8, rows)
 
     async def scenario() -> None:
-        async with federation(town, (), shards, words_for(what)) as running:
+        async with federation(enrolment, (), shards, noise_for(what)) as running:
             for name, share in shards.items():
                 checked = check_rows(share)
                 offered = {"cohort": with_span(checked, spans[name]) if name in spans else checked}
@@ -272,19 +274,19 @@ def test_over_a_divided_table_with_spans_the_model_is_the_same_bytes(town: Town,
 
 
 @pytest.mark.parametrize("order", [backward, in_turns, shuffled(3)], ids=["backward", "frame by frame", "shuffled"])
-def test_however_the_frames_of_long_answers_mingle_the_model_is_the_same_bytes(town: Town, order: Order) -> None:
+def test_any_order_of_frames_gives_the_same_bytes(enrolment: Enrolment, order: Order) -> None:
     assert max(map(frames_of, catalogue.plan(LONG))) == 3
-    check_over_the_wire(town, LONG, divided(sparse(LONG.schema.dimension), 3), order)
+    check_over_the_wire(enrolment, LONG, divided(sparse(LONG.schema.dimension), 3), order)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("what", FIRST)
-def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(town: Town, what: JobSpec, seed: int) -> None:
+def test_any_order_of_connections_gives_the_same_bytes(enrolment: Enrolment, what: JobSpec, seed: int) -> None:
     shards = data_for(what, 5)
     connecting, named = (np.random.default_rng([seed, draw]).permutation(list(shards)).tolist() for draw in range(2))
 
     async def scenario() -> None:
-        async with federation(town, (), shards, words_for(what)) as running:
+        async with federation(enrolment, (), shards, noise_for(what)) as running:
             job = await running.analyst.submit(what, "cohort", named)
             for name in connecting:
                 await running.start(name)
@@ -294,11 +296,12 @@ def test_in_whatever_order_providers_connect_the_model_is_the_same_bytes(town: T
 
 
 def check_at_once(
-    town: Town, jobs: Sequence[tuple[str, JobSpec]], shards: Mapping[str, Mapping[str, Any]], order: Order
+    enrolment: Enrolment, jobs: Sequence[tuple[str, JobSpec]], shards: Mapping[str, Mapping[str, Any]], order: Order
 ) -> None:
-    """Run jobs, each over one data set, at once and over the same providers, and hold their models against twins.
+    """Run jobs at the same time over the same providers, and compare their models with those of one process.
 
-    A query's answers arrive when those of all jobs are there, so that the jobs stay side by side to their ends.
+    Each job has its own data set. Answers are delivered when those of all jobs have arrived, so that all jobs run until
+    the end.
     """
     sites = next(iter(shards.values()))
     names, daemons = list(sites), dict[str, Daemon]()
@@ -306,14 +309,14 @@ def check_at_once(
     def entropy(name: str, number: int, draw: Draw) -> WordSource:
         job = daemons[name]._registry.find(draw.job)
         assert job
-        return words_for(JobSpec.from_json(job.envelope.spec))(number)(draw)
+        return noise_for(JobSpec.from_json(job.envelope.spec))(number)(draw)
 
     async def scenario() -> None:
-        async with federation(town, (), sites) as running:
+        async with federation(enrolment, (), sites) as running:
             for number, name in enumerate(names):
                 offered = {data_set: check_rows(rows[name]) for data_set, rows in shards.items()}
                 daemons[name] = await running.start(name, data_sets=offered, entropy=partial(entropy, name, number))
-            with through(Post.of(order, *(what for _, what in jobs), parties=len(names))) as post:
+            with through(DelayedDelivery.of(order, *(what for _, what in jobs), parties=len(names))) as post:
                 models = await asyncio.gather(*[await begun(running, post, job, names) for job in jobs])
             for model, (data_set, what) in zip(models, jobs, strict=True):
                 check_twin(model, what, shards[data_set])
@@ -321,27 +324,31 @@ def check_at_once(
     asyncio.run(scenario())
 
 
-async def begun(running: Running, post: Post, job: tuple[str, JobSpec], names: Sequence[str]) -> "asyncio.Task[Model]":
+async def begun(
+    running: RunningFederation, post: DelayedDelivery, job: tuple[str, JobSpec], names: Sequence[str]
+) -> "asyncio.Task[Model]":
     """Submit a job and wait until every provider has answered its first query, in one frame."""
     data_set, what = job
     handle = await running.analyst.submit(what, data_set, names)
     for _ in names:
-        await asyncio.wait_for(post.arrivals.get(), PATIENCE)
+        await asyncio.wait_for(post.arrivals.get(), TIMEOUT)
     return asyncio.create_task(handle.result())
 
 
 @pytest.mark.parametrize("order", [forward, shuffled(4)], ids=["job after job", "shuffled"])
 @pytest.mark.parametrize("second", ["cohort", "trial"], ids=["one data set", "two data sets"])
 @pytest.mark.parametrize("what", FIRST)
-def test_two_jobs_at_once_leave_each_other_s_bytes_alone(town: Town, what: JobSpec, second: str, order: Order) -> None:
+def test_two_jobs_at_once_do_not_change_each_other_s_bytes(
+    enrolment: Enrolment, what: JobSpec, second: str, order: Order
+) -> None:
     shards = {"cohort": data_for(what, 3), "trial": data_for(what, 3, is_sparse=True)}
-    check_at_once(town, [("cohort", what), (second, replace(what, seed=1))], shards, order)
+    check_at_once(enrolment, [("cohort", what), (second, replace(what, seed=1))], shards, order)
 
 
-def test_the_frames_of_long_queries_and_answers_of_two_jobs_may_mingle(town: Town) -> None:
+def test_frames_of_two_jobs_may_be_interleaved(enrolment: Enrolment) -> None:
     longer = replace(LONG, components=32, options={"sparsity": 40, "rounds": 1})
     assert max(map(frames_of, catalogue.plan(longer))) > MAX_QUEUED, (
         "frames wait for their turn half-way through a query"
     )
     jobs = [("cohort", replace(longer, seed=seed)) for seed in range(2)]
-    check_at_once(town, jobs, {"cohort": divided(sparse(LONG.schema.dimension), 2)}, in_turns)
+    check_at_once(enrolment, jobs, {"cohort": divided(sparse(LONG.schema.dimension), 2)}, in_turns)

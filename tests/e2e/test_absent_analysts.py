@@ -8,9 +8,9 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from hubs import Forwarder, LastingTown, ada, assert_undisturbed
-from patience import PATIENCE
-from town import SHARDS, Running, Town, federation, spec
+from coordinator_processes import Forwarder, StableEnrolment, ada, assert_same_as_undisturbed
+from local_federation import SHARDS, Enrolment, RunningFederation, federation, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.algorithms import catalogue
@@ -44,7 +44,7 @@ class Paused(MemoryLedger):
 class Scene:
     """A federation whose analyst connects through a forwarder, which can be stopped."""
 
-    running: Running
+    running: RunningFederation
     way: Forwarder
     analyst: AsyncFederation
     ledgers: dict[str, Paused]
@@ -60,7 +60,7 @@ class Scene:
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait until a condition holds, by polling."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -71,14 +71,14 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(town: LastingTown, paused: int | None = None) -> AsyncIterator[Scene]:
+async def scene(enrolment: StableEnrolment, paused: int | None = None) -> AsyncIterator[Scene]:
     """Run a coordinator, and an analyst who connects through a forwarder. Providers are not started yet."""
     ledgers = {name: Paused(paused) for name in SHARDS}
-    async with federation(town, ()) as running:
+    async with federation(enrolment, ()) as running:
         way = Forwarder()
         way.target = running.coordinator.address
         await way.start()
-        analyst = AsyncFederation(way.address, ada(town))
+        analyst = AsyncFederation(way.address, ada(enrolment))
         try:
             yield Scene(running, way, analyst, ledgers)
         finally:
@@ -112,15 +112,15 @@ async def leave_while_waiting(here: Scene, job: AsyncJob, goes: Going) -> None:
     await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def assert_finished(town: LastingTown, here: Scene, name: str) -> None:
+async def assert_finished(enrolment: StableEnrolment, here: Scene, name: str) -> None:
     """Check that the job was done meanwhile at its price, and that fetching its model sends no query."""
     await here.wait_until(lambda: here.is_finished(name))
     assert here.watches == 0
     heads = [ledger.head() for ledger in here.ledgers.values()]
-    async with AsyncFederation(here.running.coordinator.address, ada(town)) as back:
+    async with AsyncFederation(here.running.coordinator.address, ada(enrolment)) as back:
         assert [(each.name, each.state) for each in await back.jobs()] == [(name, "done")]
         job = await back.job(name)
-        assert_undisturbed(await job.result())
+        assert_same_as_undisturbed(await job.result())
         output = (await job.status()).participants
     assert [(each.asked, each.answered, each.reason) for each in output] == [(QUERIES, QUERIES, "")] * len(SHARDS)
     for ledger in here.ledgers.values():
@@ -131,30 +131,32 @@ async def assert_finished(town: LastingTown, here: Scene, name: str) -> None:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> LastingTown:
-    return LastingTown(tmp_path, Town.found(tmp_path).authority)
+def enrolment(tmp_path: Path) -> StableEnrolment:
+    return StableEnrolment(tmp_path, Enrolment.create(tmp_path).authority)
 
 
 @leaving
-def test_a_waiting_job_is_done_after_its_analyst_disconnects(town: LastingTown, goes: Going) -> None:
+def test_a_waiting_job_is_done_after_its_analyst_disconnects(enrolment: StableEnrolment, goes: Going) -> None:
     async def scenario() -> None:
-        async with scene(town) as here:
+        async with scene(enrolment) as here:
             await here.start("site-0")
             job = await here.analyst.submit(SPEC, "cohort", list(SHARDS))
             assert (await job.status()).state == "waiting"
             await leave_while_waiting(here, job, goes)
             assert not any(ledger.open_jobs() for ledger in here.ledgers.values())
             await here.start("site-1", "site-2")
-            await assert_finished(town, here, job.name)
+            await assert_finished(enrolment, here, job.name)
 
     asyncio.run(scenario())
 
 
 @leaving
 @pytest.mark.parametrize("reached", range(QUERIES))
-def test_a_job_is_done_if_its_analyst_disconnects_at_any_query(town: LastingTown, reached: int, goes: Going) -> None:
+def test_a_job_is_done_if_its_analyst_disconnects_at_any_query(
+    enrolment: StableEnrolment, reached: int, goes: Going
+) -> None:
     async def scenario() -> None:
-        async with scene(town, paused=reached) as here:
+        async with scene(enrolment, paused=reached) as here:
             await here.start(*SHARDS)
             job = await here.analyst.submit(SPEC, "cohort", list(SHARDS))
             await here.wait_until(lambda: all(each.query_digest(job.name, reached) for each in here.ledgers.values()))
@@ -162,19 +164,19 @@ def test_a_job_is_done_if_its_analyst_disconnects_at_any_query(town: LastingTown
             for ledger in here.ledgers.values():
                 assert ledger.open_jobs() == (job.name,)
                 ledger.let_go.set()
-            await assert_finished(town, here, job.name)
+            await assert_finished(enrolment, here, job.name)
 
     asyncio.run(scenario())
 
 
 @leaving
-def test_an_analyst_who_reconnects_can_fetch_the_model(town: LastingTown, goes: Going) -> None:
+def test_an_analyst_who_reconnects_can_fetch_the_model(enrolment: StableEnrolment, goes: Going) -> None:
     async def scenario() -> None:
-        async with scene(town) as here:
+        async with scene(enrolment) as here:
             await here.start(*SHARDS)
             job = await here.analyst.submit(SPEC, "cohort", list(SHARDS))
             assert [state async for state in job.watch()][-1].state == "done"
             await goes(here)
-            await assert_finished(town, here, job.name)
+            await assert_finished(enrolment, here, job.name)
 
     asyncio.run(scenario())

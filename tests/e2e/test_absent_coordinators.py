@@ -17,9 +17,20 @@ from typing import Any
 
 import grpc
 import pytest
-from hubs import MORTAL, Barrier, Hub, LastingTown, ada, answered, around, assert_undisturbed, free_port, signed
-from patience import PATIENCE
-from town import SHARDS, Running, Town, now, server_credentials, spec
+from coordinator_processes import (
+    CRASHING_PROGRAM,
+    Barrier,
+    CoordinatorProcess,
+    StableEnrolment,
+    ada,
+    assert_same_as_undisturbed,
+    free_port,
+    signed,
+    wait_for_answers,
+    with_providers,
+)
+from local_federation import SHARDS, Enrolment, RunningFederation, now, server_credentials, spec
+from timeouts import TIMEOUT
 
 from dpspca import Federation, load_model, simulate
 from dpspca.client.blocking import progress_of
@@ -41,32 +52,36 @@ BACK = "The coordinator responds again."
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return LastingTown.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return StableEnrolment.create(tmp_path)
 
 
 @asynccontextmanager
-async def federation_at_barrier(town: Town, barrier: Barrier) -> AsyncIterator[tuple[Hub, Running]]:
+async def federation_at_barrier(
+    enrolment: Enrolment, barrier: Barrier
+) -> AsyncIterator[tuple[CoordinatorProcess, RunningFederation]]:
     """Run a coordinator process, and providers whose answers wait at a barrier."""
-    hub = Hub(town)
+    hub = CoordinatorProcess(enrolment)
     await hub.start()
     try:
-        async with around(town, hub, barrier=barrier) as running:
+        async with with_providers(enrolment, hub, barrier=barrier) as running:
             yield hub, running
     finally:
         await hub.stop()
 
 
 @asynccontextmanager
-async def connect_and_listen(hub: Hub, seconds: float = 600) -> AsyncIterator[tuple[AsyncFederation, list[str]]]:
+async def connect_and_listen(
+    hub: CoordinatorProcess, seconds: float = 600
+) -> AsyncIterator[tuple[AsyncFederation, list[str]]]:
     """Connect as ada, and collect the messages for people."""
     output: list[str] = []
-    async with AsyncFederation(hub.address, ada(hub.town), retry_seconds=seconds, notify=output.append) as analyst:
+    async with AsyncFederation(hub.address, ada(hub.enrolment), retry_seconds=seconds, notify=output.append) as analyst:
         yield analyst, output
 
 
 async def restart_hub(
-    hub: Hub,
+    hub: CoordinatorProcess,
     barrier: Barrier,
     number: signal.Signals = signal.SIGKILL,
     then: float = math.inf,
@@ -85,7 +100,7 @@ async def restart_hub(
 
 async def wait_for_message(output: list[str], words: str) -> None:
     """Wait for a message."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while words not in output:  # noqa: ASYNC110  # a list has no event
             await asyncio.sleep(0.02)
 
@@ -98,80 +113,85 @@ async def states_of(job: AsyncJob) -> list[JobStatus]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_watching_continues_after_a_restart_without_repeated_states(town: Town, number: signal.Signals) -> None:
+def test_watching_continues_after_a_restart_without_repeated_states(
+    enrolment: Enrolment, number: signal.Signals
+) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
-        async with federation_at_barrier(town, barrier) as (hub, _), connect_and_listen(hub) as (analyst, output):
-            job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+        async with federation_at_barrier(enrolment, barrier) as (hub, _), connect_and_listen(hub) as (analyst, output):
+            job = await analyst.submit_signed(signed(enrolment, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
-            await answered(job, 2)
+            await wait_for_answers(job, 2)
             await restart_hub(hub, barrier, number, noticed=wait_for_message(output, AWAY))
             states = await watching
             assert output == [AWAY, BACK]
             assert [state.is_final for state in states] == [False] * (len(states) - 1) + [True]
             assert all(later.is_news_after(earlier) for earlier, later in pairwise(states))
             assert [state.answered for state in states] == sorted(state.answered for state in states)
-            assert_undisturbed(await job.result())
+            assert_same_as_undisturbed(await job.result())
             assert [each.name for each in await analyst.jobs()] == [job.name]
 
     asyncio.run(scenario())
 
 
-def test_waiting_for_a_result_survives_repeated_coordinator_crashes(town: Town) -> None:
+def test_waiting_for_a_result_survives_repeated_coordinator_crashes(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
-        async with federation_at_barrier(town, barrier) as (hub, _), connect_and_listen(hub) as (analyst, output):
-            job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+        async with federation_at_barrier(enrolment, barrier) as (hub, _), connect_and_listen(hub) as (analyst, output):
+            job = await analyst.submit_signed(signed(enrolment, answer_seconds=120), JOB)
             waiting = asyncio.create_task(job.result())
             for least, then in ((1, 3), (2, 5), (4, math.inf)):
-                await answered(job, least)
+                await wait_for_answers(job, least)
                 await restart_hub(hub, barrier, then=then)
-            assert_undisturbed(await waiting)
+            assert_same_as_undisturbed(await waiting)
             assert output == [AWAY, BACK] * (len(output) // 2)
 
     asyncio.run(scenario())
 
 
-def test_states_older_than_those_already_seen_are_not_reported(town: Town) -> None:
+def test_states_older_than_those_already_seen_are_not_reported(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
-        async with federation_at_barrier(town, barrier) as (hub, _), connect_and_listen(hub) as (analyst, _):
-            job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+        async with federation_at_barrier(enrolment, barrier) as (hub, _), connect_and_listen(hub) as (analyst, _):
+            job = await analyst.submit_signed(signed(enrolment, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
-            await answered(job, 1)
+            await wait_for_answers(job, 1)
             await hub.kill()
-            old = [shutil.copy(file, town.folder / f"copy-of-{file.name}") for file in town.folder.glob("journal.db*")]
+            old = [
+                shutil.copy(file, enrolment.folder / f"copy-of-{file.name}")
+                for file in enrolment.folder.glob("journal.db*")
+            ]
             await barrier.move(5)
             await hub.start()
-            await answered(job, 4)
+            await wait_for_answers(job, 4)
             await hub.kill()
-            for file in town.folder.glob("journal.db*"):
+            for file in enrolment.folder.glob("journal.db*"):
                 file.unlink()
             for copy in old:
-                shutil.move(copy, town.folder / Path(copy).name.removeprefix("copy-of-"))
+                shutil.move(copy, enrolment.folder / Path(copy).name.removeprefix("copy-of-"))
             await barrier.lift()
             await hub.start()
             counts = [state.answered for state in await watching]
             assert counts == sorted(counts)
             assert counts[-1] == 6
-            assert_undisturbed(await job.result())
+            assert_same_as_undisturbed(await job.result())
 
     asyncio.run(scenario())
 
 
-def test_a_blocking_fit_survives_a_restart(town: Town) -> None:
+def test_a_blocking_fit_survives_a_restart(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
-        async with federation_at_barrier(town, barrier) as (hub, running):
-            with Federation.connect(hub.address, town.folder / "analyst-ada") as fed:
+        async with federation_at_barrier(enrolment, barrier) as (hub, running):
+            with Federation.connect(hub.address, enrolment.folder / "analyst-ada") as fed:
                 fitting = asyncio.create_task(asyncio.to_thread(fed.fit, JOB, "cohort"))
-                await answered(await only_job(running.analyst), 2)
+                await wait_for_answers(await only_job(running.analyst), 2)
                 await restart_hub(hub, barrier)
-                assert_undisturbed(await fitting)
+                assert_same_as_undisturbed(await fitting)
                 barrier.open(3)
                 job = fed.submit(replace(JOB, seed=2), "cohort")
                 counting = asyncio.create_task(asyncio.to_thread(lambda: [each.done for each in progress_of(job)]))
-                await answered(await running.analyst.job(job.name), 2)
+                await wait_for_answers(await running.analyst.job(job.name), 2)
                 await restart_hub(hub, barrier)
                 assert await counting == [1, 2, 3, 4, 5, 6]
 
@@ -190,12 +210,14 @@ async def only_job(analyst: AsyncFederation) -> AsyncJob:
 
 
 @asynccontextmanager
-async def command(town: Town, hub: Hub, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def command(
+    enrolment: Enrolment, hub: CoordinatorProcess, *words: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a command of ada's as a process."""
-    (town.folder / "ada.toml").write_text(f'coordinator = "{hub.address}"\nidentity = "analyst-ada"\n')
-    (town.folder / "job.json").write_text(JOB.to_json())
+    (enrolment.folder / "ada.toml").write_text(f'coordinator = "{hub.address}"\nidentity = "analyst-ada"\n')
+    (enrolment.folder / "job.json").write_text(JOB.to_json())
     line, pipe = (sys.executable, "-m", "dpspca", *words, "--config", "ada.toml"), asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*line, cwd=town.folder, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(*line, cwd=enrolment.folder, stdout=pipe, stderr=pipe)
     try:
         yield process
     finally:
@@ -213,14 +235,14 @@ async def read_line(process: asyncio.subprocess.Process, words: str) -> str:
     raise AssertionError(words)
 
 
-def test_run_with_json_output_survives_a_coordinator_kill(town: Town) -> None:
+def test_run_with_json_output_survives_a_coordinator_kill(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
-        async with federation_at_barrier(town, barrier) as (hub, running):
+        async with federation_at_barrier(enrolment, barrier) as (hub, running):
             order = ("run", "job.json", "--json", "--data-set", "cohort")
-            async with command(town, hub, *order) as process:
+            async with command(enrolment, hub, *order) as process:
                 name = (await read_line(process, "job ")).split()[1]
-                await answered(await running.analyst.job(name), 2)
+                await wait_for_answers(await running.analyst.job(name), 2)
                 await restart_hub(hub, barrier, noticed=read_line(process, AWAY))
                 out, output = await process.communicate()
             assert process.returncode == 0, output
@@ -228,16 +250,16 @@ def test_run_with_json_output_survives_a_coordinator_kill(town: Town) -> None:
             facts = json.loads(out)
             assert facts["job"] == name
             assert [each["answered"] for each in facts["participants"]] == [6, 6, 6]
-            assert_undisturbed(load_model(town.folder / "model.dpspca"))
+            assert_same_as_undisturbed(load_model(enrolment.folder / "model.dpspca"))
             assert [each.name for each in await running.analyst.jobs()] == [name]
 
     asyncio.run(scenario())
 
 
-def test_watch_prints_each_answer_once_and_the_coordinator_s_absence(town: Town) -> None:
+def test_watch_prints_each_answer_once_and_the_coordinator_s_absence(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier, order = Barrier(3), ("run", "job.json", "--data-set", "cohort")
-        async with federation_at_barrier(town, barrier) as (hub, _), command(town, hub, *order) as process:
+        async with federation_at_barrier(enrolment, barrier) as (hub, _), command(enrolment, hub, *order) as process:
             await read_line(process, "2 of 6")
             await restart_hub(hub, barrier, noticed=read_line(process, AWAY))
             out, output = await process.communicate()
@@ -252,10 +274,10 @@ def test_watch_prints_each_answer_once_and_the_coordinator_s_absence(town: Town)
     asyncio.run(scenario())
 
 
-def test_an_interrupt_does_not_wait_for_an_absent_coordinator(town: Town) -> None:
+def test_an_interrupt_does_not_wait_for_an_absent_coordinator(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         order = ("run", "job.json", "--data-set", "cohort")
-        async with federation_at_barrier(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
+        async with federation_at_barrier(enrolment, Barrier(2)) as (hub, _), command(enrolment, hub, *order) as process:
             await read_line(process, "1 of 6")
             await hub.kill()
             await read_line(process, AWAY)
@@ -263,23 +285,23 @@ def test_an_interrupt_does_not_wait_for_an_absent_coordinator(town: Town) -> Non
             process.send_signal(signal.SIGINT)
             output = (await process.communicate())[1].decode()
             assert process.returncode == 130, output
-            assert time.monotonic() - interrupted < PATIENCE
+            assert time.monotonic() - interrupted < TIMEOUT
             assert "The job is still running" in output
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("seconds", ["0", "1.5"])
-def test_a_command_retries_as_long_as_it_is_told(town: Town, seconds: str) -> None:
+def test_a_command_retries_as_long_as_it_is_told(enrolment: Enrolment, seconds: str) -> None:
     async def scenario() -> None:
         order = ("run", "job.json", "--data-set", "cohort", "--retry-seconds", seconds)
-        async with federation_at_barrier(town, Barrier(2)) as (hub, _), command(town, hub, *order) as process:
+        async with federation_at_barrier(enrolment, Barrier(2)) as (hub, _), command(enrolment, hub, *order) as process:
             await read_line(process, "1 of 6")
             await hub.kill()
             gone = time.monotonic()
             output = (await process.communicate())[1].decode()
             assert process.returncode == 2
-            assert float(seconds) < time.monotonic() - gone < PATIENCE
+            assert float(seconds) < time.monotonic() - gone < TIMEOUT
             assert (AWAY.replace("600", seconds) in output) is (seconds != "0")
             assert "The job may still be running" in output
 
@@ -289,19 +311,19 @@ def test_a_command_retries_as_long_as_it_is_told(town: Town, seconds: str) -> No
 # --- Submitting -------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_resubmitted_without_confirmation_is_one_job(town: Town) -> None:
+def test_a_job_resubmitted_without_confirmation_is_one_job(enrolment: Enrolment) -> None:
     """The coordinator dies when the job is in its journal but not confirmed."""
 
     async def scenario() -> None:
-        hub = Hub(town)
-        await hub.start(MORTAL, 1, "after")
-        async with around(town, hub) as running, connect_and_listen(hub) as (analyst, output):
+        hub = CoordinatorProcess(enrolment)
+        await hub.start(CRASHING_PROGRAM, 1, "after")
+        async with with_providers(enrolment, hub) as running, connect_and_listen(hub) as (analyst, output):
             await analyst.jobs()
             submitting = asyncio.create_task(analyst.submit(JOB, "cohort"))
             assert await hub.ended() == 9
             await wait_for_message(output, AWAY)
             await hub.start()
-            assert_undisturbed(await (await submitting).result())
+            assert_same_as_undisturbed(await (await submitting).result())
             assert output == [AWAY, BACK]
             assert len(await running.analyst.jobs()) == 1
 
@@ -311,22 +333,22 @@ def test_a_job_resubmitted_without_confirmation_is_one_job(town: Town) -> None:
 # --- When waiting ends ------------------------------------------------------------------------------------------------
 
 
-def test_when_retries_end_the_error_gives_cause_and_remedy(town: Town) -> None:
+def test_when_retries_end_the_error_gives_cause_and_remedy(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
         async with (
-            federation_at_barrier(town, barrier) as (hub, _),
+            federation_at_barrier(enrolment, barrier) as (hub, _),
             connect_and_listen(hub, seconds=2) as (analyst, output),
         ):
-            job = await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+            job = await analyst.submit_signed(signed(enrolment, answer_seconds=120), JOB)
             watching = asyncio.create_task(states_of(job))
-            await answered(job, 1)
+            await wait_for_answers(job, 1)
             await hub.kill()
             await barrier.lift()
             begun = time.monotonic()
             with pytest.raises(AwayError, match=r"UNAVAILABLE: .* retried for 2 seconds\. .* list your jobs"):
                 await watching
-            assert 1 < time.monotonic() - begun < PATIENCE
+            assert 1 < time.monotonic() - begun < TIMEOUT
             with pytest.raises(AwayError, match="UNAVAILABLE"):
                 await analyst.jobs()
             assert output == [AWAY.replace("600", "2")]
@@ -346,26 +368,26 @@ async def list_with_retries(analyst: AsyncFederation) -> list[JobStatus]:
             await asyncio.sleep(0.1)
 
 
-def test_a_coordinator_never_reached_is_not_waited_for(town: Town) -> None:
+def test_a_coordinator_never_reached_is_not_waited_for(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         output: list[str] = []
-        async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(town), notify=output.append) as analyst:
+        async with AsyncFederation(f"127.0.0.1:{free_port()}", ada(enrolment), notify=output.append) as analyst:
             job = AsyncJob("none", catalogue.plan(spec()), analyst.stub)
             for work in (analyst.jobs, analyst.data_sets, job.status, job.result, lambda: states_of(job)):
                 begun = time.monotonic()
                 with pytest.raises(AwayError, match=r"cannot be reached \(UNAVAILABLE: .* `dpspca doctor`"):
                     await work()
-                assert time.monotonic() - begun < PATIENCE
+                assert time.monotonic() - begun < TIMEOUT
         assert output == []
 
     asyncio.run(scenario())
 
 
-def test_a_certificate_that_expires_meanwhile_ends_the_waiting(town: Town) -> None:
+def test_a_certificate_that_expires_meanwhile_ends_the_waiting(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation_at_barrier(town, Barrier()) as (hub, _):
+        async with federation_at_barrier(enrolment, Barrier()) as (hub, _):
             days = [0]
-            async with AsyncFederation(hub.address, ada(town), lambda: now() + timedelta(days=days[0])) as analyst:
+            async with AsyncFederation(hub.address, ada(enrolment), lambda: now() + timedelta(days=days[0])) as analyst:
                 await analyst.jobs()
                 await hub.kill()
                 days[0] = 31
@@ -376,10 +398,10 @@ def test_a_certificate_that_expires_meanwhile_ends_the_waiting(town: Town) -> No
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-def test_an_invalid_time_for_retries_is_refused(town: Town, seconds: float) -> None:
+def test_an_invalid_time_for_retries_is_refused(enrolment: Enrolment, seconds: float) -> None:
     async def scenario() -> None:
         with pytest.raises(InvalidParameterError, match="retry_seconds"):
-            AsyncFederation("127.0.0.1:1", ada(town), retry_seconds=seconds)
+            AsyncFederation("127.0.0.1:1", ada(enrolment), retry_seconds=seconds)
 
     asyncio.run(scenario())
 
@@ -414,25 +436,27 @@ class InterruptingCoordinator(pb_grpc.AnalystServiceServicer):
 
 @asynccontextmanager
 async def interrupting_coordinator(
-    town: Town, model: bytes
+    enrolment: Enrolment, model: bytes
 ) -> AsyncIterator[tuple[InterruptingCoordinator, AsyncFederation]]:
-    hub, service, server = town.identity(Role.COORDINATOR, "hub"), InterruptingCoordinator(model), rpc.server()
+    hub, service, server = enrolment.identity(Role.COORDINATOR, "hub"), InterruptingCoordinator(model), rpc.server()
     pb_grpc.add_AnalystServiceServicer_to_server(service, server)
     port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
     await server.start()
     try:
-        async with AsyncFederation(f"127.0.0.1:{port}", ada(town)) as analyst:
+        async with AsyncFederation(f"127.0.0.1:{port}", ada(enrolment)) as analyst:
             yield service, analyst
     finally:
         await server.stop(0)
 
 
-def test_a_model_interrupted_half_way_is_fetched_from_the_start(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_interrupted_half_way_is_fetched_from_the_start(
+    enrolment: Enrolment, caplog: pytest.LogCaptureFixture
+) -> None:
     """An error that the next attempt repairs is not reported, and neither is the end of a finished stream."""
     model = simulate([*SHARDS.values()], spec())
 
     async def scenario() -> None:
-        async with interrupting_coordinator(town, model.to_bytes()) as (service, analyst):
+        async with interrupting_coordinator(enrolment, model.to_bytes()) as (service, analyst):
             job = AsyncJob("some", catalogue.plan(spec()), analyst.stub)
             assert [(each.state, each.answered) async for each in job.watch()] == [
                 ("running", 1),
@@ -448,11 +472,11 @@ def test_a_model_interrupted_half_way_is_fetched_from_the_start(town: Town, capl
     assert [each.getMessage() for each in caplog.records if each.name.startswith("dpspca")] == []
 
 
-def test_a_refused_call_is_not_retried(town: Town) -> None:
+def test_a_refused_call_is_not_retried(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with interrupting_coordinator(town, b"") as (service, analyst):
+        async with interrupting_coordinator(enrolment, b"") as (service, analyst):
             with pytest.raises(FederationError, match="Not this one"):
-                await analyst.submit_signed(signed(town, answer_seconds=120), JOB)
+                await analyst.submit_signed(signed(enrolment, answer_seconds=120), JOB)
             assert service.calls == ["Submit"]
 
     asyncio.run(scenario())

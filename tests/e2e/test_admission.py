@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
-from lies import HONEST, LIAR
-from patience import PATIENCE
-from puppets import OFFER, Puppet, puppet
-from town import NOISE_SEED, SHARDS, Running, Town, federation, spec, words_for
+from dishonest_messages import DISHONEST, HONEST
+from dishonest_peers import OFFER, DishonestProvider, dishonest_provider
+from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, noise_for, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import JobFailedError
 from dpspca.client.simulation import simulate
@@ -18,8 +18,8 @@ from dpspca.provider.policy.rules import Policy
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
 def is_unspent(ledger: MemoryLedger) -> bool:
@@ -40,7 +40,7 @@ async def wait_until_closed(ledger: MemoryLedger) -> None:
     raise AssertionError("The job is still open.")
 
 
-async def with_ledgers(running: Running, names: Sequence[str]) -> list[MemoryLedger]:
+async def with_ledgers(running: RunningFederation, names: Sequence[str]) -> list[MemoryLedger]:
     """Start providers, and return their ledgers."""
     ledgers = [MemoryLedger() for _ in names]
     for name, ledger in zip(names, ledgers, strict=True):
@@ -48,11 +48,11 @@ async def with_ledgers(running: Running, names: Sequence[str]) -> list[MemoryLed
     return ledgers
 
 
-def test_one_provider_s_refusal_costs_the_others_nothing(town: Town) -> None:
+def test_one_provider_s_refusal_costs_the_others_nothing(enrolment: Enrolment) -> None:
     first, second, third = SHARDS
 
     async def scenario() -> None:
-        async with federation(town, []) as running:
+        async with federation(enrolment, []) as running:
             ledgers = await with_ledgers(running, (first, second))
             await running.start(third, policy=Policy)
             job = await running.analyst.submit(spec(minimum_parties=3), "cohort", list(SHARDS))
@@ -68,11 +68,11 @@ def test_one_provider_s_refusal_costs_the_others_nothing(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_enough_other_providers_continue_after_a_refusal(town: Town) -> None:
+def test_enough_other_providers_continue_after_a_refusal(enrolment: Enrolment) -> None:
     *others, last = SHARDS
 
     async def scenario() -> None:
-        async with federation(town, others) as running:
+        async with federation(enrolment, others) as running:
             await running.start(last, policy=Policy)
             model = await running.analyst.fit(spec(), "cohort", list(SHARDS))
         inside = simulate([SHARDS[name] for name in others], spec(), noise_seed=NOISE_SEED)
@@ -81,12 +81,12 @@ def test_enough_other_providers_continue_after_a_refusal(town: Town) -> None:
     asyncio.run(scenario())
 
 
-async def silent(site: Puppet) -> None:
+async def silent(site: DishonestProvider) -> None:
     """Receive the job, and send nothing."""
     await site.invitation()
 
 
-async def evasive(site: Puppet) -> None:
+async def evasive(site: DishonestProvider) -> None:
     """Admit unknown jobs, and send answers without queries."""
     await silent(site)
     for name in ("", "0" * 64):
@@ -95,18 +95,20 @@ async def evasive(site: Puppet) -> None:
         await site.say(answer={"job": name, "content": bytes(8)})
 
 
-def test_a_job_with_too_few_participants_ends_at_once(town: Town) -> None:
+def test_a_job_with_too_few_participants_ends_at_once(enrolment: Enrolment) -> None:
     """What the others reserved is freed at once, too."""
 
     async def scenario() -> None:
-        async with federation(town, []) as running:
+        async with federation(enrolment, []) as running:
             ledgers = await with_ledgers(running, HONEST[:1])
             await running.start(HONEST[1], policy=Policy)
-            async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, LIAR)) as site:
+            async with dishonest_provider(
+                running.coordinator.address, enrolment.identity(Role.PROVIDER, DISHONEST)
+            ) as site:
                 await site.greet(OFFER)
                 what = spec(minimum_parties=3, answer_seconds=600)
-                job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
-                async with asyncio.timeout(PATIENCE):
+                job = await running.analyst.submit(what, "cohort", [*HONEST, DISHONEST])
+                async with asyncio.timeout(TIMEOUT):
                     with pytest.raises(JobFailedError, match=f"{HONEST[1]}: Refused.*cost nothing"):
                         await job.result()
                     await wait_until_closed(ledgers[0])
@@ -117,18 +119,20 @@ def test_a_job_with_too_few_participants_ends_at_once(town: Town) -> None:
 
 @pytest.mark.parametrize("behave", [silent, evasive])
 def test_a_provider_silent_about_a_job_costs_the_others_nothing(
-    town: Town, behave: Callable[[Puppet], Awaitable[None]]
+    enrolment: Enrolment, behave: Callable[[DishonestProvider], Awaitable[None]]
 ) -> None:
     what = spec(minimum_parties=3, answer_seconds=2)
 
     async def scenario() -> None:
-        async with federation(town, []) as running:
+        async with federation(enrolment, []) as running:
             ledgers = await with_ledgers(running, HONEST)
-            async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, LIAR)) as site:
+            async with dishonest_provider(
+                running.coordinator.address, enrolment.identity(Role.PROVIDER, DISHONEST)
+            ) as site:
                 await site.greet(OFFER)
-                job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+                job = await running.analyst.submit(what, "cohort", [*HONEST, DISHONEST])
                 await behave(site)
-                with pytest.raises(JobFailedError, match=f"{LIAR}: No reply about the job within 2 seconds"):
+                with pytest.raises(JobFailedError, match=f"{DISHONEST}: No reply about the job within 2 seconds"):
                     await job.result()
             for ledger in ledgers:
                 await wait_until_closed(ledger)
@@ -137,15 +141,17 @@ def test_a_provider_silent_about_a_job_costs_the_others_nothing(
     asyncio.run(scenario())
 
 
-def test_an_answer_without_admission_is_not_counted(town: Town) -> None:
+def test_an_answer_without_admission_is_not_counted(enrolment: Enrolment) -> None:
     """Its answer arrives while the others are waited for, and is ignored."""
     what = spec(answer_seconds=2)
 
     async def scenario() -> None:
-        async with federation(town, HONEST, words=words_for(what)) as running:
-            async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, LIAR)) as site:
+        async with federation(enrolment, HONEST, words=noise_for(what)) as running:
+            async with dishonest_provider(
+                running.coordinator.address, enrolment.identity(Role.PROVIDER, DISHONEST)
+            ) as site:
                 await site.greet(OFFER)
-                job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+                job = await running.analyst.submit(what, "cohort", [*HONEST, DISHONEST])
                 await silent(site)
                 await site.say(answer={"job": job.name, "content": (10**9).to_bytes(8, "little")})
                 model = await job.result()
@@ -156,16 +162,16 @@ def test_an_answer_without_admission_is_not_counted(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_provider_lost_before_admission_is_asked_again(town: Town) -> None:
+def test_a_provider_lost_before_admission_is_asked_again(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        liar = town.identity(Role.PROVIDER, LIAR)
-        async with federation(town, HONEST) as running:
-            async with puppet(running.coordinator.address, liar) as site:
+        liar = enrolment.identity(Role.PROVIDER, DISHONEST)
+        async with federation(enrolment, HONEST) as running:
+            async with dishonest_provider(running.coordinator.address, liar) as site:
                 await site.greet(OFFER)
-                job = await running.analyst.submit(spec(minimum_parties=3), "cohort", [*HONEST, LIAR])
+                job = await running.analyst.submit(spec(minimum_parties=3), "cohort", [*HONEST, DISHONEST])
                 await silent(site)
             assert (await job.status()).state == "waiting"
-            async with puppet(running.coordinator.address, liar) as site:
+            async with dishonest_provider(running.coordinator.address, liar) as site:
                 await site.greet(OFFER)
                 assert (await site.query()).position == 0
                 assert (await job.status()).state == "running"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from approvals import BEN, MARIA, Site, awaiting, human_policy, joined
-from hubs import answered
-from town import Running, Town, federation, spec
+from coordinator_processes import wait_for_answers
+from local_federation import Enrolment, RunningFederation, federation, spec
 
 from dpspca.client.federation import JobFailedError
 from dpspca.common.errors import InvalidParameterError, RefusedError
@@ -21,11 +21,11 @@ NAMES = ["site-0", "site-1"]
 
 
 @asynccontextmanager
-async def town_with(tmp_path: Path, policy: str, more: str = "") -> AsyncIterator[tuple[Running, Site]]:
+async def town_with(tmp_path: Path, policy: str, more: str = "") -> AsyncIterator[tuple[RunningFederation, Site]]:
     """Run two providers, of which site-0 asks for approval."""
-    town = Town.found(tmp_path / "town")
-    site = Site.made(town, "site-0", policy, more)
-    async with federation(town, ["site-1"], heartbeat_seconds=1) as running:
+    enrolment = Enrolment.create(tmp_path / "town")
+    site = Site.made(enrolment, "site-0", policy, more)
+    async with federation(enrolment, ["site-1"], heartbeat_seconds=1) as running:
         with joined(running, site) as settings:
             await running.start("site-0", **settings)
             yield running, site
@@ -138,9 +138,9 @@ def test_a_job_that_nobody_approves_in_time_is_refused(tmp_path: Path) -> None:
 
 def test_a_waiting_job_survives_the_providers_restart_and_a_decision_made_meanwhile_counts(tmp_path: Path) -> None:
     async def scenario() -> None:
-        town = Town.found(tmp_path / "town")
-        site = Site.made(town, "site-0", human_policy())
-        async with federation(town, ["site-1"], heartbeat_seconds=1) as running:
+        enrolment = Enrolment.create(tmp_path / "town")
+        site = Site.made(enrolment, "site-0", human_policy())
+        async with federation(enrolment, ["site-1"], heartbeat_seconds=1) as running:
             with joined(running, site) as settings:
                 await running.start("site-0", **settings)
                 job = await running.analyst.submit(SPEC, "cohort", NAMES)
@@ -166,7 +166,7 @@ def test_a_job_rejected_after_it_began_is_answered_no_further(tmp_path: Path) ->
             job = await running.analyst.submit(SPEC, "cohort", NAMES)
             await awaiting(job, "site-0")
             await site.decide(job.name, APPROVE)
-            await answered(job, 1)
+            await wait_for_answers(job, 1)
             await site.decide(job.name, REJECT, reason="a mistake")
             with pytest.raises(JobFailedError, match="Rejected by maria: a mistake"):
                 await job.result()
@@ -179,11 +179,11 @@ def test_a_job_rejected_after_it_began_is_answered_no_further(tmp_path: Path) ->
 
 def test_a_policy_that_asks_for_approval_ends_a_running_job_without_one(tmp_path: Path) -> None:
     async def scenario() -> None:
-        from town import lax_policy  # noqa: PLC0415
+        from local_federation import permissive_policy  # noqa: PLC0415
 
-        async with town_with(tmp_path, lax_policy() + "answer_interval = 0.5\n") as (running, site):
+        async with town_with(tmp_path, permissive_policy() + "answer_interval = 0.5\n") as (running, site):
             job = await running.analyst.submit(SPEC, "cohort", NAMES)
-            await answered(job, 1)
+            await wait_for_answers(job, 1)
             (site.folder / "policy.toml").write_text(human_policy(answer_interval="0.5"))
             with pytest.raises(JobFailedError, match="The policy changed while this job ran"):
                 await job.result()
@@ -205,12 +205,12 @@ def test_a_job_that_the_rules_refuse_is_not_put_before_anybody(tmp_path: Path) -
 
 def test_a_policy_that_asks_nobody_any_more_lets_waiting_jobs_run(tmp_path: Path) -> None:
     async def scenario() -> None:
-        from town import lax_policy  # noqa: PLC0415
+        from local_federation import permissive_policy  # noqa: PLC0415
 
         async with town_with(tmp_path, human_policy()) as (running, site):
             job = await running.analyst.submit(SPEC, "cohort", NAMES)
             await awaiting(job, "site-0")
-            (site.folder / "policy.toml").write_text(lax_policy())
+            (site.folder / "policy.toml").write_text(permissive_policy())
             await job.result()
             with pytest.raises(RefusedError, match="asks for no approval"):
                 await site.decide(job.name, APPROVE)

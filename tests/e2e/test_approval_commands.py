@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from approvals import BEN, MARIA, awaiting, human_policy
+from coordinator_processes import free_port
 from daemons import DPSPCA, daemons
-from hubs import free_port
-from patience import PATIENCE
-from town import spec
+from local_federation import spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.spec import Schema
@@ -56,7 +56,7 @@ def test_a_waiting_job_survives_kills_of_both_daemons_and_runs_once_two_persons_
 
     async def scenario() -> None:
         async with daemons(tmp_path, f"127.0.0.1:{free_port()}", policy, ROWS, heartbeat_seconds=1) as running:
-            async with AsyncFederation(running.address, running.ada, retry_seconds=PATIENCE) as federation:
+            async with AsyncFederation(running.address, running.ada, retry_seconds=TIMEOUT) as federation:
                 job = await submitted(federation)
                 north = running.providers["north"]
                 for daemon in (north, running.hub, north):
@@ -103,9 +103,9 @@ def test_a_steward_is_notified_and_rejects_from_the_command_line(tmp_path: Path)
                 file.write(f"[approval]\nnotify = {argv}\nexpires_hours = 2\n")
             await north.start()
             await north.says("Connected")
-            async with AsyncFederation(running.address, running.ada, retry_seconds=PATIENCE) as federation:
+            async with AsyncFederation(running.address, running.ada, retry_seconds=TIMEOUT) as federation:
                 job = await submitted(federation)
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(TIMEOUT):
                     while not (note.exists() and note.read_text()):  # noqa: ASYNC110  # a file, which tells nobody
                         await asyncio.sleep(0.05)
                 told = json.loads(note.read_text())
@@ -149,7 +149,7 @@ def test_a_command_that_hangs_is_killed_with_everything_that_it_started(
     )
     begun = time.monotonic()
     Notifier([sys.executable, "-c", script], 2).run(SUMMARY)
-    assert time.monotonic() - begun < PATIENCE
+    assert time.monotonic() - begun < TIMEOUT
     assert "was stopped after 2 seconds" in caplog.text
     number = int(child.read_text())
     for _ in range(100):

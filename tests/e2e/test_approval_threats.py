@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from approvals import BEN, MARIA
-from puppets import DENSE, NORTH, SPARSE, SPEC, Stage, at_mercy, rows_of
-from town import AnythingGoes, Town, now
+from dishonest_peers import DENSE, NORTH, SPARSE, SPEC, Exchange, exchange_with_provider, rows_of
+from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.common.names import Role
 from dpspca.common.spec import Budget
@@ -22,13 +22,13 @@ from dpspca.provider.ledger.sqlite import SqliteLedger
 from dpspca.provider.policy import ApprovalRule
 
 
-class Human(AnythingGoes):
+class Human(AllowEverything):
     """A policy under which one of two persons has to approve each job."""
 
     approval_rule = ApprovalRule((MARIA, BEN), 1)  # type: ignore[assignment]
 
 
-class FourEyes(AnythingGoes):
+class FourEyes(AllowEverything):
     """A policy under which two persons have to approve each job."""
 
     approval_rule = ApprovalRule((MARIA, BEN), 2)  # type: ignore[assignment]
@@ -38,8 +38,8 @@ class FourEyes(AnythingGoes):
 class Office:
     """The queue, and decisions as a steward makes them."""
 
-    stage: Stage
-    desk: ApprovalDesk
+    exchange: Exchange
+    harness: ApprovalDesk
 
     def decision(
         self,
@@ -49,7 +49,7 @@ class Office:
         signer: Identity | None = None,
         **changes: Any,
     ) -> Decided:
-        request = self.desk.queue.find(job.job_id)
+        request = self.harness.queue.find(job.job_id)
         parts: dict[str, Any] = {
             "job": job.job_id,
             "data_set": request.data_set if request else "cohort",
@@ -60,85 +60,87 @@ class Office:
             "decided_at": 1,
             "expires_at": request.expires_at if request else 1,
         }
-        return make_decision(signer or self.stage.home, **parts | changes)
+        return make_decision(signer or self.exchange.home, **parts | changes)
 
     def take(self, decided: Decided) -> str:
         """Put a decision into the queue and have the daemon take it up. Return why it does not count."""
-        number = self.desk.queue.decide(decided)
-        self.desk.work()
-        (problem,) = [each.problem for each in self.desk.queue.decisions(decided.job) if each.number == number]
+        number = self.harness.queue.decide(decided)
+        self.harness.work()
+        (problem,) = [each.problem for each in self.harness.queue.decisions(decided.job) if each.number == number]
         return problem
 
 
-Scene = Callable[[Stage, Office], Awaitable[None]]
+Scene = Callable[[Exchange, Office], Awaitable[None]]
 
 
-def play(tmp_path: Path, scene: Scene, policy: type[AnythingGoes] = Human, ledger: SqliteLedger | None = None) -> None:
+def play(
+    tmp_path: Path, scene: Scene, policy: type[AllowEverything] = Human, ledger: SqliteLedger | None = None
+) -> None:
     async def perform() -> None:
-        town = Town.found(tmp_path / "town")
+        enrolment = Enrolment.create(tmp_path / "town")
         offices = []
 
-        def setup(stage: Stage) -> dict[str, Any]:
+        def setup(exchange: Exchange) -> dict[str, Any]:
             queue = ApprovalQueue(tmp_path / "approvals.db")
-            offices.append(Office(stage, ApprovalDesk(queue, stage.ledger, lambda: stage.home, policy, now)))
-            return {"policy": policy, "desk": offices[0].desk}
+            offices.append(Office(exchange, ApprovalDesk(queue, exchange.ledger, lambda: exchange.home, policy, now)))
+            return {"policy": policy, "desk": offices[0].harness}
 
         rows = {"cohort": rows_of(50), "study": rows_of(51)}
-        async with at_mercy(town, NORTH.name, rows, ledger=ledger, setup=setup) as stage:
-            await scene(stage, offices[0])
+        async with exchange_with_provider(enrolment, NORTH.name, rows, ledger=ledger, setup=setup) as exchange:
+            await scene(exchange, offices[0])
 
     asyncio.run(perform())
 
 
-async def waits(stage: Stage, job: SignedJob) -> None:
+async def waits(exchange: Exchange, job: SignedJob) -> None:
     """Ask for a job, and see that it waits."""
-    reply = await stage.admit(job.to_bytes())
+    reply = await exchange.admit(job.to_bytes())
     assert reply.awaiting_approval.job == job.job_id, reply
 
 
-def untouched(stage: Stage) -> bool:
-    return not stage.ledger._books.data_sets and not stage.ledger.open_jobs()  # type: ignore[attr-defined]
+def untouched(exchange: Exchange) -> bool:
+    return not exchange.ledger._books.data_sets and not exchange.ledger.open_jobs()  # type: ignore[attr-defined]
 
 
 def test_t42_nothing_that_a_coordinator_sends_gets_a_waiting_job_answered(tmp_path: Path) -> None:
     """It repeats, reorders and skips messages. The queue has the job once, and nothing is reserved."""
 
-    async def scene(stage: Stage, office: Office) -> None:
-        job = stage.job()
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job = exchange.job()
         for position, query in ((0, DENSE), (1, SPARSE), (0, DENSE)):
-            assert (await stage.ask(job.to_bytes(), position, query)).refusal.code == "awaiting-approval"
+            assert (await exchange.ask(job.to_bytes(), position, query)).refusal.code == "awaiting-approval"
         for _ in range(5):
-            await waits(stage, job)
-        assert (await stage.ask(job.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
-        assert [each.job for each in office.desk.queue.requests()] == [job.job_id]
-        assert untouched(stage)
-        await stage.say(farewell=pb.Farewell(job=job.job_id, state="done"))
-        assert (await stage.admit(job.to_bytes())).HasField("refusal")
+            await waits(exchange, job)
+        assert (await exchange.ask(job.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
+        assert [each.job for each in office.harness.queue.requests()] == [job.job_id]
+        assert untouched(exchange)
+        await exchange.say(farewell=pb.Farewell(job=job.job_id, state="done"))
+        assert (await exchange.admit(job.to_bytes())).HasField("refusal")
         assert office.take(office.decision(job)) != ""
-        assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("refusal")
-        assert untouched(stage)
+        assert (await exchange.ask(job.to_bytes(), 0, DENSE)).HasField("refusal")
+        assert untouched(exchange)
 
     play(tmp_path, scene)
 
 
 def test_t42_a_job_changed_after_its_approval_waits_again(tmp_path: Path) -> None:
-    async def scene(stage: Stage, office: Office) -> None:
-        job = stage.job()
-        await waits(stage, job)
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job = exchange.job()
+        await waits(exchange, job)
         assert office.take(office.decision(job)) == ""
         for other in (
-            stage.job(),
-            stage.job(data_set="study"),
-            stage.job(replace(SPEC, budget=Budget(2.0, 1e-6))),
-            stage.job(audience=["north", "south"]),
+            exchange.job(),
+            exchange.job(data_set="study"),
+            exchange.job(replace(SPEC, budget=Budget(2.0, 1e-6))),
+            exchange.job(audience=["north", "south"]),
         ):
-            await waits(stage, other)
-            assert (await stage.ask(other.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
+            await waits(exchange, other)
+            assert (await exchange.ask(other.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
         forged = replace(job, payload=job.payload.replace(b"cohort", b"study!"))
-        assert (await stage.admit(forged.to_bytes())).HasField("refusal")
-        while not (reply := await stage.admit(job.to_bytes())).HasField("admitted"):
+        assert (await exchange.admit(forged.to_bytes())).HasField("refusal")
+        while not (reply := await exchange.admit(job.to_bytes())).HasField("admitted"):
             assert reply.HasField("awaiting_approval"), reply
-        assert (await stage.ask(job.to_bytes(), 0, DENSE)).answer.content
+        assert (await exchange.ask(job.to_bytes(), 0, DENSE)).answer.content
 
     play(tmp_path, scene)
 
@@ -146,45 +148,45 @@ def test_t42_a_job_changed_after_its_approval_waits_again(tmp_path: Path) -> Non
 def test_t42_a_decision_counts_for_its_own_job_provider_and_key_alone(tmp_path: Path) -> None:
     """Whoever can write the queue but not use the provider's key approves nothing."""
 
-    async def scene(stage: Stage, office: Office) -> None:
-        job, other = stage.job(), stage.job(data_set="study")
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job, other = exchange.job(), exchange.job(data_set="study")
         for each in (job, other):
-            await waits(stage, each)
-        south = stage.town.identity(Role.PROVIDER, "south")
+            await waits(exchange, each)
+        south = exchange.enrolment.identity(Role.PROVIDER, "south")
         good = office.decision(job)
-        requested = office.desk.queue.find(other.job_id)
+        requested = office.harness.queue.find(other.job_id)
         assert requested is not None
         bad = (
             office.decision(job, signer=south),
-            office.decision(job, signer=stage.analyst),
+            office.decision(job, signer=exchange.analyst),
             replace(good, job=other.job_id, data_set="study", expires_at=requested.expires_at),
             replace(good, person=BEN),
             replace(good, signature=""),
             office.decision(job, person="eve"),
             office.decision(job, data_set="study"),
             office.decision(job, expires_at=1),
-            office.decision(stage.job()),
+            office.decision(exchange.job()),
         )
         for decided in bad:
             assert office.take(decided) != "", decided
         for each in (job, other):
-            assert stage.ledger.decisions(each.job_id) == ()
-            assert (await stage.ask(each.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
+            assert exchange.ledger.decisions(each.job_id) == ()
+            assert (await exchange.ask(each.to_bytes(), 0, DENSE)).refusal.code == "awaiting-approval"
         assert office.take(good) == ""
-        assert stage.ledger.decisions(job.job_id) == (good,)
+        assert exchange.ledger.decisions(job.job_id) == (good,)
 
     play(tmp_path, scene)
 
 
 def test_t42_one_person_is_not_two_however_often_they_decide(tmp_path: Path) -> None:
-    async def scene(stage: Stage, office: Office) -> None:
-        job = stage.job()
-        await waits(stage, job)
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job = exchange.job()
+        await waits(exchange, job)
         for number in range(3):
             assert office.take(office.decision(job, decided_at=number, login=f"account-{number}")) == ""
-            await waits(stage, job)
+            await waits(exchange, job)
         assert office.take(office.decision(job, person=BEN)) == ""
-        assert (await stage.reply()).admitted.job == job.job_id
+        assert (await exchange.reply()).admitted.job == job.job_id
 
     play(tmp_path, scene, FourEyes)
 
@@ -194,14 +196,14 @@ def test_t42_an_approval_is_good_for_one_job_once_also_after_a_restart(tmp_path:
     places = tmp_path / "kept" / "ledger.db", tmp_path / "head" / "head"
     kept: list[SignedJob] = []
 
-    async def cancelled(stage: Stage, office: Office) -> None:
-        job = stage.job()
+    async def cancelled(exchange: Exchange, office: Office) -> None:
+        job = exchange.job()
         kept.append(job)
-        await waits(stage, job)
+        await waits(exchange, job)
         assert office.take(office.decision(job)) == ""
-        assert (await stage.reply()).admitted.job == job.job_id
-        await stage.say(farewell=pb.Farewell(job=job.job_id, state="cancelled"))
-        assert (await stage.admit(job.to_bytes())).HasField("refusal")
+        assert (await exchange.reply()).admitted.job == job.job_id
+        await exchange.say(farewell=pb.Farewell(job=job.job_id, state="cancelled"))
+        assert (await exchange.admit(job.to_bytes())).HasField("refusal")
 
     with SqliteLedger(*places) as ledger:
         play(tmp_path, cancelled, ledger=ledger)
@@ -217,46 +219,46 @@ def test_t42_an_approval_is_good_for_one_job_once_also_after_a_restart(tmp_path:
 def test_t42_a_decision_taken_up_again_after_a_crash_is_recorded_once(tmp_path: Path) -> None:
     """The daemon died after the ledger had the decision, and before the queue had noted that."""
 
-    async def scene(stage: Stage, office: Office) -> None:
-        job = stage.job()
-        await waits(stage, job)
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job = exchange.job()
+        await waits(exchange, job)
         decided = office.decision(job)
         assert office.take(decided) == ""
-        with office.desk.queue._writing() as run:
+        with office.harness.queue._writing() as run:
             run("UPDATE decisions SET taken = 0")
-        office.desk.work()
-        assert stage.ledger.decisions(job.job_id) == (decided,)
-        assert [(each.taken, each.problem) for each in office.desk.queue.decisions(job.job_id)] == [(True, "")]
-        assert (await stage.reply()).admitted.job == job.job_id
+        office.harness.work()
+        assert exchange.ledger.decisions(job.job_id) == (decided,)
+        assert [(each.taken, each.problem) for each in office.harness.queue.decisions(job.job_id)] == [(True, "")]
+        assert (await exchange.reply()).admitted.job == job.job_id
 
     play(tmp_path, scene)
 
 
 def test_t42_a_rejection_is_final_and_told_with_its_reason(tmp_path: Path) -> None:
-    async def scene(stage: Stage, office: Office) -> None:
-        job = stage.job()
-        await waits(stage, job)
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job = exchange.job()
+        await waits(exchange, job)
         assert office.take(office.decision(job, REJECT)) == ""
-        refused = (await stage.reply()).refusal
+        refused = (await exchange.reply()).refusal
         assert (refused.code, refused.what) == ("rejected", f"Rejected by {MARIA}: because")
         assert office.take(office.decision(job, person=BEN)) != ""
         for _ in range(2):
-            assert (await stage.admit(job.to_bytes())).refusal.code == "rejected"
-        assert untouched(stage)
+            assert (await exchange.admit(job.to_bytes())).refusal.code == "rejected"
+        assert untouched(exchange)
 
     play(tmp_path, scene)
 
 
 def test_t42_a_coordinator_that_lost_its_authority_is_not_told_the_decision(tmp_path: Path) -> None:
-    async def scene(stage: Stage, office: Office) -> None:
-        job = stage.job()
-        await waits(stage, job)
-        stage.town.authority.revoke(stage.meddler.hub.name)
-        stage.revoked = stage.town.revocations()
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job = exchange.job()
+        await waits(exchange, job)
+        exchange.enrolment.authority.revoke(exchange.coordinator.hub.name)
+        exchange.revoked = exchange.enrolment.revocations()
         assert office.take(office.decision(job)) == ""
         with contextlib.suppress(TimeoutError):
-            reply = await asyncio.wait_for(stage.meddler.inbound.get(), 3)
+            reply = await asyncio.wait_for(exchange.coordinator.inbound.get(), 3)
             assert not reply.HasField("admitted"), reply
-        assert untouched(stage)
+        assert untouched(exchange)
 
     play(tmp_path, scene)

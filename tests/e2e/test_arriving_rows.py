@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from town import NOISE_SEED, ROWS, Running, Town, federation, spec, words_for
+from local_federation import NOISE_SEED, ROWS, Enrolment, RunningFederation, federation, noise_for, spec
 
 from dpspca.client.federation import AsyncJob, JobFailedError
 from dpspca.client.simulation import simulate
@@ -34,7 +34,7 @@ JOB = streaming()
 class TwoProviders:
     """Two providers: rows arrive at north in the data set "cohort"; south has all of its rows."""
 
-    def __init__(self, folder: Path, running: Running) -> None:
+    def __init__(self, folder: Path, running: RunningFederation) -> None:
         self.folder, self.running, self.ledger = folder, running, MemoryLedger()
         self.south = MemoryLedger()
 
@@ -101,11 +101,11 @@ def is_waiting(position: int) -> bool:
 @pytest.fixture
 def run_scene(tmp_path: Path) -> Callable[[Scene], None]:
     """Return a function that runs a scene in a running federation."""
-    town, folder = Town.found(tmp_path), tmp_path / "arriving"
+    enrolment, folder = Enrolment.create(tmp_path), tmp_path / "arriving"
     folder.mkdir()
 
     async def perform(scene: Scene) -> None:
-        async with federation(town, (), SHARDS, words_for(JOB)) as running:
+        async with federation(enrolment, (), SHARDS, noise_for(JOB)) as running:
             parties = TwoProviders(folder, running)
             await parties.start()
             await scene(parties)

@@ -13,11 +13,11 @@ from statistics import median
 
 import attackers
 import pytest
+from coordinator_processes import free_port
 from daemons import Daemons, daemons
-from hubs import free_port
+from local_federation import SHARDS, permissive_policy, spec
 from measures import MEBIBYTE, sample
-from patience import PATIENCE
-from town import SHARDS, lax_policy, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.names import Role
@@ -48,13 +48,13 @@ async def seconds_of_a_job(analyst: AsyncFederation) -> float:
 
 @asynccontextmanager
 async def attacked(running: Daemons, attack: str) -> AsyncIterator[None]:
-    command = (sys.executable, attackers.__file__, running.address, str(running.town.folder), attack, str(SECONDS))
+    command = (sys.executable, attackers.__file__, running.address, str(running.enrolment.folder), attack, str(SECONDS))
     processes = [await asyncio.create_subprocess_exec(*command) for _ in range(ATTACKERS)]
     try:
         yield
     finally:
         for each in processes:
-            assert await asyncio.wait_for(each.wait(), PATIENCE) == 0
+            assert await asyncio.wait_for(each.wait(), TIMEOUT) == 0
 
 
 async def check_bounds(running: Daemons, analyst: AsyncFederation, attack: str) -> None:
@@ -69,7 +69,7 @@ async def check_bounds(running: Daemons, analyst: AsyncFederation, attack: str) 
             most = max(most, memory(running))
             await asyncio.sleep(0.2)
     logged = running.hub.log.stat().st_size - logged - 1000 * len(taken)  # the honest jobs have lines as well
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while memory(running) - before > LEAST_BACK:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.5)
     assert most - before < MOST_GROWTH
@@ -93,12 +93,12 @@ def test_a_flood_by_one_party_is_bounded_in_memory_log_and_time(
 ) -> None:
     async def scenario() -> None:
         rows = {name: {"cohort": part} for name, part in SHARDS.items()}
-        async with daemons(tmp_path, f"127.0.0.1:{free_port()}", lax_policy(), rows) as running:
-            mallory = running.town.identity(role, "mallory")
+        async with daemons(tmp_path, f"127.0.0.1:{free_port()}", permissive_policy(), rows) as running:
+            mallory = running.enrolment.identity(role, "mallory")
             (tmp_path / "raw.pem").write_bytes(mallory.key_pem + mallory.certificate_pem)
             if revoked:
-                running.town.authority.revoke(mallory.name)
-                (tmp_path / "revoked.pem").write_bytes(running.town.authority.revocation_list())
+                running.enrolment.authority.revoke(mallory.name)
+                (tmp_path / "revoked.pem").write_bytes(running.enrolment.authority.revocation_list())
             async with AsyncFederation(running.address, running.ada) as analyst:
                 await check_bounds(running, analyst, attack)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from commands import Ended, commands_in
 from examples import quickly_audited as job
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.client.audit.answers import audit
 from dpspca.client.audit.daemons import daemons
@@ -29,7 +29,7 @@ from dpspca.cli import main
 sys.argv[0] = "dpspca"
 main.main()
 """
-NARROW = """
+SMALL_FILES_PROGRAM = """
 from dpspca.provider.release import responder
 honest = responder.DiscreteGaussian
 class Narrow:
@@ -95,7 +95,7 @@ def test_audit_json_is_one_object(run: Callable[..., Ended]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "found"), [(NARROW, "width of all noise: 0."), (LONG, "distance of the neighbours in")]
+    ("fault", "found"), [(SMALL_FILES_PROGRAM, "width of all noise: 0."), (LONG, "distance of the neighbours in")]
 )
 def test_audit_finds_a_faulty_daemon_and_says_what_to_do(
     fault: str, found: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
@@ -171,7 +171,7 @@ def test_a_daemon_ends_with_its_parent_process(tmp_path: Path) -> None:
         assert founder.stdout
         daemon = Path("/proc", founder.stdout.readline().decode().strip())
         log = next(tmp_path.glob("*/hub.log"))
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while "listening" not in log.read_text():
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -207,6 +207,6 @@ def test_audit_replaces_a_daemon_whose_budget_is_used_up() -> None:
     what = job(budget=Budget(48.0, 0.1))
     with daemons(what) as opening:
         assert audit(what, runs=4, opening=opening).passed
-        desk: Any = opening.__self__  # type: ignore[attr-defined]  # a method's
-    assert desk._room < 4
-    assert desk._started == -(-5 // desk._room)  # five jobs over the first, with the rehearsal
+        harness: Any = opening.__self__  # type: ignore[attr-defined]  # a method's
+    assert harness._room < 4
+    assert harness._started == -(-5 // harness._room)  # five jobs over the first, with the rehearsal

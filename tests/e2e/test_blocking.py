@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from puppets import reissued
-from town import NOISE_SEED, SHARDS, Town, federation, now, seeded, spec, words_for
+from dishonest_peers import reissued
+from local_federation import NOISE_SEED, SHARDS, Enrolment, federation, noise_for, now, seeded_noise, spec
 
 from dpspca import DPSPCA, AsyncFederation, Budget, DpspcaWarning, Federation, JobSpec, PrivacyUnit, Schema, simulate
 from dpspca.client import blocking
-from dpspca.client.blocking import Loop
+from dpspca.client.blocking import EventLoopThread
 from dpspca.client.federation import FederationError
 from dpspca.common.errors import InvalidParameterError, NotNowError
 from dpspca.common.model import Model
@@ -28,17 +28,17 @@ NAMED = {name: pd.DataFrame(rows, columns=[f"gene {number}" for number in range(
 
 
 @contextmanager
-def connected(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded) -> Iterator[Federation]:
+def connected(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded_noise) -> Iterator[Federation]:
     """Run a federation in one thread and connect to it from this one."""
     with reachable(folder, shards, words) as address, Federation.connect(address, folder / "analyst-ada") as fed:
         yield fed
 
 
 @contextmanager
-def reachable(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded) -> Iterator[str]:
+def reachable(folder: Path, shards: Mapping[str, Any] = SHARDS, words: Any = seeded_noise) -> Iterator[str]:
     """Run a federation in one thread, and yield its coordinator's address."""
-    loop, town = Loop(), Town.found(folder)
-    running = federation(town, shards=shards, words=words)
+    loop, enrolment = EventLoopThread(), Enrolment.create(folder)
+    running = federation(enrolment, shards=shards, words=words)
     up = loop.run(running.__aenter__())
     try:
         yield up.coordinator.address
@@ -72,7 +72,7 @@ def test_a_federation_issues_each_warning_of_a_simulation_once(tmp_path: Path) -
         expected = simulate(list(SHARDS.values()), doubtful, noise_seed=NOISE_SEED).statement.warnings
     assert [str(each.message) for each in inside] == list(expected)
     me = tmp_path / "analyst-ada"
-    with reachable(tmp_path, words=words_for(doubtful)) as address:
+    with reachable(tmp_path, words=noise_for(doubtful)) as address:
         with Federation.connect(address, me) as fed:
             with pytest.warns(DpspcaWarning) as caught:
                 model = fed.fit(doubtful, "cohort", list(SHARDS))
@@ -92,8 +92,8 @@ def test_a_federation_issues_each_warning_of_a_simulation_once(tmp_path: Path) -
 def test_an_expired_certificate_is_refused_and_no_thread_remains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    town = Town.found(tmp_path)
-    old = reissued(town, town.identity(Role.ANALYST, "ada"), since=now() - timedelta(days=3))
+    enrolment = Enrolment.create(tmp_path)
+    old = reissued(enrolment, enrolment.identity(Role.ANALYST, "ada"), since=now() - timedelta(days=3))
     pem = tmp_path / "analyst-ada" / "identity.pem"
     pem.write_bytes(old.key_pem + old.certificate_pem + old.authority_pem)
     threads: list[Thread] = []  # of this client; gRPC and other tests start and end theirs at any time

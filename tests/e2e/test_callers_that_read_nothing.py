@@ -15,11 +15,22 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from dishonest_peers import OFFER, dishonest_provider, open_channel
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from patience import PATIENCE
-from puppets import OFFER, line, puppet
-from raw import DATA, DEAF, END_OF_HEADERS, END_OF_STREAM, HEADERS, SETTINGS, Line, connected, frame, headers
-from town import Running, Town, federation, spec
+from local_federation import Enrolment, RunningFederation, federation, spec
+from raw_http2 import (
+    DATA,
+    END_OF_HEADERS,
+    END_OF_STREAM,
+    HEADERS,
+    NO_REPLIES_ALLOWED,
+    SETTINGS,
+    RawConnection,
+    frame,
+    headers,
+    open_connection,
+)
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import FaultError, UnsafeFileError
@@ -41,15 +52,15 @@ WINDOW = 2**16 - 1
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-def run_scene(town: Town, scene: Callable[[Running], Awaitable[None]], **limits: int) -> None:
+def run_scene(enrolment: Enrolment, scene: Callable[[RunningFederation], Awaitable[None]], **limits: int) -> None:
     """Run a scene with a coordinator that has no connections yet."""
 
     async def scenario() -> None:
-        async with asyncio.timeout(PATIENCE), federation(town, (), **limits) as running:
+        async with asyncio.timeout(TIMEOUT), federation(enrolment, (), **limits) as running:
             await scene(running)
 
     asyncio.run(scenario())
@@ -62,9 +73,9 @@ async def wait_until(what: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def connect_raw(running: Running, caller: Identity, own: bytes = b"") -> AsyncIterator[Line]:
+async def connect_raw(running: RunningFederation, caller: Identity, own: bytes = b"") -> AsyncIterator[RawConnection]:
     """Connect with raw frames, and read what arrives."""
-    each = await connected(running.coordinator.address, caller, running.town.folder, own)
+    each = await open_connection(running.coordinator.address, caller, running.enrolment.folder, own)
     listening = asyncio.create_task(each.listen())
     yield each
     listening.cancel()
@@ -81,12 +92,12 @@ async def error_of(call: Any) -> grpc.aio.AioRpcError:
     raise AssertionError(await call.code())
 
 
-def test_t35_a_health_watcher_that_reads_nothing_blocks_nobody(town: Town) -> None:
-    async def scene(running: Running) -> None:
-        async with connect_raw(running, town.identity(Role.PROVIDER, "mallory"), DEAF) as deaf:
+def test_t35_a_health_watcher_that_reads_nothing_blocks_nobody(enrolment: Enrolment) -> None:
+    async def scene(running: RunningFederation) -> None:
+        async with connect_raw(running, enrolment.identity(Role.PROVIDER, "mallory"), NO_REPLIES_ALLOWED) as deaf:
             deaf.ask(WATCH, 1, b"")
             await asyncio.sleep(0.3)
-            async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
+            async with open_channel(running.coordinator.address, enrolment.identity(Role.ANALYST, "bea")) as channel:
                 watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
                 first = await asyncio.wait_for(watch.read(), 10)
                 assert first == health_pb2.HealthCheckResponse(status="SERVING")
@@ -95,26 +106,26 @@ def test_t35_a_health_watcher_that_reads_nothing_blocks_nobody(town: Town) -> No
                     assert await watch.read() == health_pb2.HealthCheckResponse(status="NOT_SERVING")
                     await stopping
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
 @pytest.mark.parametrize("service", ["", "dpspca.v1.AnalystService", "nothing of ours"])
-def test_a_revoked_health_watcher_is_refused(town: Town, service: str) -> None:
-    async def scene(running: Running) -> None:
-        bea = town.identity(Role.ANALYST, "bea")
-        async with line(running.coordinator.address, bea) as channel:
+def test_a_revoked_health_watcher_is_refused(enrolment: Enrolment, service: str) -> None:
+    async def scene(running: RunningFederation) -> None:
+        bea = enrolment.identity(Role.ANALYST, "bea")
+        async with open_channel(running.coordinator.address, bea) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=service))
             output = await watch.read()
             assert output.status == (3 if "nothing" in service else 1)  # unknown, or serving
-            town.authority.revoke(bea.name)
-            running.revoked.append(town.revocations())
+            enrolment.authority.revoke(bea.name)
+            running.revoked.append(enrolment.revocations())
             running.coordinator._health.set_serving(serving=False)
             assert (await error_of(watch)).code() is grpc.StatusCode.UNAUTHENTICATED
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
-async def send_greeting(provider: Line) -> None:
+async def send_greeting(provider: RawConnection) -> None:
     """Send a provider's greeting in the connection's first call."""
     hello = pb.FromProvider(hello=pb.Hello(data_sets=[OFFER], challenge=new_challenge())).SerializeToString()
     provider.writer.write(frame(HEADERS, END_OF_HEADERS, 1, headers(CONNECT)))
@@ -122,7 +133,9 @@ async def send_greeting(provider: Line) -> None:
     await provider.writer.drain()
 
 
-def test_t35_a_provider_that_stops_reading_counts_as_gone(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_a_provider_that_stops_reading_counts_as_gone(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     admit = Link.admit
 
@@ -132,12 +145,12 @@ def test_t35_a_provider_that_stops_reading_counts_as_gone(town: Town, monkeypatc
 
     monkeypatch.setattr(Link, "admit", counted)
 
-    async def scene(running: Running) -> None:
-        mallory = town.identity(Role.PROVIDER, "mallory")
+    async def scene(running: RunningFederation) -> None:
+        mallory = enrolment.identity(Role.PROVIDER, "mallory")
         async with connect_raw(running, mallory) as deaf:
             await send_greeting(deaf)
             await wait_until(lambda: running.coordinator.roster.links)
-            deaf.writer.write(frame(SETTINGS, 0, 0, DEAF))
+            deaf.writer.write(frame(SETTINGS, 0, 0, NO_REPLIES_ALLOWED))
             await running.analyst.submit(spec(), "cohort", ["mallory"])
             await wait_until(lambda: asked)
             (link,) = running.coordinator.roster.links
@@ -147,15 +160,17 @@ def test_t35_a_provider_that_stops_reading_counts_as_gone(town: Town, monkeypatc
             assert asked == ["mallory"]
             assert running.coordinator.roster.links == ()
             assert await running.analyst.data_sets() == []
-            async with puppet(running.coordinator.address, mallory) as back:
+            async with dishonest_provider(running.coordinator.address, mallory) as back:
                 await back.greet(OFFER)
                 await back.query()
                 assert asked == ["mallory", "mallory"]
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
-def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[str] = []
     serve = AnalystService.DataSets
 
@@ -166,24 +181,26 @@ def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(town: Town, monk
 
     monkeypatch.setattr(AnalystService, "DataSets", counted)
 
-    async def scene(running: Running) -> None:
+    async def scene(running: RunningFederation) -> None:
         named = pb.DataSet(name="genes", dimension=2000, columns=[f"gene-{number}" for number in range(2000)])
-        async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "wide")) as wide:
+        async with dishonest_provider(running.coordinator.address, enrolment.identity(Role.PROVIDER, "wide")) as wide:
             await wide.greet(named)
-            async with connect_raw(running, town.identity(Role.ANALYST, "mallory"), DEAF) as deaf:
+            async with connect_raw(running, enrolment.identity(Role.ANALYST, "mallory"), NO_REPLIES_ALLOWED) as deaf:
                 deaf.ask(f"{ANALYSTS}DataSets", 40, b"")
                 await wait_until(lambda: len(begun) == CONCURRENT_CALLS["DataSets"])
                 await asyncio.sleep(0.3)
                 assert len(begun) == CONCURRENT_CALLS["DataSets"]
                 assert [offer.data_set for offer in await running.analyst.data_sets()] == ["genes"]
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
-def test_t35_unread_bytes_of_a_fast_sender_are_bounded(town: Town) -> None:
-    async def scene(running: Running) -> None:
+def test_t35_unread_bytes_of_a_fast_sender_are_bounded(enrolment: Enrolment) -> None:
+    async def scene(running: RunningFederation) -> None:
         for role in (Role.ANALYST, Role.PROVIDER):  # a call whose requests are read, and one that is refused
-            each = await connected(running.coordinator.address, town.identity(role, "mallory"), town.folder)
+            each = await open_connection(
+                running.coordinator.address, enrolment.identity(role, "mallory"), enrolment.folder
+            )
             listening = asyncio.create_task(each.listen())
             await each.begin(f"{ANALYSTS}Submit", 64, 2**20, 2.0)
             assert each.initial == WINDOW
@@ -193,7 +210,7 @@ def test_t35_unread_bytes_of_a_fast_sender_are_bounded(town: Town) -> None:
             listening.cancel()
             each.hang_up()
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
 class SlowVerification:
@@ -220,9 +237,11 @@ def slow_verification(monkeypatch: pytest.MonkeyPatch) -> SlowVerification:
     return seen
 
 
-def test_t35_two_jobs_of_an_analyst_are_verified_at_a_time(town: Town, slow_verification: SlowVerification) -> None:
-    async def scene(running: Running) -> None:
-        async with AsyncFederation(running.coordinator.address, town.identity(Role.ANALYST, "mallory")) as mallory:
+def test_t35_two_jobs_of_an_analyst_are_verified_at_a_time(
+    enrolment: Enrolment, slow_verification: SlowVerification
+) -> None:
+    async def scene(running: RunningFederation) -> None:
+        async with AsyncFederation(running.coordinator.address, enrolment.identity(Role.ANALYST, "mallory")) as mallory:
             jobs = [asyncio.create_task(mallory.submit(spec(), "cohort", ["north"])) for _ in range(20)]
             await wait_until(lambda: len(slow_verification.begun) == 2)
             await running.analyst.submit(spec(), "cohort", ["north"])
@@ -230,16 +249,16 @@ def test_t35_two_jobs_of_an_analyst_are_verified_at_a_time(town: Town, slow_veri
             slow_verification.going_on.set()
             assert len({job.name for job in await asyncio.gather(*jobs)}) == 20
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
 def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(
-    town: Town, slow_verification: SlowVerification
+    enrolment: Enrolment, slow_verification: SlowVerification
 ) -> None:
-    async def scene(running: Running) -> None:
-        mallory = town.identity(Role.ANALYST, "mallory")
-        asked = pb.SubmitRequest(signed_job=town.job(spec(), mallory, ["north"]).to_bytes())
-        async with line(running.coordinator.address, mallory) as channel:
+    async def scene(running: RunningFederation) -> None:
+        mallory = enrolment.identity(Role.ANALYST, "mallory")
+        asked = pb.SubmitRequest(signed_job=enrolment.job(spec(), mallory, ["north"]).to_bytes())
+        async with open_channel(running.coordinator.address, mallory) as channel:
             for _ in range(6):
                 calls = [pb_grpc.AnalystServiceStub(channel).Submit(asked) for _ in range(2)]
                 await asyncio.sleep(0.1)
@@ -251,10 +270,12 @@ def test_t35_hanging_up_does_not_free_a_place_before_verification_ends(
             slow_verification.going_on.set()
             assert (await pb_grpc.AnalystServiceStub(channel).Submit(asked)).state == "waiting"
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
-def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_one_party_s_connections_with_calls_are_bounded(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(call_interceptor, "MAX_CALL_CONNECTIONS", 2)
     kept: list[rpc.ConnectionLimit] = []
     made = rpc.ConnectionLimit.__init__
@@ -265,32 +286,36 @@ def test_t35_one_party_s_connections_with_calls_are_bounded(town: Town, monkeypa
 
     monkeypatch.setattr(rpc.ConnectionLimit, "__init__", keep)
 
-    async def scene(running: Running) -> None:
-        address, bea = running.coordinator.address, town.identity(Role.ANALYST, "bea")
-        async with line(address, bea) as first, line(address, bea) as second, line(address, bea) as third:
+    async def scene(running: RunningFederation) -> None:
+        address, bea = running.coordinator.address, enrolment.identity(Role.ANALYST, "bea")
+        async with (
+            open_channel(address, bea) as first,
+            open_channel(address, bea) as second,
+            open_channel(address, bea) as third,
+        ):
             watches = [channel.unary_stream(WATCH)(b"") for channel in (first, second, second)]
             for watch in watches:
                 await watch.read()
             problem = await error_of(third.unary_stream(WATCH)(b""))
             assert "open calls on 2 connections" in str(problem.details())
-            async with line(address, town.identity(Role.ANALYST, "cyd")) as another:
+            async with open_channel(address, enrolment.identity(Role.ANALYST, "cyd")) as another:
                 await another.unary_stream(WATCH)(b"").read()
             watches[0].cancel()
             await wait_until(lambda: len(kept[0]._open[bea.name]) == 1)
             await third.unary_stream(WATCH)(b"").read()
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
 @pytest.mark.parametrize("method", ["Submit", "Watch", "List", "Get", "Cancel", "Result", "DataSets", "Statements"])
-def test_t35_bytes_that_are_no_message_are_refused_in_our_words(town: Town, method: str) -> None:
-    async def scene(running: Running) -> None:
-        async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
+def test_t35_bytes_that_are_no_message_are_refused_in_our_words(enrolment: Enrolment, method: str) -> None:
+    async def scene(running: RunningFederation) -> None:
+        async with open_channel(running.coordinator.address, enrolment.identity(Role.ANALYST, "bea")) as channel:
             problem = await error_of(channel.unary_stream(f"{ANALYSTS}{method}")(b"\xff\xff\xff"))
             assert (problem.code(), problem.details()) == NO_MESSAGE
             assert (rpc.CODE_KEY, "invalid-data") in [tuple(each) for each in problem.trailing_metadata()]
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
 NO_MESSAGE = (
@@ -300,9 +325,9 @@ NO_MESSAGE = (
 
 
 @pytest.mark.parametrize("welcome", [False, True], ids=["at once", "after the greeting"])
-def test_t35_a_provider_that_sends_no_message_is_refused_at_once(town: Town, *, welcome: bool) -> None:
-    async def scene(running: Running) -> None:
-        async with line(running.coordinator.address, town.identity(Role.PROVIDER, "mallory")) as channel:
+def test_t35_a_provider_that_sends_no_message_is_refused_at_once(enrolment: Enrolment, *, welcome: bool) -> None:
+    async def scene(running: RunningFederation) -> None:
+        async with open_channel(running.coordinator.address, enrolment.identity(Role.PROVIDER, "mallory")) as channel:
             call = channel.stream_stream(CONNECT)()
             if welcome:
                 hello = pb.Hello(data_sets=[OFFER], challenge=new_challenge())
@@ -314,19 +339,19 @@ def test_t35_a_provider_that_sends_no_message_is_refused_at_once(town: Town, *, 
             assert (problem.code(), problem.details()) == NO_MESSAGE
             assert not running.coordinator.roster.links
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
 def test_an_internal_error_is_logged_and_not_sent_to_callers(
-    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object) -> None:
         raise ValueError("of /somewhere/secret")
 
     monkeypatch.setattr(AnalystService, "Get", broken)
 
-    async def scene(running: Running) -> None:
-        async with line(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as channel:
+    async def scene(running: RunningFederation) -> None:
+        async with open_channel(running.coordinator.address, enrolment.identity(Role.ANALYST, "bea")) as channel:
             stub = pb_grpc.AnalystServiceStub(channel)
             for faulty in (lambda: stub.Get(pb.JobName(job="0")), lambda: stub.DataSets(pb.DataSetsRequest()).read()):
                 with pytest.raises(grpc.aio.AioRpcError) as ended:
@@ -339,7 +364,7 @@ def test_an_internal_error_is_logged_and_not_sent_to_callers(
                 running.revoked.clear()  # where the file is read
 
     with caplog.at_level(logging.ERROR, "dpspca"):
-        run_scene(town, scene)
+        run_scene(enrolment, scene)
     assert "A call of Get failed because of a bug." in caplog.text
     assert "IndexError" in caplog.text
 
@@ -354,17 +379,17 @@ def test_an_error_about_our_own_file_is_logged_and_not_sent(caplog: pytest.LogCa
     assert "/somewhere/secret/revoked.pem cannot be opened. Put it back." in caplog.text
 
 
-def test_a_job_submitted_while_stopping_runs_after_the_restart(town: Town) -> None:
-    async def scene(running: Running) -> None:
+def test_a_job_submitted_while_stopping_runs_after_the_restart(enrolment: Enrolment) -> None:
+    async def scene(running: RunningFederation) -> None:
         analysts = running.coordinator._analysts
         analysts._stopping = True
-        bea = town.identity(Role.ANALYST, "bea")
-        asked = pb.SubmitRequest(signed_job=town.job(spec(), bea, ["north"]).to_bytes())
-        async with line(running.coordinator.address, bea) as channel:
+        bea = enrolment.identity(Role.ANALYST, "bea")
+        asked = pb.SubmitRequest(signed_job=enrolment.job(spec(), bea, ["north"]).to_bytes())
+        async with open_channel(running.coordinator.address, bea) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 await pb_grpc.AnalystServiceStub(channel).Submit(asked)
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE  # so the client submits it again
         assert not analysts._running
         assert len(await analysts._journal.run(lambda journal: journal.jobs())) == 1
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dishonest_peers import DENSE, SPARSE, SPEC, Exchange, dishonest_provider, run_exchange
 from google.protobuf.unknown_fields import UnknownFieldSet
-from puppets import DENSE, SPARSE, SPEC, Stage, play, puppet
+from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, spec
 from scipy import sparse
-from town import NOISE_SEED, SHARDS, Running, Town, federation, spec
 
 from dpspca.client.jobs import ParticipantStatus
 from dpspca.client.simulation import simulate
@@ -28,9 +28,9 @@ LONG = 70_000
 """Columns with which an answer takes two frames."""
 
 
-def encoding_of(stage: Stage, job: SignedJob, position: int) -> list[pb.FromProvider]:
+def encoding_of(exchange: Exchange, job: SignedJob, position: int) -> list[pb.FromProvider]:
     """Return a stored answer in its only encoding."""
-    stored = stage.ledger.stored(job.job_id, position)
+    stored = exchange.ledger.stored(job.job_id, position)
     assert stored is not None
     content = stored.astype("<i8").tobytes()
     cut = [content[start : start + FRAME] for start in range(0, len(content), FRAME)]
@@ -38,24 +38,26 @@ def encoding_of(stage: Stage, job: SignedJob, position: int) -> list[pb.FromProv
     return [pb.FromProvider(answer=pb.AnswerFrame(sequence=at, content=each, **output)) for at, each in enumerate(cut)]
 
 
-async def ask_and_read(stage: Stage, job: SignedJob, position: int, query: CovarianceProduct, frames: int) -> list[Any]:
+async def ask_and_read(
+    exchange: Exchange, job: SignedJob, position: int, query: CovarianceProduct, frames: int
+) -> list[Any]:
     """Send a query, and return everything that comes back."""
-    return [await stage.ask(job.to_bytes(), position, query), *[await stage.reply() for _ in range(frames - 1)]]
+    return [await exchange.ask(job.to_bytes(), position, query), *[await exchange.reply() for _ in range(frames - 1)]]
 
 
 def test_t34_an_answer_is_sent_in_its_only_form_and_alone(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        job = stage.job()
+    async def scene(exchange: Exchange) -> None:
+        job = exchange.job()
         for at, query in enumerate((DENSE, SPARSE, SPARSE)):
             for _ in range(3):
-                (answer,) = await ask_and_read(stage, job, at, query, 1)
+                (answer,) = await ask_and_read(exchange, job, at, query, 1)
                 assert [answer.SerializeToString()] == [
-                    each.SerializeToString() for each in encoding_of(stage, job, at)
+                    each.SerializeToString() for each in encoding_of(exchange, job, at)
                 ]
                 assert not len(UnknownFieldSet(answer)) + len(UnknownFieldSet(answer.answer))
-        assert stage.meddler.inbound.empty()
+        assert exchange.coordinator.inbound.empty()
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)
 
 
 def test_t34_a_long_answer_is_cut_into_frames_in_only_one_way(tmp_path: Path) -> None:
@@ -64,33 +66,33 @@ def test_t34_a_long_answer_is_cut_into_frames_in_only_one_way(tmp_path: Path) ->
     basis[0, 0] = basis[LONG - 1, 1] = 1.0
     rows = sparse.random_array((40, LONG), density=1e-3, format="csr", rng=0)
 
-    async def scene(stage: Stage) -> None:
-        job = stage.job(what)
+    async def scene(exchange: Exchange) -> None:
+        job = exchange.job(what)
         for _ in range(2):
-            assert await ask_and_read(stage, job, 0, CovarianceProduct(basis), 2) == encoding_of(stage, job, 0)
-        assert stage.meddler.inbound.empty()
+            assert await ask_and_read(exchange, job, 0, CovarianceProduct(basis), 2) == encoding_of(exchange, job, 0)
+        assert exchange.coordinator.inbound.empty()
 
-    play(tmp_path, scene, rows=rows)
+    run_exchange(tmp_path, scene, rows=rows)
 
 
 def test_t34_only_a_receipt_comes_with_the_last_frame(tmp_path: Path) -> None:
     with SqliteLedger(tmp_path / "kept" / "ledger", tmp_path / "second" / "head") as ledger:
 
-        async def scene(stage: Stage) -> None:
-            job = stage.job()
-            (answer,) = await ask_and_read(stage, job, 0, DENSE, 1)
+        async def scene(exchange: Exchange) -> None:
+            job = exchange.job()
+            (answer,) = await ask_and_read(exchange, job, 0, DENSE, 1)
             head, receipt = ledger.head(), answer.answer.receipt
             assert (receipt.ledger, receipt.entries, receipt.hash) == (head.ledger, head.entries, head.hash)
-            assert receipt.certificate == stage.home.certificate_pem
+            assert receipt.certificate == exchange.home.certificate_pem
             answer.answer.ClearField("receipt")
-            assert [answer] == encoding_of(stage, job, 0)
+            assert [answer] == encoding_of(exchange, job, 0)
 
-        play(tmp_path, scene, ledger=ledger)
+        run_exchange(tmp_path, scene, ledger=ledger)
 
 
 # --- A provider that sends another form -------------------------------------------------------------------------------
 
-HONEST, LIAR = ("site-0", "site-1"), "site-2"
+HONEST, DISHONEST = ("site-0", "site-1"), "site-2"
 ANSWER = bytes(30 * 2 * 8)
 FORMS: dict[str, tuple[tuple[int, bytes], ...]] = {
     "cut elsewhere": ((0, ANSWER[:240]), (1, ANSWER[240:])),
@@ -106,15 +108,19 @@ FORMS: dict[str, tuple[tuple[int, bytes], ...]] = {
 }
 
 
-async def run_with_liar(running: Running, what: JobSpec, *frames: tuple[int, bytes]) -> tuple[Model, ParticipantStatus]:
+async def run_with_liar(
+    running: RunningFederation, what: JobSpec, *frames: tuple[int, bytes]
+) -> tuple[Model, ParticipantStatus]:
     """Run a job in which a provider without rows sends its second answer in another form."""
-    async with puppet(running.coordinator.address, running.town.identity(Role.PROVIDER, LIAR)) as site:
+    async with dishonest_provider(
+        running.coordinator.address, running.enrolment.identity(Role.PROVIDER, DISHONEST)
+    ) as site:
         await site.greet()
-        job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+        job = await running.analyst.submit(what, "cohort", [*HONEST, DISHONEST])
         await site.answer(await site.query(), (0, bytes(8)))
         await site.answer(await site.query(), *frames)
         model, status = await job.result(), await job.status()
-        return model, next(each for each in status.participants if each.name == LIAR)
+        return model, next(each for each in status.participants if each.name == DISHONEST)
 
 
 @pytest.mark.parametrize("frames", FORMS.values(), ids=FORMS.keys())
@@ -122,7 +128,7 @@ def test_t34_an_answer_in_another_form_adds_nothing_to_the_sum(
     tmp_path: Path, frames: tuple[tuple[int, bytes], ...]
 ) -> None:
     async def scenario() -> None:
-        async with federation(Town.found(tmp_path), HONEST) as running:
+        async with federation(Enrolment.create(tmp_path), HONEST) as running:
             model, liar = await run_with_liar(running, spec(), *frames)
         assert (liar.asked, liar.answered) == (2, 1)
         assert "not the next frame" in liar.reason or "lattice" in liar.reason

@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from hubs import answered, assert_undisturbed
-from patience import PATIENCE
-from town import SHARDS, AnythingGoes, Running, Town, federation, now, seeded, spec
+from coordinator_processes import assert_same_as_undisturbed, wait_for_answers
+from local_federation import SHARDS, AllowEverything, Enrolment, RunningFederation, federation, now, seeded_noise, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, JobFailedError
 from dpspca.common.algorithms import catalogue
@@ -36,8 +36,8 @@ COSTS = (NOTHING, *prices(catalogue.plan(SPEC)))
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
 REACHED = 2
@@ -54,7 +54,7 @@ class HoldingLedger(MemoryLedger):
 
     def store(self, job: str, position: int, answer: Integers) -> None:
         if position == self._reached:
-            assert self.let_go.wait(PATIENCE)
+            assert self.let_go.wait(TIMEOUT)
         super().store(job, position, answer)
 
     def require_paid(self, job: str, queries: int) -> None:
@@ -65,11 +65,11 @@ class HoldingLedger(MemoryLedger):
 
 
 @pytest.mark.parametrize("reached", [1, 3])
-def test_a_revoked_provider_is_disconnected_and_others_continue(town: Town, reached: int) -> None:
+def test_a_revoked_provider_is_disconnected_and_others_continue(enrolment: Enrolment, reached: int) -> None:
     """It waits at its next query until the coordinator has ended its connection, so it cannot finish before."""
 
     async def scenario() -> None:
-        async with federation(town, (), heartbeat_seconds=1) as running:
+        async with federation(enrolment, (), heartbeat_seconds=1) as running:
             held = HoldingLedger(reached)
             for name in SHARDS:
                 await running.start(name, ledger=held if name == "site-1" else MemoryLedger())
@@ -77,10 +77,10 @@ def test_a_revoked_provider_is_disconnected_and_others_continue(town: Town, reac
             assert link
             try:
                 job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
-                await answered(job, reached)
+                await wait_for_answers(job, reached)
                 await wait_until_charged(held, job.name, reached)
-                town.authority.revoke(PartyName("town", Role.PROVIDER, "site-1"))
-                running.revoked.append(town.revocations())
+                enrolment.authority.revoke(PartyName("town", Role.PROVIDER, "site-1"))
+                running.revoked.append(enrolment.revocations())
                 await wait_until_disconnected(link, "was revoked")
             finally:
                 held.let_go.set()
@@ -97,14 +97,14 @@ def test_a_revoked_provider_is_disconnected_and_others_continue(town: Town, reac
 
 async def wait_until_charged(ledger: MemoryLedger, job: str, position: int) -> None:
     """Wait until a provider has charged a query."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not ledger.query_digest(job, position):  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.05)
 
 
 async def wait_until_disconnected(link: Link, why: str) -> None:
     """Wait until the coordinator has ended a connection."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not link.closed:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.05)
     assert why in str(link.ended_by)
@@ -114,19 +114,19 @@ async def wait_until_disconnected(link: Link, why: str) -> None:
 class Renewing:
     """A federation in which site-1 rereads its identity when the file changes, as the daemon does."""
 
-    town: Town
-    running: Running
+    enrolment: Enrolment
+    running: RunningFederation
     ledgers: dict[str, HoldingLedger]
     ahead: list[timedelta]
     """By how much the coordinator's clock is ahead: the last counts."""
 
     @property
     def home(self) -> Path:
-        return self.town.folder / "provider-site-1"
+        return self.enrolment.folder / "provider-site-1"
 
     def renew(self) -> None:
         """Renew the certificate of site-1, and install it."""
-        authority, request = self.town.authority, identities.renew_request(self.home)
+        authority, request = self.enrolment.authority, identities.renew_request(self.home)
         identities.install(self.home, authority.sign(request), authority.certificate_pem)
 
     def expire(self) -> None:
@@ -153,15 +153,15 @@ class Renewing:
 
 
 @asynccontextmanager
-async def renewing(town: Town) -> AsyncIterator[Renewing]:
+async def renewing(enrolment: Enrolment) -> AsyncIterator[Renewing]:
     """Run a federation in which the certificate of site-1 lasts a day, and all others longer."""
-    town.identity(Role.PROVIDER, "site-1", days=1)
+    enrolment.identity(Role.PROVIDER, "site-1", days=1)
     ahead = [timedelta(0)]
     async with AsyncExitStack() as stack:
         with pytest.MonkeyPatch.context() as patching:  # only the coordinator's clock
-            patching.setattr("town.now", lambda: now() + ahead[-1])
-            running = await stack.enter_async_context(federation(town, (), heartbeat_seconds=1))
-        here = Renewing(town, running, {name: HoldingLedger() for name in SHARDS}, ahead)
+            patching.setattr("local_federation.now", lambda: now() + ahead[-1])
+            running = await stack.enter_async_context(federation(enrolment, (), heartbeat_seconds=1))
+        here = Renewing(enrolment, running, {name: HoldingLedger() for name in SHARDS}, ahead)
         stack.callback(here.let_go, *SHARDS)
         for name in ("site-0", "site-2"):
             await running.start(name, ledger=here.ledgers[name])
@@ -171,13 +171,13 @@ async def renewing(town: Town) -> AsyncIterator[Renewing]:
             lambda: running.revoked[-1],
             now,
             {"cohort": check_rows(SHARDS["site-1"])},
-            AnythingGoes,
+            AllowEverything,
             here.ledgers["site-1"],
             running.words(1),
         )
         daemon = Daemon(settings)
         running.daemons["site-1"] = asyncio.create_task(daemon.run())
-        await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
+        await asyncio.wait_for(daemon.connected.wait(), TIMEOUT)
         yield here
 
 
@@ -186,10 +186,10 @@ async def nothing_happens(here: Renewing) -> None:
 
 
 async def the_old_one_is_revoked(here: Renewing) -> None:
-    (old,) = [each.serial for each in here.town.authority.list() if each.name.name == "site-1"]
+    (old,) = [each.serial for each in here.enrolment.authority.list() if each.name.name == "site-1"]
     here.renew()
-    here.town.authority.revoke(old)
-    here.running.revoked.append(here.town.revocations())
+    here.enrolment.authority.revoke(old)
+    here.running.revoked.append(here.enrolment.revocations())
     await here.wait_for_disconnection("was revoked")
 
 
@@ -210,14 +210,14 @@ FATES = [nothing_happens, the_old_one_is_revoked, the_old_one_runs_out, the_old_
 
 @pytest.mark.parametrize("fate", FATES)
 def test_a_provider_that_renewed_its_identity_stays_in_the_job(
-    town: Town, fate: Callable[[Renewing], Awaitable[None]]
+    enrolment: Enrolment, fate: Callable[[Renewing], Awaitable[None]]
 ) -> None:
     async def scenario() -> None:
-        async with renewing(town) as here:
+        async with renewing(enrolment) as here:
             job = await here.begin(spec(answer_seconds=60))
             await fate(here)
             here.let_go("site-1")
-            assert_undisturbed(await job.result())
+            assert_same_as_undisturbed(await job.result())
             output = (await job.status()).participants
             assert [(each.answered, each.reason) for each in output] == [(QUERIES, "")] * len(SHARDS)
             for ledger in here.ledgers.values():
@@ -227,9 +227,9 @@ def test_a_provider_that_renewed_its_identity_stays_in_the_job(
 
 
 @pytest.mark.parametrize(("least", "state"), [(2, "done"), (3, "failed")])
-def test_a_job_handles_a_provider_whose_certificate_expires(town: Town, least: int, state: str) -> None:
+def test_a_job_handles_a_provider_whose_certificate_expires(enrolment: Enrolment, least: int, state: str) -> None:
     async def scenario() -> None:
-        async with renewing(town) as here:
+        async with renewing(enrolment) as here:
             job = await here.begin(spec(answer_seconds=3, minimum_parties=least))
             here.expire()
             await here.wait_for_disconnection("is valid from")
@@ -251,32 +251,32 @@ def test_a_job_handles_a_provider_whose_certificate_expires(town: Town, least: i
 
 
 @pytest.mark.parametrize("revoked", [False, True])
-def test_a_coordinator_that_renewed_its_identity_continues_jobs(town: Town, revoked: bool) -> None:
+def test_a_coordinator_that_renewed_its_identity_continues_jobs(enrolment: Enrolment, revoked: bool) -> None:
     """If the old certificate is revoked, every provider disconnects, reconnects, and sees the new one."""
 
     async def scenario() -> None:
-        old = town.identity(Role.COORDINATOR, "hub")
-        home = town.folder / "coordinator-hub"
-        lists = [town.revocations()]
+        old = enrolment.identity(Role.COORDINATOR, "hub")
+        home = enrolment.folder / "coordinator-hub"
+        lists = [enrolment.revocations()]
         hub = Coordinator(CurrentIdentity(home).get, lambda: lists[-1], now, heartbeat_seconds=1)
         await hub.start("127.0.0.1:0")
         ledgers = {name: HoldingLedger() for name in SHARDS}
-        async with AsyncFederation(hub.address, town.identity(Role.ANALYST, "ada")) as analyst:
-            running = Running(town, hub, analyst, lists, SHARDS, seeded)
+        async with AsyncFederation(hub.address, enrolment.identity(Role.ANALYST, "ada")) as analyst:
+            running = RunningFederation(enrolment, hub, analyst, lists, SHARDS, seeded_noise)
             try:
                 for name, ledger in ledgers.items():
                     await running.start(name, ledger=ledger)
-                job = await Renewing(town, running, ledgers, []).begin(spec(answer_seconds=60))
+                job = await Renewing(enrolment, running, ledgers, []).begin(spec(answer_seconds=60))
                 before = {name: hub.roster.link_of(name) for name in SHARDS}
-                authority = town.authority
+                authority = enrolment.authority
                 identities.install(home, authority.sign(identities.renew_request(home)), authority.certificate_pem)
                 if revoked:
                     authority.revoke(authority.list()[0].serial)
-                    lists.append(town.revocations())
+                    lists.append(enrolment.revocations())
                     await wait_until_reconnected(hub, before)
                 assert CurrentIdentity(home).get().certificate_pem != old.certificate_pem
                 ledgers["site-1"].let_go.set()
-                assert_undisturbed(await job.result())
+                assert_same_as_undisturbed(await job.result())
                 for ledger in ledgers.values():
                     ledger.require_paid(job.name, QUERIES)
             finally:
@@ -289,21 +289,21 @@ def test_a_coordinator_that_renewed_its_identity_continues_jobs(town: Town, revo
 
 async def wait_until_reconnected(hub: Coordinator, before: Mapping[str, Link | None]) -> None:
     """Wait until every provider has reconnected."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while any(hub.roster.link_of(name) in {None, link} for name, link in before.items()):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("reached", range(QUERIES))
-def test_a_job_cancelled_at_any_query_costs_the_queries_so_far(town: Town, reached: int) -> None:
+def test_a_job_cancelled_at_any_query_costs_the_queries_so_far(enrolment: Enrolment, reached: int) -> None:
     async def scenario() -> None:
-        async with federation(town, ()) as running:
+        async with federation(enrolment, ()) as running:
             ledgers = {name: HoldingLedger(reached) for name in SHARDS}
             for name, ledger in ledgers.items():
                 await running.start(name, ledger=ledger)
             try:
                 job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
-                await answered(job, reached)
+                await wait_for_answers(job, reached)
                 cancelled = await job.cancel()
             finally:
                 for ledger in ledgers.values():
@@ -311,7 +311,7 @@ def test_a_job_cancelled_at_any_query_costs_the_queries_so_far(town: Town, reach
             assert (cancelled.state, cancelled.reason) == ("cancelled", "Cancelled by the analyst.")
             with pytest.raises(JobFailedError):
                 await job.result()
-            async with asyncio.timeout(PATIENCE):  # for answers in the making, and for the message that closes the job
+            async with asyncio.timeout(TIMEOUT):  # for answers in the making, and for the message that closes the job
                 while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # there is no event for it
                     await asyncio.sleep(0.05)
             output = {each.name: each for each in cancelled.participants}

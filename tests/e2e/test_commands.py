@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from commands import Ended, commands_in
 from html_pages import of_tag
-from live import COMMAND, NAMES, live_town
+from live import COMMAND, NAMES, live_parties
+from local_federation import Enrolment, now
 from numpy.typing import NDArray
-from patience import PROGRAM
-from town import Town, now
+from timeouts import PROGRAM_TIMEOUT
 
 from dpspca import load_model, save_model
 from dpspca.cli.arguments.method_options import DEFAULT_METHOD
@@ -50,45 +50,45 @@ A_JOB = {
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Callable[..., Ended]:
-    return commands_in(town, monkeypatch, capfd)
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], enrolment: Path) -> Callable[..., Ended]:
+    return commands_in(enrolment, monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Run a federation and yield its folder. The provider west is enrolled but does not run."""
     folder = tmp_path_factory.mktemp("town")
-    with live_town(folder):
+    with live_parties(folder):
         yield folder
 
 
 @pytest.fixture(scope="module")
-def finished_job(town: Path) -> Ended:
+def finished_job(enrolment: Path) -> Ended:
     """Run a job from flags, with the columns on offer."""
     order = [*COMMAND, "run", *JOB, "--config", "ada.toml", "--data-set", "cohort", "--plots", "plots"]
-    done = subprocess.run(order, cwd=town, capture_output=True, text=True, check=False, env=PLAIN)  # noqa: S603  # our own program
+    done = subprocess.run(order, cwd=enrolment, capture_output=True, text=True, check=False, env=PLAIN)  # noqa: S603  # our own program
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def test_a_job_from_flags_takes_columns_and_providers_on_offer(finished_job: Ended, town: Path) -> None:
+def test_a_job_from_flags_takes_columns_and_providers_on_offer(finished_job: Ended, enrolment: Path) -> None:
     assert finished_job.code == 0, finished_job.err
-    model = load_model(town / "model.dpspca")
+    model = load_model(enrolment / "model.dpspca")
     assert model.feature_names == tuple(NAMES)
     assert {0, 1} <= set(model.support)
     assert (model.statement.parties, model.statement.federated) == (2, True)
     assert "Nobody else had to be trusted" in finished_job.out
     plots = ["scree.png", "loadings.png", "biplot.png"]
     assert finished_job.out.split()[-4:] == ["model.dpspca", *(f"plots/{name}" for name in plots)]
-    assert all((town / "plots" / name).stat().st_size for name in plots)
+    assert all((enrolment / "plots" / name).stat().st_size for name in plots)
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if name != DEFAULT_METHOD])
-def test_a_job_from_flags_can_name_any_method(name: str, here: Callable[..., Ended], town: Path) -> None:
+def test_a_job_from_flags_can_name_any_method(name: str, here: Callable[..., Ended], enrolment: Path) -> None:
     budget = ["--delta", "1e-6", "--epsilon", "1", *MORE.get(name, ())]
     asked = ["--method", name, "--data-set", "cohort", "--config", "ada.toml", "--out", f"{name}.model", "--json"]
     facts = here("run", *JOB_OF_ANY, *budget, *asked).facts
     assert facts["model"]["statement"]["parties"] == 2
-    assert load_model(town / f"{name}.model").components.shape == (2, len(NAMES))
+    assert load_model(enrolment / f"{name}.model").components.shape == (2, len(NAMES))
 
 
 def test_progress_prints_who_answered_and_the_cost_of_each_answer(finished_job: Ended) -> None:
@@ -104,12 +104,12 @@ def test_participants_are_printed_with_the_most_they_spent(finished_job: Ended) 
     assert re.search(r"(\d+) │ \1 ", re.sub(" +", " ", table[0]))
 
 
-def test_an_absent_provider_is_named_with_the_reason(here: Callable[..., Ended], town: Path) -> None:
+def test_an_absent_provider_is_named_with_the_reason(here: Callable[..., Ended], enrolment: Path) -> None:
     plan = here("plan", *JOB, "--dimension", 20, "--answer-seconds", 1, "--write", "short.json", "--json")
     asked = [word for name in ("north", "south", "west") for word in ("--provider", name)]
     ended = here("run", "short.json", "--config", "ada.toml", "--data-set", "cohort", *asked, "--json", "--out", "b")
     facts = ended.facts
-    spec = JobSpec.from_json((town / "short.json").read_text())
+    spec = JobSpec.from_json((enrolment / "short.json").read_text())
     parties = {each["name"]: each for each in facts["participants"]}
     assert parties["west"]["reason"].startswith("Not connected")
     assert parties["west"]["epsilon_at_most"] == 0
@@ -133,9 +133,9 @@ def test_no_warning_is_printed_if_all_providers_are_connected(finished_job: Ende
     assert "not offering" not in finished_job.err
 
 
-def test_flags_override_the_job_file(here: Callable[..., Ended], town: Path) -> None:
+def test_flags_override_the_job_file(here: Callable[..., Ended], enrolment: Path) -> None:
     rows = {"data_set": "nothing", "providers": ["west"]}
-    (town / "flags.json").write_text(json.dumps({"job": A_JOB} | rows))
+    (enrolment / "flags.json").write_text(json.dumps({"job": A_JOB} | rows))
     asked = ["--data-set", "cohort", "--provider", "north", "--provider", "south"]
     ended = here("run", "flags.json", "--config", "ada.toml", *asked, "--out", "e", "--json")
     assert (ended.facts["data_set"], [each["name"] for each in ended.facts["participants"]]) == (
@@ -145,42 +145,42 @@ def test_flags_override_the_job_file(here: Callable[..., Ended], town: Path) -> 
 
 
 @pytest.mark.usefixtures("finished_job")
-def test_an_existing_model_is_kept_and_nothing_is_submitted(here: Callable[..., Ended], town: Path) -> None:
-    before = (town / "model.dpspca").read_bytes()
+def test_an_existing_model_is_kept_and_nothing_is_submitted(here: Callable[..., Ended], enrolment: Path) -> None:
+    before = (enrolment / "model.dpspca").read_bytes()
     jobs = here("jobs", "list", "--config", "ada.toml", "--json").facts
     order = ["run", *JOB, "--config", "ada.toml", "--data-set", "cohort"]
     message = here(*order).error_line
     assert re.fullmatch(r"model\.dpspca already exists\. .*--out.*--force\.", message)
-    assert (town / "model.dpspca").read_bytes() == before
+    assert (enrolment / "model.dpspca").read_bytes() == before
     assert here("jobs", "list", "--config", "ada.toml", "--json").facts == jobs
     assert here(*order, "--force", "--json").code == 0
-    assert (town / "model.dpspca").read_bytes() != before
+    assert (enrolment / "model.dpspca").read_bytes() != before
 
 
-def test_a_model_file_that_appears_meanwhile_is_not_replaced(here: Callable[..., Ended], town: Path) -> None:
+def test_a_model_file_that_appears_meanwhile_is_not_replaced(here: Callable[..., Ended], enrolment: Path) -> None:
     order = ["run", *JOB, "--answer-seconds", "3", "--config", "ada.toml", "--data-set", "cohort", "--out", "f"]
     asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west"]
-    process = subprocess.Popen([*COMMAND, *order, *asked], cwd=town, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
+    process = subprocess.Popen([*COMMAND, *order, *asked], cwd=enrolment, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
     assert process.stderr is not None
     next(line for line in process.stderr if line.startswith("job "))
-    (town / "f").write_text("another's")
-    output = process.communicate(timeout=PROGRAM)[1]
+    (enrolment / "f").write_text("another's")
+    output = process.communicate(timeout=PROGRAM_TIMEOUT)[1]
     assert process.returncode == 2
     (name,) = re.findall(r"f already exists. The coordinator still has the model: `dpspca jobs result (\w+) ", output)
-    assert (town / "f").read_text() == "another's"
+    assert (enrolment / "f").read_text() == "another's"
     assert here("jobs", "result", name, "--config", "ada.toml", "--out", "g").code == 0
 
 
-def test_an_empty_list_is_reported_as_empty(here: Callable[..., Ended], town: Path) -> None:
-    Town(town, Authority.open(town / "authority", now)).identity(Role.ANALYST, "new")
-    (town / "new.toml").write_text((town / "ada.toml").read_text().replace("analyst-ada", "analyst-new"))
+def test_an_empty_list_is_reported_as_empty(here: Callable[..., Ended], enrolment: Path) -> None:
+    Enrolment(enrolment, Authority.open(enrolment / "authority", now)).identity(Role.ANALYST, "new")
+    (enrolment / "new.toml").write_text((enrolment / "ada.toml").read_text().replace("analyst-ada", "analyst-new"))
     assert here("jobs", "list", "--config", "new.toml").out.splitlines() == ["The coordinator knows no job of yours."]
     assert here("jobs", "list", "--config", "new.toml", "--json").facts == {"jobs": []}
 
 
-def test_jobs_are_listed_shown_watched_cancelled_and_fetched(here: Callable[..., Ended], town: Path) -> None:
+def test_jobs_are_listed_shown_watched_cancelled_and_fetched(here: Callable[..., Ended], enrolment: Path) -> None:
     at = ("--config", "ada.toml")
-    (town / "job.toml").write_text(
+    (enrolment / "job.toml").write_text(
         'data_set = "cohort"\nproviders = ["west"]\nunit = "row-replace-one"\nnorm_bound = 12\ncomponents = 2\n'
         "[schema]\ndimension = 20\n[budget]\nepsilon = 1\ndelta = 1e-6\n[options]\nsparsity = 4\n"
     )
@@ -222,27 +222,27 @@ def test_watching_a_job_that_is_done_exits_with_0(here: Callable[..., Ended]) ->
     assert here("jobs", "watch", name, "--config", "ada.toml", "--json").facts["state"] == "done"
 
 
-def test_an_interrupted_run_goes_on_and_can_be_fetched_later(here: Callable[..., Ended], town: Path) -> None:
+def test_an_interrupted_run_goes_on_and_can_be_fetched_later(here: Callable[..., Ended], enrolment: Path) -> None:
     order = ["run", *JOB, "--answer-seconds", "2", "--config", "ada.toml", "--data-set", "cohort"]
     asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west", "--out", "d"]
-    process = subprocess.Popen([*COMMAND, *order, *asked], cwd=town, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
+    process = subprocess.Popen([*COMMAND, *order, *asked], cwd=enrolment, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own program
     assert process.stderr is not None
     name = next(line for line in process.stderr if line.startswith("job ")).split()[1]
     next(line for line in process.stderr if "waiting" in line)
     process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=PROGRAM)[1]
+    output = process.communicate(timeout=PROGRAM_TIMEOUT)[1]
     assert process.returncode == 130
     assert f"`dpspca jobs watch {name[:12]} --config ada.toml`" in output
     fetched = here("jobs", "result", name[:12], "--config", "ada.toml", "--out", "later", "--json")
     assert fetched.facts["model"]["statement"]["parties"] == 2
-    assert load_model(town / "later").components.shape == (2, 20)
+    assert load_model(enrolment / "later").components.shape == (2, 20)
 
 
-def test_a_terminal_shows_a_progress_bar(town: Path) -> None:
+def test_a_terminal_shows_a_progress_bar(enrolment: Path) -> None:
     ours, theirs = pty.openpty()
     order = [*COMMAND, "run", *JOB, "--config", "ada.toml", "--data-set", "cohort", "--out", "c"]
     terminal = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen(order, cwd=town, stdout=subprocess.DEVNULL, stderr=theirs, env=terminal)  # noqa: S603  # our own program
+    process = subprocess.Popen(order, cwd=enrolment, stdout=subprocess.DEVNULL, stderr=theirs, env=terminal)  # noqa: S603  # our own program
     os.close(theirs)
     shown = b""
     try:
@@ -280,43 +280,45 @@ def test_doctor_reports_no_problem_in_a_sound_federation(program: str, here: Cal
     }
 
 
-def test_doctor_reports_a_problem_and_skips_dependent_checks(here: Callable[..., Ended], town: Path) -> None:
+def test_doctor_reports_a_problem_and_skips_dependent_checks(here: Callable[..., Ended], enrolment: Path) -> None:
     (away,) = here("doctor", "--config", "west.toml").failed_checks
     assert "not connected" in away
-    (town / "broken.toml").write_text(
+    (enrolment / "broken.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "provider-west"\nrevocations = "nowhere.pem"\n'
         'policy = "policy.toml"\n[data_sets]\na = "none.csv"\n'
     )
     output = here("doctor", "--config", "broken.toml").failed_checks
     assert [line.split(":")[0].split(maxsplit=1)[1] for line in output] == ["revocation list", "data set a", "port"]
-    (town / "wrong-role.toml").write_text((town / "west.toml").read_text().replace("provider-west", "analyst-ada"))
+    (enrolment / "wrong-role.toml").write_text(
+        (enrolment / "west.toml").read_text().replace("provider-west", "analyst-ada")
+    )
     assert "does not have the role provider" in here("doctor", "--config", "wrong-role.toml").failed_checks[0]
-    (town / "bad.toml").write_text('listen = "here"\n')
+    (enrolment / "bad.toml").write_text('listen = "here"\n')
     assert "settings" in here("doctor", "--config", "bad.toml").failed_checks[0]
 
 
 def test_a_party_of_another_federation_sees_the_handshake_error(
-    here: Callable[..., Ended], town: Path, tmp_path: Path
+    here: Callable[..., Ended], enrolment: Path, tmp_path: Path
 ) -> None:
-    Town.found(tmp_path, "village").identity(Role.ANALYST, "eve")
-    (town / "eve.toml").write_text(
-        (town / "ada.toml").read_text().replace("analyst-ada", str(tmp_path / "analyst-eve"))
+    Enrolment.create(tmp_path, "village").identity(Role.ANALYST, "eve")
+    (enrolment / "eve.toml").write_text(
+        (enrolment / "ada.toml").read_text().replace("analyst-ada", str(tmp_path / "analyst-eve"))
     )
     (output,) = here("doctor", "--config", "eve.toml").failed_checks
     assert "coordinator" in output
     assert "UNAVAILABLE" in output
 
 
-def test_config_check_reports_all_mistakes_in_settings(here: Callable[..., Ended], town: Path) -> None:
+def test_config_check_reports_all_mistakes_in_settings(here: Callable[..., Ended], enrolment: Path) -> None:
     assert here("config", "check", "north.toml", "--json").facts["program"] == "provider"
-    (town / "bad.toml").write_text('listen = "here"\ncolour = 1\n')
+    (enrolment / "bad.toml").write_text('listen = "here"\ncolour = 1\n')
     ended = here("config", "check", "bad.toml")
     assert ended.code == 1
     for part in ("settings of the coordinator", "colour", "identity, revocations", "is no address"):
         assert part in ended.out
 
 
-def test_an_identity_in_use_can_be_shown_and_renewed(here: Callable[..., Ended], town: Path) -> None:
+def test_an_identity_in_use_can_be_shown_and_renewed(here: Callable[..., Ended], enrolment: Path) -> None:
     before = here("identity", "show", "provider-west", "--json").facts
     assert before["name"] == "dpspca://town/provider/west"
     here("identity", "renew", "provider-west", "--out", "west.csr")
@@ -325,14 +327,14 @@ def test_an_identity_in_use_can_be_shown_and_renewed(here: Callable[..., Ended],
     installed = here("identity", "install", "provider-west", "west.crt", "--json").facts
     assert installed["until"] == signed["until"] > before["until"]
     listed = here("ca", "list", "authority", "--json").facts["certificates"]
-    assert len(listed) == len(Authority.open(town / "authority", now).list())
+    assert len(listed) == len(Authority.open(enrolment / "authority", now).list())
 
 
 @pytest.mark.usefixtures("finished_job")
-def test_a_stored_model_has_a_report_with_the_numbers_of_its_json(here: Callable[..., Ended], town: Path) -> None:
+def test_a_stored_model_has_a_report_with_the_numbers_of_its_json(here: Callable[..., Ended], enrolment: Path) -> None:
     assert here("model", "report", "model.dpspca", "--top", 3, "--json").facts == {"file": "report.html"}
     facts = here("model", "show", "model.dpspca", "--top", 3, "--json").facts
-    written = (town / "report.html").read_text(encoding="utf-8")
+    written = (enrolment / "report.html").read_text(encoding="utf-8")
     loadings = [feature["loading"] for component in facts["components"] for feature in component["top_features"]]
     assert set(loadings) <= {float(each.attributes["value"]) for each in of_tag(written, "data")}
     assert facts["statement"]["headline"] in [each.text for each in of_tag(written, "p")]
@@ -341,37 +343,37 @@ def test_a_stored_model_has_a_report_with_the_numbers_of_its_json(here: Callable
 
 
 @pytest.mark.usefixtures("finished_job")
-def test_a_stored_model_can_be_plotted_applied_and_exported(here: Callable[..., Ended], town: Path) -> None:
-    stored = load_model(town / "model.dpspca")
+def test_a_stored_model_can_be_plotted_applied_and_exported(here: Callable[..., Ended], enrolment: Path) -> None:
+    stored = load_model(enrolment / "model.dpspca")
     assert (
         here("model", "plot", "model.dpspca", "--out", "drawn", "--json").facts["files"]["scree"] == "drawn/scree.png"
     )
     ended = here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.npy")
     assert "Scores are not private" in ended.err
-    rows = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)
-    assert np.array_equal(np.load(town / "scores.npy"), stored.transform(rows))
+    rows = np.loadtxt(enrolment / "north.csv", delimiter=",", skiprows=1)
+    assert np.array_equal(np.load(enrolment / "scores.npy"), stored.transform(rows))
     assert "warning" in here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.csv", "--json").facts
-    (town / "patient.csv").write_text("\n".join((town / "north.csv").read_text().splitlines()[:2]))
+    (enrolment / "patient.csv").write_text("\n".join((enrolment / "north.csv").read_text().splitlines()[:2]))
     here("model", "transform", "model.dpspca", "patient.csv", "--out", "patient.npy")
-    assert np.array_equal(np.load(town / "patient.npy"), stored.transform(rows[:1]))
+    assert np.array_equal(np.load(enrolment / "patient.npy"), stored.transform(rows[:1]))
     here("model", "export", "model.dpspca", "--out", "loadings.csv")
-    first = (town / "loadings.csv").read_text().splitlines()[:2]
+    first = (enrolment / "loadings.csv").read_text().splitlines()[:2]
     assert first[0] == "feature,component 1,component 2"
     assert first[1].startswith("gene 0,")
     here("model", "export", "model.dpspca", "--out", "all.json")
-    assert np.array_equal(json.loads((town / "all.json").read_text())["components"], stored.components)
+    assert np.array_equal(json.loads((enrolment / "all.json").read_text())["components"], stored.components)
 
 
-def test_a_job_from_a_plan_gets_the_column_names_on_offer(here: Callable[..., Ended], town: Path) -> None:
+def test_a_job_from_a_plan_gets_the_column_names_on_offer(here: Callable[..., Ended], enrolment: Path) -> None:
     here("plan", *JOB, "--dimension", "20", "--write", "planned.json")
-    assert json.loads((town / "planned.json").read_text())["schema"]["names"] is None
+    assert json.loads((enrolment / "planned.json").read_text())["schema"]["names"] is None
     ended = here("run", "planned.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "planned.dpspca")
     assert ended.code == 0, ended.err
-    assert load_model(town / "planned.dpspca").feature_names == tuple(NAMES)
+    assert load_model(enrolment / "planned.dpspca").feature_names == tuple(NAMES)
 
 
-def test_a_job_with_other_column_names_is_refused_at_once(here: Callable[..., Ended], town: Path) -> None:
-    (town / "swapped.json").write_text(json.dumps(A_JOB | {"schema": {"dimension": 20, "names": NAMES[::-1]}}))
+def test_a_job_with_other_column_names_is_refused_at_once(here: Callable[..., Ended], enrolment: Path) -> None:
+    (enrolment / "swapped.json").write_text(json.dumps(A_JOB | {"schema": {"dimension": 20, "names": NAMES[::-1]}}))
     before = here("jobs", "list", "--config", "ada.toml", "--json").facts
     refused = here("run", "swapped.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "swapped.dpspca")
     assert f"column 1 is '{NAMES[-1]}' for the job, and '{NAMES[0]}' for north" in refused.error_line
@@ -379,38 +381,38 @@ def test_a_job_with_other_column_names_is_refused_at_once(here: Callable[..., En
 
 
 @pytest.mark.usefixtures("finished_job")
-def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[..., Ended], town: Path) -> None:
-    table = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)[:5]
-    expected = load_model(town / "model.dpspca").transform(table)
+def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[..., Ended], enrolment: Path) -> None:
+    table = np.loadtxt(enrolment / "north.csv", delimiter=",", skiprows=1)[:5]
+    expected = load_model(enrolment / "model.dpspca").transform(table)
     order = np.random.default_rng(1).permutation(20)
 
     def write(columns: list[str], rows: NDArray[np.float64]) -> None:
         lines = [",".join(columns), *(",".join(map(repr, row)) for row in rows.tolist())]
-        (town / "some.csv").write_text("\n".join(lines) + "\n")
+        (enrolment / "some.csv").write_text("\n".join(lines) + "\n")
 
     def scored(*words: object) -> Ended:
         return here("model", "transform", "model.dpspca", *words, "--out", "some.npy")
 
     write([NAMES[place] for place in order], table[:, order])
     assert scored("some.csv").code == 0
-    assert np.array_equal(np.load(town / "some.npy"), expected)
+    assert np.array_equal(np.load(enrolment / "some.npy"), expected)
     write(NAMES[1:], table[:, 1:])
     assert f"missing: '{NAMES[0]}'" in scored("some.csv").error_line
     write([*NAMES, "more"], np.c_[table, table[:, 0]])
     assert "no feature of the model: 'more'" in scored("some.csv").error_line
-    np.save(town / "bare.npy", table)
+    np.save(enrolment / "bare.npy", table)
     assert "bare.npy has no column names, but the model's features have" in scored("bare.npy").error_line
     assert scored("bare.npy", "--by-position").code == 0
-    assert np.array_equal(np.load(town / "some.npy"), expected)
+    assert np.array_equal(np.load(enrolment / "some.npy"), expected)
 
 
 @pytest.mark.usefixtures("finished_job")
-def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., Ended], town: Path) -> None:
-    table = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)[:5]
+def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., Ended], enrolment: Path) -> None:
+    table = np.loadtxt(enrolment / "north.csv", delimiter=",", skiprows=1)[:5]
     lines = [";".join(["id", *NAMES]), *(";".join(["x", *map(repr, row)]).replace(".", ",") for row in table.tolist())]
-    (town / "german.csv").write_text("\n".join(lines) + "\n")
+    (enrolment / "german.csv").write_text("\n".join(lines) + "\n")
     declared = '[reading.cohort]\nleave_out = ["id"]\ndecimal = ","\n'
-    (town / "german.toml").write_text((town / "north.toml").read_text() + declared)
+    (enrolment / "german.toml").write_text((enrolment / "north.toml").read_text() + declared)
 
     def scored(*words: object) -> Ended:
         return here("model", "transform", "model.dpspca", "german.csv", "--out", "german.npy", *words)
@@ -419,15 +421,15 @@ def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., En
     assert "--config and --data-set" in scored("--config", "german.toml").error_line
     assert "Available: cohort" in scored("--config", "german.toml", "--data-set", "labs").error_line
     assert scored("--config", "german.toml", "--data-set", "cohort").code == 0
-    assert np.array_equal(np.load(town / "german.npy"), load_model(town / "model.dpspca").transform(table))
+    assert np.array_equal(np.load(enrolment / "german.npy"), load_model(enrolment / "model.dpspca").transform(table))
 
 
 @pytest.mark.usefixtures("finished_job")
-def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[..., Ended], town: Path) -> None:
-    save_model(replace(load_model(town / "model.dpspca"), feature_names=None), town / "bare.dpspca")
+def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[..., Ended], enrolment: Path) -> None:
+    save_model(replace(load_model(enrolment / "model.dpspca"), feature_names=None), enrolment / "bare.dpspca")
     refused = here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
     assert "the model's features have none: which column is which" in refused.error_line
-    assert not (town / "bare-scores.npy").exists()
+    assert not (enrolment / "bare-scores.npy").exists()
     assert here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
 
 
@@ -461,11 +463,11 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
 )
 @pytest.mark.usefixtures("finished_job")
 def test_errors_go_to_standard_error_and_exit_with_2(
-    words: list[str], message: str, here: Callable[..., Ended], town: Path
+    words: list[str], message: str, here: Callable[..., Ended], enrolment: Path
 ) -> None:
-    (town / "taken.toml").write_text((town / "hub-up.toml").read_text())
+    (enrolment / "taken.toml").write_text((enrolment / "hub-up.toml").read_text())
     for name, rows in (("rows", {"data_set": "cohort"}), ("nobody", {"providers": "all"})):
-        (town / f"{name}.json").write_text(json.dumps({"job": A_JOB} | rows))
+        (enrolment / f"{name}.json").write_text(json.dumps({"job": A_JOB} | rows))
     where = ["--config", "ada.toml", "--force"] if words[0] == "run" else []
     ended = here(*words, *where)
     assert ended.code == 2

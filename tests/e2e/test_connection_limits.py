@@ -7,10 +7,10 @@ from pathlib import Path
 
 import grpc
 import pytest
-from patience import PATIENCE
-from puppets import OFFER, line, puppet
-from raw import connected
-from town import Running, Town, federation
+from dishonest_peers import OFFER, dishonest_provider, open_channel
+from local_federation import Enrolment, RunningFederation, federation
+from raw_http2 import open_connection
+from timeouts import TIMEOUT
 
 from dpspca.common.names import Role
 from dpspca.common.transport import rpc
@@ -24,23 +24,23 @@ IDLE = "grpc.max_connection_idle_ms"
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-def run_scene(town: Town, scene: Callable[[Running], Awaitable[None]]) -> None:
+def run_scene(enrolment: Enrolment, scene: Callable[[RunningFederation], Awaitable[None]]) -> None:
     """Run a scene with a coordinator."""
 
     async def scenario() -> None:
-        async with asyncio.timeout(PATIENCE), federation(town, ()) as running:
+        async with asyncio.timeout(TIMEOUT), federation(enrolment, ()) as running:
             await scene(running)
 
     asyncio.run(scenario())
 
 
-async def is_admitted(running: Running, caller: Identity) -> bool:
+async def is_admitted(running: RunningFederation, caller: Identity) -> bool:
     """Return whether a new client with a certificate is admitted and answered."""
-    async with line(running.coordinator.address, caller) as channel:
+    async with open_channel(running.coordinator.address, caller) as channel:
         try:
             await pb_grpc.AnalystServiceStub(channel).DataSets(pb.DataSetsRequest()).read()
         except grpc.aio.AioRpcError as problem:
@@ -61,15 +61,17 @@ def test_connection_limits_equal_those_in_the_documents() -> None:
     assert (connections.HANDSHAKE_SECONDS, dict(rpc._SERVER)[IDLE]) == (10, 60_000)
 
 
-def test_unidentified_connections_make_room_for_identified_ones(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unidentified_connections_make_room_for_identified_ones(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tls_frontend, "MAX_HANDSHAKES", PLACES)
 
-    async def scene(running: Running) -> None:
+    async def scene(running: RunningFederation) -> None:
         host, _, port = running.coordinator.address.rpartition(":")
-        async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
+        async with dishonest_provider(running.coordinator.address, enrolment.identity(Role.PROVIDER, "site-0")) as site:
             await site.greet(OFFER)
             silent = [await asyncio.open_connection(host, int(port)) for _ in range(3 * PLACES)]
-            assert await is_admitted(running, town.identity(Role.ANALYST, "cyd"))
+            assert await is_admitted(running, enrolment.identity(Role.ANALYST, "cyd"))
             for reader, writer in silent[: 2 * PLACES]:  # the oldest had to go
                 assert not await reader.read()
                 writer.close()
@@ -77,46 +79,50 @@ def test_unidentified_connections_make_room_for_identified_ones(town: Town, monk
                 writer.close()
             assert running.coordinator.roster.links  # existing connections stay
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
-def test_a_connection_without_identification_is_closed(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_without_identification_is_closed(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HANDSHAKE_SECONDS", 0.5)
 
-    async def scene(running: Running) -> None:
+    async def scene(running: RunningFederation) -> None:
         host, _, port = running.coordinator.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         assert not await reader.read()
         writer.close()
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
-def test_connections_are_limited_for_each_party(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_limited_for_each_party(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_frontend, "MAX_PARTY_CONNECTIONS", PLACES)
 
-    async def scene(running: Running) -> None:
-        cyd, dot = (town.identity(Role.ANALYST, name) for name in ("cyd", "dot"))
+    async def scene(running: RunningFederation) -> None:
+        cyd, dot = (enrolment.identity(Role.ANALYST, name) for name in ("cyd", "dot"))
         async with AsyncExitStack() as held:
             for _ in range(PLACES):
-                channel = await held.enter_async_context(line(running.coordinator.address, cyd))
+                channel = await held.enter_async_context(open_channel(running.coordinator.address, cyd))
                 await pb_grpc.AnalystServiceStub(channel).DataSets(pb.DataSetsRequest()).read()
             assert not await is_admitted(running, cyd)
             assert await is_admitted(running, dot)
         assert await wait_until(lambda: is_admitted(running, cyd))  # it has hung up
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)
 
 
-def test_t35_an_idle_connection_is_closed_unless_it_has_a_stream(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t35_an_idle_connection_is_closed_unless_it_has_a_stream(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rpc, "_SERVER", tuple((dict(rpc._SERVER) | {IDLE: 1000}).items()))
 
-    async def scene(running: Running) -> None:
-        async with puppet(running.coordinator.address, town.identity(Role.PROVIDER, "site-0")) as site:
+    async def scene(running: RunningFederation) -> None:
+        async with dishonest_provider(running.coordinator.address, enrolment.identity(Role.PROVIDER, "site-0")) as site:
             await site.greet(OFFER)
-            idle = await connected(running.coordinator.address, town.identity(Role.ANALYST, "bea"), town.folder)
+            idle = await open_connection(
+                running.coordinator.address, enrolment.identity(Role.ANALYST, "bea"), enrolment.folder
+            )
             await idle.listen()
             idle.hang_up()
             assert running.coordinator.roster.links
 
-    run_scene(town, scene)
+    run_scene(enrolment, scene)

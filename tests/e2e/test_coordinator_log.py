@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from town import SHARDS, Town, federation, spec
+from local_federation import SHARDS, Enrolment, federation, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError
 from dpspca.common.names import Role
@@ -20,17 +20,17 @@ SERVER = (
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
 def output(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(each.levelname, each.getMessage()) for each in caplog.records if each.name in SERVER]
 
 
-def test_the_log_follows_a_job_from_submission_to_end(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_follows_a_job_from_submission_to_end(enrolment: Enrolment, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> str:
-        async with federation(town) as running:
+        async with federation(enrolment) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
             await job.result()
             return job.name[:12]
@@ -48,9 +48,11 @@ def test_the_log_follows_a_job_from_submission_to_end(town: Town, caplog: pytest
     assert len(left) == len(SHARDS)
 
 
-def test_the_log_names_missing_providers_and_why_a_job_failed(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_missing_providers_and_why_a_job_failed(
+    enrolment: Enrolment, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> str:
-        async with federation(town, ("site-0",)) as running:
+        async with federation(enrolment, ("site-0",)) as running:
             job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
             with pytest.raises(JobFailedError):
                 await job.result()
@@ -64,10 +66,10 @@ def test_the_log_names_missing_providers_and_why_a_job_failed(town: Town, caplog
     assert any(f"Job {name} is failed: 1 of at least 2" in line for _, line in lines)
 
 
-def test_the_log_gives_the_reason_of_a_refused_call(town: Town, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_gives_the_reason_of_a_refused_call(enrolment: Enrolment, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with federation(town, ("site-0",)) as running:
-            stranger = town.identity(Role.PROVIDER, "mallory")
+        async with federation(enrolment, ("site-0",)) as running:
+            stranger = enrolment.identity(Role.PROVIDER, "mallory")
             async with AsyncFederation(running.coordinator.address, stranger) as misplaced:
                 with pytest.raises(FederationError, match="provider"):
                     await misplaced.jobs()

@@ -13,11 +13,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coordinator_processes import StableEnrolment
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from hubs import LastingTown
-from puppets import DENSE, DIMENSION, NORTH, SPARSE, SPEC, Stage, at_mercy, basis, play, rows_of
-from town import Town
+from dishonest_peers import (
+    DENSE,
+    DIMENSION,
+    NORTH,
+    SPARSE,
+    SPEC,
+    Exchange,
+    basis,
+    exchange_with_provider,
+    rows_of,
+    run_exchange,
+)
+from local_federation import Enrolment
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import Role
@@ -39,14 +50,14 @@ SITES = ("north", "south", "west")
 ROWS = {name: rows_of(50, seed) for seed, name in enumerate(SITES)}
 
 
-def run_scene_with_three(tmp_path: Path, scene: Callable[[dict[str, Stage]], Awaitable[None]]) -> None:
+def run_scene_with_three(tmp_path: Path, scene: Callable[[dict[str, Exchange]], Awaitable[None]]) -> None:
     """Run a scene with three daemons that are connected to one malicious coordinator."""
 
     async def perform() -> None:
-        town = LastingTown.found(tmp_path)
+        enrolment = StableEnrolment.create(tmp_path)
         async with AsyncExitStack() as stack:
             stages = {
-                name: await stack.enter_async_context(at_mercy(town, name, {"cohort": rows}))
+                name: await stack.enter_async_context(exchange_with_provider(enrolment, name, {"cohort": rows}))
                 for name, rows in ROWS.items()
             }
             await scene(stages)
@@ -54,9 +65,9 @@ def run_scene_with_three(tmp_path: Path, scene: Callable[[dict[str, Stage]], Awa
     asyncio.run(perform())
 
 
-def charged_queries(stage: Stage, job: SignedJob) -> int:
+def charged_queries(exchange: Exchange, job: SignedJob) -> int:
     """Return how many queries of a job were charged, after checking that they cost what was planned."""
-    standing = stage.ledger.standing(job.job_id)
+    standing = exchange.ledger.standing(job.job_id)
     if standing is None:
         return 0
     assert standing.spent == COSTS[standing.reached - 1]
@@ -67,41 +78,41 @@ def charged_queries(stage: Stage, job: SignedJob) -> int:
 
 
 def test_t17_equal_queries_of_two_jobs_get_separate_answers(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        jobs = [stage.job(), stage.job()]
+    async def scene(exchange: Exchange) -> None:
+        jobs = [exchange.job(), exchange.job()]
         answers = [
-            [(await stage.ask(job.to_bytes(), at, query)).answer for job in jobs] for at, query in enumerate(QUERIES)
+            [(await exchange.ask(job.to_bytes(), at, query)).answer for job in jobs] for at, query in enumerate(QUERIES)
         ]
         for first, second in answers:
             assert len(first.content) == len(second.content)
             assert first.content != second.content
             assert [first.job, second.job] == [job.job_id for job in jobs]
-        assert [charged_queries(stage, job) for job in jobs] == [len(PLAN)] * 2
+        assert [charged_queries(exchange, job) for job in jobs] == [len(PLAN)] * 2
         for at, query in enumerate(QUERIES):  # the same in the other order
             for job, own in reversed([*zip(jobs, answers[at], strict=True)]):
-                assert (await stage.ask(job.to_bytes(), at, query)).answer == own
-        spent = stage.ledger._books.data_sets["cohort"].spent.units
+                assert (await exchange.ask(job.to_bytes(), at, query)).answer == own
+        spent = exchange.ledger._books.data_sets["cohort"].spent.units
         assert spent == 2 * COSTS[-1].units
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)
 
 
 def test_t17_a_query_renamed_to_another_job_counts_for_that_job(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        first, second = stage.job(), stage.job()
-        answer = (await stage.ask(second.to_bytes(), 0, DENSE)).answer
+    async def scene(exchange: Exchange) -> None:
+        first, second = exchange.job(), exchange.job()
+        answer = (await exchange.ask(second.to_bytes(), 0, DENSE)).answer
         announced = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
-        await stage.say(ask=pb.Ask(signed_job=first.to_bytes(), **announced))
-        own = await stage.ask_in_bytes(DENSE.content(), signed_job=second.to_bytes(), **announced)
+        await exchange.say(ask=pb.Ask(signed_job=first.to_bytes(), **announced))
+        own = await exchange.ask_in_bytes(DENSE.content(), signed_job=second.to_bytes(), **announced)
         assert own.answer == answer
-        assert [charged_queries(stage, job) for job in (first, second)] == [0, 1]
+        assert [charged_queries(exchange, job) for job in (first, second)] == [0, 1]
         other = CovarianceProduct(basis(7))
-        assert (await stage.ask(first.to_bytes(), 0, other)).answer.content != answer.content
+        assert (await exchange.ask(first.to_bytes(), 0, other)).answer.content != answer.content
         for job, query in ((first, DENSE), (second, other)):  # each job sends the other's query
-            assert (await stage.ask(job.to_bytes(), 0, query)).refusal.code == "refused"
-        assert [charged_queries(stage, job) for job in (first, second)] == [1, 1]
+            assert (await exchange.ask(job.to_bytes(), 0, query)).refusal.code == "refused"
+        assert [charged_queries(exchange, job) for job in (first, second)] == [1, 1]
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)
 
 
 # --- Several providers ------------------------------------------------------------------------------------------------
@@ -122,12 +133,12 @@ def test_t27_t28_each_provider_s_part_of_a_sum_has_its_planned_noise(
         for name, rows in ROWS.items()
     }
 
-    async def scene(stages: dict[str, Stage]) -> None:
+    async def scene(stages: dict[str, Exchange]) -> None:
         residuals: dict[str, list[np.ndarray]] = {name: [] for name in SITES}
         for _ in range(JOBS):
             job = stages["north"].job(audience=SITES).to_bytes()
             for at, (step, query) in enumerate(zip(PLAN, QUERIES, strict=True)):
-                given = {name: read((await stage.ask(job, at, query)).answer) for name, stage in stages.items()}
+                given = {name: read((await exchange.ask(job, at, query)).answer) for name, exchange in stages.items()}
                 for name in SITES:
                     left = sum(given.values()) - sum(each for other, each in given.items() if other != name)
                     assert np.array_equal(left, given[name])
@@ -146,17 +157,17 @@ def read(answer: pb.AnswerFrame) -> np.ndarray:
 
 
 def test_t28_more_providers_change_neither_noise_nor_price(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(exchange: Exchange) -> None:
         drawn = []
         for audience in (["north"], [*SITES], ["north", *(f"site-{number}" for number in range(100))]):
             for least in {1, len(audience)}:
-                job = stage.job(replace(SPEC, minimum_parties=least), audience)
-                assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
-                assert charged_queries(stage, job) == 1
+                job = exchange.job(replace(SPEC, minimum_parties=least), audience)
+                assert (await exchange.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
+                assert charged_queries(exchange, job) == 1
                 drawn.append(catalogue.plan(replace(SPEC, minimum_parties=least)))
         assert all(plan.steps == PLAN.steps for plan in drawn)
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)
 
 
 def test_t31_a_provider_asked_another_query_pays_the_same_price(
@@ -164,7 +175,7 @@ def test_t31_a_provider_asked_another_query_pays_the_same_price(
 ) -> None:
     """Each answer is private whatever the query: different queries give a wrong model, not a less private one."""
 
-    async def scene(stages: dict[str, Stage]) -> None:
+    async def scene(stages: dict[str, Exchange]) -> None:
         job = stages["north"].job(audience=SITES)
         for at in range(len(PLAN)):
             views = {name: CovarianceProduct(basis(10 * at + number, 5)) for number, name in enumerate(SITES)}
@@ -173,10 +184,10 @@ def test_t31_a_provider_asked_another_query_pays_the_same_price(
                 refused = await stages[name].ask(job.to_bytes(), at, views[other])
                 assert "already asked with other content" in refused.refusal.what
                 assert (await stages[name].ask(job.to_bytes(), at, views[name])).answer == answers[name]
-            assert {charged_queries(stage, job) for stage in stages.values()} == {at + 1}
-        for stage in stages.values():
-            assert (await stage.ask(job.to_bytes(), len(PLAN), SPARSE)).HasField("refusal")
-            assert stage.ledger._books.data_sets["cohort"].spent.units == COSTS[-1].units
+            assert {charged_queries(exchange, job) for exchange in stages.values()} == {at + 1}
+        for exchange in stages.values():
+            assert (await exchange.ask(job.to_bytes(), len(PLAN), SPARSE)).HasField("refusal")
+            assert exchange.ledger._books.data_sets["cohort"].spent.units == COSTS[-1].units
 
     run_scene_with_three(tmp_path, scene)
 
@@ -187,43 +198,43 @@ def test_t31_a_provider_asked_another_query_pays_the_same_price(
 def test_t10_a_price_is_reserved_once_and_freed_when_the_job_ends(tmp_path: Path) -> None:
     """A coordinator can have budget reserved only for jobs that analysts signed, and only until they end."""
 
-    async def scene(stage: Stage) -> None:
-        job = stage.job()
+    async def scene(exchange: Exchange) -> None:
+        job = exchange.job()
         promised = []
 
         async def admitted() -> None:
-            assert (await stage.admit(job.to_bytes())).admitted.job == job.job_id
-            account = stage.ledger._books.data_sets["cohort"]
+            assert (await exchange.admit(job.to_bytes())).admitted.job == job.job_id
+            account = exchange.ledger._books.data_sets["cohort"]
             promised.append(account.reserved.units)
             assert account.spent.units + account.reserved.units == COSTS[-1].units
 
         await admitted()
         await admitted()
         for at, query in enumerate(QUERIES[:2]):
-            assert (await stage.ask(job.to_bytes(), at, query)).answer.content
+            assert (await exchange.ask(job.to_bytes(), at, query)).answer.content
             await admitted()
         assert promised[:2] == [COSTS[-1].units] * 2
         assert promised[2:] == [COSTS[-1].units - cost.units for cost in COSTS[:2]]
-        await stage.say(farewell=pb.Farewell(job=job.job_id, state="cancelled"))
-        assert (await stage.admit(job.to_bytes())).HasField("refusal")
-        account = stage.ledger._books.data_sets["cohort"]
+        await exchange.say(farewell=pb.Farewell(job=job.job_id, state="cancelled"))
+        assert (await exchange.admit(job.to_bytes())).HasField("refusal")
+        account = exchange.ledger._books.data_sets["cohort"]
         assert (account.spent.units, account.reserved.units) == (COSTS[1].units, 0)
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)
 
 
 def test_t06_an_admission_during_a_query_changes_neither(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        job, other = stage.job(), stage.job()
+    async def scene(exchange: Exchange) -> None:
+        job, other = exchange.job(), exchange.job()
         ask = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
-        await stage.say(ask=pb.Ask(signed_job=job.to_bytes(), **ask))
-        assert (await stage.admit(other.to_bytes())).admitted.job == other.job_id
-        await stage.say(frame=pb.Frame(content=bytes(DENSE.content())))
-        answer = (await stage.reply()).answer
+        await exchange.say(ask=pb.Ask(signed_job=job.to_bytes(), **ask))
+        assert (await exchange.admit(other.to_bytes())).admitted.job == other.job_id
+        await exchange.say(frame=pb.Frame(content=bytes(DENSE.content())))
+        answer = (await exchange.reply()).answer
         assert (answer.job, answer.position) == (job.job_id, 0)
-        assert (charged_queries(stage, job), charged_queries(stage, other)) == (1, 0)
+        assert (charged_queries(exchange, job), charged_queries(exchange, other)) == (1, 0)
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)
 
 
 # --- Shares, masks and keys -------------------------------------------------------------------------------------------
@@ -282,24 +293,24 @@ def unknown(number: int, content: bytes) -> bytes:
 
 
 def test_t29_an_unknown_message_is_not_answered_and_changes_nothing(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        job = stage.job()
-        answer = (await stage.ask(job.to_bytes(), 0, DENSE)).answer
+    async def scene(exchange: Exchange) -> None:
+        job = exchange.job()
+        answer = (await exchange.ask(job.to_bytes(), 0, DENSE)).answer
         announced = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
         ask = pb.Ask(signed_job=job.to_bytes(), **announced).SerializeToString()
         for number in (8, 9, 15):
-            await stage.meddler.outbound.put(pb.ToProvider.FromString(unknown(number, b"the share of south")))
+            await exchange.coordinator.outbound.put(pb.ToProvider.FromString(unknown(number, b"the share of south")))
             longer = (
                 pb.Ask.FromString(ask + unknown(number, b"and your mask")) if number > 12 else pb.Ask.FromString(ask)
             )
-            await stage.meddler.outbound.put(pb.ToProvider(ask=longer))
-            await stage.meddler.outbound.put(pb.ToProvider.FromString(unknown(number, b"before the frames")))
-            await stage.say(frame=pb.Frame(content=bytes(DENSE.content())))
-            assert (await stage.reply()).answer == answer
-        assert stage.meddler.inbound.empty()
-        assert charged_queries(stage, job) == 1
+            await exchange.coordinator.outbound.put(pb.ToProvider(ask=longer))
+            await exchange.coordinator.outbound.put(pb.ToProvider.FromString(unknown(number, b"before the frames")))
+            await exchange.say(frame=pb.Frame(content=bytes(DENSE.content())))
+            assert (await exchange.reply()).answer == answer
+        assert exchange.coordinator.inbound.empty()
+        assert charged_queries(exchange, job) == 1
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)
 
 
 def signed_by(identity: Identity, job: SignedJob) -> SignedJob:
@@ -308,19 +319,19 @@ def signed_by(identity: Identity, job: SignedJob) -> SignedJob:
     return replace(job, signature=signature, certificate_pem=identity.certificate_pem)
 
 
-def another_town(stage: Stage) -> Town:
+def another_town(exchange: Exchange) -> Enrolment:
     """Found a federation of the same name with another authority."""
-    return LastingTown.found(stage.town.folder / "of-its-own", "town")
+    return StableEnrolment.create(exchange.enrolment.folder / "of-its-own", "town")
 
 
-def forged_jobs(stage: Stage, job: SignedJob) -> dict[str, SignedJob]:
+def forged_jobs(exchange: Exchange, job: SignedJob) -> dict[str, SignedJob]:
     """Return a job with other keys, certificates and signatures."""
-    false_ada = another_town(stage).identity(Role.ANALYST, "ada")
-    hub, provider = stage.meddler.hub, stage.home
+    false_ada = another_town(exchange).identity(Role.ANALYST, "ada")
+    hub, provider = exchange.coordinator.hub, exchange.home
     chain = false_ada.certificate_pem + false_ada.authority_pem
     return {
         "the coordinator's": signed_by(hub, job),
-        "another true analyst's": signed_by(stage.town.identity(Role.ANALYST, "eve"), job),
+        "another true analyst's": signed_by(exchange.enrolment.identity(Role.ANALYST, "eve"), job),
         "the provider's own": signed_by(provider, job),
         "its own authority's": signed_by(false_ada, job),
         "its own authority's, with the authority": replace(signed_by(false_ada, job), certificate_pem=chain),
@@ -331,42 +342,42 @@ def forged_jobs(stage: Stage, job: SignedJob) -> dict[str, SignedJob]:
         "the true one's certificate over its own signature": replace(
             signed_by(false_ada, job), certificate_pem=job.certificate_pem
         ),
-        "the true authority": replace(signed_by(false_ada, job), certificate_pem=stage.home.authority_pem),
+        "the true authority": replace(signed_by(false_ada, job), certificate_pem=exchange.home.authority_pem),
         "no certificate": replace(job, certificate_pem=b""),
     }
 
 
 def test_t30_a_job_signed_with_another_key_is_refused(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        job = stage.job()
-        forged = forged_jobs(stage, job)
+    async def scene(exchange: Exchange) -> None:
+        job = exchange.job()
+        forged = forged_jobs(exchange, job)
         for name, each in forged.items():
             assert each.job_id == job.job_id, name
-            assert (await stage.ask(each.to_bytes(), 0, DENSE)).refusal.code, name
-            assert stage.ledger._books.jobs == {}, name
-        answer = (await stage.ask(job.to_bytes(), 0, DENSE)).answer
+            assert (await exchange.ask(each.to_bytes(), 0, DENSE)).refusal.code, name
+            assert exchange.ledger._books.jobs == {}, name
+        answer = (await exchange.ask(job.to_bytes(), 0, DENSE)).answer
         for each in forged.values():  # the bytes that ada signed are already her job, so nothing else is checked
-            assert (await stage.ask(each.to_bytes(), 0, DENSE)).answer == answer
-        assert stage.ledger._books.jobs[job.job_id].opening.analyst == stage.analyst.name.uri
-        assert charged_queries(stage, job) == 1
+            assert (await exchange.ask(each.to_bytes(), 0, DENSE)).answer == answer
+        assert exchange.ledger._books.jobs[job.job_id].opening.analyst == exchange.analyst.name.uri
+        assert charged_queries(exchange, job) == 1
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)
 
 
 @pytest.mark.parametrize("chained", [False, True])
 def test_t30_a_coordinator_with_an_untrusted_key_is_disconnected(tmp_path: Path, chained: bool) -> None:
-    async def scene(stage: Stage) -> None:
-        trusted, job, elsewhere = stage.home.authority_pem, stage.job(), another_town(stage)
+    async def scene(exchange: Exchange) -> None:
+        trusted, job, elsewhere = exchange.home.authority_pem, exchange.job(), another_town(exchange)
         false = elsewhere.identity(Role.COORDINATOR, "hub")
         signed_by_false_ada = signed_by(elsewhere.identity(Role.ANALYST, "ada"), job)
-        shown = false.certificate_pem + (false.authority_pem + stage.meddler.hub.certificate_pem) * chained
-        await stage.say(
-            welcome=pb.Welcome(certificate=shown, proof=sign_challenge(false, stage.meddler.challenge, NORTH))
+        shown = false.certificate_pem + (false.authority_pem + exchange.coordinator.hub.certificate_pem) * chained
+        await exchange.say(
+            welcome=pb.Welcome(certificate=shown, proof=sign_challenge(false, exchange.coordinator.challenge, NORTH))
         )
-        assert (await stage.reply()).HasField("hello")  # it disconnected, and connected again
-        assert stage.home.authority_pem == trusted
-        assert (await stage.ask(signed_by_false_ada.to_bytes(), 0, DENSE)).HasField("refusal")
-        assert stage.ledger._books.jobs == {}
-        assert (await stage.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
+        assert (await exchange.reply()).HasField("hello")  # it disconnected, and connected again
+        assert exchange.home.authority_pem == trusted
+        assert (await exchange.ask(signed_by_false_ada.to_bytes(), 0, DENSE)).HasField("refusal")
+        assert exchange.ledger._books.jobs == {}
+        assert (await exchange.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
 
-    play(tmp_path, scene)
+    run_exchange(tmp_path, scene)

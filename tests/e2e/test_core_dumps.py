@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coordinator_processes import free_port
 from daemons import Daemons, Process, daemons
-from hubs import free_port
-from patience import PATIENCE
-from town import lax_policy
+from local_federation import permissive_policy
+from timeouts import TIMEOUT
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGQUIT)
@@ -46,7 +46,7 @@ def start_program(command: Sequence[str], folder: Path, ready: str) -> subproces
     folder.mkdir(exist_ok=True)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-c", UNLIMITED, *command], cwd=folder, stderr=log)  # noqa: S603  # ours
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while ready not in (message := (folder / "log").read_text(encoding="utf-8")):
         assert process.poll() is None, message
         assert time.monotonic() < deadline
@@ -65,7 +65,7 @@ def crash_dumps_core(process: subprocess.Popen[bytes], how: signal.Signals) -> b
 
 async def run_once(folder: Path) -> list[Process]:
     """Run a federation once and stop it. Return its processes."""
-    async with daemons(folder, f"127.0.0.1:{free_port()}", lax_policy(), ROWS) as running:
+    async with daemons(folder, f"127.0.0.1:{free_port()}", permissive_policy(), ROWS) as running:
         assert isinstance(running, Daemons)
         return running.everybody
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from approvals import MARIA, awaiting, human_policy
 from browsers import BROWSER, chromium, dashboard_of, problems_of
+from coordinator_processes import free_port
 from daemons import DPSPCA, daemons
-from hubs import free_port
-from patience import PATIENCE
+from local_federation import spec
 from playwright.sync_api import Page, expect
-from town import spec
+from timeouts import TIMEOUT
 
 from dpspca.cli.dashboard.chart import Point, spending
 from dpspca.client.federation import AsyncFederation, AsyncJob
@@ -27,7 +27,7 @@ NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs chromium, whic
 COLUMNS = ("age", "weight", "bmi", "glucose", "insulin", "ldl")
 ROWS = {name: {"cohort": np.random.default_rng(0).standard_normal((300, 6))} for name in ("north", "south")}
 SPEC = spec(schema=Schema.of(COLUMNS), options={"sparsity": 6, "rounds": 2}, minimum_parties=1)
-MILLISECONDS = 1000 * PATIENCE
+MILLISECONDS = 1000 * TIMEOUT
 STYLE = Path(__file__).parents[2] / "cli" / "dashboard" / "static" / "style.css"
 
 
@@ -44,7 +44,7 @@ def run_town(folder: Path, scene: Callable[[AsyncFederation], Any], policy: str)
     async def perform() -> None:
         async with (
             daemons(folder, f"127.0.0.1:{free_port()}", policy, ROWS, heartbeat_seconds=1) as running,
-            AsyncFederation(running.address, running.ada, retry_seconds=PATIENCE) as federation,
+            AsyncFederation(running.address, running.ada, retry_seconds=TIMEOUT) as federation,
         ):
             await scene(federation)
 

@@ -14,8 +14,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from approvals import BEN, MARIA, Site, human_policy
 from browsers import BROWSER, chromium, dashboard_of, problems_of
-from patience import PATIENCE
-from town import Town, now, spec
+from local_federation import Enrolment, now, spec
+from timeouts import TIMEOUT
 
 from dpspca.common.names import Role
 from dpspca.common.spec import Schema
@@ -31,7 +31,7 @@ NASTY = (
 
 
 @dataclass
-class Desk:
+class ProviderHarness:
     """A provider's folder with a job that waits, and its dashboard."""
 
     site: Site
@@ -57,7 +57,7 @@ class Desk:
     def ask(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, dict[str, str], str]:
         """Send one request, and return the status, the headers and the body of the reply."""
         sent = {"host": self.host} | {name.replace("_", "-"): value for name, value in headers.items() if value}
-        connection = http.client.HTTPConnection(self.host, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(self.host, timeout=TIMEOUT)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in (sent | ({"content-length": str(len(body))} if body else {})).items():
             connection.putheader(name, value)
@@ -75,10 +75,10 @@ class Desk:
         return headers["set-cookie"]
 
 
-def waiting_job(town: Town, site: Site, names: tuple[str, ...] = ("a", "b", "c", "d")) -> str:
+def waiting_job(enrolment: Enrolment, site: Site, names: tuple[str, ...] = ("a", "b", "c", "d")) -> str:
     """Put a job into a provider's queue, as its daemon does."""
     what = spec(schema=Schema.of(names), options={"sparsity": 4, "rounds": 2}, components=2)
-    signed = town.job(what, town.identity(Role.ANALYST, "ada"), [site.name])
+    signed = enrolment.job(what, enrolment.identity(Role.ANALYST, "ada"), [site.name])
     at = int(now().timestamp())
     envelope_end = at + 3600
     request = Request(
@@ -96,43 +96,43 @@ def _expiry(signed: Any) -> int:
 
 
 @contextmanager
-def desk_in(folder: Path) -> Iterator[Desk]:
-    town = Town.found(folder / "town")
-    site = Site.made(town, "north", human_policy(MARIA, BEN, needed=2))
-    job = waiting_job(town, site, NASTY)
+def desk_in(folder: Path) -> Iterator[ProviderHarness]:
+    enrolment = Enrolment.create(folder / "town")
+    site = Site.made(enrolment, "north", human_policy(MARIA, BEN, needed=2))
+    job = waiting_job(enrolment, site, NASTY)
     with dashboard_of(site.config) as address:
-        yield Desk(site, job, address)
+        yield ProviderHarness(site, job, address)
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProviderHarness]:
     with desk_in(tmp_path_factory.mktemp("desk")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def cookie(desk: Desk) -> str:
-    return desk.enter()
+def cookie(harness: ProviderHarness) -> str:
+    return harness.enter()
 
 
 # --- Without a browser ------------------------------------------------------------------------------------------------
 
 
-def test_t43_the_address_works_once_and_the_cookie_is_strict(desk: Desk, cookie: str) -> None:
-    parts = urlsplit(desk.address)
-    assert desk.host.startswith("127.0.0.1:")
-    for word in ("HttpOnly", "SameSite=strict", f"Path={desk.base}"):
+def test_t43_the_address_works_once_and_the_cookie_is_strict(harness: ProviderHarness, cookie: str) -> None:
+    parts = urlsplit(harness.address)
+    assert harness.host.startswith("127.0.0.1:")
+    for word in ("HttpOnly", "SameSite=strict", f"Path={harness.base}"):
         assert word in cookie
-    assert desk.ask("GET", f"{parts.path}?{parts.query}")[0] == 403
+    assert harness.ask("GET", f"{parts.path}?{parts.query}")[0] == 403
     for query in ("", "token=", "token=x", f"{parts.query}x"):
-        assert desk.ask("GET", f"{parts.path}?{query}")[0] == 403
-    assert desk.ask("GET", f"{desk.base}/", cookie=cookie.split(";", maxsplit=1)[0])[0] == 200
+        assert harness.ask("GET", f"{parts.path}?{query}")[0] == 403
+    assert harness.ask("GET", f"{harness.base}/", cookie=cookie.split(";", maxsplit=1)[0])[0] == 200
 
 
-def test_t43_every_reply_has_the_headers_that_keep_others_out(desk: Desk, cookie: str) -> None:
+def test_t43_every_reply_has_the_headers_that_keep_others_out(harness: ProviderHarness, cookie: str) -> None:
     session = cookie.split(";", maxsplit=1)[0]
-    for path, has_cookie in ((f"{desk.base}/", True), ("/", False), (f"{desk.base}/nothing/here", True)):
-        _, headers, _ = desk.ask("GET", path, cookie=session if has_cookie else "")
+    for path, has_cookie in ((f"{harness.base}/", True), ("/", False), (f"{harness.base}/nothing/here", True)):
+        _, headers, _ = harness.ask("GET", path, cookie=session if has_cookie else "")
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
@@ -162,47 +162,47 @@ def test_t43_every_reply_has_the_headers_that_keep_others_out(desk: Desk, cookie
     ],
 )
 def test_t43_a_page_is_read_only_by_its_own_session_and_origin(
-    desk: Desk, cookie: str, changes: dict[str, str], status: int
+    harness: ProviderHarness, cookie: str, changes: dict[str, str], status: int
 ) -> None:
     sent = {"cookie": cookie.split(";", maxsplit=1)[0]} | changes
-    found, _, body = desk.ask("GET", f"{desk.base}/approval", **sent)
+    found, _, body = harness.ask("GET", f"{harness.base}/approval", **sent)
     assert found == status
-    assert (desk.job[:12] in body) == (status == 200)
+    assert (harness.job[:12] in body) == (status == 200)
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "HEAD", "CONNECT"])
-def test_t43_other_methods_and_paths_are_not_served(desk: Desk, cookie: str, method: str) -> None:
+def test_t43_other_methods_and_paths_are_not_served(harness: ProviderHarness, cookie: str, method: str) -> None:
     session = cookie.split(";", maxsplit=1)[0]
-    assert desk.ask(method, f"{desk.base}/", cookie=session)[0] in {400, 404, 405}
+    assert harness.ask(method, f"{harness.base}/", cookie=session)[0] in {400, 404, 405}
     for path in (
         "/",
         "/static/style.css",
-        f"{desk.base}",
-        f"{desk.base}/static/../app.py",
-        f"{desk.base}/static/%2e%2e/app.py",
+        f"{harness.base}",
+        f"{harness.base}/static/../app.py",
+        f"{harness.base}/static/%2e%2e/app.py",
     ):
-        assert desk.ask("GET", path, cookie=session)[0] == 404
+        assert harness.ask("GET", path, cookie=session)[0] == 404
 
 
-def form_token_of(desk: Desk, session: str) -> str:
-    _, _, body = desk.ask("GET", f"{desk.base}/approval/{desk.job}", cookie=session)
+def form_token_of(harness: ProviderHarness, session: str) -> str:
+    _, _, body = harness.ask("GET", f"{harness.base}/approval/{harness.job}", cookie=session)
     return body.split('name="form_token" value="')[1].split('"')[0]
 
 
-def test_t43_a_decision_needs_session_origin_and_form_token(desk: Desk, cookie: str) -> None:
+def test_t43_a_decision_needs_session_origin_and_form_token(harness: ProviderHarness, cookie: str) -> None:
     session = cookie.split(";", maxsplit=1)[0]
-    form = {"form_token": form_token_of(desk, session), "job": desk.job, "verdict": "approve", "person": MARIA}
-    good = {"cookie": session, "origin": f"http://{desk.host}"}
+    form = {"form_token": form_token_of(harness, session), "job": harness.job, "verdict": "approve", "person": MARIA}
+    good = {"cookie": session, "origin": f"http://{harness.host}"}
 
     def send(changes: dict[str, str] | None = None, **headers: str) -> int:
         body = urlencode({name: value for name, value in (form | (changes or {})).items() if value})
-        return desk.ask("POST", f"{desk.base}/decide", body, **good | headers)[0]
+        return harness.ask("POST", f"{harness.base}/decide", body, **good | headers)[0]
 
     for headers in (
         {"origin": ""},
         {"origin": "null"},
         {"origin": "http://evil.example"},
-        {"origin": f"http://localhost:{desk.host.rpartition(':')[2]}"},
+        {"origin": f"http://localhost:{harness.host.rpartition(':')[2]}"},
         {"cookie": ""},
         {"sec_fetch_site": "cross-site"},
         {"sec_fetch_site": "same-site"},
@@ -212,14 +212,14 @@ def test_t43_a_decision_needs_session_origin_and_form_token(desk: Desk, cookie: 
     assert send({"form_token": ""}) == 403
     assert send({"form_token": form["form_token"] + "x"}) == 403
     assert send({"reason": "x" * 2**15}) == 413
-    assert desk.decided == []
+    assert harness.decided == []
     for changes in ({"verdict": "perhaps"}, {"verdict": ""}, {"person": "eve"}, {"job": "f" * 64}, {"job": ""}):
         assert send(changes) == 400, changes
     assert send({"verdict": "reject"}) == 400  # without a reason
-    assert desk.ask("GET", f"{desk.base}/decide?{urlencode(form)}", **good)[0] == 404
-    assert desk.decided == []
+    assert harness.ask("GET", f"{harness.base}/decide?{urlencode(form)}", **good)[0] == 404
+    assert harness.decided == []
     assert send() == 303
-    assert desk.decided == ["approve"]
+    assert harness.decided == ["approve"]
 
 
 # --- In a browser -----------------------------------------------------------------------------------------------------
@@ -308,49 +308,49 @@ class Hostile:
 def test_t43_a_hostile_page_in_the_same_browser_neither_reads_nor_decides(origin: str, tmp_path: Path) -> None:
     """The worst case: the page knows the secret path and the form token. Another port of one host is even same-site."""
     rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
-    with desk_in(tmp_path) as desk, Hostile() as hostile, chromium(rules) as browser:
+    with desk_in(tmp_path) as harness, Hostile() as hostile, chromium(rules) as browser:
         context = browser.new_context()
         own = context.new_page()
-        own.goto(desk.address)
-        own.goto(f"http://{desk.host}{desk.base}/approval/{desk.job}")
+        own.goto(harness.address)
+        own.goto(f"http://{harness.host}{harness.base}/approval/{harness.job}")
         token = own.input_value('input[name="form_token"]')
-        target = f"http://{desk.host}{desk.base}"
-        form = {"form_token": token, "job": desk.job, "verdict": "approve", "person": MARIA}
+        target = f"http://{harness.host}{harness.base}"
+        form = {"form_token": token, "job": harness.job, "verdict": "approve", "person": MARIA}
         hostile.page = ATTACK % {"target": json.dumps(target), "form": json.dumps(form)}
         page = context.new_page()
         page.goto(f"http://{origin}:{hostile.port}/")
-        page.wait_for_function("document.body.dataset.found", timeout=1000 * PATIENCE)
+        page.wait_for_function("document.body.dataset.found", timeout=1000 * TIMEOUT)
         found = json.loads(page.evaluate("document.body.dataset.found"))
         assert len(found) == 10
         for name, outcome in found:
             assert outcome in {"failed", "closed", ""}, (name, outcome)
-        assert desk.decided == []
+        assert harness.decided == []
         assert hostile.cookies == []
         own.reload()
-        assert desk.job[:12] in own.inner_text("h1")
+        assert harness.job[:12] in own.inner_text("h1")
 
 
 @NEEDS_BROWSER
 def test_t43_a_name_that_was_made_to_point_here_is_not_served(tmp_path: Path) -> None:
     """DNS rebinding: the attacker's own name resolves to this machine, on the dashboard's port."""
-    with desk_in(tmp_path) as desk, chromium("--host-resolver-rules=MAP evil.example 127.0.0.1") as browser:
+    with desk_in(tmp_path) as harness, chromium("--host-resolver-rules=MAP evil.example 127.0.0.1") as browser:
         page = browser.new_page()
-        port = desk.host.rpartition(":")[2]
-        reply = page.goto(f"http://evil.example:{port}{desk.base}/enter?{urlsplit(desk.address).query}")
+        port = harness.host.rpartition(":")[2]
+        reply = page.goto(f"http://evil.example:{port}{harness.base}/enter?{urlsplit(harness.address).query}")
         assert reply
         assert reply.status == 421
-        page.goto(desk.address)  # the token was not used up
+        page.goto(harness.address)  # the token was not used up
         assert page.title().startswith("Overview")
 
 
 @NEEDS_BROWSER
 def test_names_that_an_analyst_chose_are_shown_as_text(tmp_path: Path) -> None:
-    with desk_in(tmp_path) as desk, chromium() as browser:
+    with desk_in(tmp_path) as harness, chromium() as browser:
         page = browser.new_page()
         problems = problems_of(page)
-        page.goto(desk.address)
-        page.goto(f"http://{desk.host}{desk.base}/approval/{desk.job}")
+        page.goto(harness.address)
+        page.goto(f"http://{harness.host}{harness.base}/approval/{harness.job}")
         assert NASTY[0] in page.inner_text("main")
         assert "\N{REPLACEMENT CHARACTER}txet" in page.inner_text("main")
-        assert page.title() == f"Job {desk.job[:12]} - dpspca"
+        assert page.title() == f"Job {harness.job[:12]} - dpspca"
         assert problems == []

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from coordinator_processes import free_port
 from daemons import Daemons, Process, daemons
-from hubs import free_port
+from local_federation import permissive_policy
 from numpy.typing import NDArray
-from town import lax_policy
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.privacy.units import PrivacyUnit
@@ -56,7 +56,7 @@ Write = Callable[[Path, NDArray[np.float64], str | None], str]
 async def restart_with(north: Process, running: Daemons, declared: str) -> None:
     """Give the provider other files, as its steward does."""
     await north.end()
-    path = running.town.folder / "north.toml"
+    path = running.enrolment.folder / "north.toml"
     path.write_text(path.read_text(encoding="utf-8").partition("[data_sets]")[0] + "[data_sets]\n" + declared)
     await north.start()
     await north.says("Connected")
@@ -64,8 +64,10 @@ async def restart_with(north: Process, running: Daemons, declared: str) -> None:
 
 async def observe(folder: Path, write: Write, odd: str | None) -> object:
     """Run a job on the files, and return everything that others see."""
-    town = daemons(folder, f"127.0.0.1:{free_port()}", lax_policy("row-add-remove"), {"north": {"cohort": ROWS}})
-    async with town as running:
+    enrolment = daemons(
+        folder, f"127.0.0.1:{free_port()}", permissive_policy("row-add-remove"), {"north": {"cohort": ROWS}}
+    )
+    async with enrolment as running:
         await restart_with(running.providers["north"], running, write(folder, ROWS, odd))
         async with AsyncFederation.connect(folder / "ada.toml") as federation:
             offers = await federation.data_sets()

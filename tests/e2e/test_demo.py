@@ -16,7 +16,7 @@ from time import monotonic
 
 import numpy as np
 import pytest
-from patience import PROGRAM
+from timeouts import PROGRAM_TIMEOUT
 
 from dpspca import load_model
 from dpspca.cli.commands.demo import run
@@ -43,7 +43,7 @@ def wheel(folder: Path, table: Sequence[Sequence[str]]) -> Path:
     return path
 
 
-def people(count: int = 1500) -> list[list[str]]:
+def fuzz_parties(count: int = 1500) -> list[list[str]]:
     """Return made-up people of three regions, which four markers each distinguish."""
     generator = np.random.default_rng(0)
     table = []
@@ -63,7 +63,7 @@ def left_behind(folder: Path) -> list[str]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _programs_are_loaded() -> None:
-    """Start a program once, so that the forking process (``zygote.py``) exists before processes are counted."""
+    """Start a program once, so that the fork server (``forked_programs.py``) exists before processes are counted."""
     subprocess.run([*COMMAND[:-1], "--version"], stdout=subprocess.DEVNULL, check=True)  # noqa: S603  # our own program
 
 
@@ -102,10 +102,10 @@ def started(folder: Path, room: Path, *words: str) -> "subprocess.Popen[str]":
 
 @LINUX
 def test_a_panel_demo_leaves_only_its_results(tmp_path: Path, room: Path) -> None:
-    panel = wheel(tmp_path, [HEADER, *people()])
+    panel = wheel(tmp_path, [HEADER, *fuzz_parties()])
     flags = ["--panel", panel.name, "--sparsity", "12", "--epsilon", "8", "--json"]
     demo = started(tmp_path, room, *flags)
-    output, progress = demo.communicate(timeout=PROGRAM)
+    output, progress = demo.communicate(timeout=PROGRAM_TIMEOUT)
     assert demo.returncode == 0, progress
     assert left_behind(room) == []
     result = json.loads(output)
@@ -131,7 +131,7 @@ def test_a_stopped_demo_ends_its_processes(number: signal.Signals, tmp_path: Pat
     assert demo.stderr.readline().startswith("0 of ")
     assert left_behind(room) != []
     demo.send_signal(number)
-    _, output = demo.communicate(timeout=PROGRAM)
+    _, output = demo.communicate(timeout=PROGRAM_TIMEOUT)
     assert demo.returncode == 130
     assert output.endswith("Interrupted.\n")
     assert left_behind(room) == []
@@ -171,7 +171,7 @@ class UnusableTable(MadeUp):
         return [first, np.full_like(second, 1j, dtype=complex), *others]
 
 
-LONG = 10 * PROGRAM
+LONG = 10 * PROGRAM_TIMEOUT
 """Seconds for which a job waits here for a provider that does not come: far longer than any program needs to start."""
 
 
@@ -197,7 +197,7 @@ def test_a_demo_notices_a_process_killed_later(room: Path, monkeypatch: pytest.M
         hub = next(party for party in there.parties if party.name == "hub")
         hub.process.kill()
         with pytest.raises(PartyLostError, match="hub ended unexpectedly, with exit code -9") as output:
-            asyncio.run(asyncio.wait_for(there.require_alive(), PROGRAM))
+            asyncio.run(asyncio.wait_for(there.require_alive(), PROGRAM_TIMEOUT))
     assert "listening on 127.0.0.1" in output.value.log[0]
 
 
@@ -207,7 +207,7 @@ def test_a_missing_genotype_counts_as_the_middle_value() -> None:
 
 
 def test_a_panel_has_marker_names_and_regions() -> None:
-    read = genotypes([HEADER, *people(6)])
+    read = genotypes([HEADER, *fuzz_parties(6)])
     assert read.rows.shape == (6, 12)
     assert read.markers == tuple(HEADER[1:13])
     assert Counter(read.regions) == dict.fromkeys(REGIONS, 2)
@@ -219,12 +219,12 @@ def test_a_panel_has_marker_names_and_regions() -> None:
     [
         [],
         [HEADER],
-        [["name", *HEADER[1:]], *people(3)],
-        [HEADER[:-1], *people(3)],
-        [HEADER, [*people(1)[0], "more"]],
-        [HEADER, ["P", "A", *people(1)[0][2:]]],
-        [HEADER, ["P", "AC", *people(1)[0][2:]], ["P", "GG", *people(1)[0][2:]]],
-        [HEADER, [*people(1)[0][:-2], "Atlantis", "female"]],
+        [["name", *HEADER[1:]], *fuzz_parties(3)],
+        [HEADER[:-1], *fuzz_parties(3)],
+        [HEADER, [*fuzz_parties(1)[0], "more"]],
+        [HEADER, ["P", "A", *fuzz_parties(1)[0][2:]]],
+        [HEADER, ["P", "AC", *fuzz_parties(1)[0][2:]], ["P", "GG", *fuzz_parties(1)[0][2:]]],
+        [HEADER, [*fuzz_parties(1)[0][:-2], "Atlantis", "female"]],
     ],
 )
 def test_a_wheel_without_a_panel_is_refused(table: list[list[str]], tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from coordinator_processes import free_port
 from daemons import Daemons, daemons
-from hubs import free_port
 from live import COMMAND
+from local_federation import permissive_policy
 from numpy.typing import NDArray
-from town import lax_policy
 
 from dpspca import DPSPCA, Federation, load_dictionary, load_model
 from dpspca.client.federation import AsyncFederation
@@ -86,7 +86,7 @@ sex = { levels = { 1 = "female", 2 = "male" } }
 CORRECTION = '"mean area" = { factor = 100 }\n'
 
 
-def people(seed: int) -> pd.DataFrame:
+def fuzz_parties(seed: int) -> pd.DataFrame:
     """Draw people whose areas grow with age."""
     drawn = np.random.default_rng(seed)
     age = drawn.integers(20, 90, 300).astype(float)
@@ -95,7 +95,7 @@ def people(seed: int) -> pd.DataFrame:
     return pd.DataFrame({"age": age, "bmi": drawn.uniform(18, 40, 300).round(1), "mean area": area, "sex": sex})
 
 
-PEOPLE = {name: people(seed) for seed, name in enumerate(("north", "south", "west"))}
+PEOPLE = {name: fuzz_parties(seed) for seed, name in enumerate(("north", "south", "west"))}
 
 
 def write_files(folder: Path) -> None:
@@ -125,7 +125,7 @@ async def declare(running: Daemons, name: str, declared: str) -> None:
     """Restart a provider with other settings of its data set."""
     provider = running.providers[name]
     await provider.end()
-    path = running.town.folder / f"{name}.toml"
+    path = running.enrolment.folder / f"{name}.toml"
     path.write_text(path.read_text(encoding="utf-8").partition("[data_sets]")[0] + "[data_sets]" + declared, "utf-8")
     await provider.start()
     await provider.says("Connected")
@@ -134,7 +134,7 @@ async def declare(running: Daemons, name: str, declared: str) -> None:
 @asynccontextmanager
 async def hospitals(folder: Path) -> AsyncIterator[Daemons]:
     rows = {name: {"cohort": np.random.default_rng(seed).random((9, 2))} for seed, name in enumerate(PEOPLE)}
-    policy = lax_policy("row-replace-one").replace("explained_variance", "dictionary = true\nexplained_variance")
+    policy = permissive_policy("row-replace-one").replace("explained_variance", "dictionary = true\nexplained_variance")
     async with daemons(folder, f"127.0.0.1:{free_port()}", policy, rows) as running:
         write_files(folder)
         for name, declared in (("north", NORTH), ("south", SOUTH), ("west", WEST)):

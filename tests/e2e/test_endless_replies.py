@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hubs import LastingTown
-from pours import Ended, Replies, Script, listen, pouring
-from town import Town, spec
+from coordinator_processes import StableEnrolment
+from local_federation import Enrolment, spec
+from oversized_replies import ProgramResult, Replies, Script, run_analyst, serving_replies
 
 from dpspca.client.simulation import simulate
 from dpspca.common.names import Role
@@ -121,27 +121,27 @@ WATCHED = tuple(replies_about_a_job(JOB))
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return LastingTown.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return StableEnrolment.create(tmp_path)
 
 
 def compare_memory(
-    town: Town, words: tuple[str, ...], script: Script, *, compressed: bool = False
-) -> tuple[Ended, int]:
+    enrolment: Enrolment, words: tuple[str, ...], script: Script, *, compressed: bool = False
+) -> tuple[ProgramResult, int]:
     """Run a command against that coordinator and against an honest one. Return how much more memory the first took."""
 
-    async def perform() -> tuple[Ended, int]:
-        async with pouring(town, {}) as address:
-            honest = await listen(town, address, LISTED[1], LONGEST)
+    async def perform() -> tuple[ProgramResult, int]:
+        async with serving_replies(enrolment, {}) as address:
+            honest = await run_analyst(enrolment, address, LISTED[1], LONGEST)
         assert honest.code == 0, honest.err
-        async with pouring(town, script, compressed) as address:
-            ended = await listen(town, address, words, LONGEST)
+        async with serving_replies(enrolment, script, compressed) as address:
+            ended = await run_analyst(enrolment, address, words, LONGEST)
         return ended, ended.most_memory - honest.most_memory
 
     return asyncio.run(perform())
 
 
-def require_refused(ended: Ended, growth: int) -> None:
+def require_refused(ended: ProgramResult, growth: int) -> None:
     """Check that a program ended with an error, without growing."""
     assert ended.code == 2, (ended.code, ended.err[-400:], growth / 2**20)
     assert "The coordinator sent" in ended.err
@@ -150,32 +150,32 @@ def require_refused(ended: Ended, growth: int) -> None:
 
 
 @pytest.mark.parametrize("what", LISTS)
-def test_an_endless_list_is_refused_within_bounded_memory(town: Town, what: str) -> None:
-    require_refused(*compare_memory(town, *LISTS[what]))
+def test_an_endless_list_is_refused_within_bounded_memory(enrolment: Enrolment, what: str) -> None:
+    require_refused(*compare_memory(enrolment, *LISTS[what]))
 
 
 @pytest.mark.parametrize("what", WATCHED)
-def test_an_endless_answer_about_one_job_is_refused(town: Town, what: str) -> None:
-    job = town.job(spec(), town.identity(Role.ANALYST, "ada"), ["site-0"])
-    require_refused(*compare_memory(town, *replies_about_a_job(job)[what]))
+def test_an_endless_answer_about_one_job_is_refused(enrolment: Enrolment, what: str) -> None:
+    job = enrolment.job(spec(), enrolment.identity(Role.ANALYST, "ada"), ["site-0"])
+    require_refused(*compare_memory(enrolment, *replies_about_a_job(job)[what]))
 
 
-def test_a_message_that_expands_greatly_is_refused(town: Town) -> None:
+def test_a_message_that_expands_greatly_is_refused(enrolment: Enrolment) -> None:
     script = {"List": lambda: [bytes(200 * 2**20)]}
-    ended, growth = compare_memory(town, LISTED[1], script, compressed=True)
+    ended, growth = compare_memory(enrolment, LISTED[1], script, compressed=True)
     assert (ended.code, "RESOURCE_EXHAUSTED" in ended.err) == (2, True)
     assert growth < MOST_GROWTH
 
 
 @pytest.mark.parametrize("words", LISTED)
-def test_error_text_is_shortened_and_cannot_control_the_terminal(town: Town, words: tuple[str, ...]) -> None:
-    ended, _ = compare_memory(town, words, {"List": reasons, "DataSets": reasons})
+def test_error_text_is_shortened_and_cannot_control_the_terminal(enrolment: Enrolment, words: tuple[str, ...]) -> None:
+    ended, _ = compare_memory(enrolment, words, {"List": reasons, "DataSets": reasons})
     assert ended.code == 2
     assert "\x1b" not in ended.err
     assert len(ended.err) < 10_000
 
 
-def test_an_honest_list_of_many_jobs_and_offers_is_read(town: Town) -> None:
+def test_an_honest_list_of_many_jobs_and_offers_is_read(enrolment: Enrolment) -> None:
     """This is near the largest that a coordinator sends: 250 jobs of 128 providers and 128 offers of 10,000 columns."""
     parties = [pb.Participant(name=f"site-{number}", asked=6, answered=6) for number in range(128)]
     columns = [f"a column of name {number}" for number in range(10_000)]
@@ -187,5 +187,5 @@ def test_an_honest_list_of_many_jobs_and_offers_is_read(town: Town) -> None:
         for number in range(128)
     ]
     for words in LISTED:
-        ended, _ = compare_memory(town, words, {"List": lambda: jobs, "DataSets": lambda: offers})
+        ended, _ = compare_memory(enrolment, words, {"List": lambda: jobs, "DataSets": lambda: offers})
         assert ended.code == 0, ended.err[-400:]

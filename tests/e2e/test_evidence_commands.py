@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
-from live import live_town
+from live import live_parties
 
 FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "replace-one", "--epsilon", 1, "--delta", "1e-6"]
 JOB = [*FLAGS, "--method", "analyze-gauss", "--data-set", "cohort", "--config", "ada.toml"]
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("town")
-    with live_town(folder):
+    with live_parties(folder):
         yield folder
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Callable[..., Ended]:
-    return commands_in(town, monkeypatch, capfd)
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], enrolment: Path) -> Callable[..., Ended]:
+    return commands_in(enrolment, monkeypatch, capfd)
 
 
 def test_evidence_of_a_run_is_checked_in_words_and_against_files(here: Callable[..., Ended]) -> None:
@@ -44,7 +44,7 @@ def test_evidence_of_a_run_is_checked_in_words_and_against_files(here: Callable[
     assert north["answers"] == len([each for each in left if each["job"] == ran["job"]])
 
 
-def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..., Ended], town: Path) -> None:
+def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..., Ended], enrolment: Path) -> None:
     job = here("run", *JOB, "--out", "two.model", "--json").facts["job"]
     written = here("evidence", job[:12], "--config", "ada.toml", "--out", "two.evidence", "--json").facts
     assert written == {"file": "two.evidence", "holds": True, "missing": [], "failed": []}
@@ -52,13 +52,13 @@ def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..
     assert "two.evidence exists" in again.error_line
     assert here("evidence", "verify", "two.evidence", "--model", "two.model").code == 0
     assert here("evidence", "verify", "two.evidence", "--model", "ada.toml").code == 1
-    raw = json.loads((town / "two.evidence").read_text())
+    raw = json.loads((enrolment / "two.evidence").read_text())
     raw["model"]["size"] += 1
-    (town / "changed.evidence").write_text(json.dumps(raw, sort_keys=True, separators=(",", ":")) + "\n")
+    (enrolment / "changed.evidence").write_text(json.dumps(raw, sort_keys=True, separators=(",", ":")) + "\n")
     refused = here("evidence", "verify", "changed.evidence")
     assert refused.code == 1
     assert refused.out.startswith("FAILED. Do not rely on this file:")
-    (town / "cut.evidence").write_bytes((town / "two.evidence").read_bytes()[:-100])
+    (enrolment / "cut.evidence").write_bytes((enrolment / "two.evidence").read_bytes()[:-100])
     assert here("evidence", "verify", "cut.evidence", "--json").code == 1
 
 

@@ -2,17 +2,18 @@
 
 import asyncio
 import itertools
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import grpc
 import pytest
+from coordinator_processes import Barrier, SlowLedger
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from hubs import Barrier, Slow
-from patience import PATIENCE
-from town import NOISE_SEED, SHARDS, AnythingGoes, Town, federation, now, spec, words_for
+from local_federation import NOISE_SEED, SHARDS, AllowEverything, Enrolment, federation, noise_for, now, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
 from dpspca.client.simulation import simulate
@@ -20,9 +21,10 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.model import Model
 from dpspca.common.names import PartyName, Role
+from dpspca.common.plan import Plan
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.lattice import MAX_PARTIES
-from dpspca.common.protocol import Aggregate, drive
+from dpspca.common.protocol import Aggregate, Algorithm, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import rpc
@@ -40,13 +42,13 @@ from dpspca.server.jobs.rounds import JobSums
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-def test_the_model_over_the_wire_equals_that_in_process(town: Town) -> None:
+def test_the_model_over_the_wire_equals_that_in_process(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town) as running:
+        async with federation(enrolment) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
             model = await job.result()
             inside = simulate(list(SHARDS.values()), spec(), noise_seed=NOISE_SEED)
@@ -64,9 +66,9 @@ def test_the_model_over_the_wire_equals_that_in_process(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_watching_reports_every_step_and_who_answered(town: Town) -> None:
+def test_watching_reports_every_step_and_who_answered(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town) as running:
+        async with federation(enrolment) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
             states = [state async for state in job.watch()]
             assert states[-1].state == "done"
@@ -78,9 +80,9 @@ def test_watching_reports_every_step_and_who_answered(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_provider_that_reconnects_costs_only_time(town: Town) -> None:
+def test_a_provider_that_reconnects_costs_only_time(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ("site-0", "site-1")) as running:
+        async with federation(enrolment, ("site-0", "site-1")) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
             await running.start("site-2")
             assert (await job.result()).statement.parties == 3
@@ -88,9 +90,9 @@ def test_a_provider_that_reconnects_costs_only_time(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_an_absent_provider_is_named_and_the_others_continue(town: Town) -> None:
+def test_an_absent_provider_is_named_and_the_others_continue(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ("site-0", "site-1")) as running:
+        async with federation(enrolment, ("site-0", "site-1")) as running:
             job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
             model = await job.result()
             assert model.statement.parties == 2
@@ -101,9 +103,9 @@ def test_an_absent_provider_is_named_and_the_others_continue(town: Town) -> None
     asyncio.run(scenario())
 
 
-def test_below_the_minimum_the_job_fails_with_the_reason(town: Town) -> None:
+def test_below_the_minimum_the_job_fails_with_the_reason(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ("site-0",)) as running:
+        async with federation(enrolment, ("site-0",)) as running:
             job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
             with pytest.raises(JobFailedError, match="1 of at least 2"):
                 await job.result()
@@ -111,10 +113,35 @@ def test_below_the_minimum_the_job_fails_with_the_reason(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_submitting_a_signed_job_twice_gives_one_job(town: Town) -> None:
+def test_a_method_that_asks_more_than_its_plan_fails_the_job(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = catalogue.run
+
+    def ask_once_more(plan: Plan) -> Algorithm:
+        algorithm = honest(plan)
+        query = next(algorithm)
+        with suppress(StopIteration):
+            while True:
+                query = algorithm.send((yield query))
+        yield query
+        raise AssertionError
+
+    monkeypatch.setattr(catalogue, "run", ask_once_more)
+
     async def scenario() -> None:
-        async with federation(town) as running:
-            ada = town.identity(Role.ANALYST, "ada-again")
+        async with federation(enrolment) as running:
+            job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
+            with pytest.raises(JobFailedError, match=r"dps-pca asked for more than the 6 queries.*bug"):
+                await job.result()
+
+    asyncio.run(scenario())
+
+
+def test_submitting_a_signed_job_twice_gives_one_job(enrolment: Enrolment) -> None:
+    async def scenario() -> None:
+        async with federation(enrolment) as running:
+            ada = enrolment.identity(Role.ANALYST, "ada-again")
             async with AsyncFederation(running.coordinator.address, ada) as analyst:
                 audience = [PartyName("town", Role.PROVIDER, name) for name in SHARDS]
                 envelope = JobEnvelope.draw(
@@ -134,13 +161,13 @@ def test_submitting_a_signed_job_twice_gives_one_job(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_t07_a_tampered_job_is_refused(town: Town) -> None:
+def test_t07_a_tampered_job_is_refused(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ()) as running:
+        async with federation(enrolment, ()) as running:
             audience = [PartyName("town", Role.PROVIDER, "site-0")]
             content = spec().to_json().encode()
             envelope = JobEnvelope.draw(content, audience, "cohort", now=now(), life=timedelta(hours=1))
-            signed = sign(envelope, town.identity(Role.ANALYST, "bea"))
+            signed = sign(envelope, enrolment.identity(Role.ANALYST, "bea"))
             looser = replace(signed, payload=signed.payload.replace(b'"epsilon":4.0', b'"epsilon":9.0'))
             assert looser.payload != signed.payload
             with pytest.raises(FederationError, match="signature"):
@@ -149,21 +176,21 @@ def test_t07_a_tampered_job_is_refused(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_providers_reconnect_after_a_coordinator_restart(town: Town) -> None:
+def test_providers_reconnect_after_a_coordinator_restart(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        me = town.identity(Role.COORDINATOR, "hub")
-        revoked = town.revocations()
+        me = enrolment.identity(Role.COORDINATOR, "hub")
+        revoked = enrolment.revocations()
         first = Coordinator(lambda: me, lambda: revoked, now)
         await first.start("127.0.0.1:0")
-        home = town.identity(Role.PROVIDER, "site-0")
+        home = enrolment.identity(Role.PROVIDER, "site-0")
         rows = {"cohort": check_rows(SHARDS["site-0"])}
-        daemon = Daemon(ProviderSetup(first.address, lambda: home, lambda: revoked, now, rows, AnythingGoes))
+        daemon = Daemon(ProviderSetup(first.address, lambda: home, lambda: revoked, now, rows, AllowEverything))
         task = asyncio.create_task(daemon.run())
-        await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
+        await asyncio.wait_for(daemon.connected.wait(), TIMEOUT)
         await first.stop(grace=0)
         second = Coordinator(lambda: me, lambda: revoked, now)
         await second.start(first.address)
-        async with AsyncFederation(second.address, town.identity(Role.ANALYST, "ada")) as analyst:
+        async with AsyncFederation(second.address, enrolment.identity(Role.ANALYST, "ada")) as analyst:
             assert (await analyst.fit(spec(), "cohort", ["site-0"])).statement.parties == 1
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -172,9 +199,9 @@ def test_providers_reconnect_after_a_coordinator_restart(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_waiting_job_can_be_cancelled(town: Town) -> None:
+def test_a_waiting_job_can_be_cancelled(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ()) as running:
+        async with federation(enrolment, ()) as running:
             job = await running.analyst.submit(spec(answer_seconds=600), "cohort", list(SHARDS))
             assert (await job.cancel()).state == "cancelled"
             with pytest.raises(JobFailedError, match="cancelled"):
@@ -184,9 +211,9 @@ def test_a_waiting_job_can_be_cancelled(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_job_on_an_unknown_data_set_fails_with_its_name(town: Town) -> None:
+def test_a_job_on_an_unknown_data_set_fails_with_its_name(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town) as running:
+        async with federation(enrolment) as running:
             job = await running.analyst.submit(spec(answer_seconds=1), "other", list(SHARDS))
             with pytest.raises(JobFailedError, match="'other'"):
                 await job.result()
@@ -194,10 +221,10 @@ def test_a_job_on_an_unknown_data_set_fails_with_its_name(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_t33_roles_are_read_from_certificates_and_enforced(town: Town) -> None:
+def test_t33_roles_are_read_from_certificates_and_enforced(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ()) as running:
-            provider = town.identity(Role.PROVIDER, "intruder")
+        async with federation(enrolment, ()) as running:
+            provider = enrolment.identity(Role.PROVIDER, "intruder")
             async with AsyncFederation(running.coordinator.address, provider) as wrong:
                 with pytest.raises(FederationError, match="PERMISSION_DENIED"):
                     await wrong.jobs()
@@ -205,17 +232,17 @@ def test_t33_roles_are_read_from_certificates_and_enforced(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_certificate_of_another_authority_is_refused(town: Town, tmp_path: Path) -> None:
-    other = Town.found(tmp_path / "elsewhere")
+def test_a_certificate_of_another_authority_is_refused(enrolment: Enrolment, tmp_path: Path) -> None:
+    other = Enrolment.create(tmp_path / "elsewhere")
 
     async def scenario() -> None:
-        async with federation(town, ()) as running:
+        async with federation(enrolment, ()) as running:
             stranger = other.identity(Role.ANALYST, "ada")
             trusting = Identity(
                 stranger.name,
                 stranger.key_pem,
                 stranger.certificate_pem,
-                town.authority.certificate_pem,
+                enrolment.authority.certificate_pem,
                 now() + timedelta(days=1),
             )
             async with AsyncFederation(running.coordinator.address, trusting) as wrong:
@@ -225,10 +252,10 @@ def test_a_certificate_of_another_authority_is_refused(town: Town, tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_a_client_without_certificate_is_refused(town: Town) -> None:
+def test_a_client_without_certificate_is_refused(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ()) as running:
-            credentials = grpc.ssl_channel_credentials(town.authority.certificate_pem)
+        async with federation(enrolment, ()) as running:
+            credentials = grpc.ssl_channel_credentials(enrolment.authority.certificate_pem)
             options = [("grpc.ssl_target_name_override", "coordinator.dpspca")]
             async with grpc.aio.secure_channel(running.coordinator.address, credentials, options) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -238,13 +265,13 @@ def test_a_client_without_certificate_is_refused(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_t10_a_job_belongs_to_the_analyst_named_in_it(town: Town) -> None:
+def test_t10_a_job_belongs_to_the_analyst_named_in_it(enrolment: Enrolment) -> None:
     """Another analyst who signs the same bytes, earlier or later, gets no job and does not affect hers."""
 
     async def scenario() -> None:
-        async with federation(town, names=[]) as running:
-            bob = town.identity(Role.ANALYST, "bob")
-            signed = running.town.job(spec(), Identity.load(town.folder / "analyst-ada"), ["site-0"])
+        async with federation(enrolment, names=[]) as running:
+            bob = enrolment.identity(Role.ANALYST, "bob")
+            signed = running.enrolment.job(spec(), Identity.load(enrolment.folder / "analyst-ada"), ["site-0"])
             signature = read_key(bob.key_pem).sign(signed.payload, ec.ECDSA(SHA256()))
             ours = SignedJob(signed.payload, signature, bob.certificate_pem)
             assert ours.job_id == signed.job_id
@@ -259,9 +286,9 @@ def test_t10_a_job_belongs_to_the_analyst_named_in_it(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_the_data_set_must_be_named_if_there_are_several(town: Town) -> None:
+def test_the_data_set_must_be_named_if_there_are_several(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ()) as running:
+        async with federation(enrolment, ()) as running:
             with pytest.raises(InvalidParameterError, match="No data set was named, and no connected provider"):
                 await running.analyst.submit(spec())
             await running.start("site-0")
@@ -276,7 +303,9 @@ def test_the_data_set_must_be_named_if_there_are_several(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [f"{number:03d}-{'x' * 50}" for number in range(MAX_PARTIES)]
     most = 2**16  # bytes of a message: with the real limit, five hundred jobs would be needed
     for side in ("_SERVER", "_CLIENT"):
@@ -284,7 +313,7 @@ def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(town: Town, monkeypa
         monkeypatch.setattr(rpc, side, limits)
 
     async def scenario() -> None:
-        async with federation(town, names=[]) as running:
+        async with federation(enrolment, names=[]) as running:
             for _ in range(12):
                 await running.analyst.submit(spec(), "cohort", names)
             listed = await running.analyst.jobs()
@@ -294,15 +323,15 @@ def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(town: Town, monkeypa
     asyncio.run(scenario())
 
 
-def test_weights_stay_those_of_all_who_were_counted_when_a_provider_leaves(town: Town) -> None:
+def test_weights_stay_those_of_all_who_were_counted_when_a_provider_leaves(enrolment: Enrolment) -> None:
     """The largest provider answers two queries, and no more: the model is that of the same answers in one process."""
     asked = spec(answer_seconds=2, minimum_parties=2)
 
     async def scenario() -> Model:
         barrier = Barrier(3)
-        async with federation(town, (), words=words_for(asked)) as running:
+        async with federation(enrolment, (), words=noise_for(asked)) as running:
             for name in SHARDS:
-                await running.start(name, ledger=Slow(0, barrier if name == "site-0" else None))
+                await running.start(name, ledger=SlowLedger(0, barrier if name == "site-0" else None))
             try:
                 job = await running.analyst.submit(asked, "cohort", list(SHARDS))
                 return await job.result()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import grpc
 import pytest
-from patience import PATIENCE
-from puppets import OFFER, Puppet, besieged, line, puppet
-from raw import DEAF, Line, begun_and_given_up, connected, pings, settings
-from town import Town, spec
+from dishonest_peers import OFFER, DishonestProvider, dishonest_provider, measured_coordinator, open_channel
+from local_federation import Enrolment, spec
+from raw_http2 import NO_REPLIES_ALLOWED, RawConnection, begun_and_cancelled, open_connection, pings, settings
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.names import Role
@@ -23,22 +23,22 @@ from dpspca.server.rpc.analyst_service import MAX_WATCHES
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-Flood = Callable[[AsyncExitStack, Town, str], Awaitable[None]]
+Flood = Callable[[AsyncExitStack, Enrolment, str], Awaitable[None]]
 
 
 SHOWN_OUT = ("connected a second time", "streams that did not send a hello", "Internal error from Core")
 """Why a stream of many ends; the last is gRPC's word for a greeting whose stream was refused meanwhile."""
 
 
-async def many_streams(held: AsyncExitStack, town: Town, address: str) -> None:
+async def many_streams(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
     """Connect repeatedly with one certificate, over several connections."""
-    intruder = town.identity(Role.PROVIDER, "intruder")
-    lines = [await held.enter_async_context(line(address, intruder)) for _ in range(5)]
-    streams = [Puppet(lines[number % len(lines)]) for number in range(200)]
+    intruder = enrolment.identity(Role.PROVIDER, "intruder")
+    lines = [await held.enter_async_context(open_channel(address, intruder)) for _ in range(5)]
+    streams = [DishonestProvider(lines[number % len(lines)]) for number in range(200)]
     await asyncio.gather(
         *(stream.say(hello=pb.Hello(data_sets=[OFFER], challenge=new_challenge())) for stream in streams),
         return_exceptions=True,  # one that is refused before its greeting is written
@@ -49,12 +49,12 @@ async def many_streams(held: AsyncExitStack, town: Town, address: str) -> None:
         assert any(reason in words for reason in SHOWN_OUT), words
 
 
-async def many_watches(held: AsyncExitStack, town: Town, address: str) -> None:
+async def many_watches(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
     """Open five hundred streams that watch one waiting job."""
-    mallory = town.identity(Role.ANALYST, "mallory")
+    mallory = enrolment.identity(Role.ANALYST, "mallory")
     analyst = await held.enter_async_context(AsyncFederation(address, mallory))
     job = await analyst.submit(spec(answer_seconds=600), "cohort", ["nobody"])
-    lines = [await held.enter_async_context(line(address, mallory)) for _ in range(10)]
+    lines = [await held.enter_async_context(open_channel(address, mallory)) for _ in range(10)]
     calls = [pb_grpc.AnalystServiceStub(lines[number % 10]).Watch(pb.JobName(job=job.name)) for number in range(500)]
     outcomes = await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)
     refused = [each for each in outcomes if isinstance(each, grpc.aio.AioRpcError)]
@@ -62,24 +62,24 @@ async def many_watches(held: AsyncExitStack, town: Town, address: str) -> None:
     assert len(refused) == 500 - MAX_WATCHES
 
 
-async def many_unknowns(held: AsyncExitStack, town: Town, address: str) -> None:
+async def many_unknowns(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
     """Send five thousand messages of unknown kind."""
-    site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
+    site = await held.enter_async_context(dishonest_provider(address, enrolment.identity(Role.PROVIDER, "intruder")))
     await site.greet()
     unknown = pb.FromProvider.FromString(b"\xfa\x01\x80\x08" + bytes(1024))  # a field number 31, of bytes
     for _ in range(5000):
         await site.call.write(unknown)
 
 
-async def much_junk(held: AsyncExitStack, town: Town, address: str) -> None:
+async def much_junk(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
     """Send the largest messages allowed, about a job that does not exist."""
-    site = await held.enter_async_context(puppet(address, town.identity(Role.PROVIDER, "intruder")))
+    site = await held.enter_async_context(dishonest_provider(address, enrolment.identity(Role.PROVIDER, "intruder")))
     await site.greet()
     for _ in range(100):
         await site.say(answer=pb.AnswerFrame(job="0" * 64, content=bytes(MAX_MESSAGE - 80)))
 
 
-async def many_sockets(held: AsyncExitStack, _: Town, address: str) -> None:
+async def many_sockets(held: AsyncExitStack, _: Enrolment, address: str) -> None:
     """Open sockets and send nothing."""
     host, _, port = address.rpartition(":")
     for _ in range(SOCKETS):
@@ -87,32 +87,32 @@ async def many_sockets(held: AsyncExitStack, _: Town, address: str) -> None:
         held.callback(writer.close)
 
 
-async def idle_connections(held: AsyncExitStack, town: Town, address: str) -> None:
+async def idle_connections(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
     """Connect with a revoked certificate, and call nothing."""
-    mallory = town.identity(Role.ANALYST, "mallory")
-    town.authority.revoke(mallory.name)
-    (town.folder / "revoked.pem").write_bytes(town.authority.revocation_list())
+    mallory = enrolment.identity(Role.ANALYST, "mallory")
+    enrolment.authority.revoke(mallory.name)
+    (enrolment.folder / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
     for _ in range(SOCKETS):
-        each = await connected(address, mallory, town.folder)
+        each = await open_connection(address, mallory, enrolment.folder)
         held.callback(each.hang_up)
 
 
 def unfinished(role: Role, path: str, size: int, *, revoked: bool = False) -> Flood:
     """Begin very many requests and finish none: more than there are places for calls, or gigabytes."""
 
-    async def flood(held: AsyncExitStack, town: Town, address: str) -> None:
-        mallory = town.identity(role, "mallory")
+    async def flood(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
+        mallory = enrolment.identity(role, "mallory")
         if revoked:
-            town.authority.revoke(mallory.name)
-            (town.folder / "revoked.pem").write_bytes(town.authority.revocation_list())
-        lines = [await connected(address, mallory, town.folder) for _ in range(LINES)]
+            enrolment.authority.revoke(mallory.name)
+            (enrolment.folder / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
+        lines = [await open_connection(address, mallory, enrolment.folder) for _ in range(LINES)]
         for each in lines:
             held.callback(each.hang_up)
             listening = asyncio.create_task(each.listen())
             held.callback(listening.cancel)
         await asyncio.gather(*map(begun, lines))
 
-    async def begun(each: Line) -> None:
+    async def begun(each: RawConnection) -> None:
         with suppress(ConnectionError):  # a refused caller is disconnected and can send no more
             await each.begin(path, CALLS, size, SECONDS)
 
@@ -122,10 +122,10 @@ def unfinished(role: Role, path: str, size: int, *, revoked: bool = False) -> Fl
 def untaken(role: Role, path: str) -> Flood:
     """Make more calls than there are places, and read no reply."""
 
-    async def flood_of_calls(held: AsyncExitStack, town: Town, address: str) -> None:
-        mallory = town.identity(role, "mallory")
+    async def flood_of_calls(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
+        mallory = enrolment.identity(role, "mallory")
         for _ in range(LINES):
-            each = await connected(address, mallory, town.folder, DEAF)
+            each = await open_connection(address, mallory, enrolment.folder, NO_REPLIES_ALLOWED)
             held.callback(each.hang_up)
             listening = asyncio.create_task(each.listen())
             held.callback(listening.cancel)
@@ -138,11 +138,11 @@ def untaken(role: Role, path: str) -> Flood:
 def pour_frames(content: Callable[[int], bytes]) -> Flood:
     """Send unusually many frames of one kind. Reconnect after each disconnection."""
 
-    async def flood_of_frames(held: AsyncExitStack, town: Town, address: str) -> None:
-        mallory = town.identity(Role.ANALYST, "mallory")
+    async def flood_of_frames(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
+        mallory = enrolment.identity(Role.ANALYST, "mallory")
         until = asyncio.get_running_loop().time() + SECONDS / 2
         while (left := until - asyncio.get_running_loop().time()) > 0:
-            each = await connected(address, mallory, town.folder)
+            each = await open_connection(address, mallory, enrolment.folder)
             held.callback(each.hang_up)
             listening = asyncio.create_task(each.listen())
             await each.pour(content, left)
@@ -151,15 +151,15 @@ def pour_frames(content: Callable[[int], bytes]) -> Flood:
     return flood_of_frames
 
 
-async def compressed_bombs(held: AsyncExitStack, town: Town, address: str) -> None:
+async def compressed_bombs(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
     """Send requests and answers that expand from kilobytes to hundreds of megabytes."""
-    mallory, intruder = town.identity(Role.ANALYST, "mallory"), town.identity(Role.PROVIDER, "intruder")
-    analyst = await held.enter_async_context(line(address, mallory))
+    mallory, intruder = enrolment.identity(Role.ANALYST, "mallory"), enrolment.identity(Role.PROVIDER, "intruder")
+    analyst = await held.enter_async_context(open_channel(address, mallory))
     bomb = pb.SubmitRequest(signed_job=bytes(2**28))
     with pytest.raises(grpc.aio.AioRpcError):
         await pb_grpc.AnalystServiceStub(analyst).Submit(bomb, compression=grpc.Compression.Gzip)
-    channel = await held.enter_async_context(line(address, intruder))
-    site = Puppet.__new__(Puppet)
+    channel = await held.enter_async_context(open_channel(address, intruder))
+    site = DishonestProvider.__new__(DishonestProvider)
     site.call = pb_grpc.ProviderServiceStub(channel).Connect(compression=grpc.Compression.Gzip)
     await site.greet()
     with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -183,7 +183,7 @@ FLOODS: dict[str, Flood] = {
 } | {
     "pings": pour_frames(pings),
     "settings": pour_frames(settings),
-    "calls that are given up": pour_frames(begun_and_given_up),
+    "calls that are given up": pour_frames(begun_and_cancelled),
     "compressed bombs": compressed_bombs,
     "large requests, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**20),
     "small requests, unfinished": unfinished(Role.ANALYST, SUBMIT, 2**10),
@@ -206,18 +206,18 @@ def most_held(flood: Flood) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_t35_a_flood_does_not_stop_honest_jobs_or_fill_the_memory(town: Town, flood: Flood) -> None:
+def test_t35_a_flood_does_not_stop_honest_jobs_or_fill_the_memory(enrolment: Enrolment, flood: Flood) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # this process holds both ends of nearly all connections
 
     async def scenario() -> None:
-        async with asyncio.timeout(5 * PATIENCE), besieged(town) as siege, AsyncExitStack() as held:
-            await siege.fit()
-            before = siege.most_memory()
-            flooding = asyncio.create_task(flood(held, town, siege.address))
-            await siege.fit()
+        async with asyncio.timeout(5 * TIMEOUT), measured_coordinator(enrolment) as measured, AsyncExitStack() as held:
+            await measured.fit()
+            before = measured.most_memory()
+            flooding = asyncio.create_task(flood(held, enrolment, measured.address))
+            await measured.fit()
             await flooding
-            await siege.fit()
-            assert siege.most_memory() - before < MOST_GROWTH + most_held(flood)
+            await measured.fit()
+            assert measured.most_memory() - before < MOST_GROWTH + most_held(flood)
 
     asyncio.run(scenario())

@@ -14,10 +14,20 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from lies import ANSWER, COUNT, HONEST, JOBS, LIAR, LIES, Case, Lie, numbers
-from puppets import Puppet, puppet
+from dishonest_messages import (
+    ANSWER,
+    COUNT,
+    DISHONEST,
+    DISHONEST_ANSWERS,
+    DISHONEST_JOBS,
+    HONEST,
+    Case,
+    Misbehaviour,
+    answer_of,
+)
+from dishonest_peers import DishonestProvider, dishonest_provider
+from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, noise_for, spec
 from scipy import sparse
-from town import NOISE_SEED, SHARDS, Running, Town, federation, spec, words_for
 
 from dpspca.client.federation import AsyncFederation, FederationError
 from dpspca.client.jobs import JobStatus, ParticipantStatus
@@ -37,16 +47,16 @@ WIDE_ANSWER = 70_000 * 2 * 8
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-@pytest.mark.parametrize(("case", "reason"), JOBS.values(), ids=JOBS.keys())
-def test_a_job_not_signed_by_the_caller_is_refused_and_not_kept(town: Town, case: Case, reason: str) -> None:
+@pytest.mark.parametrize(("case", "reason"), DISHONEST_JOBS.values(), ids=DISHONEST_JOBS.keys())
+def test_a_job_not_signed_by_the_caller_is_refused_and_not_kept(enrolment: Enrolment, case: Case, reason: str) -> None:
     async def scenario() -> None:
-        bea = town.identity(Role.ANALYST, "bea")
-        signed = case(town, bea)
-        async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
+        bea = enrolment.identity(Role.ANALYST, "bea")
+        signed = case(enrolment, bea)
+        async with federation(enrolment, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
             with pytest.raises(FederationError, match=reason):
                 await analyst.submit_signed(signed, spec())
             assert await analyst.jobs() == []
@@ -54,10 +64,10 @@ def test_a_job_not_signed_by_the_caller_is_refused_and_not_kept(town: Town, case
     asyncio.run(scenario())
 
 
-def test_bytes_that_are_no_job_are_refused_and_not_kept(town: Town) -> None:
+def test_bytes_that_are_no_job_are_refused_and_not_kept(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, ()) as running:
-            true = town.job(spec(), town.identity(Role.ANALYST, "bea"), HONEST).to_bytes()
+        async with federation(enrolment, ()) as running:
+            true = enrolment.job(spec(), enrolment.identity(Role.ANALYST, "bea"), HONEST).to_bytes()
             for nonsense in (b"", b"nonsense", true[:-1], true + b"\0", bytes(MAX_JOB_BYTES + 1)):
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
                     await running.analyst.stub.Submit(pb.SubmitRequest(signed_job=nonsense))
@@ -67,11 +77,14 @@ def test_bytes_that_are_no_job_are_refused_and_not_kept(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_finished_job_submitted_again_is_not_run_again(town: Town) -> None:
+def test_a_finished_job_submitted_again_is_not_run_again(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        bea = town.identity(Role.ANALYST, "bea")
-        signed = town.job(spec(), bea, HONEST)
-        async with federation(town, HONEST) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
+        bea = enrolment.identity(Role.ANALYST, "bea")
+        signed = enrolment.job(spec(), bea, HONEST)
+        async with (
+            federation(enrolment, HONEST) as running,
+            AsyncFederation(running.coordinator.address, bea) as analyst,
+        ):
             job = await analyst.submit_signed(signed, spec())
             model, after = await job.result(), await job.status()
             again = await analyst.submit_signed(signed, spec())
@@ -93,23 +106,25 @@ def require_same(model: Model, inside: Model) -> None:
     assert model.explained_variance is None
 
 
-async def perform(running: Running, what: JobSpec, lie: Lie) -> tuple[Model, JobStatus]:
+async def perform(running: RunningFederation, what: JobSpec, lie: Misbehaviour) -> tuple[Model, JobStatus]:
     """Run a job in which a liar joins two honest providers, counts no rows, and lies at the second query."""
-    liar = running.town.identity(Role.PROVIDER, LIAR)
-    async with puppet(running.coordinator.address, liar) as site:
+    liar = running.enrolment.identity(Role.PROVIDER, DISHONEST)
+    async with dishonest_provider(running.coordinator.address, liar) as site:
         await site.greet(pb.DataSet(name="cohort", dimension=what.schema.dimension))
-        job = await running.analyst.submit(what, "cohort", [*HONEST, LIAR])
+        job = await running.analyst.submit(what, "cohort", [*HONEST, DISHONEST])
         await site.answer(await site.query(), COUNT)
         await lie(site, await site.query())
         return await job.result(), await job.status()
 
 
-@pytest.mark.parametrize(("lie", "reason"), LIES.values(), ids=LIES.keys())
-def test_a_lying_provider_is_excluded_and_the_model_is_unaffected(town: Town, lie: Lie, reason: str) -> None:
+@pytest.mark.parametrize(("lie", "reason"), DISHONEST_ANSWERS.values(), ids=DISHONEST_ANSWERS.keys())
+def test_a_lying_provider_is_excluded_and_the_model_is_unaffected(
+    enrolment: Enrolment, lie: Misbehaviour, reason: str
+) -> None:
     async def scenario() -> None:
-        async with federation(town, HONEST) as running:
+        async with federation(enrolment, HONEST) as running:
             model, status = await perform(running, spec(), lie)
-        liar = participant(status, LIAR)
+        liar = participant(status, DISHONEST)
         assert (liar.asked, liar.answered) == (2, 1)
         assert reason in liar.reason
         assert liar.reason.isprintable()
@@ -120,34 +135,34 @@ def test_a_lying_provider_is_excluded_and_the_model_is_unaffected(town: Town, li
     asyncio.run(scenario())
 
 
-def test_unrequested_answers_are_ignored(town: Town) -> None:
-    async def lie(site: Puppet, ask: pb.Ask) -> None:
+def test_unrequested_answers_are_ignored(enrolment: Enrolment) -> None:
+    async def lie(site: DishonestProvider, ask: pb.Ask) -> None:
         for change in ({"job": "0" * 64}, {"job": ""}, {"position": 0}, {"position": 2}, {"position": 2**32 - 1}):
-            await site.answer(ask, (0, numbers(LARGEST_ANSWER)), **change)
+            await site.answer(ask, (0, answer_of(LARGEST_ANSWER)), **change)
         await site.say(refusal=pb.Refusal(job="0" * 64, position=1, what="Another job's."))
         await site.answer(ask, COUNT, COUNT, (0, ANSWER[:-1]), position=0)
         await site.answer(ask, (0, ANSWER[:-1]))
 
     async def scenario() -> None:
-        async with federation(town, HONEST) as running:
+        async with federation(enrolment, HONEST) as running:
             model, status = await perform(running, spec(), lie)
-        assert "479 bytes is not the next frame" in participant(status, LIAR).reason
+        assert "479 bytes is not the next frame" in participant(status, DISHONEST).reason
         require_same(model, simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED))
 
     asyncio.run(scenario())
 
 
-def test_a_message_that_is_too_large_ends_its_connection(town: Town) -> None:
-    async def lie(site: Puppet, ask: pb.Ask) -> None:
+def test_a_message_that_is_too_large_ends_its_connection(enrolment: Enrolment) -> None:
+    async def lie(site: DishonestProvider, ask: pb.Ask) -> None:
         await site.answer(ask, (0, bytes(MAX_MESSAGE + 1)))
         code, _ = await site.ending()
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
     async def scenario() -> None:
         what = spec(answer_seconds=1)
-        async with federation(town, HONEST, words=words_for(what)) as running:
+        async with federation(enrolment, HONEST, words=noise_for(what)) as running:
             model, status = await perform(running, what, lie)
-        assert "within 1 seconds" in participant(status, LIAR).reason
+        assert "within 1 seconds" in participant(status, DISHONEST).reason
         require_same(model, simulate([SHARDS[name] for name in HONEST], what, noise_seed=NOISE_SEED))
 
     asyncio.run(scenario())
@@ -157,22 +172,22 @@ def few_rows(columns: int, seed: int) -> Any:
     return sparse.random_array((40, columns), density=20 / columns, format="csr", rng=np.random.default_rng(seed))
 
 
-async def stall(site: Puppet, ask: pb.Ask) -> None:
+async def stall(site: DishonestProvider, ask: pb.Ask) -> None:
     """Send the first of two frames, and nothing more."""
-    await site.answer(ask, (0, numbers(LARGEST_ANSWER) * (FRAME // 480) + bytes(FRAME % 480)))
+    await site.answer(ask, (0, answer_of(LARGEST_ANSWER) * (FRAME // 480) + bytes(FRAME % 480)))
 
 
-async def vanish(site: Puppet, ask: pb.Ask) -> None:
+async def vanish(site: DishonestProvider, ask: pb.Ask) -> None:
     await stall(site, ask)
     site.call.cancel()
 
 
-async def stutter(site: Puppet, ask: pb.Ask) -> None:
+async def stutter(site: DishonestProvider, ask: pb.Ask) -> None:
     await stall(site, ask)
     await stall(site, ask)
 
 
-async def lie_last(site: Puppet, ask: pb.Ask) -> None:
+async def lie_last(site: DishonestProvider, ask: pb.Ask) -> None:
     await stall(site, ask)
     await site.answer(ask, (1, b"\xff" * (WIDE_ANSWER - FRAME - 8) + b"\x7f" * 8))
 
@@ -186,14 +201,14 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize(("lie", "reason"), UNFINISHED.values(), ids=UNFINISHED.keys())
-def test_half_an_answer_is_removed_from_the_sum(town: Town, lie: Lie, reason: str) -> None:
+def test_half_an_answer_is_removed_from_the_sum(enrolment: Enrolment, lie: Misbehaviour, reason: str) -> None:
     shards = {name: few_rows(70_000, number) for number, name in enumerate(HONEST)}
 
     async def scenario() -> None:
-        async with federation(town, HONEST, shards, words_for(WIDE)) as running:
+        async with federation(enrolment, HONEST, shards, noise_for(WIDE)) as running:
             model, status = await perform(running, WIDE, lie)
-        assert (participant(status, LIAR).asked, participant(status, LIAR).answered) == (2, 1)
-        assert reason in participant(status, LIAR).reason
+        assert (participant(status, DISHONEST).asked, participant(status, DISHONEST).answered) == (2, 1)
+        assert reason in participant(status, DISHONEST).reason
         require_same(model, simulate(list(shards.values()), WIDE, noise_seed=NOISE_SEED))
 
     asyncio.run(scenario())
@@ -229,7 +244,7 @@ def callback_times(monkeypatch: pytest.MonkeyPatch) -> Iterator[CallbackTimes]:
 
 
 @pytest.mark.slow
-def test_a_wide_job_never_blocks_an_event_loop_for_long(town: Town, callback_times: CallbackTimes) -> None:
+def test_a_wide_job_never_blocks_an_event_loop_for_long(enrolment: Enrolment, callback_times: CallbackTimes) -> None:
     """The smallest of three jobs counts, because returning memory takes varying time on a busy machine.
 
     An analyst may take long for one callback, because nobody else waits in its process.
@@ -240,7 +255,7 @@ def test_a_wide_job_never_blocks_an_event_loop_for_long(town: Town, callback_tim
 
     async def scenario() -> None:
         analyst = asyncio.current_task()
-        async with federation(town, HONEST, shards) as running:
+        async with federation(enrolment, HONEST, shards) as running:
             for _ in range(3):
                 callback_times.clear()
                 assert (await running.analyst.fit(what, "cohort", list(HONEST))).statement.parties == 2

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from commands import Ended, commands_in
 from ledgers import Place
-from live import COMMAND, live_town
+from live import COMMAND, live_parties
 from steward import ADA, GRACE, LIFETIME, Site, job, opening
 
 from dpspca.common.privacy.accountant import Filter
@@ -40,17 +40,17 @@ Here = Callable[..., Ended]
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Run a federation and one job of ada, and yield its folder."""
     folder = tmp_path_factory.mktemp("town")
-    with live_town(folder):
+    with live_parties(folder):
         subprocess.run([*COMMAND, "run", *JOB], cwd=folder, check=True, capture_output=True)  # noqa: S603  # our own program
         yield folder
 
 
 @pytest.fixture
-def beside(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Here:
-    return commands_in(town, monkeypatch, capfd)
+def beside(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], enrolment: Path) -> Here:
+    return commands_in(enrolment, monkeypatch, capfd)
 
 
 def test_ledger_show_lists_an_answered_job_of_a_running_provider(beside: Here) -> None:
@@ -83,7 +83,7 @@ def test_the_outbox_lists_every_answer_with_its_signed_job(beside: Here) -> None
     assert all(each["sha256"] in words for each in facts["answers"])
 
 
-def test_a_running_ledger_can_be_verified_and_exported_not_released(beside: Here, town: Path) -> None:
+def test_a_running_ledger_can_be_verified_and_exported_not_released(beside: Here, enrolment: Path) -> None:
     verified = beside("ledger", "verify", *NORTH, "--json").facts
     assert (verified["passed"], verified["problems"]) == (True, [])
     lines = beside("ledger", "export", *NORTH).out.splitlines()
@@ -91,20 +91,22 @@ def test_a_running_ledger_can_be_verified_and_exported_not_released(beside: Here
     assert json.loads(lines[-1])["hash"] == verified["head"]["hash"]
     assert "never quarantined" in beside("ledger", "release", *NORTH, "--reason", "to see").error_line
     assert beside("budget", *NORTH, "--json").facts["data_sets"][0]["spent"]["mu"] > 0.23
-    assert town.joinpath("north-ledger").stat().st_mode & 0o077 == 0
+    assert enrolment.joinpath("north-ledger").stat().st_mode & 0o077 == 0
 
 
-def test_doctor_checks_policy_and_ledger(beside: Here, town: Path) -> None:
+def test_doctor_checks_policy_and_ledger(beside: Here, enrolment: Path) -> None:
     checks = {each["name"]: each for each in beside("doctor", *NORTH, "--json").facts["checks"]}
     assert checks["policy"]["details"] == "policy.toml is valid."
     assert "entries, in agreement with its head file" in checks["ledger"]["details"]
     away = beside("doctor", "--config", "west.toml")
     assert "west-ledger/ledger.db will be created when the provider starts for the first time." in away.out
-    shutil.copy(town / "north.csv", town / "trial.csv")
-    (town / "more.toml").write_text((town / "west.toml").read_text() + 'trial = "trial.csv"\n')
+    shutil.copy(enrolment / "north.csv", enrolment / "trial.csv")
+    (enrolment / "more.toml").write_text((enrolment / "west.toml").read_text() + 'trial = "trial.csv"\n')
     more = beside("doctor", "--config", "more.toml")
     assert "It does not name trial: every job on that is refused." in more.out
-    (town / "none.toml").write_text((town / "west.toml").read_text().replace("policy.toml", "none-there.toml"))
+    (enrolment / "none.toml").write_text(
+        (enrolment / "west.toml").read_text().replace("policy.toml", "none-there.toml")
+    )
     assert any(
         "policy: The policy none-there.toml cannot be read" in line
         for line in beside("doctor", "--config", "none.toml").failed_checks

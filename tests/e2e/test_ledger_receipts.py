@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from hubs import Hub, LastingTown, around, patiently
+from coordinator_processes import CoordinatorProcess, StableEnrolment, retry_while_away, with_providers
+from dishonest_peers import dishonest_provider
 from ledgers import Place
-from patience import PATIENCE
-from puppets import puppet
-from town import Running, Town, federation, spec
+from local_federation import Enrolment, RunningFederation, federation, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import JobFailedError
 from dpspca.common.names import Role
@@ -30,8 +30,8 @@ FAR = Head("5" * 32, 10**6, "ab" * 32)
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return LastingTown.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return StableEnrolment.create(tmp_path)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Provider:
         return cls(Place(folder / "kept" / "ledger.db", folder / "second" / "head"))
 
     @asynccontextmanager
-    async def up(self, running: Running) -> AsyncIterator[SqliteLedger]:
+    async def up(self, running: RunningFederation) -> AsyncIterator[SqliteLedger]:
         """Run it, and yield its ledger once it has been welcomed."""
         with self.place.start() as ledger:
             await running.start(SITE, ledger=ledger)
@@ -73,24 +73,24 @@ async def stop_daemon(daemon: "asyncio.Task[None]") -> None:
     await asyncio.gather(daemon, return_exceptions=True)
 
 
-async def answers(running: Running) -> None:
+async def answers(running: RunningFederation) -> None:
     """Run a job that only this provider answers."""
-    job = await patiently(lambda: running.analyst.submit(spec(), "cohort", [SITE]))
+    job = await retry_while_away(lambda: running.analyst.submit(spec(), "cohort", [SITE]))
     assert (await job.result()).statement.parties == 1
 
 
-async def refuses(running: Running) -> None:
-    job = await patiently(lambda: running.analyst.submit(spec(), "cohort", [SITE]))
+async def refuses(running: RunningFederation) -> None:
+    job = await retry_while_away(lambda: running.analyst.submit(spec(), "cohort", [SITE]))
     with pytest.raises(JobFailedError, match="quarantine"):
         await job.result()
 
 
 def test_t12_a_restored_ledger_and_head_file_are_detected(
-    town: Town, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    enrolment: Enrolment, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
-        async with federation(town, names=[]) as running:
+        async with federation(enrolment, names=[]) as running:
             async with provider.up(running):
                 await answers(running)
             backup = provider.backup_of_disks()
@@ -111,10 +111,10 @@ def test_t12_a_restored_ledger_and_head_file_are_detected(
     asyncio.run(scenario())
 
 
-def test_t12_a_backup_from_after_a_release_is_detected(town: Town, tmp_path: Path) -> None:
+def test_t12_a_backup_from_after_a_release_is_detected(enrolment: Enrolment, tmp_path: Path) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
-        async with federation(town, names=[]) as running:
+        async with federation(enrolment, names=[]) as running:
             async with provider.up(running):
                 pass
             oldest = provider.backup_of_disks()
@@ -136,10 +136,10 @@ def test_t12_a_backup_from_after_a_release_is_detected(town: Town, tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_t12_a_deleted_ledger_and_head_file_are_detected(town: Town, tmp_path: Path) -> None:
+def test_t12_a_deleted_ledger_and_head_file_are_detected(enrolment: Enrolment, tmp_path: Path) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
-        async with federation(town, names=[]) as running:
+        async with federation(enrolment, names=[]) as running:
             async with provider.up(running):
                 await answers(running)
             shutil.rmtree(provider.place.path.parent)
@@ -154,10 +154,10 @@ def test_t12_a_deleted_ledger_and_head_file_are_detected(town: Town, tmp_path: P
     asyncio.run(scenario())
 
 
-def test_t12_a_ledger_is_quarantined_once_its_copy_has_answered(town: Town, tmp_path: Path) -> None:
+def test_t12_a_ledger_is_quarantined_once_its_copy_has_answered(enrolment: Enrolment, tmp_path: Path) -> None:
     async def scenario() -> None:
         here, elsewhere = Provider.at(tmp_path / "here"), Provider.at(tmp_path / "elsewhere")
-        async with federation(town, names=[]) as running:
+        async with federation(enrolment, names=[]) as running:
             async with here.up(running):
                 await answers(running)
             shutil.copytree(tmp_path / "here", tmp_path / "elsewhere")
@@ -173,12 +173,12 @@ def test_t12_a_ledger_is_quarantined_once_its_copy_has_answered(town: Town, tmp_
     asyncio.run(scenario())
 
 
-def test_t12_a_killed_coordinator_still_knows_the_receipts(town: Town, tmp_path: Path) -> None:
+def test_t12_a_killed_coordinator_still_knows_the_receipts(enrolment: Enrolment, tmp_path: Path) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
-        hub = Hub(town)
+        hub = CoordinatorProcess(enrolment)
         await hub.start()
-        async with around(town, hub, names={}) as running:
+        async with with_providers(enrolment, hub, names={}) as running:
             async with provider.up(running):
                 await answers(running)
             backup = provider.backup_of_disks()
@@ -195,12 +195,15 @@ def test_t12_a_killed_coordinator_still_knows_the_receipts(town: Town, tmp_path:
     asyncio.run(scenario())
 
 
-def test_t12_a_coordinator_keeps_only_a_provider_s_own_receipt(town: Town) -> None:
+def test_t12_a_coordinator_keeps_only_a_provider_s_own_receipt(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        me, other = (town.identity(Role.PROVIDER, name) for name in (SITE, "site-1"))
+        me, other = (enrolment.identity(Role.PROVIDER, name) for name in (SITE, "site-1"))
         true = sign_receipt(me, FAR)
         long = pb.Receipt(certificate=true.certificate, signature=bytes(MAX_RECEIPT_BYTES))
-        async with federation(town, names=[]) as running, puppet(running.coordinator.address, me) as held:
+        async with (
+            federation(enrolment, names=[]) as running,
+            dishonest_provider(running.coordinator.address, me) as held,
+        ):
             await held.greet()
             for receipt in (
                 pb.Receipt(),
@@ -225,14 +228,14 @@ def test_t12_a_coordinator_keeps_only_a_provider_s_own_receipt(town: Town) -> No
 # --- Receipts that providers keep for one another ---------------------------------------------------------------------
 
 
-def test_t12_another_provider_s_receipt_replaces_a_lost_journal(town: Town, tmp_path: Path) -> None:
+def test_t12_another_provider_s_receipt_replaces_a_lost_journal(enrolment: Enrolment, tmp_path: Path) -> None:
     """This holds whichever provider connects first."""
 
     async def scenario(witness_first: bool) -> None:
         home = tmp_path / ("early" if witness_first else "late")
         provider, peers = Provider.at(home / SITE), PeerReceipts(home / "peers")
         home.mkdir(exist_ok=True)
-        async with federation(town, names=[]) as running:
+        async with federation(enrolment, names=[]) as running:
             await running.start("site-1", peers=peers)
             async with provider.up(running) as ledger:
                 await both_answer(running)
@@ -242,7 +245,7 @@ def test_t12_another_provider_s_receipt_replaces_a_lost_journal(town: Town, tmp_
                 await wait_until(lambda: heard(peers, SITE, before + 1))
         provider.restore(backup)
         kept = PeerReceipts(home / "peers")  # as the other daemon does when it restarts
-        async with federation(town, names=[]) as running:  # a coordinator with an empty journal
+        async with federation(enrolment, names=[]) as running:  # a coordinator with an empty journal
             if witness_first:
                 await running.start("site-1", peers=kept)
             async with provider.up(running) as ledger:
@@ -256,13 +259,13 @@ def test_t12_another_provider_s_receipt_replaces_a_lost_journal(town: Town, tmp_
         asyncio.run(scenario(witness_first))
 
 
-async def both_answer(running: Running) -> None:
-    job = await patiently(lambda: running.analyst.submit(spec(), "cohort", [SITE, "site-1"]))
+async def both_answer(running: RunningFederation) -> None:
+    job = await retry_while_away(lambda: running.analyst.submit(spec(), "cohort", [SITE, "site-1"]))
     assert (await job.result()).statement.parties == 2
 
 
 async def wait_until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not holds():  # noqa: ASYNC110  # there is no event for these changes
             await asyncio.sleep(0.02)
 
@@ -271,8 +274,8 @@ def heard(peers: PeerReceipts, name: str, entries: int) -> bool:
     return any(each.provider == name and each.receipt.entries >= entries for each in peers.held())
 
 
-def test_t12_a_receipt_without_valid_signature_is_ignored(town: Town) -> None:
-    me, eve = (town.identity(Role.PROVIDER, name) for name in ("site-0", "eve"))
+def test_t12_a_receipt_without_valid_signature_is_ignored(enrolment: Enrolment) -> None:
+    me, eve = (enrolment.identity(Role.PROVIDER, name) for name in ("site-0", "eve"))
     peers = PeerReceipts()
     made_up = [
         pb.HeldReceipt(provider="site-1", receipt=sign_receipt(eve, FAR)),  # eve signs for another provider
@@ -305,12 +308,12 @@ def test_an_unreadable_file_of_receipts_does_not_stop_a_provider(tmp_path: Path)
 # --- Jobs that ended while a provider was away ------------------------------------------------------------------------
 
 
-def test_a_provider_learns_on_reconnecting_that_its_job_ended(town: Town, tmp_path: Path) -> None:
+def test_a_provider_learns_on_reconnecting_that_its_job_ended(enrolment: Enrolment, tmp_path: Path) -> None:
     """The other provider has a thousand rounds to answer, so the job is still running when it is cancelled."""
 
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
-        async with federation(town, names=[]) as running:
+        async with federation(enrolment, names=[]) as running:
             await running.start("site-1")
             async with provider.up(running) as ledger:
                 what = spec(minimum_parties=1, answer_seconds=2, options={"sparsity": 6, "rounds": 1000})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from town import Town, server_credentials, spec
+from local_federation import Enrolment, server_credentials, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import DpspcaError
@@ -31,13 +31,13 @@ class Liar(pb_grpc.AnalystServiceServicer):
         return pb.Job(job=self._shown.job_id, state="done", signed_job=self._shown.to_bytes())
 
 
-def shown_to_ada(town: Town, forge: Forgery) -> None:
+def shown_to_ada(enrolment: Enrolment, forge: Forgery) -> None:
     """Let Ada open the job that the coordinator reports as hers."""
-    ada, bob = town.identity(Role.ANALYST, "ada"), town.identity(Role.ANALYST, "bob")
-    job = forge(town.job(spec(), ada, ["site-0"]), bob)
+    ada, bob = enrolment.identity(Role.ANALYST, "ada"), enrolment.identity(Role.ANALYST, "bob")
+    job = forge(enrolment.job(spec(), ada, ["site-0"]), bob)
 
     async def perform() -> None:
-        hub = town.identity(Role.COORDINATOR, "hub")
+        hub = enrolment.identity(Role.COORDINATOR, "hub")
         server = rpc.server()
         pb_grpc.add_AnalystServiceServicer_to_server(Liar(job), server)
         port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
@@ -68,15 +68,15 @@ FORGERIES: dict[str, Forgery] = {
 @pytest.mark.parametrize("way", FORGERIES)
 def test_a_job_the_analyst_did_not_sign_is_refused(tmp_path: Path, way: str) -> None:
     with pytest.raises(DpspcaError):
-        shown_to_ada(Town.found(tmp_path), FORGERIES[way])
+        shown_to_ada(Enrolment.create(tmp_path), FORGERIES[way])
 
 
 def test_another_analyst_s_job_is_refused(tmp_path: Path) -> None:
-    town = Town.found(tmp_path)
+    enrolment = Enrolment.create(tmp_path)
     with pytest.raises(DpspcaError, match="did not sign"):
-        shown_to_ada(town, lambda _, bob: town.job(spec(), bob, ["site-0"]))
+        shown_to_ada(enrolment, lambda _, bob: enrolment.job(spec(), bob, ["site-0"]))
 
 
 def test_the_analyst_s_own_job_is_accepted(tmp_path: Path) -> None:
-    town = Town.found(tmp_path)
-    shown_to_ada(town, lambda job, _: job)
+    enrolment = Enrolment.create(tmp_path)
+    shown_to_ada(enrolment, lambda job, _: job)

@@ -9,9 +9,9 @@ from statistics import median
 
 import pytest
 from attackers import Attacker
+from coordinator_processes import free_port
 from daemons import daemons
-from hubs import free_port
-from town import SHARDS, Running, Town, federation, lax_policy, now, spec
+from local_federation import SHARDS, Enrolment, RunningFederation, federation, now, permissive_policy, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError
 from dpspca.common.errors import InvalidParameterError
@@ -26,11 +26,11 @@ MOST_TIMES, SLACK = 2.0, 0.2
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-async def seconds_to_reconnect_and_run(running: Running) -> float:
+async def seconds_to_reconnect_and_run(running: RunningFederation) -> float:
     """Let a provider reconnect and run an honest job. Return the seconds that this took."""
     begun = time.monotonic()
     task = running.daemons.pop("site-0")
@@ -41,16 +41,16 @@ async def seconds_to_reconnect_and_run(running: Running) -> float:
     return time.monotonic() - begun
 
 
-def test_jobs_for_absent_providers_do_not_delay_other_jobs(town: Town) -> None:
+def test_jobs_for_absent_providers_do_not_delay_other_jobs(enrolment: Enrolment) -> None:
     names = [f"absent-{number}" for number in range(MAX_PARTIES)]
     what = spec(answer_seconds=600)
 
     async def scenario() -> None:
-        mallory = town.identity(Role.ANALYST, "mallory")
-        async with federation(town) as running, AsyncFederation(running.coordinator.address, mallory) as attacker:
+        mallory = enrolment.identity(Role.ANALYST, "mallory")
+        async with federation(enrolment) as running, AsyncFederation(running.coordinator.address, mallory) as attacker:
             usual = median([await seconds_to_reconnect_and_run(running) for _ in range(5)])
             for _ in range(MAX_RUNNING):
-                await attacker.submit_signed(town.job(what, mallory, names), what)
+                await attacker.submit_signed(enrolment.job(what, mallory, names), what)
             taken = median([await seconds_to_reconnect_and_run(running) for _ in range(5)])
             assert taken < MOST_TIMES * usual + SLACK
 
@@ -67,21 +67,21 @@ def test_a_job_with_more_providers_than_sums_allow_is_refused() -> None:
         drawn(MAX_PARTIES + 1)
 
 
-def test_the_bytes_of_running_jobs_are_limited_for_each_analyst(town: Town) -> None:
+def test_the_bytes_of_running_jobs_are_limited_for_each_analyst(enrolment: Enrolment) -> None:
     names = tuple(f"gene {number:07d}" for number in range(130_000))
     what = spec(schema=Schema(len(names), names), answer_seconds=600)
 
     async def scenario() -> None:
-        ada, bea = (town.identity(Role.ANALYST, name) for name in ("greedy", "bea"))
-        async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, ada) as greedy:
-            signed = [town.job(what, ada, ["absent"]) for _ in range(MAX_RUNNING_BYTES // len(what.to_json()) + 1)]
+        ada, bea = (enrolment.identity(Role.ANALYST, name) for name in ("greedy", "bea"))
+        async with federation(enrolment, ()) as running, AsyncFederation(running.coordinator.address, ada) as greedy:
+            signed = [enrolment.job(what, ada, ["absent"]) for _ in range(MAX_RUNNING_BYTES // len(what.to_json()) + 1)]
             jobs = [await greedy.submit_signed(each, what) for each in signed[:-1]]
             with pytest.raises(FederationError, match=f"running jobs take .* at most {MAX_RUNNING_BYTES} bytes"):
                 await greedy.submit_signed(signed[-1], what)
             async with AsyncFederation(running.coordinator.address, bea) as modest:
-                await modest.submit_signed(town.job(what, bea, ["absent"]), what)
+                await modest.submit_signed(enrolment.job(what, bea, ["absent"]), what)
             await jobs[0].cancel()
-            await greedy.submit_signed(town.job(what, ada, ["absent"]), what)
+            await greedy.submit_signed(enrolment.job(what, ada, ["absent"]), what)
 
     asyncio.run(scenario())
 
@@ -90,13 +90,13 @@ def test_hanging_up_during_a_refusal_leaves_no_traceback(tmp_path: Path) -> None
     """There is no caller left to inform, and its content must not get into the log. The coordinator continues."""
 
     async def scenario() -> str:
-        async with daemons(tmp_path, f"127.0.0.1:{free_port()}", lax_policy(), {}) as running:
-            town, ada = running.town, running.town.identity(Role.ANALYST, "forger")
-            (town.folder / "raw.pem").write_bytes(ada.key_pem + ada.certificate_pem)
+        async with daemons(tmp_path, f"127.0.0.1:{free_port()}", permissive_policy(), {}) as running:
+            enrolment, ada = running.enrolment, running.enrolment.identity(Role.ANALYST, "forger")
+            (enrolment.folder / "raw.pem").write_bytes(ada.key_pem + ada.certificate_pem)
             audience = [PartyName("town", Role.PROVIDER, "a")]
             no_json = JobEnvelope.draw(b"{", audience, "cohort", now=now(), life=timedelta(hours=1))
-            forged = replace(town.job(spec(), ada, ["a"]), signature=bytes(70))
-            attacker = Attacker(running.address, town.folder)
+            forged = replace(enrolment.job(spec(), ada, ["a"]), signature=bytes(70))
+            attacker = Attacker(running.address, enrolment.folder)
             for job in (sign(no_json, ada), forged):
                 request = pb.SubmitRequest(signed_job=job.to_bytes()).SerializeToString()
                 for _ in range(5):

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live import live_town, started
-from town import Running, Town, federation, lax_policy, now, spec
+from live import live_parties, started
+from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, spec
 
 from dpspca.client.errors import FederationError
 from dpspca.client.federation import JobFailedError
@@ -29,23 +29,25 @@ def number(text: str, series: str) -> float:
     return float(found[1]) if found else 0.0
 
 
-def play(folder: Path, scene: Callable[[Running], Any], names: tuple[str, ...] = ("site-0", "site-1")) -> None:
+def play(
+    folder: Path, scene: Callable[[RunningFederation], Any], names: tuple[str, ...] = ("site-0", "site-1")
+) -> None:
     async def perform() -> None:
-        async with federation(Town.found(folder), names) as running:
+        async with federation(Enrolment.create(folder), names) as running:
             await scene(running)
 
     asyncio.run(perform())
 
 
 def test_a_coordinator_counts_connections_jobs_times_bytes_and_refusals(tmp_path: Path) -> None:
-    async def scene(running: Running) -> None:
+    async def scene(running: RunningFederation) -> None:
         metrics = running.coordinator.metrics
         before = number(metrics.text(), 'dpspca_bytes_total{direction="received"}')
         job = await running.analyst.submit(spec(), "cohort")
         await job.model()
         with pytest.raises(FederationError):
             await running.analyst.job("0" * 64)
-        strict = Policy.parse(lax_policy("row-add-remove"))
+        strict = Policy.parse(permissive_policy("row-add-remove"))
         await running.start("site-2", policy=lambda: strict)
         refused = await running.analyst.submit(spec(), "cohort", ["site-2"])
         with pytest.raises(JobFailedError):
@@ -69,9 +71,9 @@ def test_a_coordinator_counts_connections_jobs_times_bytes_and_refusals(tmp_path
 
 
 def test_a_provider_counts_its_budget_and_the_days_of_its_certificate(tmp_path: Path) -> None:
-    town = Town.found(tmp_path)
-    north, revoked = town.identity(Role.PROVIDER, "north", days=20), town.revocations()
-    policy = Policy.parse(lax_policy())
+    enrolment = Enrolment.create(tmp_path)
+    north, revoked = enrolment.identity(Role.PROVIDER, "north", days=20), enrolment.revocations()
+    policy = Policy.parse(permissive_policy())
     rows = np.random.default_rng(0).standard_normal((9, 4))
     sets = {"cohort": check_rows(rows), "closed": check_rows(rows + 1)}
     setup = ProviderSetup("", lambda: north, lambda: revoked, now, sets, lambda: policy)
@@ -129,16 +131,16 @@ def test_t35_whatever_is_sent_to_the_page_it_goes_on(monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("town")
-    with live_town(folder):
+    with live_parties(folder):
         yield folder
 
 
-def test_daemons_serve_metrics_only_if_their_settings_name_an_address(town: Path) -> None:
-    west = town / "west.toml"
+def test_daemons_serve_metrics_only_if_their_settings_name_an_address(enrolment: Path) -> None:
+    west = enrolment / "west.toml"
     west.write_text(west.read_text().replace("[data_sets]", 'metrics = "127.0.0.1:0"\n[data_sets]'))
-    with started(town, "provider", "start", "--config", "west.toml", until="metrics on") as line:
+    with started(enrolment, "provider", "start", "--config", "west.toml", until="metrics on") as line:
         address = line.split()[-1]
         with urllib.request.urlopen(address, timeout=20) as reply:  # noqa: S310  # our own daemon
             text = reply.read().decode()

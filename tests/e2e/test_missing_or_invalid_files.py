@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import Ended, commands_in
-from puppets import reissued
-from town import Town, lax_policy, now
+from dishonest_peers import reissued
+from local_federation import Enrolment, now, permissive_policy
 
 from dpspca.common.names import Role
 from dpspca.common.storage import files
@@ -23,13 +23,13 @@ NOBODY = "127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a federation that does not run. Each party also has an identity that has expired."""
-    found = Town.found(tmp_path_factory.mktemp("town"))
+    found = Enrolment.create(tmp_path_factory.mktemp("town"))
     folder = found.folder
     (folder / "revoked.pem").write_bytes(found.authority.revocation_list())
     np.save(folder / "rows.npy", np.eye(4))
-    (folder / "policy.toml").write_text(lax_policy())
+    (folder / "policy.toml").write_text(permissive_policy())
     for name, role in PARTIES.items():
         true = found.identity(role, name)
         old = reissued(found, true, since=now() - timedelta(days=3))
@@ -52,16 +52,16 @@ def settings(role: Role, identity: str, address: str = NOBODY) -> str:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Callable[..., Ended]:
-    return commands_in(town, monkeypatch, capfd)
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], enrolment: Path) -> Callable[..., Ended]:
+    return commands_in(enrolment, monkeypatch, capfd)
 
 
 @pytest.mark.parametrize(("name", "key"), [("hub", "listen"), ("north", "coordinator"), ("ada", "coordinator")])
 def test_port_0_is_refused_with_the_name_of_the_key(
-    name: str, key: str, here: Callable[..., Ended], town: Path
+    name: str, key: str, here: Callable[..., Ended], enrolment: Path
 ) -> None:
     role = PARTIES[name]
-    (town / "port-0.toml").write_text(settings(role, f"{role}-{name}", "127.0.0.1:0"))
+    (enrolment / "port-0.toml").write_text(settings(role, f"{role}-{name}", "127.0.0.1:0"))
     health = here("health", "--config", "port-0.toml")
     assert health.code == 1
     assert health.out.startswith(f"{key} is 127.0.0.1:0, but port 0 cannot be connected to. ")
@@ -99,9 +99,9 @@ def test_health_and_doctor_report_an_expired_certificate(here: Callable[..., End
     ],
 )
 def test_an_identity_of_another_role_is_refused_at_start_and_check(
-    role: Role, other: str, here: Callable[..., Ended], town: Path
+    role: Role, other: str, here: Callable[..., Ended], enrolment: Path
 ) -> None:
-    (town / "other-role.toml").write_text(settings(role, other.replace("/", "-")))
+    (enrolment / "other-role.toml").write_text(settings(role, other.replace("/", "-")))
     refused = here(role, "start", "--config", "other-role.toml").error_line
     assert refused.startswith(f"dpspca://town/{other} does not have the role {role}. ")
     checked = here("config", "check", "other-role.toml", "--json")
@@ -111,10 +111,10 @@ def test_an_identity_of_another_role_is_refused_at_start_and_check(
 
 @pytest.mark.parametrize("name", PARTIES)
 def test_config_check_accepts_the_right_identity_and_a_missing_one(
-    name: str, here: Callable[..., Ended], town: Path
+    name: str, here: Callable[..., Ended], enrolment: Path
 ) -> None:
     assert here("config", "check", f"{name}.toml").code == 0
-    (town / "early.toml").write_text(settings(PARTIES[name], "none-yet"))
+    (enrolment / "early.toml").write_text(settings(PARTIES[name], "none-yet"))
     assert here("config", "check", "early.toml").code == 0
 
 
@@ -136,13 +136,13 @@ COMMANDS = ["jobs list", "datasets", "jobs watch abc", f"run {JOB} --data-set co
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("identity", "folder", "file", "message"), STATES.values(), ids=STATES.keys())
 def test_errors_for_an_analyst_are_one_line_with_a_remedy(
-    identity: str, folder: int, file: int, message: str, command: str, here: Callable[..., Ended], town: Path
+    identity: str, folder: int, file: int, message: str, command: str, here: Callable[..., Ended], enrolment: Path
 ) -> None:
-    shutil.rmtree(town / "copy", ignore_errors=True)
-    shutil.copytree(town / "analyst-ada", town / "copy")
-    (town / "copy" / IDENTITY_FILE).chmod(file)
-    (town / "copy").chmod(folder)
-    (town / "bad.toml").write_text(settings(Role.ANALYST, identity))
+    shutil.rmtree(enrolment / "copy", ignore_errors=True)
+    shutil.copytree(enrolment / "analyst-ada", enrolment / "copy")
+    (enrolment / "copy" / IDENTITY_FILE).chmod(file)
+    (enrolment / "copy").chmod(folder)
+    (enrolment / "bad.toml").write_text(settings(Role.ANALYST, identity))
     assert here(*command.split(), "--config", "bad.toml").error_line.startswith(message)
 
 
@@ -152,11 +152,11 @@ def test_every_program_names_a_missing_settings_file(command: str, here: Callabl
     assert message == "none.toml cannot be read: No such file or directory. Give the path of a file."
 
 
-def test_a_request_that_cannot_be_written_makes_no_key(here: Callable[..., Ended], town: Path) -> None:
-    (town / "in-the-way").write_text("")
+def test_a_request_that_cannot_be_written_makes_no_key(here: Callable[..., Ended], enrolment: Path) -> None:
+    (enrolment / "in-the-way").write_text("")
     order = ["identity", "request", "new", "dpspca://town/provider/new", "--out"]
     assert "cannot be written" in here(*order, "in-the-way/new.csr").error_line
-    assert not (town / "new").exists()
+    assert not (enrolment / "new").exists()
     assert here(*order, "new.csr").code == 0
 
 
@@ -185,12 +185,12 @@ def test_config_check_names_the_kind_of_another_file(what: str, message: str, he
     assert str(SAMPLES / f"{what}.toml`") in problem
 
 
-def test_a_file_that_is_not_text_is_named_by_path(here: Callable[..., Ended], town: Path) -> None:
-    (town / "binary.toml").write_bytes(bytes(range(256)))
+def test_a_file_that_is_not_text_is_named_by_path(here: Callable[..., Ended], enrolment: Path) -> None:
+    (enrolment / "binary.toml").write_bytes(bytes(range(256)))
     (problem,) = json.loads(here("config", "check", "binary.toml", "--json").out)["problems"]
     assert problem == "binary.toml is not text in UTF-8. Save it as that, or give another file."
 
 
-def test_a_file_that_is_no_model_is_named_by_path(here: Callable[..., Ended], town: Path) -> None:
-    (town / "rows.csv").write_text("a,b\n1,2\n")
+def test_a_file_that_is_no_model_is_named_by_path(here: Callable[..., Ended], enrolment: Path) -> None:
+    (enrolment / "rows.csv").write_text("a,b\n1,2\n")
     assert here("model", "show", "rows.csv").error_line.startswith("rows.csv: The bytes do not hold a model.")

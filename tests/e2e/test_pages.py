@@ -15,9 +15,9 @@ import pytest
 import typer
 from commands import Ended, commands_in
 from live import started
+from local_federation import Enrolment
 from pages import BLOCK, ROOT, Command, commands
 from steward import Site
-from town import Town
 
 from dpspca.cli.app import app
 from dpspca.cli.commands.evidence import COLLECT
@@ -95,11 +95,11 @@ class Federation:
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     """Run a coordinator and the providers north and south, with the samples as settings, policy and job."""
     folder = tmp_path_factory.mktemp("town")
-    town = Town.found(folder)
+    enrolment = Enrolment.create(folder)
     for role, name in ((Role.COORDINATOR, "hub"), (Role.PROVIDER, "north"), (Role.PROVIDER, "south")):
-        town.identity(role, name)
-    town.identity(Role.ANALYST, "ada")
-    (folder / "revoked.pem").write_bytes(town.authority.revocation_list())
+        enrolment.identity(role, name)
+    enrolment.identity(Role.ANALYST, "ada")
+    (folder / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
     for name in ("job.toml", "policy.toml"):
         (folder / name).write_bytes((SAMPLES / name).read_bytes())
     names = ",".join(f"gene {number}" for number in range(COLUMNS))

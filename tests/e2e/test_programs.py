@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import PROGRAM
-from town import lax_policy
+from local_federation import permissive_policy
+from timeouts import PROGRAM_TIMEOUT
 
 from dpspca import load_model
 from dpspca.cli.app import app
@@ -35,7 +35,7 @@ COMMAND = [sys.executable, "-m", "dpspca.cli.main"]
 
 def dpspca(*words: object, folder: Path, code: int = 0) -> str:
     done = subprocess.run(  # noqa: S603  # our own program
-        [*COMMAND, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=PROGRAM, check=False
+        [*COMMAND, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT, check=False
     )
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
@@ -71,7 +71,7 @@ def enrol(folder: Path, role: str, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("town")
     here("ca", "init", folder / "authority", "town")
     for role, name in (("coordinator", "hub"), ("provider", "north"), ("provider", "south"), ("analyst", "ada")):
@@ -82,7 +82,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, rows in zip(("north", "south"), np.array_split(ROWS, 2), strict=True):
         np.save(folder / f"{name}.npy", rows)
     (folder / "job.json").write_text(JOB.to_json())
-    (folder / "policy.toml").write_text(lax_policy(JOB.unit))
+    (folder / "policy.toml").write_text(permissive_policy(JOB.unit))
     return folder
 
 
@@ -95,58 +95,60 @@ def configure(folder: Path, address: str) -> None:
     (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "ada"\n')
 
 
-def test_a_federation_of_processes_runs_a_job_and_stops_on_signals(town: Path) -> None:
-    with started("coordinator", "start", "--config", "hub.toml", folder=town) as hub:
+def test_a_federation_of_processes_runs_a_job_and_stops_on_signals(enrolment: Path) -> None:
+    with started("coordinator", "start", "--config", "hub.toml", folder=enrolment) as hub:
         assert hub.stderr is not None
-        configure(town, hub.stderr.readline().split()[-1])
+        configure(enrolment, hub.stderr.readline().split()[-1])
         with (
-            started("provider", "start", "--config", "north.toml", folder=town),
-            started("provider", "start", "--config", "south.toml", folder=town),
+            started("provider", "start", "--config", "north.toml", folder=enrolment),
+            started("provider", "start", "--config", "south.toml", folder=enrolment),
         ):
             order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort"]
-            output = dpspca(*order, "--provider", "north", "--provider", "south", folder=town)
-    model = load_model(town / "model.dpspca")
+            output = dpspca(*order, "--provider", "north", "--provider", "south", folder=enrolment)
+    model = load_model(enrolment / "model.dpspca")
     assert {0, 1} <= set(model.support)
     assert model.statement.parties == 2
     assert model.statement.federated
     assert "Nobody else had to be trusted" in output
 
 
-def test_a_daemon_answers_about_rows_added_during_the_job(town: Path) -> None:
+def test_a_daemon_answers_about_rows_added_during_the_job(enrolment: Path) -> None:
     """Each round is about a thousand rows of each provider. One has only five hundred at the start."""
     job = replace(JOB, method="streaming-power", options={"rounds": 2, "block_rows": 1000}, answer_seconds=120)
-    (town / "streaming.json").write_text(job.to_json())
-    (town / "arriving").mkdir()
-    np.save(town / "arriving" / "1.npy", ROWS[:500])
-    with started("coordinator", "start", "--config", "hub.toml", folder=town) as hub:
+    (enrolment / "streaming.json").write_text(job.to_json())
+    (enrolment / "arriving").mkdir()
+    np.save(enrolment / "arriving" / "1.npy", ROWS[:500])
+    with started("coordinator", "start", "--config", "hub.toml", folder=enrolment) as hub:
         assert hub.stderr is not None
-        configure(town, hub.stderr.readline().split()[-1])
-        south = (town / "south.toml").read_text().replace('cohort = "south.npy"', '[arriving]\ncohort = "arriving"')
-        (town / "south.toml").write_text(south)
+        configure(enrolment, hub.stderr.readline().split()[-1])
+        south = (
+            (enrolment / "south.toml").read_text().replace('cohort = "south.npy"', '[arriving]\ncohort = "arriving"')
+        )
+        (enrolment / "south.toml").write_text(south)
         with (
-            started("provider", "start", "--config", "north.toml", folder=town),
-            started("provider", "start", "--config", "south.toml", folder=town),
+            started("provider", "start", "--config", "north.toml", folder=enrolment),
+            started("provider", "start", "--config", "south.toml", folder=enrolment),
         ):
             order = ["run", "streaming.json", "--config", "ada.toml", "--data-set", "cohort", "--detach"]
-            name = dpspca(*order, "--provider", "north", "--provider", "south", folder=town).split()[-1]
-            np.save(town / "arriving" / ".2.npy", ROWS[500:2000])
-            (town / "arriving" / ".2.npy").rename(town / "arriving" / "2.npy")
-            dpspca("jobs", "result", name, "--config", "ada.toml", "--out", "streamed.dpspca", folder=town)
-    model = load_model(town / "streamed.dpspca")
+            name = dpspca(*order, "--provider", "north", "--provider", "south", folder=enrolment).split()[-1]
+            np.save(enrolment / "arriving" / ".2.npy", ROWS[500:2000])
+            (enrolment / "arriving" / ".2.npy").rename(enrolment / "arriving" / "2.npy")
+            dpspca("jobs", "result", name, "--config", "ada.toml", "--out", "streamed.dpspca", folder=enrolment)
+    model = load_model(enrolment / "streamed.dpspca")
     assert model.statement.parties == 2
     assert model.explained_variance is not None
 
 
-def test_keys_are_private_and_certificates_can_be_revoked(town: Path) -> None:
+def test_keys_are_private_and_certificates_can_be_revoked(enrolment: Path) -> None:
     for name in ("hub", "north", "ada"):
-        assert (town / name).stat().st_mode & 0o077 == 0
+        assert (enrolment / name).stat().st_mode & 0o077 == 0
     party = "dpspca://town/provider/west"
-    dpspca("identity", "request", "west", party, "--out", "west.csr", folder=town)
-    dpspca("ca", "sign", "authority", "west.csr", "--out", "west.crt", "--expected", party, folder=town)
-    assert party in dpspca("identity", "install", "west", "west.crt", folder=town)
-    assert "dpspca://town/provider/west" in dpspca("ca", "list", "authority", folder=town)
-    assert "revoked" in dpspca("ca", "revoke", "authority", "dpspca://town/provider/west", folder=town)
-    listed = dpspca("ca", "list", "authority", folder=town)
+    dpspca("identity", "request", "west", party, "--out", "west.csr", folder=enrolment)
+    dpspca("ca", "sign", "authority", "west.csr", "--out", "west.crt", "--expected", party, folder=enrolment)
+    assert party in dpspca("identity", "install", "west", "west.crt", folder=enrolment)
+    assert "dpspca://town/provider/west" in dpspca("ca", "list", "authority", folder=enrolment)
+    assert "revoked" in dpspca("ca", "revoke", "authority", "dpspca://town/provider/west", folder=enrolment)
+    listed = dpspca("ca", "list", "authority", folder=enrolment)
     assert next(line for line in listed.splitlines() if "west" in line).split()[1] == "revoked"
 
 
@@ -159,34 +161,36 @@ def test_keys_are_private_and_certificates_can_be_revoked(town: Path) -> None:
         ("listen = ", "not valid TOML"),
     ],
 )
-def test_invalid_settings_are_refused(town: Path, text: str, reason: str) -> None:
+def test_invalid_settings_are_refused(enrolment: Path, text: str, reason: str) -> None:
     more = 'identity = "hub"\nrevocations = "revoked.pem"\n' if text == "listen = 3" else ""
-    (town / "bad.toml").write_text(f"{text}\n{more}")
-    assert reason in dpspca("coordinator", "start", "--config", "bad.toml", folder=town, code=2)
+    (enrolment / "bad.toml").write_text(f"{text}\n{more}")
+    assert reason in dpspca("coordinator", "start", "--config", "bad.toml", folder=enrolment, code=2)
 
 
-def test_an_unusable_table_stops_a_provider_before_it_connects(town: Path) -> None:
-    np.save(town / "bad.npy", np.full((4, 20), 1j))
-    (town / "bad-form.toml").write_text(
+def test_an_unusable_table_stops_a_provider_before_it_connects(enrolment: Path) -> None:
+    np.save(enrolment / "bad.npy", np.full((4, 20), 1j))
+    (enrolment / "bad-form.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\n'
         'policy = "policy.toml"\n[data_sets]\ncohort = "bad.npy"\n'
     )
-    assert "Complex" in dpspca("provider", "start", "--config", "bad-form.toml", folder=town, code=2)
+    assert "Complex" in dpspca("provider", "start", "--config", "bad-form.toml", folder=enrolment, code=2)
 
 
-def test_a_coordinator_keeps_results_up_to_its_setting(town: Path) -> None:
-    (town / "small.toml").write_text((town / "hub.toml").read_text() + 'journal = "small.db"\nresult_mebibytes = 1\n')
+def test_a_coordinator_keeps_results_up_to_its_setting(enrolment: Path) -> None:
+    (enrolment / "small.toml").write_text(
+        (enrolment / "hub.toml").read_text() + 'journal = "small.db"\nresult_mebibytes = 1\n'
+    )
     wide = replace(JOB, schema=Schema(100_000), minimum_parties=1)
-    (town / "wide.json").write_text(wide.to_json())
-    with started("coordinator", "start", "--config", "small.toml", folder=town) as hub:
+    (enrolment / "wide.json").write_text(wide.to_json())
+    with started("coordinator", "start", "--config", "small.toml", folder=enrolment) as hub:
         assert hub.stderr is not None
-        configure(town, hub.stderr.readline().split()[-1])
+        configure(enrolment, hub.stderr.readline().split()[-1])
         order = ["run", "wide.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north"]
-        output = dpspca(*order, "--out", "wide", folder=town, code=2)
+        output = dpspca(*order, "--out", "wide", folder=enrolment, code=2)
     assert "1048576" in output
 
 
-def test_a_job_without_available_provider_fails_with_the_reason(town: Path) -> None:
-    (town / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
+def test_a_job_without_available_provider_fails_with_the_reason(enrolment: Path) -> None:
+    (enrolment / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
     order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north", "--out", "new"]
-    assert "UNAVAILABLE" in dpspca(*order, folder=town, code=2)
+    assert "UNAVAILABLE" in dpspca(*order, folder=enrolment, code=2)

@@ -9,9 +9,9 @@ import grpc
 import grpc.aio
 import numpy as np
 import pytest
-from puppets import besieged
+from dishonest_peers import measured_coordinator
+from local_federation import Enrolment, federation, spec
 from scipy import sparse
-from town import Town, federation, spec
 
 from dpspca.client.federation import AsyncFederation, FederationError
 from dpspca.common.names import Role
@@ -37,13 +37,13 @@ def shards(columns: int = 2000) -> dict[str, Any]:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-def test_a_dropped_result_is_reported_and_its_job_stays_done(town: Town) -> None:
+def test_a_dropped_result_is_reported_and_its_job_stays_done(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, shards=shards(), result_bytes=ROOM) as running:
+        async with federation(enrolment, shards=shards(), result_bytes=ROOM) as running:
             jobs = []
             for _ in range(3):
                 jobs.append(await running.analyst.submit(wide(), "cohort"))
@@ -61,11 +61,11 @@ async def last_state(job: Any) -> str:
     return [str(status.state) async for status in job.watch()][-1]
 
 
-def test_one_analyst_s_results_do_not_displace_another_s(town: Town) -> None:
+def test_one_analyst_s_results_do_not_displace_another_s(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         async with (
-            federation(town, shards=shards(), result_bytes=ROOM) as running,
-            AsyncFederation(running.coordinator.address, town.identity(Role.ANALYST, "bea")) as bea,
+            federation(enrolment, shards=shards(), result_bytes=ROOM) as running,
+            AsyncFederation(running.coordinator.address, enrolment.identity(Role.ANALYST, "bea")) as bea,
         ):
             modest = await bea.submit(wide(), "cohort")
             before = await modest.result()
@@ -76,9 +76,9 @@ def test_one_analyst_s_results_do_not_displace_another_s(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_a_job_whose_model_cannot_be_kept_is_refused_at_no_cost(town: Town) -> None:
+def test_a_job_whose_model_cannot_be_kept_is_refused_at_no_cost(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, shards=shards(), result_bytes=ROOM) as running:
+        async with federation(enrolment, shards=shards(), result_bytes=ROOM) as running:
             with pytest.raises(FederationError, match="takes 96000 bytes; the coordinator keeps at most 80000"):
                 await running.analyst.submit(wide(components=5), "cohort")
             assert await running.analyst.jobs() == []
@@ -86,9 +86,9 @@ def test_a_job_whose_model_cannot_be_kept_is_refused_at_no_cost(town: Town) -> N
     asyncio.run(scenario())
 
 
-def test_a_job_cancelled_when_just_done_keeps_its_result(town: Town) -> None:
+def test_a_job_cancelled_when_just_done_keeps_its_result(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with federation(town, shards=shards()) as running:
+        async with federation(enrolment, shards=shards()) as running:
             job = await running.analyst.submit(wide(), "cohort")
             assert await last_state(job) == "done"
             assert (await job.cancel()).state == "done"
@@ -97,11 +97,13 @@ def test_a_job_cancelled_when_just_done_keeps_its_result(town: Town) -> None:
     asyncio.run(scenario())
 
 
-def test_the_oldest_signed_jobs_are_forgotten_beyond_the_limit(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_signed_jobs_are_forgotten_beyond_the_limit(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
-        bea = town.identity(Role.ANALYST, "bea")
-        async with federation(town, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
-            signed = [town.job(spec(), bea, ["nobody"]) for _ in range(5)]
+        bea = enrolment.identity(Role.ANALYST, "bea")
+        async with federation(enrolment, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
+            signed = [enrolment.job(spec(), bea, ["nobody"]) for _ in range(5)]
             monkeypatch.setattr(analyst_service, "MAX_SIGNED_BYTES", 2 * max(len(each.to_bytes()) for each in signed))
             for each in signed:
                 job = await analyst.submit_signed(each, spec())
@@ -118,11 +120,11 @@ async def frames(reading: Any) -> AsyncIterator[pb.Frame]:
 
 
 @pytest.mark.slow
-def test_a_slow_reader_does_not_hold_a_dropped_result(town: Town) -> None:
+def test_a_slow_reader_does_not_hold_a_dropped_result(enrolment: Enrolment) -> None:
     large = wide(500_000, components=10, answer_seconds=60)  # forty megabytes, far more than a connection buffers
 
     async def scenario() -> None:
-        async with federation(town, shards=shards(500_000), result_bytes=50_000_000) as running:
+        async with federation(enrolment, shards=shards(500_000), result_bytes=50_000_000) as running:
             job = await running.analyst.submit(large, "cohort")
             assert await last_state(job) == "done"
             reading = job.stub.Result(pb.JobName(job=job.name))
@@ -141,14 +143,14 @@ MOST_GROWTH = 12 * 2**20
 
 
 @pytest.mark.slow
-def test_many_finished_jobs_do_not_fill_the_memory(town: Town) -> None:
+def test_many_finished_jobs_do_not_fill_the_memory(enrolment: Enrolment) -> None:
     async def scenario() -> None:
-        async with besieged(town, shards(50_000), result_bytes=2**23) as siege:
+        async with measured_coordinator(enrolment, shards(50_000), result_bytes=2**23) as measured:
             for _ in range(10):
-                await siege.fit(MANY)
-            before = siege.most_memory()
+                await measured.fit(MANY)
+            before = measured.most_memory()
             for _ in range(30):
-                await siege.fit(MANY)
-            assert siege.most_memory() - before < MOST_GROWTH
+                await measured.fit(MANY)
+            assert measured.most_memory() - before < MOST_GROWTH
 
     asyncio.run(scenario())

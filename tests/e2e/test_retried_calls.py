@@ -7,8 +7,8 @@ from typing import Any
 
 import grpc
 import pytest
-from patience import PATIENCE
-from town import Town, server_credentials, spec
+from local_federation import Enrolment, server_credentials, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation, FederationError
 from dpspca.common.errors import BusyError, RefusedError
@@ -57,8 +57,8 @@ class FailingCoordinator(pb_grpc.AnalystServiceServicer):
 
 def submit(folder: Path, trouble: Callable[[Any], Any]) -> list[bytes]:
     """Submit a job to a coordinator with errors, and return what it received."""
-    town = Town.found(folder)
-    hub, ada = town.identity(Role.COORDINATOR, "hub"), town.identity(Role.ANALYST, "ada")
+    enrolment = Enrolment.create(folder)
+    hub, ada = enrolment.identity(Role.COORDINATOR, "hub"), enrolment.identity(Role.ANALYST, "ada")
     service = FailingCoordinator(trouble)
 
     async def scenario() -> None:
@@ -67,8 +67,8 @@ def submit(folder: Path, trouble: Callable[[Any], Any]) -> list[bytes]:
         port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
         await server.start()
         try:
-            async with asyncio.timeout(PATIENCE), AsyncFederation(f"127.0.0.1:{port}", ada) as analyst:
-                await analyst.submit_signed(town.job(spec(), ada, ["north"]), spec())
+            async with asyncio.timeout(TIMEOUT), AsyncFederation(f"127.0.0.1:{port}", ada) as analyst:
+                await analyst.submit_signed(enrolment.job(spec(), ada, ["north"]), spec())
         finally:
             await server.stop(0)
 

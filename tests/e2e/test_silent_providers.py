@@ -8,9 +8,9 @@ import math
 from pathlib import Path
 
 import pytest
-from lies import HONEST, LIAR
-from puppets import OFFER, Puppet, puppet
-from town import NOISE_SEED, SHARDS, Running, Town, federation, spec, words_for
+from dishonest_messages import DISHONEST, HONEST
+from dishonest_peers import OFFER, DishonestProvider, dishonest_provider
+from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, noise_for, spec
 
 from dpspca.client.federation import AsyncJob, JobFailedError
 from dpspca.client.jobs import JobStatus, ParticipantStatus
@@ -21,7 +21,7 @@ from dpspca.common.names import Role
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport.wire import FRAME
 
-EVERYBODY = (*HONEST, LIAR)
+EVERYBODY = (*HONEST, DISHONEST)
 SECONDS = 2
 """That a job waits for an answer."""
 
@@ -36,7 +36,7 @@ UNWILLING = -1
 """Before the first query: it never says that it takes part."""
 
 
-async def answer_zeros(site: Puppet, what: JobSpec, until: int) -> None:
+async def answer_zeros(site: DishonestProvider, what: JobSpec, until: int) -> None:
     """Admit the job, answer with zeros, and fall silent at the query of this position."""
     if until == UNWILLING:
         return
@@ -47,10 +47,10 @@ async def answer_zeros(site: Puppet, what: JobSpec, until: int) -> None:
         await site.answer(await site.query(), (0, bytes(size)))
 
 
-async def run_job(running: Running, what: JobSpec, silent_at: int) -> tuple[AsyncJob, JobStatus]:
+async def run_job(running: RunningFederation, what: JobSpec, silent_at: int) -> tuple[AsyncJob, JobStatus]:
     """Run a job to its end, while the silent provider stays connected."""
-    home = running.town.identity(Role.PROVIDER, LIAR)
-    async with puppet(running.coordinator.address, home) as site:
+    home = running.enrolment.identity(Role.PROVIDER, DISHONEST)
+    async with dishonest_provider(running.coordinator.address, home) as site:
         await site.greet(OFFER)
         job = await running.analyst.submit(what, "cohort", EVERYBODY)
         await answer_zeros(site, what, silent_at)
@@ -60,8 +60,8 @@ async def run_job(running: Running, what: JobSpec, silent_at: int) -> tuple[Asyn
 def require_named(status: JobStatus, silent_at: int) -> None:
     """Check that the status names only the silent provider, and the query."""
     output: dict[str, ParticipantStatus] = {each.name: each for each in status.participants}
-    assert (output[LIAR].asked, output[LIAR].answered) == (silent_at + 1, max(0, silent_at))
-    assert output[LIAR].reason == f"{_missing(silent_at)} within {SECONDS} seconds."
+    assert (output[DISHONEST].asked, output[DISHONEST].answered) == (silent_at + 1, max(0, silent_at))
+    assert output[DISHONEST].reason == f"{_missing(silent_at)} within {SECONDS} seconds."
     assert [output[name].reason for name in HONEST] == ["", ""]
 
 
@@ -70,33 +70,33 @@ def _missing(silent_at: int) -> str:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
 @pytest.mark.parametrize("silent_at", range(UNWILLING, QUERIES))
-def test_t38_a_job_that_needs_all_fails_and_names_the_silent_provider(town: Town, silent_at: int) -> None:
+def test_t38_a_job_that_needs_all_fails_and_names_the_silent_provider(enrolment: Enrolment, silent_at: int) -> None:
     what = job_for(len(EVERYBODY))
 
     async def scenario() -> None:
-        async with federation(town, HONEST, words=words_for(what)) as running:
+        async with federation(enrolment, HONEST, words=noise_for(what)) as running:
             job, status = await run_job(running, what, silent_at)
             with pytest.raises(JobFailedError, match=f"{_missing(silent_at)} within {SECONDS} seconds"):
                 await job.result()
         assert status.state == "failed"
         assert "2 of at least 3 provider(s) are left" in status.reason
-        assert LIAR in status.reason
+        assert DISHONEST in status.reason
         require_named(status, silent_at)
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("silent_at", range(UNWILLING, QUERIES))
-def test_t38_a_job_that_needs_two_is_done_by_the_other_two(town: Town, silent_at: int) -> None:
+def test_t38_a_job_that_needs_two_is_done_by_the_other_two(enrolment: Enrolment, silent_at: int) -> None:
     what = job_for(len(HONEST))
 
     async def scenario() -> tuple[Model, JobStatus]:
-        async with federation(town, HONEST, words=words_for(what)) as running:
+        async with federation(enrolment, HONEST, words=noise_for(what)) as running:
             job, status = await run_job(running, what, silent_at)
             return await job.result(), status
 

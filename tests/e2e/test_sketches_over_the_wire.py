@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from town import ROWS, AnythingGoes, Running, Town, federation, now, spec
+from local_federation import ROWS, AllowEverything, Enrolment, RunningFederation, federation, now, spec
 
 from dpspca.common.errors import DpspcaError
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -21,7 +21,7 @@ JOB = spec(method="range-projection", options={}, answer_seconds=3)
 COMMITMENTS, NONCES, SKETCH, LARGEST, LONGEST = range(1, 6)
 
 
-def settings(running: Running, ledger: MemoryLedger) -> ProviderSetup:
+def settings(running: RunningFederation, ledger: MemoryLedger) -> ProviderSetup:
     """Return the settings to start a provider again with its ledger."""
     home, rows, revoked = running.known["site-1"], check_rows(SHARDS["site-1"]), running.revoked
     return ProviderSetup(
@@ -30,14 +30,14 @@ def settings(running: Running, ledger: MemoryLedger) -> ProviderSetup:
         lambda: revoked[-1],
         now,
         data_sets={"cohort": rows},
-        policy=AnythingGoes,
+        policy=AllowEverything,
         ledger=ledger,
     )
 
 
 def test_a_provider_absent_from_the_start_does_not_stop_a_sketch(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with federation(Town.found(tmp_path), ["site-0", "site-2"], SHARDS) as running:
+        async with federation(Enrolment.create(tmp_path), ["site-0", "site-2"], SHARDS) as running:
             model = await running.analyst.fit(JOB, "cohort", list(SHARDS))
             assert model.statement.parties == 2
 
@@ -54,7 +54,7 @@ def test_a_provider_lost_after_committing_ends_the_job(
     receive = Link.receive_answer
 
     async def scenario() -> None:
-        async with federation(Town.found(tmp_path), ["site-0", "site-2"], SHARDS) as running:
+        async with federation(Enrolment.create(tmp_path), ["site-0", "site-2"], SHARDS) as running:
             await running.start("site-1", ledger=ledger)
             tasks: list[asyncio.Task[Any]] = []
 

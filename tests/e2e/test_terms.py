@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from town import Running, Town, federation, lax_policy, now, server_credentials, spec
+from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, server_credentials, spec
 
 from dpspca.client.bounds import STATEMENTS
 from dpspca.client.calls import CoordinatorLink
@@ -34,15 +34,15 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.provider.policy import Policy
 
-POLICY = Policy.parse(lax_policy())
-OTHERS = Policy.parse(lax_policy().replace('"ada", ', ""))
+POLICY = Policy.parse(permissive_policy())
+OTHERS = Policy.parse(permissive_policy().replace('"ada", ', ""))
 
 
-def play(folder: Path, scene: Callable[[Running], Any], policies: Sequence[Policy]) -> None:
+def play(folder: Path, scene: Callable[[RunningFederation], Any], policies: Sequence[Policy]) -> None:
     """Run a federation whose providers have these policies."""
 
     async def perform() -> None:
-        async with federation(Town.found(folder), names=()) as running:
+        async with federation(Enrolment.create(folder), names=()) as running:
             for number, policy in enumerate(policies):
                 await running.start(f"site-{number}", policy=lambda policy=policy: policy)
             await scene(running)
@@ -51,11 +51,11 @@ def play(folder: Path, scene: Callable[[Running], Any], policies: Sequence[Polic
 
 
 def test_only_providers_whose_policy_names_the_analyst_state_terms(tmp_path: Path) -> None:
-    async def scene(running: Running) -> None:
+    async def scene(running: RunningFederation) -> None:
         assert [each.party.name for each in await running.analyst.terms()] == ["site-0", "site-2"]
         assert [each.party.name for each in await running.analyst.terms("cohort", ["site-0", "site-1"])] == ["site-0"]
         assert await running.analyst.terms("elsewhere") == []
-        eve = running.town.identity(Role.ANALYST, "mallory")
+        eve = running.enrolment.identity(Role.ANALYST, "mallory")
         async with AsyncFederation(running.coordinator.address, eve) as stranger:
             assert await stranger.terms() == []
 
@@ -63,7 +63,7 @@ def test_only_providers_whose_policy_names_the_analyst_state_terms(tmp_path: Pat
 
 
 def test_what_is_left_shrinks_with_each_job_and_a_job_that_fits_is_admitted(tmp_path: Path) -> None:
-    async def scene(running: Running) -> None:
+    async def scene(running: RunningFederation) -> None:
         before = await running.analyst.terms("cohort")
         made = fit(spec(), None, before)
         assert (made.fits, made.changes) == (True, ())
@@ -81,7 +81,7 @@ def test_a_provider_that_sends_no_reply_counts_as_one_without_terms(
 ) -> None:
     monkeypatch.setattr("dpspca.server.rpc.statement_relay.STATEMENT_SECONDS", 0.2)
 
-    async def scene(running: Running) -> None:
+    async def scene(running: RunningFederation) -> None:
         link = running.coordinator.roster.link_of("site-1")
         assert link
         monkeypatch.setattr(link, "receive_statement", lambda _: None)
@@ -92,9 +92,9 @@ def test_a_provider_that_sends_no_reply_counts_as_one_without_terms(
 
 
 def test_t35_the_coordinator_passes_on_only_what_the_caller_signed(tmp_path: Path) -> None:
-    async def scene(running: Running) -> None:
-        town, stub = running.town, running.analyst.stub
-        mallory, ada = town.identity(Role.ANALYST, "mallory"), running.analyst._identity
+    async def scene(running: RunningFederation) -> None:
+        enrolment, stub = running.enrolment, running.analyst.stub
+        mallory, ada = enrolment.identity(Role.ANALYST, "mallory"), running.analyst._identity
         drawn = [
             StatementRequest.draw(Kind.TERMS, "cohort", each.name, running.analyst._clock()) for each in (mallory, ada)
         ]
@@ -179,14 +179,14 @@ def _terms(**changes: Any) -> bytes:
 
 def asked(folder: Path, forge: Forge, times: int = 1) -> list[Terms]:
     """Ask a lying coordinator for terms, so many times, and return the last ones."""
-    town = Town.found(folder)
-    ada = town.identity(Role.ANALYST, "ada")
-    liar = Liar({name: town.identity(Role.PROVIDER, name) for name in ("north", "south")}, forge)
+    enrolment = Enrolment.create(folder)
+    ada = enrolment.identity(Role.ANALYST, "ada")
+    liar = Liar({name: enrolment.identity(Role.PROVIDER, name) for name in ("north", "south")}, forge)
 
     async def perform() -> list[Terms]:
         server = rpc.server()
         pb_grpc.add_AnalystServiceServicer_to_server(liar, server)
-        hub = server_credentials(town.identity(Role.COORDINATOR, "hub"))
+        hub = server_credentials(enrolment.identity(Role.COORDINATOR, "hub"))
         port = server.add_secure_port("127.0.0.1:0", hub)
         await server.start()
         try:
@@ -267,7 +267,7 @@ class Strangers(pb_grpc.AnalystServiceStub):
 
 @pytest.mark.parametrize("names", [["west"], ["north", "north"], [""]])
 def test_t39_a_reply_that_was_not_asked_for_is_refused(tmp_path: Path, names: Sequence[str]) -> None:
-    ada = Town.found(tmp_path).identity(Role.ANALYST, "ada")
+    ada = Enrolment.create(tmp_path).identity(Role.ANALYST, "ada")
     inquirer = Inquirer(
         Strangers([pb.Statement(provider=name) for name in names]), CoordinatorLink(retry_seconds=0), ada, now
     )
@@ -277,7 +277,7 @@ def test_t39_a_reply_that_was_not_asked_for_is_refused(tmp_path: Path, names: Se
 
 @pytest.mark.parametrize("size", [MAX_STATEMENT_BYTES + 1, 100])
 def test_t35_a_statement_that_is_too_long_or_none_is_refused(tmp_path: Path, size: int) -> None:
-    ada = Town.found(tmp_path).identity(Role.ANALYST, "ada")
+    ada = Enrolment.create(tmp_path).identity(Role.ANALYST, "ada")
     reply = pb.Statement(provider="north", signed_statement=bytes(size))
     with pytest.raises(NotTrustedError, match="does not hold"):
         asyncio.run(

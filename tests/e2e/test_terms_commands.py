@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
-from live import NAMES, live_town
+from live import NAMES, live_parties
 
 from dpspca import load_model
 
@@ -40,18 +40,18 @@ FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "replace-one", "--epsi
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Run a federation whose two providers allow different things."""
     folder = tmp_path_factory.mktemp("town")
-    with live_town(folder):
+    with live_parties(folder):
         allowed = POLICY.format(analysts='["ada"]', explained="true", most=10.0)
         (folder / "policy.toml").write_text(allowed)
         yield folder
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], town: Path) -> Callable[..., Ended]:
-    return commands_in(town, monkeypatch, capfd)
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], enrolment: Path) -> Callable[..., Ended]:
+    return commands_in(enrolment, monkeypatch, capfd)
 
 
 def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> None:
@@ -66,20 +66,22 @@ def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> Non
     assert facts["job"] is None
 
 
-def test_whoever_is_not_entitled_is_told_the_same_as_about_no_data_set(here: Callable[..., Ended], town: Path) -> None:
+def test_whoever_is_not_entitled_is_told_the_same_as_about_no_data_set(
+    here: Callable[..., Ended], enrolment: Path
+) -> None:
     nothing = here("terms", "no-such-data", "--config", "ada.toml")
-    kept = (town / "policy.toml").read_text()
-    (town / "policy.toml").write_text(kept.replace('["ada"]', '["bob"]'))
+    kept = (enrolment / "policy.toml").read_text()
+    (enrolment / "policy.toml").write_text(kept.replace('["ada"]', '["bob"]'))
     try:
         refused = here("terms", "cohort", "--config", "ada.toml")
     finally:
-        (town / "policy.toml").write_text(kept)
+        (enrolment / "policy.toml").write_text(kept)
     assert (refused.out, refused.code) == (nothing.out, nothing.code)
     assert "No provider states terms to you" in nothing.out
 
 
-def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., Ended], town: Path) -> None:
-    (town / "job.json").write_text(json.dumps(JOB))
+def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., Ended], enrolment: Path) -> None:
+    (enrolment / "job.json").write_text(json.dumps(JOB))
     held = here("terms", "--job", "job.json", "--config", "ada.toml", "--json")
     assert held.code == 1
     told = {each["key"]: each["becomes"] for each in json.loads(held.out)["job"]["changes"]}
@@ -92,11 +94,11 @@ def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., End
     }
     planned = here("plan", "job.json", "--config", "ada.toml", "--write", "fit.json")
     assert "norm_bound (--norm-bound): 12.0 -> 10.0, for north, south" in planned.out
-    written = (town / "fit.json").read_text()
+    written = (enrolment / "fit.json").read_text()
     assert {"data_set": "cohort", "providers": ["north", "south"]}.items() <= json.loads(written).items()
     again = here("plan", "fit.json", "--config", "ada.toml", "--write", "again.json", "--json").facts
     assert again["fit"]["fits_as_it_is"]
-    assert (town / "again.json").read_text() == written
+    assert (enrolment / "again.json").read_text() == written
     assert here("terms", "--job", "fit.json", "--config", "ada.toml").code == 0
     checked = here("policy", "check", "policy.toml", "--job", "fit.json", "--analyst", "ada", "--json").facts
     assert (checked["job"]["allowed"], checked["job"]["data_set"]) == (True, "cohort")
@@ -105,41 +107,43 @@ def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., End
     before = here("terms", "cohort", "--config", "ada.toml", "--json").facts["terms"]
     ran = here("run", "fit.json", "--config", "ada.toml", "--out", "fit.model", "--json").facts
     assert [each["name"] for each in ran["participants"]] == ["north", "south"]
-    assert load_model(town / "fit.model").statement.epsilon == 1.0
+    assert load_model(enrolment / "fit.model").statement.epsilon == 1.0
     after = here("terms", "cohort", "--config", "ada.toml", "--json").facts["terms"]
     assert [each["left"]["further_jobs"] for each in after] == [each["left"]["further_jobs"] - 1 for each in before]
 
 
 def test_a_job_of_flags_takes_its_columns_and_data_set_from_what_is_on_offer(
-    here: Callable[..., Ended], town: Path
+    here: Callable[..., Ended], enrolment: Path
 ) -> None:
     facts = here(
         "plan", *FLAGS, "--method", "dps-pca", "--sparsity", 4, "--config", "ada.toml", "--write", "f.json", "--json"
     ).facts
     assert facts["fit"]["can_be_made_to_fit"]
     assert (facts["job"]["schema"]["dimension"], facts["total"]["budget_epsilon"]) == (20, 1.0)
-    assert json.loads((town / "f.json").read_text())["data_set"] == "cohort"
+    assert json.loads((enrolment / "f.json").read_text())["data_set"] == "cohort"
 
 
 def test_providers_that_differ_are_named_and_no_job_is_written_that_fits_nobody(
-    here: Callable[..., Ended], town: Path
+    here: Callable[..., Ended], enrolment: Path
 ) -> None:
-    (town / "job.json").write_text(json.dumps(JOB))
-    kept = (town / "policy.toml").read_text()
+    (enrolment / "job.json").write_text(json.dumps(JOB))
+    kept = (enrolment / "policy.toml").read_text()
     try:
-        (town / "policy.toml").write_text(kept.replace("minimum_parties = 2", "minimum_parties = 3"))
+        (enrolment / "policy.toml").write_text(kept.replace("minimum_parties = 2", "minimum_parties = 3"))
         refused = here("plan", "job.json", "--config", "ada.toml", "--write", "none.json")
         shown = here("plan", "job.json", "--config", "ada.toml")
     finally:
-        (town / "policy.toml").write_text(kept)
+        (enrolment / "policy.toml").write_text(kept)
     assert "No job was written" in refused.error_line
-    assert not (town / "none.json").exists()
+    assert not (enrolment / "none.json").exists()
     assert "Even then it does not fit:" in shown.out
     assert "minimum_parties" in shown.out
 
 
-def test_plan_writes_json_only_and_needs_no_federation_without_settings(here: Callable[..., Ended], town: Path) -> None:
+def test_plan_writes_json_only_and_needs_no_federation_without_settings(
+    here: Callable[..., Ended], enrolment: Path
+) -> None:
     assert "does not end in .json" in here("plan", *FLAGS, "--dimension", 20, "--write", "job.toml").error_line
     here("plan", *FLAGS, "--dimension", 20, "--data-set", "cohort", "--provider", "north", "--write", "own.json")
-    written = json.loads((town / "own.json").read_text())
+    written = json.loads((enrolment / "own.json").read_text())
     assert (written["data_set"], written["providers"]) == ("cohort", ["north"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coordinator_processes import free_port
 from daemons import daemons
-from hubs import free_port
+from local_federation import permissive_policy
 from numpy.typing import NDArray
-from town import lax_policy
 
 from dpspca.client.federation import AsyncFederation, JobFailedError
 from dpspca.common.privacy.units import PrivacyUnit
@@ -39,8 +39,10 @@ def without_variable_parts(log: str, *names: str) -> list[str]:
 
 async def observe(folder: Path, rows: NDArray[np.float64]) -> tuple[object, list[str], list[str]]:
     """Run a job and have another refused. Return everything that others see, and both logs."""
-    town = daemons(folder, f"127.0.0.1:{free_port()}", lax_policy("row-add-remove"), {"north": {"cohort": rows}})
-    async with town as running, AsyncFederation.connect(folder / "ada.toml") as federation:
+    enrolment = daemons(
+        folder, f"127.0.0.1:{free_port()}", permissive_policy("row-add-remove"), {"north": {"cohort": rows}}
+    )
+    async with enrolment as running, AsyncFederation.connect(folder / "ada.toml") as federation:
         offers = await federation.data_sets()
         done = await federation.submit(SPEC)
         model = await done.result()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coordinator_processes import free_port
 from daemons import daemons
-from hubs import free_port
-from town import lax_policy, spec
+from local_federation import permissive_policy, spec
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.spec import Schema
@@ -36,7 +36,7 @@ async def peak_of_a_coordinator(folder: Path, providers: int) -> int:
         f"site-{number}": {"cohort": np.random.default_rng(number).standard_normal((3, COLUMNS)) / COLUMNS**0.5}
         for number in range(providers)
     }
-    async with daemons(folder, f"127.0.0.1:{free_port()}", lax_policy(), rows) as settled:
+    async with daemons(folder, f"127.0.0.1:{free_port()}", permissive_policy(), rows) as settled:
         idle = peak(settled.hub.number)
         async with AsyncFederation(settled.address, settled.ada) as analyst:
             model = await analyst.fit(WIDE, "cohort", list(rows))

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hubs import Slow, answered
-from town import SHARDS, Town, federation, lax_policy, spec
+from coordinator_processes import SlowLedger, wait_for_answers
+from local_federation import SHARDS, Enrolment, federation, permissive_policy, spec
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
@@ -16,7 +16,7 @@ from dpspca.provider.policy.file import CurrentPolicy
 
 SPEC = spec(answer_seconds=4, minimum_parties=2)
 COSTS = [price.units for price in prices(catalogue.plan(SPEC))]
-POLICY = lax_policy()
+POLICY = permissive_policy()
 WITHOUT = POLICY.replace('"ada", ', "")
 
 
@@ -38,13 +38,13 @@ def test_an_analyst_removed_from_a_policy_gets_no_more_answers(tmp_path: Path) -
     policy.write_text(POLICY)
 
     async def scenario() -> None:
-        async with federation(Town.found(tmp_path / "town"), (), heartbeat_seconds=1) as running:
-            ledgers = {name: Slow(0.2) for name in SHARDS}
+        async with federation(Enrolment.create(tmp_path / "town"), (), heartbeat_seconds=1) as running:
+            ledgers = {name: SlowLedger(0.2) for name in SHARDS}
             for name, ledger in ledgers.items():
                 output = {"policy": CurrentPolicy(policy).get} if name == "site-1" else {}
                 await running.start(name, ledger=ledger, **output)
             job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
-            await answered(job, 1)
+            await wait_for_answers(job, 1)
             policy.write_text(WITHOUT)
             model = await job.result()
             assert model.statement.parties == 2
@@ -64,7 +64,7 @@ def test_a_finished_answer_is_not_sent_if_the_policy_has_changed(broken: str, tm
     policy.write_text(POLICY)
 
     async def scenario() -> None:
-        async with federation(Town.found(tmp_path / "town"), (), heartbeat_seconds=1) as running:
+        async with federation(Enrolment.create(tmp_path / "town"), (), heartbeat_seconds=1) as running:
             ledger = PolicyEditingLedger(1, lambda: policy.write_text(broken))
             for name in SHARDS:
                 output = {"policy": CurrentPolicy(policy).get, "ledger": ledger} if name == "site-1" else {}

@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from patience import PATIENCE
-from town import SHARDS, Running, Town, federation, now, spec
+from local_federation import SHARDS, Enrolment, RunningFederation, federation, now, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.jobs import JobStatus
@@ -36,8 +36,8 @@ FINAL = {"done", "failed", "cancelled"}
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class WatchingLedger(MemoryLedger):
 class Place:
     """A federation in which the test sets the clocks of coordinator and analyst."""
 
-    running: Running
+    running: RunningFederation
     analyst: AsyncFederation
     coordinators: Clock
     analysts: Clock
@@ -89,7 +89,7 @@ class Place:
     async def job_ends(self) -> JobStatus:
         """Run a job, ask for its result while clocks are wrong, and return how it ended when they are right."""
         job = await self.analyst.submit(self.spec, "cohort", list(SHARDS))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             with suppress(DpspcaError):  # with a wrong clock nobody may be admitted, but the job continues
                 await job.result()
             while not await self._is_over(job.name):  # noqa: ASYNC110  # there is no event for it
@@ -110,20 +110,20 @@ class Place:
 
     def wait_until_alone(self) -> None:
         """Wait, in a provider's thread, until the coordinator has disconnected everybody."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while self.running.coordinator.roster.links and time.monotonic() < until:
             time.sleep(0.02)
 
 
 @asynccontextmanager
-async def place(town: Town, before: Callable[["Place", int], None], seconds: int = 2) -> AsyncIterator[Place]:
+async def place(enrolment: Enrolment, before: Callable[["Place", int], None], seconds: int = 2) -> AsyncIterator[Place]:
     """Run a federation that calls a function before it stores an answer. It waits so many seconds for answers."""
     coordinators, analysts = Clock(), Clock()
     async with AsyncExitStack() as stack:
         with pytest.MonkeyPatch.context() as patching:  # only the coordinator's clock
-            patching.setattr("town.now", coordinators)
-            running = await stack.enter_async_context(federation(town, (), heartbeat_seconds=HEARTBEAT))
-        bob = town.identity(Role.ANALYST, "bob")
+            patching.setattr("local_federation.now", coordinators)
+            running = await stack.enter_async_context(federation(enrolment, (), heartbeat_seconds=HEARTBEAT))
+        bob = enrolment.identity(Role.ANALYST, "bob")
         analyst = await stack.enter_async_context(
             AsyncFederation(running.coordinator.address, bob, analysts, retry_seconds=1)
         )
@@ -140,31 +140,31 @@ def clock_error(first: int, position: int) -> timedelta:
 
 
 @pytest.mark.parametrize("first", range(len(JUMPS)))
-def test_t15_jumps_of_the_coordinator_s_clock_do_not_stop_a_job(town: Town, first: int) -> None:
+def test_t15_jumps_of_the_coordinator_s_clock_do_not_stop_a_job(enrolment: Enrolment, first: int) -> None:
     def move(here: Place, position: int) -> None:
         here.coordinators.ahead = clock_error(first, position)
 
     async def scenario() -> None:
-        async with place(town, move) as here:
+        async with place(enrolment, move) as here:
             await here.job_ends()
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("first", range(len(JUMPS)))
-def test_t15_jumps_of_the_analyst_s_clock_do_not_affect_a_job(town: Town, first: int) -> None:
+def test_t15_jumps_of_the_analyst_s_clock_do_not_affect_a_job(enrolment: Enrolment, first: int) -> None:
     def move(here: Place, position: int) -> None:
         here.analysts.ahead = clock_error(first, position)
 
     async def scenario() -> None:
-        async with place(town, move) as here:
+        async with place(enrolment, move) as here:
             assert (await here.job_ends()).state == "done"
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("jump", JUMPS, ids=str)
-def test_t15_a_lasting_clock_error_fails_a_job_without_extra_cost(town: Town, jump: timedelta) -> None:
+def test_t15_a_lasting_clock_error_fails_a_job_without_extra_cost(enrolment: Enrolment, jump: timedelta) -> None:
     """If no certificate is valid by its clock, it disconnects everybody, and waits for them as long as usual."""
     holds = jump == timedelta(hours=1)  # certificates do by such a clock
 
@@ -177,14 +177,14 @@ def test_t15_a_lasting_clock_error_fails_a_job_without_extra_cost(town: Town, ju
                 here.wait_until_alone()
 
     async def scenario() -> None:
-        async with place(town, move, seconds=PATIENCE if holds else 2) as here:
+        async with place(enrolment, move, seconds=TIMEOUT if holds else 2) as here:
             assert (await here.job_ends()).state == ("done" if holds else "failed")
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("jump", [each for each in JUMPS if abs(each) > timedelta(days=1)], ids=str)
-def test_t15_a_corrected_clock_lets_the_job_finish_charged_once(town: Town, jump: timedelta) -> None:
+def test_t15_a_corrected_clock_lets_the_job_finish_charged_once(enrolment: Enrolment, jump: timedelta) -> None:
     moved = Event()
 
     def move(here: Place, position: int) -> None:
@@ -195,16 +195,16 @@ def test_t15_a_corrected_clock_lets_the_job_finish_charged_once(town: Town, jump
             here.coordinators.ahead = timedelta()
 
     async def scenario() -> None:
-        async with place(town, move, seconds=PATIENCE) as here:
+        async with place(enrolment, move, seconds=TIMEOUT) as here:
             assert (await here.job_ends()).state == "done"
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("jump", JUMPS, ids=str)
-def test_t15_a_job_signed_by_a_wrong_clock_is_done_or_refused_free(town: Town, jump: timedelta) -> None:
+def test_t15_a_job_signed_by_a_wrong_clock_is_done_or_refused_free(enrolment: Enrolment, jump: timedelta) -> None:
     async def scenario() -> None:
-        async with place(town, lambda *_: None) as here:
+        async with place(enrolment, lambda *_: None) as here:
             here.analysts.ahead = jump
             if jump == -timedelta(hours=1):  # the job's signature is valid for longer
                 assert (await here.job_ends()).state == "done"

@@ -1,9 +1,9 @@
-"""Have a real federation answer a hundred thousand rounds, and see what it takes of the machine: ``make soak``.
+"""Run a real federation for a hundred thousand rounds, and measure its resources: ``make soak``.
 
-After the warm-up, memory may not grow by a megabyte an hour, descriptors have to stay as they are, and write-ahead logs
-within what SQLite makes of them before it begins anew. What does not hold leaves with exit code 1. It lasts for an hour
-at least: memory settles for some twenty minutes, and goes up and down by a tenth of a megabyte ever after, which looks
-like one an hour where it is watched for a quarter of that.
+After the warm-up, memory must not grow by a megabyte an hour, the number of descriptors must not grow, and write-ahead
+logs must not exceed the size at which SQLite restarts them. If one of these fails, the exit code is 1. A run lasts at
+least an hour: memory settles for about twenty minutes, and then varies by a tenth of a megabyte, which would look like
+a megabyte an hour in a run of fifteen minutes.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from coordinator_processes import free_port
 from daemons import Daemons, daemons
-from hubs import free_port
+from local_federation import permissive_policy
 from measures import MEBIBYTE, Sample, growth, sample
-from town import lax_policy
 
 from dpspca.client.errors import FederationError
 from dpspca.client.federation import AsyncFederation
@@ -32,22 +32,22 @@ from dpspca.provider.ledger.sqlite import verify
 SITES = ("north", "south")
 COLUMNS = 4
 ROUNDS_A_JOB = 100
-"""So that the warm-up of the whole has 250 jobs: as many of an analyst's as a coordinator remembers, and all that comes
-after takes the place of something older."""
+"""With this number the warm-up has 250 jobs, as many as a coordinator keeps for an analyst. Each later job replaces an
+older one."""
 BUDGET = Budget(0.2, 1e-6)
 AT_ONCE = 2
 """Jobs at a time."""
 VISITED = 5
-"""In one job of so many, somebody calls over a connection of his own."""
+"""In one of this many jobs, an analyst makes calls over a separate connection."""
 WARM_UP = 0.25
-"""Of all rounds."""
+"""Share of all rounds."""
 BETWEEN = 0.2
 """Seconds from sample to sample."""
 LARGEST_LOG = 1100 * 2**15
-"""Bytes of a write-ahead log: SQLite begins it anew after a thousand pages, which are the journal's of 32 KiB."""
+"""Largest size of a write-ahead log in bytes. SQLite restarts it after a thousand pages, of 32 KiB in the journal."""
 AS_DEPLOYED = ("env", "MALLOC_ARENA_MAX=2", "GLIBC_TUNABLES=glibc.malloc.tcache_count=0")
-"""How the image has the C library keep what was freed: else each thread fills a cache of its own, for hours and up to a
-quarter of a megabyte, which is no different to look at from memory that is lost."""
+"""The settings of the C library in the image. Without them, each thread fills a cache of up to a quarter of a megabyte
+over hours, which looks like a memory leak."""
 SPEC = JobSpec(
     schema=Schema(COLUMNS),
     unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -62,7 +62,7 @@ SPEC = JobSpec(
 
 
 class Soak:
-    """Jobs without end, and what they cost each daemon."""
+    """Runs jobs continuously, and measures each daemon."""
 
     def __init__(self, settled: Daemons, federation: AsyncFederation, rounds: int, seconds: float) -> None:
         self._daemons = settled
@@ -74,11 +74,11 @@ class Soak:
 
     @property
     def rounds(self) -> int:
-        """Count the rounds that are over."""
+        """Return the number of finished rounds."""
         return sum(self._answered.values())
 
     async def run(self) -> None:
-        """Have all jobs run, and measure meanwhile."""
+        """Run all jobs, and measure meanwhile."""
         measuring = asyncio.create_task(self._measure())
         async with asyncio.TaskGroup() as working:
             for _ in range(AT_ONCE):
@@ -98,7 +98,7 @@ class Soak:
             assert (last.state, last.answered) == ("done", ROUNDS_A_JOB), last
 
     async def _visit(self, running: str) -> None:
-        """Call over a connection of one's own for all that an analyst may ask, be refused, and hang up half-way."""
+        """Make every call of an analyst over a separate connection, including refused and cancelled calls."""
         async with AsyncFederation(self._daemons.address, self._daemons.ada) as visitor:
             await visitor.data_sets()
             listed = await visitor.jobs()
@@ -124,11 +124,11 @@ class Soak:
 
 
 async def soak(folder: Path, rounds: int, seconds: float = 0.0) -> dict[str, Any]:
-    """Run so many rounds, and for so long, and report."""
+    """Run for this many rounds and at least this long, and return a report."""
     draw = np.random.default_rng(0)
     rows = {name: {"cohort": draw.standard_normal((100, COLUMNS))} for name in SITES}
     begun = time.monotonic()
-    address, policy = f"127.0.0.1:{free_port()}", lax_policy("row-replace-one")
+    address, policy = f"127.0.0.1:{free_port()}", permissive_policy("row-replace-one")
     async with daemons(folder, address, policy, rows, within=lambda _: AS_DEPLOYED) as settled:
         async with AsyncFederation(settled.address, settled.ada) as federation:
             soaking = Soak(settled, federation, rounds, seconds)
@@ -137,7 +137,7 @@ async def soak(folder: Path, rounds: int, seconds: float = 0.0) -> dict[str, Any
         wrong = [f"{name} ended with {code}" for name, code in codes.items() if code]
         wrong += [f"{name}: {found}" for name in SITES for found in verify(settled.ledger(name), settled.head(name))]
     grown = {name: growth(_warm(samples, soaking.rounds)) for name, samples in soaking.samples.items()}
-    wrong += [f"{name}: {found}" for name, told in grown.items() for found in _excess(told)]
+    wrong += [f"{name}: {found}" for name, growth_rates in grown.items() for found in _excess(growth_rates)]
     return {
         "rounds": soaking.rounds,
         "seconds": round(time.monotonic() - begun),
@@ -160,13 +160,13 @@ def _excess(grown: dict[str, float]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Soak, and print what came of it."""
+    """Run, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=100_000, help="queries that everybody answers, at least")
     parser.add_argument("--minutes", type=float, default=60.0, help="how long it lasts at least")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        report = asyncio.run(soak(Path(folder), told.rounds, 60 * told.minutes))
+        report = asyncio.run(soak(Path(folder), arguments.rounds, 60 * arguments.minutes))
     sys.stdout.write(json.dumps(report, indent=2) + "\n")
     return 1 if report["problems"] else 0
 

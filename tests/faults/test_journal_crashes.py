@@ -1,4 +1,4 @@
-"""The coordinator's journal when the power fails or its process is killed: at every step of every write.
+"""The coordinator's journal after a power cut or a kill at every step of every write.
 
 What is left is the journal after the last call that returned, or after the one that was being made: nothing in between,
 and nothing that was told of is gone. From there it goes on to the same end.
@@ -27,9 +27,9 @@ SETTINGS: list[list[str]] = [
     ["page_size = 512", "wal_autocheckpoint = 1"],
     ["page_size = 4096", "cache_size = 4", "wal_autocheckpoint = 20"],
 ]
-"""As those of the ledger: checkpoints now and then, small pages, and pages that are written before the commit."""
+"""As for the ledger: occasional checkpoints, small pages, and pages that are written before the commit."""
 SIZES = [6000, 1000, 300, 60, 4000]
-"""Numbers in a sum: so many that every way of writing has more than 400 steps."""
+"""Numbers in a sum, so many that each setting has more than 400 steps."""
 POINTS = 400
 SEEDS = range(len(SETTINGS))
 QUERIES = 5
@@ -45,7 +45,7 @@ def sum_of(job: JobRecord, position: int, size: int) -> Sum:
 
 
 def acts(name: str, seed: int, event: Event) -> Iterator[Act]:
-    """Take a job, ask its queries, keep their sums and receipts, and end it."""
+    """Accept a job, record its queries, sums and receipts, and end it."""
     waiting = JobRecord(name * 64, "dpspca://town/analyst/ada", "cohort", QUERIES, participants={"a": Participant()})
     signed, running = name.encode() * 500, waiting.after(Event.BEGIN)
     yield lambda journal: journal.accept(waiting, signed)
@@ -61,13 +61,13 @@ def acts(name: str, seed: int, event: Event) -> Iterator[Act]:
 
 
 def sessions(seed: int) -> list[list[Act]]:
-    """Do two jobs, one after the other, and forget the first; the coordinator starts again in between."""
+    """Run two jobs one after the other, and delete the first. The coordinator restarts in between."""
     first, second = list(acts("a", seed, Event.FINISH)), list(acts("b", seed, Event.FAIL))
     return [first[:4], [*first[4:], *second[:3]], [*second[3:], lambda journal: journal.forget(["a" * 64])]]
 
 
 def state(journal: Journal, seed: int) -> Any:
-    """All that a journal can tell."""
+    """Return everything that can be read from a journal."""
     told = []
     for each in journal.jobs():
         name = each.job.name
@@ -91,7 +91,7 @@ def held(journal: SqliteJournal) -> Iterator[SqliteJournal]:
 
 
 def record(seed: int) -> tuple[Disk, list[Any]]:
-    """Do it all over a disk on which nothing goes wrong; the journal's state before each act, and at the end."""
+    """Run everything on a disk without faults. Return the journal's state before each step and at the end."""
     disk, states = Disk(), []
     with quick_folder() as folder:
         for session in sessions(seed):
@@ -109,7 +109,7 @@ def record(seed: int) -> tuple[Disk, list[Any]]:
 
 
 def survives(folder: Path, files: dict[str, bytes], done: int, states: Sequence[Any], seed: int) -> None:
-    """Start on what is left, with SQLite as it is distributed, and go on to the end."""
+    """Restart with what is left, with unmodified SQLite, and continue to the end."""
     for name, content in files.items():
         (folder / name).touch(0o600)
         (folder / name).write_bytes(content)
@@ -122,7 +122,7 @@ def survives(folder: Path, files: dict[str, bytes], done: int, states: Sequence[
 
 
 def power_cuts(seed: int, each: int = 1) -> int:
-    """Cut the power at every point, and three times at each; say how many points there were."""
+    """Cut the power at every point, three times each. Return the number of points."""
     disk, states = record(seed)
     points = list(disk.points())[seed % each :: each]
     for point in points:
@@ -133,19 +133,19 @@ def power_cuts(seed: int, each: int = 1) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_power_cut_at_any_step_leaves_the_journal_after_one_call_or_the_next(seed: int) -> None:
-    """Every sixteenth step here, beginning with another for each way of writing; all of them in the slow tests."""
+def test_a_power_cut_at_any_step_leaves_a_state_between_calls(seed: int) -> None:
+    """Every sixteenth step, with a different first step for each setting. The slow tests cover all steps."""
     assert power_cuts(seed, each=16) >= POINTS // 16
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_power_cut_at_every_single_step_leaves_the_journal_after_one_call_or_the_next(seed: int) -> None:
+def test_a_power_cut_at_every_step_leaves_a_state_between_calls(seed: int) -> None:
     assert power_cuts(seed) >= POINTS
 
 
-def test_a_state_that_lies_between_two_calls_is_told_apart() -> None:
-    """No two states look the same, so that one in the place of another shows."""
+def test_all_states_between_calls_differ() -> None:
+    """No two states are equal, so the tests notice a wrong one."""
     _, states = record(0)
     told = [repr(each) for each in states]
     assert len(set(told)) == len(told)

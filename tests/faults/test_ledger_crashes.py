@@ -1,4 +1,4 @@
-"""The provider's ledger when the power fails, the disk refuses or the process is stopped: at every step of every write.
+"""The provider's ledger after a power cut, a disk error or a stopped process at every step of every write.
 
 After each: I1 what was paid for is paid, once; I2 what was sent is sent again as it was, never made anew; I3 the job
 goes on or is refused with a reason; I5 no entry that was told of is gone, and no honest crash looks like a rollback.
@@ -31,9 +31,9 @@ SETTINGS = [
     ["page_size = 512", "wal_autocheckpoint = 1"],
     ["cache_size = 4", "wal_autocheckpoint = 20"],
 ]
-"""Checkpoints now and then, pages of several sizes, and a cache so small that pages are written before the commit."""
+"""Occasional checkpoints, several page sizes, and a cache so small that pages are written before the commit."""
 SIZES = [8000, 3000, 600, 100, 4000]
-"""Numbers in an answer: so many that every way of writing has more than 400 steps."""
+"""Numbers in an answer, so many that each setting has more than 400 steps."""
 POINTS = 400
 SEEDS = range(len(SETTINGS))
 
@@ -42,7 +42,7 @@ _names = map("shim {}".format, count())
 
 @contextmanager
 def running(folder: Path, disk: Disk, seed: int) -> Iterator[SqliteLedger]:
-    """A provider's process, over a disk that is watched."""
+    """A provider's process on a recorded disk."""
     shim = Shim(next(_names), disk)
     with ExitStack() as ending:
         ledger = SqliteLedger(
@@ -63,7 +63,7 @@ def tell(disk: Disk, ledger: Ledger, *what: Any) -> None:
 
 
 def ask(ledger: Ledger, disk: Disk, job: str, position: int, size: int) -> None:
-    """Reserve, evaluate, store, send; as far as it goes."""
+    """Reserve, evaluate, store and send, until a step fails."""
     if not reserve(ledger, job, position):
         return
     tell(disk, ledger, "paid", job, position)
@@ -73,7 +73,7 @@ def ask(ledger: Ledger, disk: Disk, job: str, position: int, size: int) -> None:
 
 
 def session_one(ledger: Ledger, disk: Disk, seed: int) -> Iterator[Callable[[], None]]:
-    """Three answers, and a job that is given up with a query paid for and not answered."""
+    """Three answers, and a job that ends with a query that was charged and not answered."""
     yield lambda: tell(disk, ledger, "opened", ledger.open(opening("first"), LIMITS))
     yield lambda: tell(disk, ledger, "opened", ledger.open(opening("aborted"), LIMITS))
     for position in range(3):
@@ -83,7 +83,7 @@ def session_one(ledger: Ledger, disk: Disk, seed: int) -> Iterator[Callable[[], 
 
 
 def session_two(ledger: Ledger, disk: Disk, seed: int) -> Iterator[Callable[[], None]]:
-    """After a restart: one job expires, another is answered and done."""
+    """After a restart: one job expires, another is answered and finished."""
     yield lambda: tell(disk, ledger, "opened", ledger.open(opening("second", expires_at=EXPIRY + 1), LIMITS))
     yield lambda: ask(ledger, disk, "second", 0, SIZES[seed])
     yield lambda: tell(disk, ledger, "expired", ledger.expire(EXPIRY))
@@ -92,7 +92,7 @@ def session_two(ledger: Ledger, disk: Disk, seed: int) -> Iterator[Callable[[], 
 
 
 def record(seed: int) -> Disk:
-    """Two sessions over a disk on which nothing goes wrong."""
+    """Run two sessions on a disk without faults."""
     disk = Disk()
     with quick_folder() as folder:
         for session in (session_one, session_two):
@@ -128,7 +128,7 @@ def check(ledger: SqliteLedger, notes: list[Any]) -> None:
 
 
 def go_on(ledger: SqliteLedger) -> None:
-    """Take every job up again, to its end; or be told why not."""
+    """Continue every job to its end, or until it is refused."""
     for name in JOBS:
         changes = {"expires_at": EXPIRY + 1} if name == "second" else {}
         try:
@@ -143,7 +143,7 @@ def go_on(ledger: SqliteLedger) -> None:
 
 
 def survives(files: dict[str, bytes], notes: list[Any]) -> None:
-    """Start a provider on what is left, with SQLite as it is distributed."""
+    """Restart a provider with what is left, with unmodified SQLite."""
     with quick_folder() as folder:
         lay(folder, files)
         with SqliteLedger(folder / "ledger.sqlite", folder / "head", clock=lambda: 6.0) as ledger:
@@ -160,7 +160,7 @@ def lay(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def power_cuts(seed: int, each: int = 1) -> int:
-    """Cut the power at every point, and three times at each; say how many points there were."""
+    """Cut the power at every point, three times each. Return the number of points."""
     disk = record(seed)
     points = list(disk.points())[seed % each :: each]
     for point in points:
@@ -172,20 +172,20 @@ def power_cuts(seed: int, each: int = 1) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_t14_a_power_cut_at_any_step_forgets_nothing_and_charges_nothing_twice(seed: int) -> None:
-    """Every twelfth step here, beginning with another for each way of writing; all of them in the slow tests."""
+def test_t14_a_power_cut_at_any_step_loses_and_double_charges_nothing(seed: int) -> None:
+    """Every twelfth step, with a different first step for each setting. The slow tests cover all steps."""
     assert power_cuts(seed, each=12) >= POINTS // 12
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
-def test_t14_a_power_cut_at_every_single_step_forgets_nothing_and_charges_nothing_twice(seed: int) -> None:
+def test_t14_a_power_cut_at_every_step_loses_and_double_charges_nothing(seed: int) -> None:
     assert power_cuts(seed) >= POINTS
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_second_power_cut_while_starting_again_forgets_nothing_either(seed: int) -> None:
+def test_a_second_power_cut_during_the_restart_loses_nothing(seed: int) -> None:
     disk, draw = record(seed), random.Random(seed)
     for point in draw.sample(list(disk.points()), 25):
         notes = disk.notes(point)
@@ -203,7 +203,7 @@ def test_a_second_power_cut_while_starting_again_forgets_nothing_either(seed: in
 
 
 def refusing(number: int, *, problem: int, lasting: bool) -> Callable[[int, Step], None]:
-    """Fail one step, or every step from one on; as a full disk or as a broken one."""
+    """Return a hook that fails one step, or all steps from one on, like a full or a broken disk."""
 
     def refuse(tried: int, step: Step) -> None:
         if tried < number or (tried > number and not lasting):
@@ -219,7 +219,7 @@ def refusing(number: int, *, problem: int, lasting: bool) -> Callable[[int, Step
 
 
 def attempts(folder: Path, disk: Disk, seed: int) -> None:
-    """Both sessions, going on after every refusal; nothing but our own errors may come out."""
+    """Run both sessions and continue after every refusal. Only errors of this package may be raised."""
     for session in (session_one, session_two):
         with suppress(DpspcaError), running(folder, disk, seed) as ledger:
             for act in session(ledger, disk, seed):
@@ -248,11 +248,11 @@ def refused_step(seed: int, refuse: Callable[[int, Step], None]) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_disk_that_is_full_or_broken_at_any_step_loses_nothing_that_was_sent(seed: int) -> None:
+def test_a_full_or_broken_disk_at_any_step_loses_no_sent_answer(seed: int) -> None:
     assert refused_steps(seed, each=20) >= 20
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_disk_that_is_full_or_broken_at_every_third_step_loses_nothing_that_was_sent(seed: int) -> None:
+def test_a_full_or_broken_disk_at_every_third_step_loses_no_sent_answer(seed: int) -> None:
     assert refused_steps(seed, each=3) >= 250

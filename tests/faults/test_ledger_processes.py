@@ -1,4 +1,4 @@
-"""The provider's ledger and real processes: killed at any moment, and several that want the same ledger."""
+"""The provider's ledger with real processes: killed at any moment, and several processes on the same ledger."""
 
 import random
 import subprocess
@@ -10,7 +10,7 @@ from threading import Timer
 
 import pytest
 from ledgers import BUDGET, PRICE
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.provider.ledger.ledger import LedgerError
 from dpspca.provider.ledger.sqlite import SqliteLedger, read_books, verify
@@ -35,7 +35,7 @@ def worker(task: str, paths: tuple[Path, Path], name: str) -> Iterator[subproces
 
 
 def killed(paths: tuple[Path, Path], name: str, delay: float) -> list[list[str]]:
-    """Let a provider answer until it is killed that long after its first answer; give what it said that it had sent."""
+    """Run a provider and kill it this long after its first answer. Return the answers that it reported as sent."""
     with worker("answer", paths, name) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline()]
@@ -78,7 +78,7 @@ def test_i1_i2_a_provider_that_is_killed_many_times_has_every_answer_that_it_sen
     kills(paths, 40)
 
 
-def test_t13_a_second_daemon_is_refused_and_told_who_holds_the_ledger(paths: tuple[Path, Path]) -> None:
+def test_t13_a_second_daemon_is_refused_with_the_holder_of_the_ledger(paths: tuple[Path, Path]) -> None:
     with worker("hold", paths, "first") as first:
         assert first.stdout is not None
         instance = first.stdout.readline().split()[2]
@@ -93,7 +93,7 @@ def test_t13_a_second_daemon_is_refused_and_told_who_holds_the_ledger(paths: tup
 def test_t11_processes_that_race_for_one_budget_take_it_exactly_once(paths: tuple[Path, Path]) -> None:
     workers = [worker("race", paths, f"racer{number}") for number in range(3)]
     with workers[0] as first, workers[1] as second, workers[2] as third:
-        said = [process.communicate(timeout=PATIENCE)[0].splitlines() for process in (first, second, third)]
+        said = [process.communicate(timeout=TIMEOUT)[0].splitlines() for process in (first, second, third)]
     assert sum(line.startswith("admitted") for lines in said for line in lines) == 10
     assert all(lines[-1] == "nothing left" for lines in said)
     books = read_books(paths[0])

@@ -1,4 +1,4 @@
-"""A reply that is lost on its way to an analyst: the call was done, and is made again; asking twice does no harm."""
+"""A reply to an analyst is lost after the call took effect. The call is repeated, which does no harm."""
 
 import asyncio
 from collections import defaultdict
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hubs import Barrier, Forwarder, LastingTown, Slow, answered
-from patience import PATIENCE
-from town import SHARDS, Running, Town, federation, now, spec
+from coordinator_processes import Barrier, Forwarder, SlowLedger, StableEnrolment, wait_for_answers
+from local_federation import SHARDS, Enrolment, RunningFederation, federation, now, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.statements import Inquirer
@@ -22,13 +22,13 @@ from dpspca.server.rpc.analyst_service import AnalystService
 
 Found = TypeVar("Found")
 Replies = list[list[Any]]
-"""All that was told to each of some calls."""
+"""All replies to each of some calls."""
 
 SPEC = spec()
 
 
-class Thief(Forwarder):
-    """A way to the coordinator on which all that comes back can be stolen, until the connection is cut."""
+class ReplyDropper(Forwarder):
+    """A forwarder to the coordinator that can drop everything that comes back, until the connection is cut."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,27 +53,27 @@ class Thief(Forwarder):
             writer.close()
 
     def cut(self) -> None:
-        """End the connections that there are; what was stolen stays away, and later ones are served."""
+        """Close the open connections. Dropped replies stay lost; later connections work."""
         self.redirect(self.target)
         self.steals = False
 
 
 @dataclass
 class Handled:
-    """The replies to each method, which the coordinator has given whether or not they arrived."""
+    """The replies to each method that the coordinator sent, whether they arrived or not."""
 
     replies: dict[str, Replies] = field(default_factory=lambda: defaultdict(list))
 
     async def of(self, method: str, count: int) -> None:
-        """Wait until there were so many."""
-        async with asyncio.timeout(PATIENCE):
+        """Wait until there are this many replies."""
+        async with asyncio.timeout(TIMEOUT):
             while len(self.replies[method]) < count:  # noqa: ASYNC110  # it tells nobody
                 await asyncio.sleep(0.01)
 
 
 @pytest.fixture
 def handled(monkeypatch: pytest.MonkeyPatch) -> Handled:
-    """Note what an analyst is told, before it is on its way."""
+    """Record the replies to analysts before they are sent."""
     noted = Handled()
     for method in ("Submit", "Get", "Cancel"):
         monkeypatch.setattr(AnalystService, method, noting(noted.replies[method], getattr(AnalystService, method)))
@@ -104,74 +104,78 @@ def noting_all(
 
 
 @asynccontextmanager
-async def beyond(town: Town, running: Running) -> AsyncIterator[tuple[AsyncFederation, Thief]]:
-    """Connect the analyst by a way that a thief keeps, and see that it is there."""
-    thief = Thief()
-    thief.target = running.coordinator.address
-    await thief.start()
-    async with AsyncFederation(thief.address, town.identity(Role.ANALYST, "ada")) as analyst:
+async def connect_via_dropper(
+    enrolment: Enrolment, running: RunningFederation
+) -> AsyncIterator[tuple[AsyncFederation, ReplyDropper]]:
+    """Connect the analyst through a forwarder that drops replies, and check the connection."""
+    dropper = ReplyDropper()
+    dropper.target = running.coordinator.address
+    await dropper.start()
+    async with AsyncFederation(dropper.address, enrolment.identity(Role.ANALYST, "ada")) as analyst:
         await analyst.data_sets()
-        yield analyst, thief
-    await thief.stop()
+        yield analyst, dropper
+    await dropper.stop()
 
 
-async def robbed(thief: Thief, handled: Handled, method: str, call: Awaitable[Found]) -> Found:
-    """Make a call whose reply is lost; what comes of it is the reply to another, which says the same."""
+async def with_lost_reply(dropper: ReplyDropper, handled: Handled, method: str, call: Awaitable[Found]) -> Found:
+    """Make a call whose reply is lost. Return the reply to the repeated call, which must be the same."""
     replies = handled.replies[method]
-    before, thief.steals = len(replies), True
+    before, dropper.steals = len(replies), True
     asking = asyncio.ensure_future(call)
     await handled.of(method, before + 1)
     assert not asking.done()
-    thief.cut()
-    found = await asyncio.wait_for(asking, PATIENCE)
+    dropper.cut()
+    found = await asyncio.wait_for(asking, TIMEOUT)
     first, second = replies[before:]
     assert first == second
     return found
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return LastingTown.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return StableEnrolment.create(tmp_path)
 
 
-def test_a_reply_that_is_lost_while_a_job_waits_is_given_again_and_changes_nothing(
-    town: Town, handled: Handled
-) -> None:
+def test_a_reply_lost_while_a_job_waits_is_repeated_without_effect(enrolment: Enrolment, handled: Handled) -> None:
     async def scenario() -> None:
-        async with federation(town, ["site-0"]) as running, beyond(town, running) as (analyst, thief):
-            signed = town.job(SPEC, town.identity(Role.ANALYST, "ada"), list(SHARDS))
-            job = await robbed(thief, handled, "Submit", analyst.submit_signed(signed, SPEC))
-            assert (await robbed(thief, handled, "Get", job.status())).state == "waiting"
-            assert (await robbed(thief, handled, "Get", analyst.job(job.name))).name == job.name
-            assert [each.name for each in await robbed(thief, handled, "List", analyst.jobs())] == [job.name]
-            offers = await robbed(thief, handled, "DataSets", analyst.data_sets())
+        async with (
+            federation(enrolment, ["site-0"]) as running,
+            connect_via_dropper(enrolment, running) as (analyst, dropper),
+        ):
+            signed = enrolment.job(SPEC, enrolment.identity(Role.ANALYST, "ada"), list(SHARDS))
+            job = await with_lost_reply(dropper, handled, "Submit", analyst.submit_signed(signed, SPEC))
+            assert (await with_lost_reply(dropper, handled, "Get", job.status())).state == "waiting"
+            assert (await with_lost_reply(dropper, handled, "Get", analyst.job(job.name))).name == job.name
+            assert [each.name for each in await with_lost_reply(dropper, handled, "List", analyst.jobs())] == [job.name]
+            offers = await with_lost_reply(dropper, handled, "DataSets", analyst.data_sets())
             assert [each.provider for each in offers] == ["site-0"]
             inquirer = Inquirer(analyst.stub, job.link, analyst._identity, now)
-            assert await robbed(thief, handled, "Statements", inquirer.terms(offers)) == []
-            ended = await robbed(thief, handled, "Cancel", job.cancel())
+            assert await with_lost_reply(dropper, handled, "Statements", inquirer.terms(offers)) == []
+            ended = await with_lost_reply(dropper, handled, "Cancel", job.cancel())
             assert (ended.state, {each.asked for each in ended.participants}) == ("cancelled", {0})
             assert [each.state for each in await analyst.jobs()] == ["cancelled"]
 
     asyncio.run(scenario())
 
 
-def test_when_the_reply_to_a_cancelling_is_lost_the_job_is_over_once_and_nobody_is_asked_any_more(
-    town: Town, handled: Handled
-) -> None:
+def test_a_lost_reply_to_cancel_ends_the_job_once(enrolment: Enrolment, handled: Handled) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
-        ledgers = {name: Slow(0, barrier) for name in SHARDS}
-        async with federation(town, ()) as running, beyond(town, running) as (analyst, thief):
+        ledgers = {name: SlowLedger(0, barrier) for name in SHARDS}
+        async with (
+            federation(enrolment, ()) as running,
+            connect_via_dropper(enrolment, running) as (analyst, dropper),
+        ):
             for name, ledger in ledgers.items():
                 await running.start(name, ledger=ledger)
             job = await analyst.submit(SPEC, "cohort", list(SHARDS))
-            await answered(job, 2)
+            await wait_for_answers(job, 2)
             try:
-                ended = await robbed(thief, handled, "Cancel", job.cancel())
+                ended = await with_lost_reply(dropper, handled, "Cancel", job.cancel())
             finally:
                 barrier.open()
             assert (ended.state, ended.reason) == ("cancelled", "Cancelled by the analyst.")
-            async with asyncio.timeout(PATIENCE):  # for answers that were being made, and for the farewell
+            async with asyncio.timeout(TIMEOUT):  # for answers that were being made, and for the farewell
                 while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.05)
             paid = [ledger.standing(job.name) for ledger in ledgers.values()]
@@ -186,22 +190,25 @@ def test_when_the_reply_to_a_cancelling_is_lost_the_job_is_over_once_and_nobody_
     asyncio.run(scenario())
 
 
-def test_when_a_result_is_lost_it_is_sent_again_and_nothing_is_asked_for_it(town: Town, handled: Handled) -> None:
+def test_a_lost_result_is_sent_again_without_new_queries(enrolment: Enrolment, handled: Handled) -> None:
     async def scenario() -> None:
         ledgers = {name: MemoryLedger() for name in SHARDS}
-        async with federation(town, ()) as running, beyond(town, running) as (analyst, thief):
+        async with (
+            federation(enrolment, ()) as running,
+            connect_via_dropper(enrolment, running) as (analyst, dropper),
+        ):
             for name, ledger in ledgers.items():
                 await running.start(name, ledger=ledger)
             job = await analyst.submit(SPEC, "cohort", list(SHARDS))
             model = await job.result()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while any(ledger.open_jobs() for ledger in ledgers.values()):  # noqa: ASYNC110  # it tells nobody
                     await asyncio.sleep(0.05)
             heads = [ledger.head() for ledger in ledgers.values()]
-            content = await robbed(thief, handled, "Result", job.link.retry(job._content))
+            content = await with_lost_reply(dropper, handled, "Result", job.link.retry(job._content))
             assert Model.from_bytes(bytes(content)).components.tobytes() == model.components.tobytes()
-            assert [each.state for each in await robbed(thief, handled, "List", analyst.jobs())] == ["done"]
-            assert (await robbed(thief, handled, "Cancel", job.cancel())).state == "done"
+            assert [each.state for each in await with_lost_reply(dropper, handled, "List", analyst.jobs())] == ["done"]
+            assert (await with_lost_reply(dropper, handled, "Cancel", job.cancel())).state == "done"
             assert [ledger.head() for ledger in ledgers.values()] == heads
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""What jobs that are over leave in the memory of the daemons: nothing that grows with their number."""
+"""Finished jobs leave nothing in the memory of the daemons that grows with their number."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from town import AnythingGoes, Running, Town, federation, spec
+from local_federation import AllowEverything, Enrolment, RunningFederation, federation, spec
 
 from dpspca.common.names import PartyName
 from dpspca.common.privacy.accountant import Filter
@@ -19,12 +19,12 @@ from dpspca.server.journal.sqlite import SqliteJournal
 from dpspca.server.rpc import analyst_service
 
 KEPT = 30
-"""Jobs of an analyst that the coordinator remembers."""
+"""Jobs of an analyst that the coordinator keeps."""
 WARM_UP = 100
 MANY = 400
 FEW_BYTES = 400
-"""That a job may leave in three daemons together. One that is remembered takes 1,300 in any of them; what the last jobs
-leave in passing, up to 80,000 in all and however many there were, is in it."""
+"""Bytes that a finished job may leave in three daemons together. A kept job takes 1,300 bytes in each daemon. The limit
+includes up to 80,000 bytes that the last jobs leave temporarily, whatever the number of jobs."""
 SMALL = spec(
     schema=Schema(4),
     norm_bound=4.0,
@@ -36,15 +36,15 @@ SMALL = spec(
 SHARDS = {name: np.random.default_rng(0).standard_normal((100, 4)) for name in ("north", "south")}
 
 
-class Generous(AnythingGoes):
-    """A policy under which thousands of small jobs fit."""
+class Generous(AllowEverything):
+    """A policy that allows thousands of small jobs."""
 
     def limits(self, _: PartyName) -> tuple[Filter, None]:
         return Filter.for_budget(MAX_EPSILON / 2, 0.9, aside=0.4), None
 
 
-async def finish(running: Running, jobs: int) -> int:
-    """Have so many jobs answered, and count the bytes that are in use then."""
+async def finish(running: RunningFederation, jobs: int) -> int:
+    """Run this many jobs, and return the bytes in use afterwards."""
     for _ in range(jobs):
         job = await running.analyst.submit(SMALL, "cohort", list(SHARDS))
         states = [told.state async for told in job.watch()]
@@ -54,19 +54,17 @@ async def finish(running: Running, jobs: int) -> int:
 
 
 @pytest.mark.nightly
-def test_jobs_that_are_over_leave_no_memory_taken_in_any_daemon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_jobs_leave_no_memory_in_any_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analyst_service, "MAX_KEPT", KEPT)
 
     async def scenario() -> None:
         journal = SqliteJournal(tmp_path / "journal.db")
-        town = Town.found(tmp_path)
+        enrolment = Enrolment.create(tmp_path)
         with (
             SqliteLedger(tmp_path / "north" / "ledger", tmp_path / "second" / "north") as north,
             SqliteLedger(tmp_path / "south" / "ledger", tmp_path / "second" / "south") as south,
         ):
-            async with federation(town, (), SHARDS, lambda _: system_entropy, journal=journal) as running:
+            async with federation(enrolment, (), SHARDS, lambda _: system_entropy, journal=journal) as running:
                 for name, ledger in zip(SHARDS, (north, south), strict=True):
                     await running.start(name, ledger=ledger, policy=Generous)
                 before = await finish(running, WARM_UP)

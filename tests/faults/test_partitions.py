@@ -1,4 +1,4 @@
-"""Real daemons in network namespaces: the link between them is cut, slowed down, or loses all that one side sends."""
+"""Real daemons in network namespaces. The link between them is cut, slowed down, or loses what one side sends."""
 
 import asyncio
 import json
@@ -13,8 +13,8 @@ import networks
 import numpy as np
 import pytest
 from daemons import DPSPCA, Daemons, daemons
+from local_federation import permissive_policy
 from networks import ADDRESSES, FAR, NEAR, Link, linked
-from town import lax_policy
 
 from dpspca.provider.ledger.sqlite import verify
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.nightly
 COLUMNS = 8
 HUB = f"{ADDRESSES[NEAR]}:7443"
 SILENCE = 60.0
-"""Seconds without a word after which either side takes the other for lost: three heartbeats."""
+"""Seconds of silence after which either side considers the other lost: three heartbeats."""
 HEARTBEAT = 2
-"""Seconds, where a test is not to wait that long."""
+"""A shorter heartbeat, in seconds, for tests that should not wait that long."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,14 +36,20 @@ def _links_can_be_made() -> None:
 
 @dataclass(frozen=True)
 class Scene:
-    """The coordinator, the analyst and one provider on the near side of a link, the other provider beyond it."""
+    """The coordinator, the analyst and one provider on one side of a link, and a second provider on the other side."""
 
     link: Link
     daemons: Daemons
 
     async def command(self, *words: str) -> str:
-        """Run a command of the analyst's, which has to succeed."""
-        command = (*self.link.within(NEAR), *DPSPCA, *words, "--config", str(self.daemons.town.folder / "ada.toml"))
+        """Run a command of the analyst that must succeed."""
+        command = (
+            *self.link.within(NEAR),
+            *DPSPCA,
+            *words,
+            "--config",
+            str(self.daemons.enrolment.folder / "ada.toml"),
+        )
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
         out, err = await process.communicate()
@@ -51,8 +57,8 @@ class Scene:
         return out.decode()
 
     async def submit(self, rounds: int, answer_seconds: int) -> str:
-        """Submit a job that needs both providers, and give its name."""
-        out = self.daemons.town.folder / "model.npz"
+        """Submit a job that needs both providers, and return its name."""
+        out = self.daemons.enrolment.folder / "model.npz"
         spec = {
             "components": 1,
             "sparsity": 3,
@@ -76,7 +82,7 @@ class Scene:
         return told
 
     async def answered(self, job: str, least: int) -> int:
-        """Wait until so many queries are answered."""
+        """Wait until this many queries are answered."""
         while (answered := int((await self.status(job))["answered"])) < least:  # noqa: ASYNC110  # others answer
             await asyncio.sleep(0.2)
         return answered
@@ -100,12 +106,12 @@ async def scene(folder: Path, heartbeat_seconds: int | None = None) -> AsyncIter
         def within(name: str) -> Sequence[str]:
             return link.within(sides[name])
 
-        policy = lax_policy("row-add-remove")
+        policy = permissive_policy("row-add-remove")
         async with daemons(folder, HUB, policy, rows, heartbeat_seconds, within) as settled:
             yield Scene(link, settled)
 
 
-def test_a_job_goes_on_after_its_link_was_down_for_longer_than_either_side_waits_for_a_word(tmp_path: Path) -> None:
+def test_a_job_continues_after_its_link_was_down_for_long(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with scene(tmp_path) as here:
             job = await here.submit(rounds=1000, answer_seconds=600)
@@ -122,8 +128,8 @@ def test_a_job_goes_on_after_its_link_was_down_for_longer_than_either_side_waits
 
 
 @pytest.mark.parametrize("mute", [NEAR, FAR])
-def test_a_job_goes_on_after_all_that_one_side_sent_was_lost(tmp_path: Path, mute: str) -> None:
-    """Without receipts TCP sends nothing new: who loses what it says soon hears nothing either."""
+def test_a_job_continues_after_one_side_s_messages_were_lost(tmp_path: Path, mute: str) -> None:
+    """Without acknowledgements TCP sends nothing new, so both sides soon receive nothing."""
 
     async def scenario() -> None:
         async with scene(tmp_path, HEARTBEAT) as here:

@@ -1,4 +1,4 @@
-"""A provider's real process that stands still in the middle of a job, for longer than the job waits for an answer.
+"""A provider's process is stopped in the middle of a job, for longer than the job waits for an answer.
 
 Stopped by a signal it neither answers nor hangs up: nothing but the deadline tells it from one that thinks. When it
 goes on it finds a query of a job that went on without it, or that is over.
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coordinator_processes import free_port
 from daemons import Daemons, Process, daemons
-from hubs import free_port
-from reckoning import Record, Told, problems
-from town import lax_policy
+from fault_invariants import JobOutcome, RunRecord, problems
+from local_federation import permissive_policy
 
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.jobs import JobStatus, ParticipantStatus
@@ -28,13 +28,13 @@ COLUMNS = 20
 SITES = ("north", "south", "west")
 STOPPED = "west"
 DEADLINE = 8
-"""Seconds that a job waits for an answer, with the processes of a busy machine."""
+"""Answer timeout of a job in seconds, for processes on a busy machine."""
 FEW, MANY = 5, 150
-"""Rounds; with many, a job is still under way when somebody is stopped after its first answers."""
+"""With many rounds, a job is still running when a provider is stopped after its first answers."""
 
 
 def job(least: int, rounds: int) -> JobSpec:
-    """Describe a job that goes on while so many providers answer in time."""
+    """Return a job that continues while at least this many providers answer in time."""
     return JobSpec(
         schema=Schema(COLUMNS),
         unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -51,51 +51,51 @@ def job(least: int, rounds: int) -> JobSpec:
 
 @dataclass
 class Scene:
-    """Real daemons, an analyst, and what it was told of each job that is over."""
+    """Real daemons, an analyst, and the final status that it received of each job."""
 
     daemons: Daemons
     analyst: AsyncFederation
-    told: list[Told] = field(default_factory=list)
+    told: list[JobOutcome] = field(default_factory=list)
 
     @property
     def stopped(self) -> Process:
         return self.daemons.providers[STOPPED]
 
     async def submit(self, what: JobSpec) -> tuple[AsyncJob, str]:
-        signed = self.daemons.town.job(what, self.daemons.ada, SITES)
+        signed = self.daemons.enrolment.job(what, self.daemons.ada, SITES)
         return await self.analyst.submit_signed(signed, what), signed.job_id
 
     async def see_through(self, submitted: AsyncJob, name: str) -> JobStatus:
-        """Wait for the end of a job, and keep what was told of it."""
+        """Wait for the end of a job, and keep its final status."""
         status = [state async for state in submitted.watch()][-1]
         model = await submitted.result() if status.state == "done" else None
-        self.told.append(Told(name, submitted.spec, status, model))
+        self.told.append(JobOutcome(name, submitted.spec, status, model))
         return status
 
     def stored(self, name: str) -> int:
-        """Count the stored answers of the one that was stopped, to the queries of a job."""
+        """Return the number of answers to a job that the stopped provider has stored."""
         return sum(each.job == name for each in read_books(self.daemons.ledger(STOPPED)).outbox())
 
 
 @asynccontextmanager
 async def scene(folder: Path) -> AsyncIterator[Scene]:
-    """Run the federation; at the end everybody ends in order, and the books are reckoned up: I1, I2, I3, I5."""
+    """Run the federation. At the end, stop all parties properly and check the invariants I1, I2, I3 and I5."""
     draw = np.random.default_rng(0)
     rows = {
         site: {"cohort": draw.standard_normal((300, COLUMNS)) * np.r_[5, 4, np.ones(COLUMNS - 2)]} for site in SITES
     }
-    policy = lax_policy(PrivacyUnit.ROW_REPLACE_ONE)
+    policy = permissive_policy(PrivacyUnit.ROW_REPLACE_ONE)
     async with daemons(folder, f"127.0.0.1:{free_port()}", policy, rows, keeping=True) as settled:
         async with AsyncFederation(settled.address, settled.ada) as analyst:
             here = Scene(settled, analyst)
             yield here
             remembered = await analyst.jobs()
         codes = {each.name: await each.end() for each in settled.everybody}
-        assert list(problems(Record(settled, ("cohort",), here.told, remembered, [], codes, {}))) == []
+        assert list(problems(RunRecord(settled, ("cohort",), here.told, remembered, [], codes, {}))) == []
 
 
 async def stopped_half_way(here: Scene, submitted: AsyncJob) -> None:
-    """Stop the process when a few of its answers have come."""
+    """Stop the process after a few of its answers have arrived."""
     async for state in submitted.watch():
         if state.answered >= 3:
             break
@@ -107,7 +107,7 @@ def find(status: JobStatus, name: str) -> ParticipantStatus:
 
 
 def require_late(status: JobStatus, ending: str) -> ParticipantStatus:
-    """Have the status name the one that was stopped, with the reason, and nobody else."""
+    """Require that the status names the stopped provider, with the reason, and no other."""
     late = find(status, STOPPED)
     assert status.state == ending, status
     missing = f"answer to query {late.answered + 1}" if late.asked else "word on the job"
@@ -121,10 +121,10 @@ def require_late(status: JobStatus, ending: str) -> ParticipantStatus:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("least", "ending"), [(2, "done"), (3, "failed")])
-def test_i1_i2_i3_a_provider_that_is_stopped_past_the_deadline_is_named_and_comes_back(
+def test_i1_i2_i3_a_provider_stopped_past_the_timeout_is_named_and_returns(
     tmp_path: Path, least: int, ending: str
 ) -> None:
-    """It misses the end of one job and all of another; what it answers late was asked of it, and is charged once."""
+    """It misses the end of one job and all of another. Its late answers belong to real queries and are charged once."""
 
     async def scenario() -> None:
         async with scene(tmp_path) as here:

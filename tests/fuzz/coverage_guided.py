@@ -1,4 +1,4 @@
-"""Has a machine look for a conversation that a provider does not survive: bytes in, guided by what they reach.
+"""Search for a conversation that crashes a provider, with inputs guided by code coverage.
 
 ``make fuzz`` runs it. An input is a list of serialised messages, each with its length before it; the words of
 ``people.py`` stand for what is signed, so that an input means the same in every run.
@@ -18,9 +18,9 @@ with atheris.instrument_imports(include=["dpspca"]):
 HERE = Path(__file__).parents[1]
 sys.path += [str(HERE / folder) for folder in ("support", "simulation", "fuzz")]
 
-from desk import Desk  # noqa: E402  # after the instrumented modules
+from fuzz_parties import seeds  # noqa: E402
 from google.protobuf.message import DecodeError, Message  # noqa: E402
-from people import seeds  # noqa: E402
+from provider_harness import ProviderHarness  # noqa: E402  # after the instrumented modules
 
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb  # noqa: E402
 
@@ -29,13 +29,13 @@ LENGTH_BYTES = 2
 
 
 def written(messages: list[Message]) -> bytes:
-    """Write messages as an input."""
+    """Return messages as an input."""
     contents = [each.SerializeToString() for each in messages]
     return b"".join(len(each).to_bytes(LENGTH_BYTES) + each for each in contents)
 
 
 def read(content: bytes) -> list[pb.ToProvider]:
-    """Read an input; what is no message never arrives."""
+    """Read an input. Bytes that are not a message are skipped."""
     messages, start = [], 0
     while start < len(content) and len(messages) < MOST_MESSAGES:
         begin = start + LENGTH_BYTES
@@ -46,14 +46,14 @@ def read(content: bytes) -> list[pb.ToProvider]:
 
 
 def survive(content: bytes) -> None:
-    """Hold the conversation; whatever must not be is raised."""
-    desk = Desk()
-    desk.converse(read(content))
-    desk.must_be_in_order()
+    """Run the conversation. Raise any exception that must not occur."""
+    harness = ProviderHarness()
+    harness.run_conversation(read(content))
+    harness.require_consistent()
 
 
 def main() -> None:
-    """Write the seeds into the first folder that is named, and begin."""
+    """Write the seeds into the first folder given, and start."""
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     corpus = Path(next(word for word in sys.argv[1:] if not word.startswith("-")))

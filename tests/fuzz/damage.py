@@ -1,4 +1,4 @@
-"""What can happen to a stored file: to its bytes, or to the values that they stand for."""
+"""Damage to a stored file: to its bytes, or to the values in it."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from dpspca.common.errors import DpspcaError
 
 PAGE: Final = 4096
 ANY_TEXT: Final = st.text(st.characters(exclude_categories=[]), max_size=12)
-"""With halves of letters, too, which JSON can hold."""
+"""Including lone surrogates, which JSON can hold."""
 SCALARS: Final = st.one_of(
     st.none(),
     st.booleans(),
@@ -26,12 +26,12 @@ VALUES: Final = st.recursive(
     max_leaves=6,
 )
 DEEP: Final = "[" * 100_000
-"""Deeper than any reader goes."""
+"""Nested more deeply than any reader accepts."""
 
 
 @st.composite
 def altered(draw: st.DrawFn, value: Any) -> Any:
-    """Change something somewhere: put anything in its place, leave it out, or add to it."""
+    """Change one part of a value: replace it, remove it, or add to it."""
     if not isinstance(value, dict | list) or not value or draw(st.integers(0, 4)) == 0:
         return draw(VALUES)
     if isinstance(value, list):
@@ -52,13 +52,13 @@ def written(value: Any) -> str:
 
 
 def damaged(content: bytes) -> st.SearchStrategy[bytes]:
-    """Spoil a place or two."""
+    """Damage bytes at one or two positions."""
     return spoiled(content) | spoiled(content).flatmap(spoiled)
 
 
 @st.composite
 def damaged_pages(draw: st.DrawFn, content: bytes) -> bytes:
-    """Spoil pages where they begin, which is where they say what they hold."""
+    """Damage pages near their beginning, where the page header is."""
     pages = st.integers(0, len(content) // PAGE - 1)
     made = bytearray(content)
     for page, at, value in draw(
@@ -68,8 +68,8 @@ def damaged_pages(draw: st.DrawFn, content: bytes) -> bytes:
     return bytes(made)
 
 
-def require_words(read: Callable[[], object], kind: type[DpspcaError] = DpspcaError) -> None:
-    """Require that something is read, or refused with an error of ours."""
+def require_reason(read: Callable[[], object], kind: type[DpspcaError] = DpspcaError) -> None:
+    """Require that a read succeeds, or fails with an error of this package."""
     words: tuple[str, ...] = ("read", "")
     try:
         read()

@@ -1,7 +1,7 @@
-"""One strategy for every message of the protocol: what a stranger may send that has the form, or once had it.
+"""Strategies for all messages of the protocol: well-formed messages, and messages that were damaged.
 
-A skeleton is a message that could be true. It is sent as it is, with some of its fields changed, or with some of its
-bytes; or every field of it holds anything.
+A skeleton is a valid message. It is sent as it is, with some fields changed, with some bytes changed, or with arbitrary
+values in all fields.
 """
 
 import struct
@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from fuzz_parties import DIMENSION, FULL, PLAIN, ask, fuzz_parties, welcome
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from hypothesis import settings
 from hypothesis import strategies as st
-from people import DIMENSION, FULL, PLAIN, ask, people, welcome
 
 from dpspca.common.algorithms import catalogue
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 EDGES: Final = (0, 1, 2, 3, 6, 7, 255, 2**15, 2**20, 2**24, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1)
-"""Numbers at which programs go wrong; the largest are -1 and -2 to whoever forgets that there is no sign."""
-KINDS: Final = ("count", "count-above", "column-sums", "squared-columns", "covariance", "covariance-product")
+"""Numbers that often cause bugs. The largest are -1 and -2 if read as signed numbers."""
+KINDS: Final = ("count", "column-sums", "norm-histogram", "covariance", "covariance-product")
 WORDS: Final = (
     "",
     "done",
@@ -41,13 +41,13 @@ SPECS: Final = {b"plain": PLAIN, b"full": FULL}
 PLANS: Final = {word: catalogue.plan(spec) for word, spec in SPECS.items()}
 
 few: Final = settings(max_examples=settings().max_examples // 3)
-"""For what takes long."""
+"""For tests that take long."""
 
 # --- Values -----------------------------------------------------------------------------------------------------------
 
 
 def spoiled(content: bytes) -> st.SearchStrategy[bytes]:
-    """Cut, turn over, double, put in or take out some bytes."""
+    """Truncate, flip, repeat, insert or delete some bytes."""
     places = st.integers(0, len(content))
     return st.one_of(
         places.map(lambda end: content[:end]),
@@ -62,9 +62,9 @@ def spoiled(content: bytes) -> st.SearchStrategy[bytes]:
 
 
 def _bytes(known: bytes) -> st.SearchStrategy[bytes]:
-    signed = st.sampled_from([*people().good, *people().bad])
+    signed = st.sampled_from([*fuzz_parties().good, *fuzz_parties().bad])
     numbers = st.lists(st.floats(width=64), max_size=12).map(_doubles)
-    true = st.sampled_from([people().good[b"plain"].to_bytes(), people().identities["hub"].certificate_pem])
+    true = st.sampled_from([fuzz_parties().good[b"plain"].to_bytes(), fuzz_parties().identities["hub"].certificate_pem])
     return st.one_of(spoiled(known), st.binary(max_size=120), numbers, signed, true.flatmap(spoiled))
 
 
@@ -96,7 +96,7 @@ def _value(field: FieldDescriptor, known: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def anything(draw: st.DrawFn, name: str) -> Any:
-    """Fill any fields with anything."""
+    """Fill any fields with any values."""
     kind: Any = getattr(pb, name)
     return draw(altered(kind(), most=len(kind.DESCRIPTOR.fields)))
 
@@ -127,7 +127,7 @@ def _put(draw: st.DrawFn, message: Any, field: FieldDescriptor) -> None:
 
 @st.composite
 def corrupted(draw: st.DrawFn, message: Any) -> Any:
-    """Spoil a message's bytes; what nobody can read is left as nothing."""
+    """Damage a message's bytes. Return an empty message if they cannot be parsed."""
     content = draw(spoiled(message.SerializeToString()))
     try:
         return type(message).FromString(content)
@@ -136,7 +136,7 @@ def corrupted(draw: st.DrawFn, message: Any) -> Any:
 
 
 def _wild(true: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Take true messages, mostly; or some that were."""
+    """Draw mostly valid messages, and sometimes outdated ones."""
     return st.one_of(true, true, true.flatmap(altered), true.flatmap(corrupted))
 
 
@@ -145,7 +145,7 @@ def _wild(true: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def _asks(draw: st.DrawFn) -> pb.Ask:
-    word = draw(st.sampled_from([b"plain", b"plain", b"full", b"full", b"bob's", *people().bad]))
+    word = draw(st.sampled_from([b"plain", b"plain", b"full", b"full", b"bob's", *fuzz_parties().bad]))
     spec = SPECS.get(word, PLAIN)
     made = ask(word, spec, draw(st.integers(0, len(catalogue.plan(spec)))), draw(st.integers(0, 1)))
     if draw(st.integers(0, 3)) == 0:
@@ -155,14 +155,14 @@ def _asks(draw: st.DrawFn) -> pb.Ask:
 
 @st.composite
 def _welcomes(draw: st.DrawFn) -> pb.Welcome:
-    made = welcome(draw(st.sampled_from(["hub", "hub", "hub", "hub", *people().identities]))).welcome
+    made = welcome(draw(st.sampled_from(["hub", "hub", "hub", "hub", *fuzz_parties().identities]))).welcome
     if draw(st.booleans()):
         made.receipt.CopyFrom(draw(_receipts()))
     return made
 
 
 def _contents() -> st.SearchStrategy[bytes]:
-    """Give what belongs after an announcement."""
+    """Return the content that belongs to an announcement."""
     return st.sampled_from([ask(word, spec, len(PLANS[word]) - 1).content for word, spec in SPECS.items()])
 
 
@@ -171,11 +171,11 @@ def _names() -> st.SearchStrategy[str]:
 
 
 def _jobs() -> st.SearchStrategy[bytes]:
-    return st.sampled_from([*people().good, *people().bad])
+    return st.sampled_from([*fuzz_parties().good, *fuzz_parties().bad])
 
 
 def _answers() -> st.SearchStrategy[pb.AnswerFrame]:
-    """Give numbers, as many as a product, a vector or a count has."""
+    """Return as many numbers as a product, a vector or a count has."""
     whole = st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**40), 2**40)
     lengths = st.sampled_from([1, 5, DIMENSION, 2 * DIMENSION])
     numbers = lengths.flatmap(lambda count: st.lists(whole, min_size=count, max_size=count)).map(_integers)
@@ -189,7 +189,7 @@ def _answers() -> st.SearchStrategy[pb.AnswerFrame]:
 
 
 def _receipts() -> st.SearchStrategy[pb.Receipt]:
-    """Give what a provider signed of a ledger, this one or another."""
+    """Return a signed receipt of this ledger or another one."""
     by = st.sampled_from([b"north", b"east", b"hub"])
     return st.builds(pb.Receipt, ledger=st.just("memory"), entries=st.integers(0, 9), hash=st.just("0" * 64)).flatmap(
         lambda made: by.map(lambda who: _stamped(made, who))
@@ -198,12 +198,12 @@ def _receipts() -> st.SearchStrategy[pb.Receipt]:
 
 def _requests() -> st.SearchStrategy[bytes]:
     """Give words for requests that analysts signed."""
-    return st.sampled_from([*people().requests])
+    return st.sampled_from([*fuzz_parties().requests])
 
 
 def _statements() -> st.SearchStrategy[bytes]:
     """Give what a provider stated, or the bytes of something else."""
-    return st.sampled_from([b"", people().statement])
+    return st.sampled_from([b"", fuzz_parties().statement])
 
 
 def _held() -> st.SearchStrategy[pb.HeldReceipt]:
@@ -268,7 +268,7 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
 
 @cache
 def messages(name: str) -> st.SearchStrategy[Any]:
-    """Give messages of one type: true, changed, corrupted, or of no sense at all."""
+    """Return messages of one type: valid, changed, corrupted or arbitrary."""
     if name in ONE_OF:
         return _one_of(name)
     return _wild(_skeletons()[name]) | anything(name)
@@ -276,7 +276,7 @@ def messages(name: str) -> st.SearchStrategy[Any]:
 
 @cache
 def _one_of(name: str) -> st.SearchStrategy[Any]:
-    """Give messages of a type that holds one of several."""
+    """Return messages of a type that holds one of several."""
     kind: Any = getattr(pb, name)
     fields = kind.DESCRIPTOR.oneofs_by_name["message"].fields
     each = [messages(field.message_type.name).map(lambda told, n=field.name: kind(**{n: told})) for field in fields]
@@ -285,7 +285,7 @@ def _one_of(name: str) -> st.SearchStrategy[Any]:
 
 @st.composite
 def to_provider(draw: st.DrawFn, most: int = 16) -> list[pb.ToProvider]:
-    """Give what a coordinator may say: plans in their order, as they should go, among anything else."""
+    """Return messages of a coordinator: the queries of plans in order, mixed with anything else."""
     reached = dict.fromkeys(SPECS, 0)
     said = [welcome()]
     for _ in range(draw(st.integers(0, most))):
@@ -300,7 +300,7 @@ def to_provider(draw: st.DrawFn, most: int = 16) -> list[pb.ToProvider]:
 
 
 def _in_pieces(query: pb.Ask) -> st.SearchStrategy[list[pb.ToProvider]]:
-    """Send a query whole, in a frame of its own, or twice."""
+    """Send a query in one message, in a separate frame, or twice."""
     alone = type(query).FromString(query.SerializeToString())
     alone.content = b""
     whole, frame = pb.ToProvider(ask=query), pb.ToProvider(frame=pb.Frame(content=query.content))
@@ -309,13 +309,13 @@ def _in_pieces(query: pb.Ask) -> st.SearchStrategy[list[pb.ToProvider]]:
 
 
 def from_provider() -> st.SearchStrategy[pb.FromProvider]:
-    """Give what a provider may say."""
+    """Return a message of a provider."""
     return _one_of("FromProvider")
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> list[list[Any]]:
-    """Give what a provider says on connection after connection: it greets first, mostly, and answers among all else."""
+def conversations(draw: st.DrawFn) -> list[list[Any]]:
+    """Return a provider's messages on several connections: mostly a greeting first, and answers among anything else."""
     offered = pb.DataSet(name="cohort", dimension=DIMENSION)
     greeting = pb.FromProvider(hello=pb.Hello(data_sets=[offered], challenge=bytes(32)))
     numbers = st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=4)
@@ -331,7 +331,7 @@ def lives(draw: st.DrawFn) -> list[list[Any]]:
 
 
 LARGE: Final = (0, 1, -1, 2**56 - 1, 1 - 2**56, 2**56, -(2**56), 2**63 - 1, -(2**63))
-"""Numbers about as large as an answer may hold, and larger."""
+"""Numbers near the limit for answers, and above it."""
 
 MESSAGES: Final = (*ONE_OF, *_skeletons())
 """Every type that has a strategy."""
@@ -346,9 +346,9 @@ REQUESTS: Final = {
     "DataSets": "DataSetsRequest",
     "Statements": "StatementsRequest",
 }
-"""What an analyst may call, and with what."""
+"""Methods that an analyst may call, with their messages."""
 
 
 def requests() -> st.SearchStrategy[tuple[str, Any]]:
-    """Give what an analyst may ask."""
+    """Return a call of an analyst."""
     return st.sampled_from(sorted(REQUESTS)).flatmap(lambda call: st.tuples(st.just(call), messages(REQUESTS[call])))

@@ -1,4 +1,4 @@
-"""Whatever stands in the file of receipts that a provider keeps for others, it starts, and serves as before.
+"""A provider starts and works normally, whatever its file of other providers' receipts contains.
 
 The file is a help to others, and no duty: what cannot be read counts for nothing, and the log says so in words.
 """
@@ -12,12 +12,12 @@ from typing import Final
 
 import pytest
 from damage import damaged
-from desk import Desk
+from fuzz_parties import fuzz_parties, welcome
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import quick_folder
 from messages import few
-from people import people, welcome
+from provider_harness import ProviderHarness
 
 from dpspca.common.storage import files
 from dpspca.common.trust.receipts import sign_receipt
@@ -26,18 +26,20 @@ from dpspca.provider.ledger.entries import Head
 from dpspca.provider.ledger.peer_receipts import MOST_LEDGERS, MOST_PEERS, PeerReceipts
 
 ODD: Final = [0, 1, 2**31, 2**63 - 1, 2**64 - 1]
-"""How many entries a ledger may be said to have."""
+"""Numbers of entries that a receipt may state."""
 UNKNOWN: Final = "f" * 32
-"""A ledger of which no file here knows."""
+"""A ledger that is in no file of these tests."""
 
 
 def receipt(of: str, ledger: str, entries: int) -> pb.HeldReceipt:
-    return pb.HeldReceipt(provider=of, receipt=sign_receipt(people().identities[of], Head(ledger, entries, "b" * 64)))
+    return pb.HeldReceipt(
+        provider=of, receipt=sign_receipt(fuzz_parties().identities[of], Head(ledger, entries, "b" * 64))
+    )
 
 
 @cache
 def kept() -> bytes:
-    """Give what an honest file holds."""
+    """Return the content of an honest file."""
     held = [receipt(of, ledger * 32, 7) for of in ("south", "east") for ledger in "ac"]
     return pb.HeldReceipts(held=held).SerializeToString()
 
@@ -70,7 +72,7 @@ def written(content: bytes) -> Iterator[Path]:
 
 
 @given(CONTENTS)
-def test_t36_receipts_of_others_are_read_whatever_the_file_holds_and_new_ones_are_kept(content: bytes) -> None:
+def test_t36_any_file_of_held_receipts_is_read_and_new_ones_are_kept(content: bytes) -> None:
     with written(content) as path:
         peers = PeerReceipts(path)
         require_little(peers)
@@ -82,18 +84,18 @@ def test_t36_receipts_of_others_are_read_whatever_the_file_holds_and_new_ones_ar
 @few
 @given(CONTENTS)
 def test_t36_a_provider_answers_whatever_the_file_holds(content: bytes) -> None:
-    """And shows the coordinator what it read, which holds it against the signatures."""
-    desk = Desk()
+    """It also sends the coordinator the receipts that it read. The coordinator checks their signatures."""
+    harness = ProviderHarness()
     with written(content) as path:
-        desk.settings.peers = PeerReceipts(path)
+        harness.settings.peers = PeerReceipts(path)
         signed = receipt("south", UNKNOWN, 3)
         farewell = pb.Farewell(job="whatever", state="done", receipts=[signed])
-        desk.converse([welcome(), pb.ToProvider(farewell=farewell)])
-        desk.must_be_in_order()
+        harness.run_conversation([welcome(), pb.ToProvider(farewell=farewell)])
+        harness.require_consistent()
         assert bytes_of(signed) in map(bytes_of, PeerReceipts(path).held())
 
 
-def test_t36_a_file_of_more_receipts_than_are_kept_is_read_as_far_as_that(tmp_path: Path) -> None:
+def test_t36_of_too_many_receipts_in_a_file_only_the_limit_is_read(tmp_path: Path) -> None:
     many = [pb.HeldReceipt(provider=f"p{number}", receipt=pb.Receipt(ledger="a")) for number in range(1000)]
     path = tmp_path / "peers"
     path.touch(0o600)
@@ -124,7 +126,7 @@ def spoilt(path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", [Path.mkdir, a_link, open_to_others, too_long, spoilt])
-def test_t36_what_is_no_file_of_receipts_is_refused_in_words_and_the_provider_goes_on(
+def test_t36_an_invalid_file_of_receipts_is_refused_and_ignored(
     made: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made(tmp_path / "peers")
@@ -136,7 +138,7 @@ def test_t36_what_is_no_file_of_receipts_is_refused_in_words_and_the_provider_go
     require_keeps(peers)
 
 
-def test_where_there_is_no_file_yet_nothing_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_file_causes_no_log_message(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     peers = PeerReceipts(tmp_path / "peers")
     require_keeps(peers)
     assert [*map(bytes_of, PeerReceipts(tmp_path / "peers").held())] == [*map(bytes_of, peers.held())]
@@ -149,7 +151,7 @@ def require_little(peers: PeerReceipts) -> None:
 
 def require_keeps(peers: PeerReceipts) -> None:
     """Require that a new receipt is kept."""
-    me, new = people().identities["north"], receipt("south", UNKNOWN, 3)
+    me, new = fuzz_parties().identities["north"], receipt("south", UNKNOWN, 3)
     peers.keep([new], me.name, me.authority_pem)
     assert bytes_of(new) in map(bytes_of, peers.held())
 
@@ -158,9 +160,7 @@ def bytes_of(held: pb.HeldReceipt) -> bytes:
     return held.SerializeToString(deterministic=True)
 
 
-def test_what_is_too_long_to_be_a_receipt_does_not_fill_the_greeting(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_oversized_receipt_does_not_fill_the_greeting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     long = pb.HeldReceipt(provider="east", receipt=pb.Receipt(ledger="x" * 4_000_000))
     held = [pb.HeldReceipt(provider="x" * 4_000_000), long, receipt("south", "a" * 32, 7)]
     files.create(tmp_path / "peers", pb.HeldReceipts(held=held).SerializeToString())
@@ -168,10 +168,10 @@ def test_what_is_too_long_to_be_a_receipt_does_not_fill_the_greeting(
     assert f"Ignored 2 of 3 receipts in {tmp_path / 'peers'}" in caplog.text
 
 
-def test_a_spoilt_receipt_does_not_stand_against_a_true_one(tmp_path: Path) -> None:
+def test_a_damaged_receipt_does_not_displace_a_true_one(tmp_path: Path) -> None:
     spoilt, true = receipt("south", "a" * 32, 7), receipt("south", "a" * 32, 8)
     spoilt.receipt.entries = 2**64 - 1
     files.create(tmp_path / "peers", pb.HeldReceipts(held=[spoilt]).SerializeToString())
-    peers, north = PeerReceipts(tmp_path / "peers"), people().identities["north"]
+    peers, north = PeerReceipts(tmp_path / "peers"), fuzz_parties().identities["north"]
     peers.keep([true], north.name, north.authority_pem)
     assert [each.receipt.entries for each in peers.held()] == [8]

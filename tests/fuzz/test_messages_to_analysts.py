@@ -1,4 +1,4 @@
-"""Whatever a coordinator tells an analyst, it is read or refused in words."""
+"""Any message of a coordinator to an analyst is read, or refused with a reason."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from damage import damaged, require_words
+from damage import damaged, require_reason
+from fuzz_parties import fuzz_parties
 from hypothesis import given
 from hypothesis import strategies as st
+from local_federation import spec
 from messages import messages
-from people import people
-from town import spec
 
 from dpspca.client.calls import CoordinatorLink
 from dpspca.client.errors import TooMuchError
@@ -28,13 +28,13 @@ SPEC = spec()
 
 
 @given(messages("Job"))
-def test_t36_what_is_told_of_a_job_is_read_or_refused_in_words(told: Any) -> None:
-    require_words(lambda: JobStatus.of(told).to_dict())
+def test_t36_any_status_of_a_job_is_read_or_refused_with_a_reason(told: Any) -> None:
+    require_reason(lambda: JobStatus.of(told).to_dict())
 
 
 @given(messages("Offer"))
-def test_t36_what_is_told_of_a_data_set_is_read_or_refused_in_words(told: Any) -> None:
-    require_words(lambda: OfferList().read(told).to_dict())
+def test_t36_any_offer_of_a_data_set_is_read_or_refused_with_a_reason(told: Any) -> None:
+    require_reason(lambda: OfferList().read(told).to_dict())
 
 
 @given(st.lists(messages("Statement"), max_size=3))
@@ -47,17 +47,17 @@ def test_t36_t39_no_statement_that_a_coordinator_makes_up_is_believed(told: list
                 yield each
 
     teller: Any = Teller()
-    ada = people().identities["ada"]
+    ada = fuzz_parties().identities["ada"]
 
     def read() -> None:
-        inquirer = Inquirer(teller, CoordinatorLink(retry_seconds=0), ada, lambda: people().born)
+        inquirer = Inquirer(teller, CoordinatorLink(retry_seconds=0), ada, lambda: fuzz_parties().started_at)
         assert not asyncio.run(inquirer.ask(Kind.TERMS, "cohort", ["north", "west"])).statements
 
-    require_words(read)
+    require_reason(read)
 
 
 class Teller:
-    """A coordinator that gives these frames for a result."""
+    """A coordinator that replies with these frames of a result."""
 
     def __init__(self, frames: Sequence[pb.Frame]) -> None:
         self._frames = frames
@@ -74,7 +74,7 @@ def stored() -> bytes:
 
 
 def cut(content: bytes, at: int) -> list[pb.Frame]:
-    """Cut what is to be a model into two frames."""
+    """Divide the bytes of a model into two frames."""
     return [pb.Frame(content=content[:at]), pb.Frame(sequence=1, content=content[at:])]
 
 
@@ -93,16 +93,16 @@ def test_a_true_model_is_read_from_its_frames() -> None:
 
 
 @given(st.lists(messages("Frame"), max_size=4))
-def test_t36_whatever_frames_come_for_a_model_they_are_read_or_refused_in_words(frames: Sequence[pb.Frame]) -> None:
-    require_words(lambda: fetched(frames))
+def test_t36_any_frames_of_a_model_are_read_or_refused_with_a_reason(frames: Sequence[pb.Frame]) -> None:
+    require_reason(lambda: fetched(frames))
 
 
 @given(st.deferred(lambda: damaged(stored())), st.integers(0, 2000))
-def test_t36_a_model_that_is_damaged_on_its_way_is_read_or_refused_in_words(content: bytes, at: int) -> None:
-    require_words(lambda: fetched(cut(content, at)))
+def test_t36_a_model_damaged_in_transit_is_read_or_refused_with_a_reason(content: bytes, at: int) -> None:
+    require_reason(lambda: fetched(cut(content, at)))
 
 
-def test_t35_frames_without_end_are_refused_when_they_are_more_than_a_model() -> None:
+def test_t35_endless_frames_are_refused_once_they_exceed_a_model() -> None:
     frames = [pb.Frame(sequence=number, content=bytes(2**20)) for number in range(50)]
     with pytest.raises(TooMuchError, match=r"more than \d+ bytes of model frames"):
         fetched(frames)

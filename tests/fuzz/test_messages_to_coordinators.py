@@ -1,17 +1,17 @@
-"""Whatever a provider or an analyst says, the coordinator serves the others, and each job ends for a reason."""
+"""Whatever a provider or an analyst sends, the coordinator serves the others, and each job ends with a reason."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
-from damage import require_words
-from hall import HONEST, STRANGER, Hall, Saying
+from coordinator_harness import HONEST, STRANGER, CoordinatorHarness, Sent
+from damage import require_reason
+from fuzz_parties import PLAIN, ask, fuzz_parties
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import few, from_provider, lives, messages, requests
-from people import PLAIN, ask, people
-from universe import Door
+from messages import conversations, few, from_provider, messages, requests
+from simulated_federation import OpenAdmission
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
@@ -27,62 +27,62 @@ from dpspca.server.rpc.provider_service import ProviderService, _make_link
 QUERIES = len(catalogue.plan(PLAIN))
 
 
-def model_of(hall: Hall, sites: Sequence[str]) -> bytes:
-    """Make the model of these providers' answers again."""
+def model_of(harness: CoordinatorHarness, sites: Sequence[str]) -> bytes:
+    """Compute the model from these providers' answers."""
     steps = iter(enumerate(catalogue.plan(PLAIN)))
     sums = JobSums(PLAIN)
 
     def answer(_: RowQuery) -> Aggregate:
         position, step = next(steps)
-        return sums.add(step, {site: hall.ledgers[site].answers[hall.job.job_id, position] for site in sites})
+        return sums.add(step, {site: harness.ledgers[site].answers[harness.job.job_id, position] for site in sites})
 
     return drive(catalogue.run(catalogue.plan(PLAIN)), answer).weighed_by(sums.weighed).to_bytes()
 
 
 @few
-@given(lives())
-def test_t36_t38_whatever_one_provider_says_the_others_answers_count_and_the_job_is_done(
-    said: list[list[Saying]],
+@given(conversations())
+def test_t36_t38_a_job_finishes_whatever_one_provider_sends(
+    said: list[list[Sent]],
 ) -> None:
-    hall = Hall()
-    ended = hall.hear(said, honest=2)
+    harness = CoordinatorHarness()
+    ended = harness.run_conversations(said, honest=2)
     counted = {each.name: each.answered for each in ended.participants}
     assert (ended.state, ended.reason) == ("done", "")
     assert all(counted[name] == QUERIES for name in HONEST)
     if not counted[STRANGER]:
-        assert hall.model(hall.job.job_id) == model_of(hall, HONEST)
+        assert harness.model(harness.job.job_id) == model_of(harness, HONEST)
 
 
 @few
-@given(lives())
-def test_t38_with_too_few_honest_providers_a_job_fails_and_says_why_or_has_every_answer(
-    said: list[list[Saying]],
+@given(conversations())
+def test_t38_with_too_few_honest_providers_a_job_fails_with_the_reason(
+    said: list[list[Sent]],
 ) -> None:
-    ended = Hall().hear(said, honest=1)
+    ended = CoordinatorHarness().run_conversations(said, honest=1)
     whole = [each.name for each in ended.participants if each.answered == QUERIES]
     assert ended.state in {"done", "failed"}
     assert (len(whole) >= PLAIN.minimum_parties) if ended.state == "done" else ended.reason
 
 
 @given(st.lists(from_provider(), max_size=12))
-def test_t36_no_message_ends_the_reading_of_a_providers_stream(said: list[pb.FromProvider]) -> None:
+def test_t36_no_message_stops_the_reading_of_a_provider_s_stream(said: list[pb.FromProvider]) -> None:
     async def speak() -> AsyncIterator[pb.FromProvider]:
         for each in said:
             await asyncio.sleep(0)
-            yield people().completed(each)
+            yield fuzz_parties().completed(each)
 
-    hall = Hall()
+    harness = CoordinatorHarness()
 
     async def scene() -> None:
-        link, job = Link(STRANGER, {}), people().good[b"plain"].job_id
+        link, job = Link(STRANGER, {}), fuzz_parties().good[b"plain"].job_id
         readers = [AnswerReader(np.zeros(step.shape, dtype=np.int64), LARGEST_ANSWER) for step in catalogue.plan(PLAIN)]
         asked = [
             asyncio.create_task(link.ask(ask(b"plain", PLAIN, position), job, (), reader))
             for position, reader in enumerate(readers)
         ]
         await asyncio.sleep(0)
-        hub, name = people().identities["hub"], people().identities[STRANGER].name
-        await ProviderService(Door(hall), Roster(), lambda: hub)._read(name, link, speak())  # type: ignore[arg-type]
+        hub, name = fuzz_parties().identities["hub"], fuzz_parties().identities[STRANGER].name
+        await ProviderService(OpenAdmission(harness), Roster(), lambda: hub)._read(name, link, speak())  # type: ignore[arg-type]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert all(outcome is None or isinstance(outcome, DpspcaError) for outcome in outcomes)
         assert [outcome is None for outcome in outcomes] == [reader.complete for reader in readers]
@@ -92,19 +92,19 @@ def test_t36_no_message_ends_the_reading_of_a_providers_stream(said: list[pb.Fro
 
 
 @given(messages("Hello"))
-def test_t36_whatever_greeting_comes_it_is_taken_or_refused_in_words(told: pb.Hello) -> None:
+def test_t36_any_greeting_is_accepted_or_refused_with_a_reason(told: pb.Hello) -> None:
     async def greet() -> None:
-        hub, name = people().identities["hub"], people().identities[STRANGER].name
-        require_words(lambda: _make_link(name, told))
-        require_words(lambda: sign_challenge(hub, told.challenge, name))
+        hub, name = fuzz_parties().identities["hub"], fuzz_parties().identities[STRANGER].name
+        require_reason(lambda: _make_link(name, told))
+        require_reason(lambda: sign_challenge(hub, told.challenge, name))
 
     asyncio.run(greet())
 
 
 @few
 @given(st.lists(st.tuples(st.sampled_from(["ada", "bob", "eve"]), requests()), max_size=10))
-def test_t36_whatever_analysts_ask_they_see_their_own_alone_and_the_next_job_is_done(
+def test_t36_analysts_see_only_their_jobs_whatever_they_call(
     asked: list[tuple[str, tuple[str, Any]]],
 ) -> None:
-    ended = Hall().be_asked([(who, call, request) for who, (call, request) in asked])
+    ended = CoordinatorHarness().run_calls([(who, call, request) for who, (call, request) in asked])
     assert (ended.state, ended.reason) == ("done", "")

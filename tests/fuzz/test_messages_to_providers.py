@@ -1,15 +1,15 @@
-"""Whatever a coordinator says, a provider goes on or hangs up in order, spends what it answers, and no more."""
+"""Whatever a coordinator sends, a provider continues or closes the stream, and spends only what it answers."""
 
 import logging
 import tracemalloc
 from collections.abc import Sequence
 
 import pytest
-from desk import Desk
+from fuzz_parties import ODD_SPECS, PLAIN, ask, seeds, welcome
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import MESSAGES, to_provider
-from people import ODD_SPECS, PLAIN, ask, seeds, welcome
+from provider_harness import ProviderHarness
 
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
@@ -21,25 +21,25 @@ def test_every_type_of_message_is_fuzzed() -> None:
 
 
 @given(to_provider(), st.booleans(), st.booleans())
-def test_t36_no_messages_of_a_coordinator_crash_a_provider_or_spend_on_a_refusal(
-    said: Sequence[pb.ToProvider], hasty: bool, listening: bool
+def test_t36_no_message_crashes_a_provider_or_spends_on_a_refusal(
+    said: Sequence[pb.ToProvider], without_pauses: bool, reads_replies: bool
 ) -> None:
-    desk = Desk()
-    desk.converse(said, hasty=hasty, listening=listening)
-    desk.must_be_in_order()
+    harness = ProviderHarness()
+    harness.run_conversation(said, without_pauses=without_pauses, reads_replies=reads_replies)
+    harness.require_consistent()
 
 
 @pytest.mark.parametrize("number", range(len(seeds())))
-def test_what_a_coordinator_could_say_is_answered_or_refused_in_order(number: int) -> None:
-    desk = Desk()
-    desk.converse(seeds()[number])
-    assert bool(desk.left) == (number < 2)
-    desk.must_be_in_order()
+def test_plausible_messages_are_answered_or_refused_in_order(number: int) -> None:
+    harness = ProviderHarness()
+    harness.run_conversation(seeds()[number])
+    assert bool(harness.answers) == (number < 2)
+    harness.require_consistent()
 
 
-def test_t35_whatever_is_announced_takes_no_more_memory_than_its_job_does() -> None:
-    Desk().must_be_in_order()  # what is remembered for good is remembered before it is measured
-    desk = Desk()
+def test_t35_no_announcement_takes_more_memory_than_its_job() -> None:
+    ProviderHarness().require_consistent()  # what is remembered for good is remembered before it is measured
+    harness = ProviderHarness()
     announced = [ask(b"plain", PLAIN, 0) for _ in range(64)]
     for number, each in enumerate(announced):
         each.content = b""
@@ -48,29 +48,29 @@ def test_t35_whatever_is_announced_takes_no_more_memory_than_its_job_does() -> N
                 setattr(each, field, 2**32 - 1 if field != "centred" else True)
     tracemalloc.start()
     try:
-        desk.converse([welcome(), *(pb.ToProvider(ask=each) for each in announced)])
+        harness.run_conversation([welcome(), *(pb.ToProvider(ask=each) for each in announced)])
         assert tracemalloc.get_traced_memory()[1] < 4 * MEBIBYTE
     finally:
         tracemalloc.stop()
-    desk.must_be_in_order()
+    harness.require_consistent()
 
 
 @pytest.mark.parametrize("word", sorted(ODD_SPECS))
-def test_t25_t36_a_spec_whose_words_are_odd_is_refused_in_a_line_that_can_be_written(
+def test_t25_t36_a_spec_with_odd_text_is_refused_in_a_printable_line(
     word: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log()
     monkeypatch.setattr(logging.getLogger("dpspca.provider"), "propagate", False)  # pytest cannot write such lines
     monkeypatch.setattr(logging.getLogger("dpspca.provider"), "handlers", [log])
-    desk = Desk()
-    desk.converse([welcome(), pb.ToProvider(ask=pb.Ask(signed_job=word))])
-    (refused,) = [each for each in desk.said if each.HasField("refusal")]
+    harness = ProviderHarness()
+    harness.run_conversation([welcome(), pb.ToProvider(ask=pb.Ask(signed_job=word))])
+    (refused,) = [each for each in harness.sent if each.HasField("refusal")]
     said = [refused.refusal.what, *log.lines]
     assert [len(each) < 1000 and each.isprintable() for each in said] == [True] * len(said)
 
 
 class Log(logging.Handler):
-    """What was logged."""
+    """The log."""
 
     def __init__(self) -> None:
         super().__init__()

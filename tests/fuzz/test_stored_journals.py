@@ -1,4 +1,4 @@
-"""Whatever happens to a journal, whoever reads it says what is wrong in words."""
+"""Any damage to a journal is reported as a clear error."""
 
 import json
 import sqlite3
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from damage import DEEP, altered, damaged, damaged_pages, require_words, written
+from damage import DEEP, altered, damaged, damaged_pages, require_reason, written
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import quick_folder
@@ -39,7 +39,7 @@ STANDING: Final = JobRecord(
 
 @cache
 def shut_journal() -> bytes:
-    """Give the bytes of a journal of one job that runs and one that is done."""
+    """Return the bytes of a journal with a running and a finished job."""
     with quick_folder() as folder:
         journal = SqliteJournal(folder / "journal.db")
         journal.hold()
@@ -77,21 +77,21 @@ def look_through(path: Path) -> None:
 
 @st.composite
 def cells(draw: st.DrawFn) -> Any:
-    """Give what SQLite can hold in any column, whatever was declared."""
+    """Return any value that SQLite can store in any column, whatever its declared type."""
     return draw(st.none() | st.integers(-(2**15), 2**15) | st.floats(allow_nan=False) | st.binary(max_size=40))
 
 
 @few
 @given(st.data())
-def test_t36_a_damaged_journal_file_is_read_or_refused_in_words(data: st.DataObject) -> None:
+def test_t36_a_damaged_journal_file_is_read_or_refused_with_a_reason(data: st.DataObject) -> None:
     content = shut_journal()
     with quick_folder() as folder:
         path = stored(folder, data.draw(damaged_pages(content) | damaged(content)))
-        require_words(lambda: look_through(path), JournalError)
+        require_reason(lambda: look_through(path), JournalError)
 
 
 @given(st.sampled_from(COLUMNS), cells(), st.booleans())
-def test_t36_a_row_of_the_journal_that_holds_anything_is_read_or_refused_in_words(
+def test_t36_any_row_of_the_journal_is_read_or_refused_with_a_reason(
     column: tuple[str, str], value: Any, text: bool
 ) -> None:
     table, name = column
@@ -100,20 +100,20 @@ def test_t36_a_row_of_the_journal_that_holds_anything_is_read_or_refused_in_word
         with closing(sqlite3.connect(path)) as connection, connection:
             put = "CAST(? AS TEXT)" if text else "?"
             connection.execute(f"UPDATE OR IGNORE {table} SET {name} = {put}", (value,))  # noqa: S608  # names of ours
-        require_words(lambda: look_through(path), JournalError)
+        require_reason(lambda: look_through(path), JournalError)
 
 
 @given(altered(json.loads(write_job(STANDING))))
-def test_t36_how_a_job_stands_is_read_whole_or_refused_in_words(standing: Any) -> None:
-    """Whole enough to be told to its analyst."""
-    require_words(lambda: as_message(read_job(written(standing))).SerializeToString(), JournalError)
+def test_t36_any_state_of_a_job_is_read_or_refused_with_a_reason(standing: Any) -> None:
+    """Complete enough to be sent to its analyst."""
+    require_reason(lambda: as_message(read_job(written(standing))).SerializeToString(), JournalError)
 
 
-def test_t36_a_job_that_is_nested_without_end_is_refused_in_words() -> None:
-    require_words(lambda: read_job(DEEP), JournalError)
+def test_t36_an_endlessly_nested_job_is_refused_with_a_reason() -> None:
+    require_reason(lambda: read_job(DEEP), JournalError)
 
 
-def test_t36_a_number_in_the_place_of_a_model_is_refused_in_words() -> None:
+def test_t36_a_number_in_the_place_of_a_model_is_refused_with_a_reason() -> None:
     with quick_folder() as folder:
         path = stored(folder)
         with closing(sqlite3.connect(path)) as connection, connection:

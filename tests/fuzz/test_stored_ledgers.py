@@ -1,4 +1,4 @@
-"""Whatever happens to a ledger's files, whoever reads them says what is wrong in words."""
+"""Any damage to a ledger's files is reported as a clear error."""
 
 import json
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
-from damage import DEEP, VALUES, altered, damaged, damaged_pages, require_words, written
+from damage import DEEP, VALUES, altered, damaged, damaged_pages, require_reason, written
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import LIMITS, Place, opening, quick_folder, respond
@@ -20,7 +20,7 @@ from dpspca.provider.ledger.sqlite import export, read_books, verify
 
 @cache
 def told() -> tuple[dict[str, Any], ...]:
-    """Give the entries of a ledger in which most things have happened."""
+    """Return the entries of a ledger with most kinds of entries."""
     ledger = MemoryLedger(lambda: 5.0)
     for job in ("job", "other"):
         ledger.open(opening(job), LIMITS)
@@ -31,7 +31,7 @@ def told() -> tuple[dict[str, Any], ...]:
 
 
 def chained(lines: Sequence[str]) -> list[Entry]:
-    """Chain lines as a ledger does: whoever can write the file can do so."""
+    """Chain lines as a ledger does. Anyone who can write the file can do this."""
     made: list[Entry] = []
     for line in lines:
         made.append(Entry.read(line, link(made[-1].hash if made else GENESIS, line)))
@@ -39,7 +39,7 @@ def chained(lines: Sequence[str]) -> list[Entry]:
 
 
 @given(st.data())
-def test_t36_a_damaged_entry_is_refused_in_words(data: st.DataObject) -> None:
+def test_t36_a_damaged_entry_is_refused_with_a_reason(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(told()) - 1))
     whole = chained([written(entry) for entry in told()])
     spoilt = data.draw(damaged(whole[place].content.encode())).decode("utf-8", "replace")
@@ -47,19 +47,19 @@ def test_t36_a_damaged_entry_is_refused_in_words(data: st.DataObject) -> None:
     def read() -> Books:
         return Books.replay([*whole[:place], Entry.read(spoilt, whole[place].hash), *whole[place + 1 :]])
 
-    require_words(read, LedgerError)
+    require_reason(read, LedgerError)
 
 
 @given(st.data())
-def test_t36_an_entry_that_is_chained_and_makes_no_sense_is_refused_in_words(data: st.DataObject) -> None:
+def test_t36_an_invalid_entry_in_a_valid_chain_is_refused_with_a_reason(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(told()) - 1))
     changed = [*told()[:place], data.draw(altered(told()[place])), *told()[place + 1 :]]
-    require_words(lambda: Books.replay(chained([written(each) for each in changed])), LedgerError)
+    require_reason(lambda: Books.replay(chained([written(each) for each in changed])), LedgerError)
 
 
 @cache
 def shut_ledger() -> tuple[bytes, bytes]:
-    """Give the bytes of a ledger that was used and shut, and of its head file."""
+    """Return the bytes of a closed ledger and of its head file."""
     with quick_folder() as folder:
         place = Place(folder / "kept" / "ledger.db", folder / "second" / "head")
         with place.start() as ledger:
@@ -69,7 +69,7 @@ def shut_ledger() -> tuple[bytes, bytes]:
 
 
 @given(st.data())
-def test_t36_a_damaged_ledger_file_is_used_or_refused_in_words(data: st.DataObject) -> None:
+def test_t36_a_damaged_ledger_file_is_used_or_refused_with_a_reason(data: st.DataObject) -> None:
     content, head = shut_ledger()
     with quick_folder() as folder:
         place = Place(folder / "kept" / "ledger.db", folder / "second" / "head")
@@ -83,11 +83,11 @@ def test_t36_a_damaged_ledger_file_is_used_or_refused_in_words(data: st.DataObje
             lambda: list(export(place.path)),
             lambda: use(place),
         ):
-            require_words(read)
+            require_reason(read)
 
 
 def use(place: Place) -> None:
-    """Do all that a daemon does."""
+    """Do everything that a daemon does."""
     with place.start() as ledger:
         ledger.standing("job")
         ledger.stored("job", 0)
@@ -96,12 +96,12 @@ def use(place: Place) -> None:
         ledger.expire(2.0**40)
 
 
-def test_t36_an_entry_that_is_nested_without_end_is_refused_in_words() -> None:
-    require_words(lambda: Entry.read(DEEP, GENESIS), LedgerError)
+def test_t36_an_endlessly_nested_entry_is_refused_with_a_reason() -> None:
+    require_reason(lambda: Entry.read(DEEP, GENESIS), LedgerError)
 
 
 def summed(value: Any) -> bytes:
-    """Write anything in a place of the head file, with its true checksum."""
+    """Return a slot of the head file with any content and a correct checksum."""
     text = written(value).encode()
     return text + b" " + sha256(text).hexdigest().encode() + b"\n"
 
@@ -111,12 +111,12 @@ HEADS = altered({"turn": 3, "ledger": "one", "entries": 9, "hash": "0" * 64}) | 
 
 @st.composite
 def head_files(draw: st.DrawFn) -> bytes:
-    """Give two places, each with its true checksum over anything."""
+    """Return two slots with any content and correct checksums."""
     return b"".join(summed(value).ljust(SLOT_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
 
 
 @given(st.binary(max_size=1100) | head_files())
-def test_t36_a_damaged_head_file_remembers_a_head_or_is_unreadable(content: bytes) -> None:
+def test_t36_a_damaged_head_file_gives_a_head_or_is_unreadable(content: bytes) -> None:
     with quick_folder() as folder:
         path = folder / "head"
         path.touch(0o600)

@@ -1,4 +1,4 @@
-"""Whatever stands in a file that people write or carry, whoever reads it says what is wrong in words."""
+"""Any content of a file that people write or carry is read, or refused with a reason."""
 
 import base64
 import json
@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from damage import DEEP, altered, damaged, require_words, written
+from damage import DEEP, altered, damaged, require_reason, written
+from fuzz_parties import PLAIN, fuzz_parties
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import quick_folder
+from local_federation import Enrolment, now
 from messages import few
-from people import PLAIN, people
 from steward import POLICY, SETTINGS
-from town import Town, now
 
 from dpspca.client.simulation import simulate
 from dpspca.common.errors import CorruptModelError
@@ -37,24 +37,24 @@ from dpspca.provider.policy.rules import faults
 
 @cache
 def model() -> tuple[dict[str, Any], bytes]:
-    """Give a model's header, and its numbers."""
+    """Return a model's header and its numbers."""
     rows = np.random.default_rng(0).standard_normal((60, 6))
     header, _, body = simulate([rows, rows], PLAIN, noise_seed=1).to_bytes().partition(b"\n")
     return json.loads(header), body
 
 
 @given(st.data())
-def test_t36_a_damaged_model_is_read_or_refused_in_words(data: st.DataObject) -> None:
+def test_t36_a_damaged_model_is_read_or_refused_with_a_reason(data: st.DataObject) -> None:
     header, body = model()
     line = written(data.draw(altered(header) | st.just(header))).encode()
     whole = data.draw(st.just(line + b"\n" + body) | damaged(line + b"\n" + body))
-    require_words(lambda: Model.from_bytes(whole), CorruptModelError)
+    require_reason(lambda: Model.from_bytes(whole), CorruptModelError)
 
 
-def test_t36_a_model_of_infinite_size_is_refused_in_words() -> None:
+def test_t36_a_model_of_infinite_size_is_refused_with_a_reason() -> None:
     header, body = model()
     endless = header | {"shapes": header["shapes"] | {"components": [float("inf")]}}
-    require_words(lambda: Model.from_bytes(json.dumps(endless).encode() + b"\n" + body), CorruptModelError)
+    require_reason(lambda: Model.from_bytes(json.dumps(endless).encode() + b"\n" + body), CorruptModelError)
 
 
 # --- Policies and settings --------------------------------------------------------------------------------------------
@@ -77,12 +77,12 @@ WORDS: Final = (
     "[" * 5000,
     "\0",
 )
-"""What TOML gives a meaning, and what it does not."""
+"""Text with and without a meaning in TOML."""
 
 
 @st.composite
 def rewritten(draw: st.DrawFn, text: str) -> bytes:
-    """Put words into a text or in the place of its values, or spoil its bytes."""
+    """Insert words into a text, replace its values by words, or damage its bytes."""
     for _ in range(draw(st.integers(0, 2))):
         at, end = sorted((draw(st.integers(0, len(text))), draw(st.integers(0, len(text)))))
         text = text[:at] + draw(st.sampled_from(WORDS)) + text[end if draw(st.booleans()) else at :]
@@ -101,22 +101,22 @@ COORDINATOR: Final = (
 
 
 @given(st.sampled_from([SETTINGS, COORDINATOR]).flatmap(rewritten))
-def test_t36_settings_that_hold_anything_are_read_or_refused_in_words(content: bytes) -> None:
+def test_t36_any_settings_are_read_or_refused_with_a_reason(content: bytes) -> None:
     with quick_folder() as folder:
         (folder / "settings.toml").write_bytes(content)
-        require_words(lambda: read_any_config(folder / "settings.toml"))
+        require_reason(lambda: read_any_config(folder / "settings.toml"))
 
 
-def test_t36_settings_that_are_nested_without_end_are_refused_in_words(tmp_path: Path) -> None:
+def test_t36_endlessly_nested_settings_are_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(f"listen = {DEEP}")
-    require_words(lambda: read_any_config(tmp_path / "settings.toml"))
+    require_reason(lambda: read_any_config(tmp_path / "settings.toml"))
 
 
 @given(rewritten(POLICY))
-def test_t36_a_policy_that_holds_anything_is_read_or_refused_in_words(content: bytes) -> None:
+def test_t36_any_policy_is_read_or_refused_with_a_reason(content: bytes) -> None:
     with quick_folder() as folder:
         (folder / "policy.toml").write_bytes(content)
-        require_words(lambda: read_policy(folder / "policy.toml"))
+        require_reason(lambda: read_policy(folder / "policy.toml"))
         for fault in faults(content.decode("utf-8", "replace")):
             assert fault.what
 
@@ -133,15 +133,15 @@ def requested() -> bytes:
 @cache
 def listed() -> bytes:
     with TemporaryDirectory() as folder:
-        town = Town.found(Path(folder))
-        town.identity(Role.ANALYST, "eve")
-        town.authority.revoke("dpspca://town/analyst/eve")
-        return town.authority.revocation_list() + town.authority.certificate_pem
+        enrolment = Enrolment.create(Path(folder))
+        enrolment.identity(Role.ANALYST, "eve")
+        enrolment.authority.revoke("dpspca://town/analyst/eve")
+        return enrolment.authority.revocation_list() + enrolment.authority.certificate_pem
 
 
 @st.composite
-def spoilt_pem(draw: st.DrawFn, pem: bytes) -> bytes:
-    """Spoil a file of blocks as text, or what one of its blocks encodes."""
+def damaged_pem(draw: st.DrawFn, pem: bytes) -> bytes:
+    """Damage a PEM file as text, or the content of one of its blocks."""
     if draw(st.booleans()):
         return draw(damaged(pem))
     blocks = pem.split(b"-----BEGIN ")[1:]
@@ -158,14 +158,14 @@ def read_list(pem: bytes) -> None:
 
 
 def read_peer(pem: bytes) -> None:
-    known = people()
-    peer_of(pem, known.identities["hub"].authority_pem, known.born, known.revoked)
+    known = fuzz_parties()
+    peer_of(pem, known.identities["hub"].authority_pem, known.started_at, known.revoked)
 
 
 READERS: Final[dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]]] = {
-    "a certificate": (lambda: people().identities["hub"].certificate_pem, read_peer),
-    "an authority": (lambda: people().identities["hub"].authority_pem, read_authority),
-    "a key": (lambda: people().identities["hub"].key_pem, read_key),
+    "a certificate": (lambda: fuzz_parties().identities["hub"].certificate_pem, read_peer),
+    "an authority": (lambda: fuzz_parties().identities["hub"].authority_pem, read_authority),
+    "a key": (lambda: fuzz_parties().identities["hub"].key_pem, read_key),
     "a request": (requested, read_request),
     "a revocation list": (listed, read_list),
 }
@@ -173,34 +173,34 @@ READERS: Final[dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]]]
 
 @pytest.mark.parametrize("what", READERS)
 @given(data=st.data())
-def test_t36_a_damaged_block_is_read_or_refused_in_words(what: str, data: st.DataObject) -> None:
+def test_t36_a_damaged_block_is_read_or_refused_with_a_reason(what: str, data: st.DataObject) -> None:
     whole, read = READERS[what]
-    pem = data.draw(spoilt_pem(whole()))
-    require_words(lambda: read(pem))
+    pem = data.draw(damaged_pem(whole()))
+    require_reason(lambda: read(pem))
 
 
 @few
 @given(st.data())
-def test_t36_a_damaged_identity_is_read_or_refused_in_words(data: st.DataObject) -> None:
-    ada = people().identities["ada"]
-    content = data.draw(spoilt_pem(ada.key_pem + ada.certificate_pem + ada.authority_pem))
+def test_t36_a_damaged_identity_is_read_or_refused_with_a_reason(data: st.DataObject) -> None:
+    ada = fuzz_parties().identities["ada"]
+    content = data.draw(damaged_pem(ada.key_pem + ada.certificate_pem + ada.authority_pem))
     with quick_folder() as folder:
         (folder / IDENTITY_FILE).touch(0o600)
         (folder / IDENTITY_FILE).write_bytes(content)
-        require_words(lambda: Identity.load(folder))
+        require_reason(lambda: Identity.load(folder))
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    town = Town.found(tmp_path_factory.mktemp("town"))
-    town.identity(Role.ANALYST, "eve")
-    town.identity(Role.ANALYST, "ada")
-    town.authority.revoke("dpspca://town/analyst/eve")
-    return town.authority
+    enrolment = Enrolment.create(tmp_path_factory.mktemp("town"))
+    enrolment.identity(Role.ANALYST, "eve")
+    enrolment.identity(Role.ANALYST, "ada")
+    enrolment.authority.revoke("dpspca://town/analyst/eve")
+    return enrolment.authority
 
 
 @given(data=st.data())
-def test_t36_a_damaged_index_of_an_authority_is_read_or_refused_in_words(
+def test_t36_a_damaged_index_of_an_authority_is_read_or_refused_with_a_reason(
     authority: Authority, data: st.DataObject
 ) -> None:
     index = authority.folder / INDEX_FILE
@@ -211,12 +211,12 @@ def test_t36_a_damaged_index_of_an_authority_is_read_or_refused_in_words(
     with quick_folder() as folder:
         (folder / INDEX_FILE).touch(0o600)
         (folder / INDEX_FILE).write_bytes(content)
-        require_words(Authority(folder, authority._issuer, now).list)
+        require_reason(Authority(folder, authority._issuer, now).list)
 
 
-def test_t36_an_index_of_an_authority_that_names_nobody_is_refused_in_words(authority: Authority) -> None:
+def test_t36_an_index_of_an_authority_that_names_nobody_is_refused_with_a_reason(authority: Authority) -> None:
     act = {"act": "issued", "serial": "1", "name": None, "since": "", "until": ""}
     with quick_folder() as folder:
         (folder / INDEX_FILE).touch(0o600)
         (folder / INDEX_FILE).write_text(written(act))
-        require_words(Authority(folder, authority._issuer, now).list)
+        require_reason(Authority(folder, authority._issuer, now).list)

@@ -9,11 +9,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import clone
+import forked_provider
 import numpy as np
 import pytest
 from examples import EXAMPLES
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca import simulate
 from dpspca.common.algorithms import catalogue
@@ -28,8 +28,8 @@ DEVIATIONS = 6.0
 
 def copied(folder: Path, *how: str) -> tuple[Integers, Integers]:
     """Return the noise of both copies' answers to the query at the same position."""
-    program = (sys.executable, clone.__file__, str(folder), *how)
-    subprocess.run(program, check=True, timeout=PATIENCE)  # noqa: S603 - our own program
+    program = (sys.executable, forked_provider.__file__, str(folder), *how)
+    subprocess.run(program, check=True, timeout=TIMEOUT)  # noqa: S603 - our own program
     first, second = (np.load(folder / f"{name}.npy").ravel() for name in ("first", "second"))
     return first, second
 

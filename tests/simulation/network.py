@@ -1,9 +1,9 @@
-"""The network of a universe: connections that delay what is sent, lose it, break, or fall silent on one side.
+"""A simulated network: connections delay messages, lose them, break, or fail on one side only.
 
-While a provider is cut off, nothing that is sent or on its way arrives, and nobody is told.
+During a partition, no message arrives, not even one sent before it, and no party gets an error.
 
-gRPC keeps the order of a stream. Somebody in between who is broken, or means ill, may not: a message can be lost alone,
-come once more after a while, or overtake others and be overtaken.
+gRPC keeps the order of a stream. A faulty or malicious intermediary may not: a single message may be lost, delivered
+twice, or delivered out of order.
 """
 
 import asyncio
@@ -15,22 +15,22 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.names import PartyName
 
 if TYPE_CHECKING:
-    from universe import Universe
+    from simulated_federation import SimulatedFederation
 
 TICK: Final = 1e-6
-"""Seconds between two messages at least: a connection keeps their order."""
+"""Least time between two messages in seconds, so that a connection keeps their order."""
 LATE: Final = 30.0
-"""Seconds after which a message comes once more at the latest."""
+"""Longest delay of a repeated message, in seconds."""
 
 
 class ConnectionBrokenError(DpspcaError):
-    """A connection ended, as far as one side has noticed."""
+    """One side noticed that a connection ended."""
 
     code = "connection-broken"
 
 
 class Direction:
-    """One way of a connection: messages arrive late, and in their order unless somebody meddles."""
+    """One direction of a connection. Messages arrive delayed and in order, unless an intermediary changes that."""
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
@@ -38,41 +38,41 @@ class Direction:
         self._last = 0.0
 
     def send(self, message: Any) -> None:
-        universe = self._connection.universe
-        universe.note_sent(self._connection.name, message)
+        simulated = self._connection.simulated
+        simulated.note_sent(self._connection.name, message)
         if self._connection.broken:
             return
-        if universe.happens(universe.weather.loss):
+        if simulated.happens(simulated.rates.loss):
             self._connection.break_()
             return
-        if universe.is_cut_off(self._connection.name):
+        if simulated.is_cut_off(self._connection.name):
             return
-        for moment in self._arrivals(universe.chance, message):
+        for moment in self._arrivals(simulated.chance, message):
             asyncio.get_running_loop().call_at(moment, self._arrive, message)
 
     def end(self) -> None:
         self._arrived.put_nowait(None)
 
     def _arrivals(self, chance: Random, message: Any) -> list[float]:
-        """Decide when a message arrives: once, more than once, or never."""
-        universe = self._connection.universe
-        moment = asyncio.get_running_loop().time() + chance.uniform(0, universe.weather.slowest)
-        meddled = universe.happens(universe.weather.meddling, "meddling")
+        """Return the times at which a message arrives: one, several or none."""
+        simulated = self._connection.simulated
+        moment = asyncio.get_running_loop().time() + chance.uniform(0, simulated.rates.slowest)
+        meddled = simulated.happens(simulated.rates.meddling, "meddling")
         fate = chance.choice(["lost", "again", "out of order"]) if meddled else ""
         if fate == "lost":
             return []
         if fate == "out of order":
-            return [moment + chance.uniform(0, universe.weather.slowest)]
+            return [moment + chance.uniform(0, simulated.rates.slowest)]
         self._last = moment = max(self._last + TICK, moment)
         if fate == "again":
             return [moment, moment + chance.uniform(0, LATE)]
-        twice = message.WhichOneof("message") == "ask" and universe.happens(universe.weather.twice)
+        twice = message.WhichOneof("message") == "ask" and simulated.happens(simulated.rates.twice)
         return [moment] * (1 + twice)
 
     def _arrive(self, message: Any) -> None:
-        if self._connection.universe.is_cut_off(self._connection.name):
+        if self._connection.simulated.is_cut_off(self._connection.name):
             return
-        self._connection.universe.note(self._connection.name, message)
+        self._connection.simulated.note(self._connection.name, message)
         self._arrived.put_nowait(message)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -84,21 +84,21 @@ class Direction:
 class Connection:
     """A provider's connection to the coordinator."""
 
-    def __init__(self, universe: "Universe", name: PartyName) -> None:
-        self.universe = universe
+    def __init__(self, simulated: "SimulatedFederation", name: PartyName) -> None:
+        self.simulated = simulated
         self.name = name
         self.broken = False
         self.inward, self.outward = Direction(self), Direction(self)
 
     def break_(self) -> None:
-        """Break; each side notices after a while, or not at all."""
+        """Break the connection. Each side notices after a while, or not at all."""
         self.broken = True
         loop = asyncio.get_running_loop()
         for side in (self.inward, self.outward):
-            if not self.universe.happens(self.universe.weather.half_open):
-                loop.call_later(self.universe.chance.uniform(0, 3), side.end)
+            if not self.simulated.happens(self.simulated.rates.half_open):
+                loop.call_later(self.simulated.chance.uniform(0, 3), side.end)
 
-    # What a service asks of a call:
+    # The part of gRPC's context that the service uses:
 
     async def abort(self, *_: Any) -> None:
         self.break_()

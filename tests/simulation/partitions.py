@@ -1,8 +1,7 @@
-"""Partitions that last: for a while a party reaches nobody, and nobody reaches it.
+"""Lasting partitions: for a while a party and the coordinator cannot reach each other.
 
-Nobody is told of one. Who dials is refused; what is sent vanishes, and the connection stays, until somebody has waited
-long enough. A message that vanished does not come after the end of it, as those that TCP sends again would: that is
-the worse case.
+No party gets an error from an open connection. New connections fail; messages are lost, and the connection stays open
+until a timeout. Lost messages are not sent again after the partition, although TCP would do so: this is the worse case.
 """
 
 from collections.abc import Iterable
@@ -10,33 +9,33 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Self
 
-from errands import EVENING
-from weather import Weather
+from fault_rates import FaultRates
+from planned_jobs import JOB_SPREAD
 
 SHORT: Final = 10.0
-"""Seconds: about a heartbeat, so that few notice."""
+"""About one heartbeat, in seconds: few parties notice such a partition."""
 LONGEST_PARTITION: Final = 300.0
-"""Seconds: longer than anybody waits for an answer, or for a word of the other side."""
+"""Longer than any timeout, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """From when, in seconds of the universe, and until when."""
+    """Begin and end of a partition, in simulated seconds."""
 
     begin: float
     end: float
 
-    def holds(self, now: float) -> bool:
+    def is_on(self, now: float) -> bool:
         return self.begin <= now < self.end
 
     @classmethod
     def drawn(cls, chance: Random) -> Self:
-        """Draw one that begins while jobs do."""
-        begin = chance.uniform(0, EVENING)
+        """Draw a partition that begins while jobs begin."""
+        begin = chance.uniform(0, JOB_SPREAD)
         return cls(begin, begin + chance.uniform(0, chance.choice([SHORT, LONGEST_PARTITION])))
 
 
-def partitions(names: Iterable[str], seed: int, weather: Weather) -> dict[str, Partition]:
-    """Decide who is cut off, and when: with chance of its own, so that all else in a universe stays as it is."""
+def partitions(names: Iterable[str], seed: int, rates: FaultRates) -> dict[str, Partition]:
+    """Draw who is cut off, and when. A separate generator keeps the rest of the run unchanged."""
     chance = Random(f"partitions {seed}")
-    return {name: Partition.drawn(chance) for name in names if chance.random() < weather.partition}
+    return {name: Partition.drawn(chance) for name in names if chance.random() < rates.partition}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patience import PATIENCE
-from town import Running, Town, lax_policy, now
+from local_federation import Enrolment, RunningFederation, now, permissive_policy
+from timeouts import TIMEOUT
 
 from dpspca.client.approvals import ApprovalOffice
 from dpspca.client.federation import AsyncJob
@@ -29,7 +29,7 @@ def human_policy(*approvers: str, needed: int = 1, **changes: str) -> str:
     """Return a policy that allows every job that these persons approve."""
     names = ", ".join(f'"{each}"' for each in approvers or (MARIA,))
     rule = f'approval = "human"\napprovers = [{names}]\napprovals_needed = {needed}\n'
-    return lax_policy() + rule + "".join(f"{key} = {value}\n" for key, value in changes.items())
+    return permissive_policy() + rule + "".join(f"{key} = {value}\n" for key, value in changes.items())
 
 
 @dataclass
@@ -41,14 +41,15 @@ class Site:
     identity: Identity
 
     @classmethod
-    def made(cls, town: Town, name: str, policy: str, more: str = "") -> "Site":
-        folder = town.folder / f"site-of-{name}"
+    def made(cls, enrolment: Enrolment, name: str, policy: str, more: str = "") -> "Site":
+        folder = enrolment.folder / f"site-of-{name}"
         folder.mkdir()
-        me = town.identity(Role.PROVIDER, name)
+        me = enrolment.identity(Role.PROVIDER, name)
         (folder / "policy.toml").write_text(policy)
-        (folder / "revoked.pem").write_bytes(town.authority.revocation_list())
+        (folder / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
         (folder / "provider.toml").write_text(
-            f'coordinator = "127.0.0.1:1"\nidentity = "{town.folder}/provider-{name}"\nrevocations = "revoked.pem"\n'
+            f'coordinator = "127.0.0.1:1"\nidentity = "{enrolment.folder}/provider-{name}"\n'
+            'revocations = "revoked.pem"\n'
             f'policy = "policy.toml"\nledger = "ledger/ledger.db"\n[data_sets]\ncohort = "rows.npy"\n{more}'
         )
         return cls(name, folder, me)
@@ -68,8 +69,8 @@ class Site:
         settings = read_config(ProviderConfig, self.config)
         policy = CurrentPolicy(settings.policy)
         with SqliteLedger(*ledger_paths(settings, self.config)) as ledger:
-            desk = approval_desk(settings, self.config, ledger, lambda: self.identity, policy.get, now)
-            yield {"ledger": ledger, "policy": policy.get, "desk": desk}
+            harness = approval_desk(settings, self.config, ledger, lambda: self.identity, policy.get, now)
+            yield {"ledger": ledger, "policy": policy.get, "desk": harness}
 
     async def decide(self, job: str, verdict: str, person: str = MARIA, reason: str = "") -> dict[str, Any]:
         """Decide about a job as the command does, beside the running daemon."""
@@ -78,7 +79,7 @@ class Site:
 
 
 @contextmanager
-def joined(running: Running, site: Site) -> Iterator[dict[str, Any]]:
+def joined(running: RunningFederation, site: Site) -> Iterator[dict[str, Any]]:
     """Yield what ``running.start`` needs for a site."""
     running.known[site.name] = site.identity
     with site.open() as settings:
@@ -87,7 +88,7 @@ def joined(running: Running, site: Site) -> Iterator[dict[str, Any]]:
 
 async def awaiting(job: AsyncJob, *providers: str) -> JobStatus:
     """Wait until a job waits for approval by exactly these providers."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             status = await job.status()
             assert not status.is_final, status

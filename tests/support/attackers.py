@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from raw import (
+from raw_http2 import (
     ACKNOWLEDGED,
     DATA,
     END_OF_HEADERS,

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from patience import PATIENCE
 from playwright.sync_api import Browser, Page, sync_playwright
+from timeouts import TIMEOUT
 
 BROWSER: Final = shutil.which("chromium")
 
@@ -20,7 +20,7 @@ def chromium(*flags: str) -> Iterator[Browser]:
     """Run a browser without a window."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox", *flags], timeout=1000 * PATIENCE
+            executable_path=BROWSER, args=["--no-sandbox", *flags], timeout=1000 * TIMEOUT
         )
         try:
             yield browser
@@ -43,7 +43,7 @@ def dashboard_of(config: Path) -> Iterator[str]:
         yield json.loads(text)["address"]
     finally:
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT)
 
 
 def problems_of(page: Page) -> list[str]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from local_federation import Enrolment
 from numpy.typing import NDArray
-from patience import PATIENCE
-from town import Town
+from timeouts import TIMEOUT
 
 from dpspca.common.names import Role
 from dpspca.common.trust.identity import Identity
@@ -60,7 +60,7 @@ class Process:
 
     async def says(self, words: str) -> None:
         """Wait until the log contains these words since the last start."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while words not in (said := self.said):
                 assert self.alive, f"{self.name} ended with {self._process.returncode}: {said}"
                 await asyncio.sleep(0.05)
@@ -92,7 +92,7 @@ class Process:
     async def end(self) -> int:
         """Terminate the process and return its exit code."""
         self.send(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return await self._process.wait()
 
     async def away_with_it(self) -> None:
@@ -105,7 +105,7 @@ class Process:
 class Daemons:
     """The daemons of a federation, and the paths of their files."""
 
-    town: Town
+    enrolment: Enrolment
     hub: Process
     providers: dict[str, Process]
     ada: Identity
@@ -117,14 +117,14 @@ class Daemons:
 
     @property
     def journal(self) -> Path:
-        return self.town.folder / "journal.db"
+        return self.enrolment.folder / "journal.db"
 
     def ledger(self, provider: str) -> Path:
-        return self.town.folder / f"{provider}-ledger" / "ledger.db"
+        return self.enrolment.folder / f"{provider}-ledger" / "ledger.db"
 
     def head(self, provider: str) -> Path:
         """Return the path of the ledger's head file."""
-        return self.town.folder / f"provider-{provider}" / "ledger-head"
+        return self.enrolment.folder / f"provider-{provider}" / "ledger-head"
 
 
 @asynccontextmanager
@@ -143,15 +143,15 @@ async def daemons(
     ``within`` returns, for a party's name, the command prefix that runs its program in the right place. With
     ``keeping``, providers drop no answers.
     """
-    town = Town.found(folder)
-    ada = town.identity(Role.ANALYST, "ada")
-    _write_settings(town, address, policy, rows)
+    enrolment = Enrolment.create(folder)
+    ada = enrolment.identity(Role.ANALYST, "ada")
+    _write_settings(enrolment, address, policy, rows)
     pulse = (sys.executable, "-c", PULSE, str(heartbeat_seconds)) if heartbeat_seconds else DPSPCA
     words = ("coordinator", "start", "--config", str(folder / "hub.toml"))
     hub = Process("hub", (*within("hub"), *pulse, *words), folder / "hub.log", "listening on")
     program = (sys.executable, "-c", KEEPING) if keeping else DPSPCA
     providers = {name: _provider(folder, name, (*within(name), *program)) for name in rows}
-    running = Daemons(town, hub, providers, ada, address)
+    running = Daemons(enrolment, hub, providers, ada, address)
     try:
         for each in running.everybody:
             await each.start()
@@ -170,15 +170,15 @@ def _provider(folder: Path, name: str, program: Sequence[str]) -> Process:
     return Process(name, command, folder / f"{name}.log", f"provider/{name} offers")
 
 
-def _write_settings(town: Town, address: str, policy: str, rows: Rows) -> None:
-    folder = town.folder
-    town.identity(Role.COORDINATOR, "hub")
-    (folder / "revoked.pem").write_bytes(town.authority.revocation_list())
+def _write_settings(enrolment: Enrolment, address: str, policy: str, rows: Rows) -> None:
+    folder = enrolment.folder
+    enrolment.identity(Role.COORDINATOR, "hub")
+    (folder / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
     (folder / "policy.toml").write_text(policy)
     _write(folder / "ada.toml", coordinator=address, identity="analyst-ada")
     _write(folder / "hub.toml", listen=address, identity="coordinator-hub", revocations="revoked.pem")
     for name, data_sets in rows.items():
-        town.identity(Role.PROVIDER, name)
+        enrolment.identity(Role.PROVIDER, name)
         for data_set, content in data_sets.items():
             np.save(folder / f"{name}-{data_set}.npy", content)
         _write(

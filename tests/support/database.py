@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 OWNER = "postgres"
 
@@ -93,11 +93,11 @@ def _running(command: Sequence[str], folder: Path) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
 
 def _wait_for(there: Server, process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         try:
             there.run("SELECT 1")

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-from patience import PATIENCE
-from town import Town, lax_policy
+from local_federation import Enrolment, permissive_policy
+from timeouts import TIMEOUT
 
 from dpspca.common.names import Role
 
@@ -27,7 +27,7 @@ def started(folder: Path, *words: str, until: str) -> Iterator[str]:
         yield next(line for line in process.stderr if until in line)
     finally:
         process.terminate()
-        rest = process.communicate(timeout=PATIENCE)[1]
+        rest = process.communicate(timeout=TIMEOUT)[1]
         assert process.returncode == 0, rest
         assert "stopped" in rest
 
@@ -39,7 +39,7 @@ def write_rows(folder: Path) -> None:
 
 def write_settings(folder: Path, address: str) -> None:
     common = f'coordinator = "{address}"\n'
-    (folder / "policy.toml").write_text(lax_policy("row-replace-one"))
+    (folder / "policy.toml").write_text(permissive_policy("row-replace-one"))
     (folder / "ada.toml").write_text(f'{common}identity = "analyst-ada"\n')
     for name in ("north", "south", "west"):
         rows = "north" if name == "west" else name
@@ -50,9 +50,9 @@ def write_settings(folder: Path, address: str) -> None:
 
 
 @contextmanager
-def live_town(folder: Path) -> Iterator[None]:
+def live_parties(folder: Path) -> Iterator[None]:
     """Run a federation in a folder. The provider west has an identity but does not run."""
-    found = Town.found(folder)
+    found = Enrolment.create(folder)
     for role, name in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada")):
         found.identity(role, name)
     for name in ("north", "south", "west"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import Ended, commands_in
-from town import lax_policy
+from local_federation import permissive_policy
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.settings import ProviderConfig, read_config
@@ -27,7 +27,7 @@ measurements = "measurements"
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "measurements").mkdir()
     (tmp_path / "provider.toml").write_text(SETTINGS)
-    (tmp_path / "policy.toml").write_text(lax_policy("row-replace-one", "other"))
+    (tmp_path / "policy.toml").write_text(permissive_policy("row-replace-one", "other"))
     return tmp_path
 
 

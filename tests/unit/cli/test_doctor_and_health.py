@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from commands import Ended, commands_in
 from ledgers import LIMITS, opening, standing_at
-from town import Town, lax_policy
+from local_federation import Enrolment, permissive_policy
 
 from dpspca.common.names import Role
 from dpspca.common.storage.settings import ProviderConfig, read_config
@@ -27,10 +27,10 @@ ROWS = np.random.default_rng(0).standard_normal((5, 3))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    town = Town.found(tmp_path)
-    town.identity(Role.PROVIDER, "north")
-    (tmp_path / "revoked.pem").write_bytes(town.authority.revocation_list())
-    (tmp_path / "policy.toml").write_text(lax_policy("row-replace-one", "cohort", "labs"))
+    enrolment = Enrolment.create(tmp_path)
+    enrolment.identity(Role.PROVIDER, "north")
+    (tmp_path / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
+    (tmp_path / "policy.toml").write_text(permissive_policy("row-replace-one", "cohort", "labs"))
     write(tmp_path, cohort=ROWS, labs=ROWS + 1)
     return tmp_path
 

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from town import spec
+from local_federation import spec
 
 from dpspca.client.errors import TooMuchError
 from dpspca.client.jobs import JobStatus, Offer, OfferList

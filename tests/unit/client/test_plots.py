@@ -10,7 +10,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 from commands import commands_in
-from town import spec
+from local_federation import spec
 
 from dpspca import save_model
 from dpspca.client import report

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from town import SHARDS, Town, federation, spec
+from local_federation import SHARDS, Enrolment, federation, spec
 
 from dpspca.client import report
 from dpspca.client.simulation import simulate
@@ -78,7 +78,7 @@ def test_a_run_in_one_process_names_its_method_and_rounds(model: Model) -> None:
 
 def test_a_federation_names_the_data_set_and_the_providers_from_the_signed_job(tmp_path: Path) -> None:
     async def scenario() -> Origin | None:
-        async with federation(Town.found(tmp_path)) as running:
+        async with federation(Enrolment.create(tmp_path)) as running:
             return (await running.analyst.fit(spec(), "cohort")).origin
 
     origin = asyncio.run(scenario())

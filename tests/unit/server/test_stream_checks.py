@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from town import Town
+from local_federation import Enrolment
 
 from dpspca.common.errors import NotTrustedError, RefusedError
 from dpspca.common.names import Role
@@ -17,7 +17,7 @@ HEARTBEAT = 0.05
 REVOKED = NotTrustedError("Its certificate was revoked.", "Enrol again.")
 
 
-class Door:
+class OpenAdmission:
     """Raises the given problems one after the other, then none."""
 
     def __init__(self, *verdicts: Exception | None) -> None:
@@ -30,7 +30,7 @@ class Door:
 
 def checked(folder: Path, door: Any, each_heartbeat: Callable[[Link], None] = Link.note_activity) -> Link:  # a door
     """Check a stream for ten heartbeats."""
-    me = Town.found(folder).identity(Role.COORDINATOR, "hub")
+    me = Enrolment.create(folder).identity(Role.COORDINATOR, "hub")
 
     async def scene() -> Link:
         link = Link("north", {})
@@ -47,15 +47,15 @@ def checked(folder: Path, door: Any, each_heartbeat: Callable[[Link], None] = Li
 
 
 def test_a_stream_without_problems_stays_open(tmp_path: Path) -> None:
-    assert not checked(tmp_path, Door()).closed
+    assert not checked(tmp_path, OpenAdmission()).closed
 
 
 def test_t33_revoking_a_provider_ends_its_stream(tmp_path: Path) -> None:
-    assert checked(tmp_path, Door(None, None, REVOKED)).ended_by is REVOKED
+    assert checked(tmp_path, OpenAdmission(None, None, REVOKED)).ended_by is REVOKED
 
 
 def test_the_stream_of_a_silent_provider_ends(tmp_path: Path) -> None:
-    link = checked(tmp_path, Door(), each_heartbeat=lambda _: None)
+    link = checked(tmp_path, OpenAdmission(), each_heartbeat=lambda _: None)
     assert link.closed
     assert isinstance(link.ended_by, RefusedError)
 
@@ -65,7 +65,7 @@ def test_t33_a_bug_in_the_checks_ends_the_stream(
     tmp_path: Path, fault: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise the stream would stay open without checks, even after a revocation."""
-    link = checked(tmp_path, Door(None, fault))
+    link = checked(tmp_path, OpenAdmission(None, fault))
     assert link.closed
     assert isinstance(link.ended_by, RefusedError)
     assert "north" in caplog.text

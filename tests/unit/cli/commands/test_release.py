@@ -7,7 +7,7 @@ from pathlib import Path
 
 import examples
 import pytest
-from town import lax_policy
+from local_federation import permissive_policy
 
 from dpspca.cli.commands.release import parse_count
 from dpspca.common.algorithms import catalogue
@@ -16,7 +16,7 @@ from dpspca.common.privacy.costs import Price
 from dpspca.common.spec import Budget, JobSpec
 from dpspca.provider.policy.rules import Policy
 
-ANY = Policy.parse(lax_policy())
+ANY = Policy.parse(permissive_policy())
 JOBS = {f"{name}: {label}": job for name, each in examples.EXAMPLES.items() for label, job in each.jobs.items()}
 GAUSSIAN = {label: job for label, job in JOBS.items() if catalogue.find(job.method).gaussian}
 OTHERS = sorted({job.method for job in JOBS.values()} - {job.method for job in GAUSSIAN.values()})

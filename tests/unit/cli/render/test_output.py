@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import Ended, commands_in
-from town import spec
+from local_federation import spec
 
 from dpspca import save_model, simulate
 from dpspca.cli.render.output import PLOTS, Folder, print_components

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from town import spec
+from local_federation import spec
 
 from dpspca import simulate
 from dpspca.cli.render import progress

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import Place
-from town import Town, lax_policy, now, spec
+from local_federation import Enrolment, now, permissive_policy, spec
 
 from dpspca.client.calls import CoordinatorLink
 from dpspca.client.evidence import Evidence, Findings, collect, verify
@@ -34,7 +34,7 @@ MODEL, BILL = b"a model", b"a bill of materials"
 SPEC = spec(method="analyze-gauss", options={}, explained_variance=False)
 
 
-class Hub:
+class CoordinatorProcess:
     """A coordinator that knows one job, and passes requests on to providers."""
 
     def __init__(self, job: SignedJob, homes: dict[str, Statements]) -> None:
@@ -82,15 +82,15 @@ class Case:
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
     folder = tmp_path_factory.mktemp("town")
-    town = Town.found(folder)
-    ada, eve = (town.identity(Role.ANALYST, name) for name in ("ada", "eve"))
+    enrolment = Enrolment.create(folder)
+    ada, eve = (enrolment.identity(Role.ANALYST, name) for name in ("ada", "eve"))
     both = (SPEC, replace(SPEC, budget=Budget(2.0, 1e-6)))
-    jobs = [town.job(each, ada, SITES) for each in both]
+    jobs = [enrolment.job(each, ada, SITES) for each in both]
     specs = {job.job_id: each for job, each in zip(jobs, both, strict=True)}
-    policy, revoked = Policy.parse(lax_policy()), town.revocations()
+    policy, revoked = Policy.parse(permissive_policy()), enrolment.revocations()
     homes, ledgers = dict[str, Statements](), []
     for number, name in enumerate(SITES):
-        me, rows = town.identity(Role.PROVIDER, name), np.random.default_rng(number).standard_normal((40, 30))
+        me, rows = enrolment.identity(Role.PROVIDER, name), np.random.default_rng(number).standard_normal((40, 30))
         ledgers.append(Place(folder / name / "ledger.db", folder / f"{name}-head" / "head").start())
         setup = ProviderSetup(
             "", lambda me=me: me, lambda: revoked, now, {"cohort": check_rows(rows)}, lambda: policy, ledgers[-1]
@@ -102,7 +102,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
         registry.close(jobs[0].job_id, "done")  # and is forgotten in memory
 
     def collected(job: SignedJob) -> bytes:
-        stub: Any = Hub(job, homes)
+        stub: Any = CoordinatorProcess(job, homes)
         plan = catalogue.plan(specs[job.job_id])
         promised = PrivacyStatement.of(plan, parties=2, fresh_noise=True, federated=True)
         return asyncio.run(
@@ -333,9 +333,9 @@ def test_t40_the_other_form_of_a_signature_is_refused(case: Case) -> None:
 
 def test_certificates_are_judged_at_the_time_of_the_job_and_not_now(case: Case, tmp_path: Path) -> None:
     """Nothing reads the clock. A job that was signed after its certificate had expired does not hold."""
-    town = Town.found(tmp_path)
-    short = town.identity(Role.ANALYST, "ada", days=1)
-    late = town.job(SPEC, short, SITES, now=now() + timedelta(days=2))
+    enrolment = Enrolment.create(tmp_path)
+    short = enrolment.identity(Role.ANALYST, "ada", days=1)
+    late = enrolment.job(SPEC, short, SITES, now=now() + timedelta(days=2))
     read = replace(
         Evidence.from_bytes(case.file),
         authority=short.authority_pem.decode(),
@@ -349,7 +349,7 @@ def test_certificates_are_judged_at_the_time_of_the_job_and_not_now(case: Case, 
 
 
 def test_t40_evidence_of_another_authority_does_not_pass_for_ours(case: Case, tmp_path: Path) -> None:
-    other = Town.found(tmp_path, "town")
+    other = Enrolment.create(tmp_path, "town")
     forged = replace(Evidence.from_bytes(case.file), authority=other.authority.certificate_pem.decode())
     assert {"collector-signature", "job-signature"} <= codes(verify(forged.to_bytes()))
     whole = case.file

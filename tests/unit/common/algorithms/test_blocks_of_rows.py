@@ -74,7 +74,7 @@ def test_the_plan_and_every_price_are_those_without_it() -> None:
     assert catalogue.plan(spec()).steps == catalogue.plan(spec(options={"rounds": 3})).steps
 
 
-def test_a_query_reaches_as_far_as_its_block_and_what_is_told_without_rows_reaches_nowhere() -> None:
+def test_a_query_needs_the_rows_up_to_its_block_or_none_without_noise() -> None:
     shard = Shard(check_rows(ROWS).first(30), 12.0)
     assert [shard.reach(step) for step in catalogue.plan(spec())] == [0, 10, 20, 30, 30]
 
@@ -85,7 +85,7 @@ def test_a_person_who_could_be_in_several_blocks_has_no_price(changes: dict[str,
         catalogue.plan(spec(**changes))
 
 
-def test_the_audit_has_its_canary_in_the_last_block_and_finds_an_honest_provider_honest() -> None:
+def test_an_audit_with_its_canary_in_the_last_block_passes() -> None:
     """False alarm: one in a million."""
     job = spec(budget=Budget(20.0, 1e-2), options={"rounds": 2, "block_rows": 9})
     found = audit(job, runs=30)

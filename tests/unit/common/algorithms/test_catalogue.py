@@ -83,7 +83,7 @@ def test_the_catalogue_lists_the_options_that_the_algorithm_s_module_reads(name:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_option_that_is_not_declared_is_refused_by_name_and_those_that_are_are_listed(name: str) -> None:
+def test_an_unknown_option_is_refused_and_the_known_ones_are_listed(name: str) -> None:
     with pytest.raises(InvalidParameterError, match="nonsense") as refused:
         catalogue.plan(with_option(examples(name)[0], "nonsense", 1))
     for each in CATALOGUE[name].options:
@@ -91,9 +91,7 @@ def test_an_option_that_is_not_declared_is_refused_by_name_and_those_that_are_ar
 
 
 @pytest.mark.parametrize(("name", "option"), OPTIONS)
-def test_a_declared_option_has_a_line_of_help_and_its_default_means_the_same_as_leaving_it_out(
-    name: str, option: Option
-) -> None:
+def test_every_option_has_help_and_a_default_equal_to_leaving_it_out(name: str, option: Option) -> None:
     assert option.help.endswith(".")
     spec = without_option(examples(name)[0], option.name)
     if option.required:
@@ -120,9 +118,7 @@ def test_an_option_takes_each_of_its_choices_and_no_other(name: str, option: Opt
 
 @pytest.mark.parametrize("unit", PrivacyUnit)
 @pytest.mark.parametrize("name", NAMES)
-def test_an_algorithm_plans_for_the_units_that_the_catalogue_lists_and_for_no_other(
-    name: str, unit: PrivacyUnit
-) -> None:
+def test_a_method_plans_exactly_for_the_units_in_the_catalogue(name: str, unit: PrivacyUnit) -> None:
     if unit in CATALOGUE[name].units:
         assert any(spec.unit is unit for spec in examples(name)), f"give an example of {name} for {unit}"
         return
@@ -145,7 +141,7 @@ def test_an_algorithm_has_the_accounting_that_the_catalogue_lists_and_no_other(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_algorithm_has_published_noise_for_the_units_that_the_catalogue_lists_and_for_no_other(name: str) -> None:
+def test_published_noise_exists_exactly_for_the_units_in_the_catalogue(name: str) -> None:
     if Accounting.PUBLISHED not in CATALOGUE[name].accounting:
         return
     for unit in CATALOGUE[name].units:

@@ -51,7 +51,7 @@ def test_of_the_same_providers_variances_are_told() -> None:
     assert model.explained_variance[0] == pytest.approx(25, rel=0.2)
 
 
-def test_where_a_provider_left_after_the_count_variances_are_left_out_and_the_axes_stay() -> None:
+def test_variances_are_left_out_and_axes_kept_if_a_provider_left() -> None:
     """The sum of fewer rows over the number of all would be a variance several times too small."""
     whole, fewer = run(spec(), {}), run(spec(), {CompressedCovariance: 2})
     assert fewer.explained_variance is None

@@ -134,7 +134,7 @@ def outcomes() -> dict[str, list[tuple[str, dict[str, Any]]]]:
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_t35_the_largest_jobs_of_an_algorithm_are_planned_in_bounded_memory_or_refused_in_words(
+def test_t35_the_largest_jobs_are_planned_in_bounded_memory_or_refused(
     name: str, outcomes: dict[str, list[tuple[str, dict[str, Any]]]]
 ) -> None:
     for job, outcome in outcomes[name]:

@@ -89,9 +89,7 @@ def test_exact_accounting_fills_the_budget(unit: PrivacyUnit) -> None:
 
 @pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
 @pytest.mark.parametrize("options", [{"rounds": 8}, {"rounds": 8, "low_rank": True}, {"rounds": 8, "columns": 2}])
-def test_with_a_large_budget_the_leading_eigenvectors_are_found_with_signed_eigenvalues(
-    unit: PrivacyUnit, options: dict[str, Any]
-) -> None:
+def test_a_large_budget_gives_eigenvectors_with_signed_eigenvalues(unit: PrivacyUnit, options: dict[str, Any]) -> None:
     """Noise of a fixed seed; an error ten times the one seen (5e-4) would fail."""
     vectors = directions(60)
     whole = matrix(vectors, 3000.0, -2000.0)
@@ -138,7 +136,7 @@ def error(dimension: int, vectors: np.ndarray, seed: int = 1, **changes: Any) ->
     return subspace_distance(model.components.T, vectors)
 
 
-def test_on_incoherent_matrices_the_error_does_not_grow_with_the_dimension_for_the_unit_entry() -> None:
+def test_the_error_on_incoherent_matrices_does_not_grow_with_the_dimension() -> None:
     """Theorem 1.4: sqrt(mu log d) where Theorem 1.3 has sqrt(d). From 50 to 800 columns sqrt(d) grows fourfold.
 
     Means of three runs with seeds of their own, seen .022 and .027; by the unit spectral .060 becomes .245.
@@ -226,7 +224,7 @@ def test_what_makes_no_sense_is_refused_by_name(changes: dict[str, Any], reason:
         catalogue.plan(job(**changes))
 
 
-def test_a_table_that_is_not_square_is_refused_with_the_provider_s_number_or_its_form() -> None:
+def test_a_table_that_is_not_square_is_refused_with_its_shard_or_shape() -> None:
     with pytest.raises(DpspcaError, match="59 rows and 60 columns"):
         simulate([np.ones((59, 60))], job(), noise_seed=1)
     with pytest.raises(DpspcaError, match="Shard 2 of 2"):

@@ -49,7 +49,7 @@ def spec(**changes: Any) -> JobSpec:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("accounting", list(Accounting))
 @pytest.mark.parametrize("budget", [Budget(0.1, 1e-9), Budget(2.0, 1e-6), Budget(20.0, 1e-2)])
-def test_the_promise_follows_from_the_events_and_the_ledger_s_price_is_that_of_the_events(
+def test_the_promise_and_the_price_follow_from_the_events(
     options: dict[str, str], unit: PrivacyUnit, accounting: Accounting, budget: Budget
 ) -> None:
     job = spec(options=options, unit=unit, accounting=accounting, budget=budget)
@@ -71,7 +71,7 @@ def test_a_pure_job_spends_all_of_epsilon_and_of_delta_only_what_samplers_need(c
     assert compose(listed).delta(2.0) < 1e-40
 
 
-def test_an_approximate_release_s_delta_fills_the_budget_once_it_is_counted_as_slack() -> None:
+def test_the_delta_of_an_approximate_release_fills_the_budget_as_slack() -> None:
     (event,) = (event for event in events(output_perturbation.steps_of(spec())) if isinstance(event, ApproximateEvent))
     assert 0.99e-6 < event.delta * (1 + math.exp(2.0)) < 1e-6
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from examples import EXAMPLES
-from town import SHARDS
+from local_federation import SHARDS
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.row_steps import PartiesChangedError
@@ -55,7 +55,7 @@ def fitted(job: JobSpec, shards: Sequence[Evaluator], leaving: int) -> Model:
 
 
 @pytest.mark.parametrize("job", OVER_ROWS)
-def test_variances_are_told_if_whoever_was_counted_stayed_and_else_left_out_or_the_job_ends(job: JobSpec) -> None:
+def test_variances_are_left_out_if_a_counted_provider_left(job: JobSpec) -> None:
     """A sum of the others' rows over the count of all would be a smaller variance, or another mean."""
     shards = [Shard(check_rows(rows), job.norm_bound, mean_bound=job.mean_bound) for rows in list(SHARDS.values())[:2]]
     last = len(catalogue.plan(job))
@@ -86,7 +86,7 @@ def iterated(**changes: Any) -> JobSpec:
 
 
 @pytest.mark.parametrize("leaving", [3, 10, 11, 14, 22, 25])
-def test_a_component_is_not_found_again_because_its_eigenvalue_was_that_of_more_providers(leaving: int) -> None:
+def test_a_component_is_not_found_twice_after_a_provider_left(leaving: int) -> None:
     """Twice as much as is left, taken off along a component, would leave as much again along it, with another sign."""
     axes = thin_qr(np.random.default_rng(1).standard_normal((40, 3)))[0]
     half = axes @ np.diag([4000.0, 2000.0, 1000.0]) @ axes.T

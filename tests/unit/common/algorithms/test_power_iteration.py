@@ -82,7 +82,7 @@ def test_the_promise_follows_from_the_events_and_the_ledger_s_prices_are_theirs(
 
 
 @pytest.mark.parametrize("unit", [ENTRY, SPECTRAL])
-def test_with_a_large_budget_components_are_found_one_after_the_other_with_signed_eigenvalues(
+def test_a_large_budget_gives_components_with_signed_eigenvalues(
     unit: PrivacyUnit,
 ) -> None:
     vectors = directions(60, 3)
@@ -128,7 +128,7 @@ def family(size: int, coherence: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("coherence", [2, 8, 32])
-def test_section_6_s_matrices_have_the_coherence_and_the_singular_value_that_the_paper_says(coherence: int) -> None:
+def test_the_matrices_of_section_6_have_the_stated_coherence(coherence: int) -> None:
     whole = family(64, coherence)
     assert np.linalg.norm(whole, 2) == pytest.approx(64 / math.sqrt(2 * coherence))
     assert entry_coherence(whole) == pytest.approx(coherence)
@@ -215,7 +215,7 @@ def test_the_search_ends_at_the_first_bound_that_holds_and_the_plan_pays_for_all
     assert subspace_distance(model.components.T, np.full((64, 1), 0.125)) < 0.1
 
 
-def test_a_noisy_sum_of_the_entries_chooses_the_rounds_and_the_plan_pays_for_the_most() -> None:
+def test_a_noisy_sum_chooses_the_rounds_and_the_plan_pays_for_the_most() -> None:
     """4 ln of a sum near 38,000, 100 times C more or less; noise of the sum has deviation 60."""
     whole = matrix(np.full((64, 1), 0.125), 600.0)
     for scale in (1.0, 1e-3):

@@ -45,7 +45,7 @@ def released(job: JobSpec) -> float:
 @pytest.mark.parametrize("options", [{}, CHAIN])
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("accounting", list(Accounting))
-def test_the_promise_follows_from_the_events_and_the_ledger_s_price_is_that_of_the_events(
+def test_the_promise_and_the_price_follow_from_the_events(
     options: dict[str, str], unit: PrivacyUnit, accounting: Accounting
 ) -> None:
     steps = ppca.steps_of(spec(options=options, unit=unit, accounting=accounting))
@@ -99,7 +99,7 @@ def test_the_published_exponent_is_half_of_epsilon_and_is_charged_what_it_costs(
         assert exponent(query(6), published) == pytest.approx(ROUNDING / 2)  # type: ignore[call-arg, arg-type]
 
 
-def test_a_chain_has_a_query_of_its_own_so_that_a_provider_knows_what_it_is_asked_for() -> None:
+def test_the_gibbs_chain_has_its_own_query() -> None:
     kinds = {step.query.kind for unit in UNITS for step in ppca.steps_of(spec(unit=unit, options=CHAIN))}
     assert {"walked-subspace", "weighted-walked-subspace"} < kinds
     assert "drawn-subspace" not in kinds

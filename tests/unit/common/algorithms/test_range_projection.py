@@ -87,7 +87,7 @@ def test_the_two_releases_have_equal_shares() -> None:
 # --- What it finds ----------------------------------------------------------------------------------------------------
 
 
-def test_with_a_large_budget_and_many_rows_the_leading_directions_are_found_and_what_they_explain() -> None:
+def test_a_large_budget_and_many_rows_give_the_true_components() -> None:
     rows = gaussian(200_000)
     model = simulate([rows[:60_000], rows[60_000:]], job(budget=Budget(40.0, 0.5)), noise_seed=3)
     assert subspace_distance(np.eye(40)[:, :2], model.components.T) < 0.1
@@ -218,7 +218,7 @@ def test_directions_in_which_a_sketch_has_no_length_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("leaves", range(1, 6))
-def test_a_provider_that_leaves_between_commitment_and_projection_ends_the_job_with_the_reason(leaves: int) -> None:
+def test_a_provider_that_leaves_before_the_projection_ends_the_job(leaves: int) -> None:
     what = job(explained_variance=False)
     plan = catalogue.plan(what)
     shards = [Shard(check_rows(part), what.norm_bound) for part in np.array_split(gaussian(90), 3)]
@@ -289,7 +289,7 @@ def test_a_budget_in_which_an_unlucky_draw_has_no_room_is_refused() -> None:
         catalogue.plan(job(budget=Budget(48.0, 1e-6)))
 
 
-def test_a_sketch_has_no_more_columns_than_the_data_and_sixteen_more_than_components_otherwise() -> None:
+def test_a_sketch_has_sixteen_more_columns_than_components_if_possible() -> None:
     assert columns_of(job()) == 18
     assert columns_of(job(schema=Schema(5))) == 5
     assert columns_of(job(options={"oversampling": 0})) == 2

@@ -51,9 +51,7 @@ def spec(**changes: Any) -> JobSpec:
 @pytest.mark.parametrize("centering", [Centering.NONE, Centering.PRIVATE])
 @pytest.mark.parametrize("explained", [False, True])
 @pytest.mark.parametrize("rounds", [1, 2, 7, 40])
-def test_the_ledger_s_price_of_all_rounds_is_one_round_s_and_the_promise_follows_from_the_events(
-    rounds: int, explained: bool, centering: Centering
-) -> None:
+def test_all_rounds_over_blocks_cost_as_much_as_one(rounds: int, explained: bool, centering: Centering) -> None:
     mean = 20.0 if centering is Centering.PRIVATE else None
     job = spec(options={"rounds": rounds}, explained_variance=explained, centering=centering, mean_bound=mean)
     plan = catalogue.plan(job)
@@ -127,7 +125,7 @@ def test_the_blocks_together_are_all_the_rows() -> None:
     assert (np.abs(sum(parts) - whole) <= 7).all()  # of each block the fraction of a unit is cut
 
 
-def test_a_provider_with_fewer_rows_than_blocks_answers_some_rounds_with_noise_alone() -> None:
+def test_a_block_without_rows_is_answered_with_noise_alone() -> None:
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((600, 40)) * np.r_[9, 8, np.ones(38)]
     model = simulate([rows[:2], rows[2:]], spec(budget=Budget(20.0, 1e-3), options={"rounds": 5}), noise_seed=1)
@@ -250,7 +248,7 @@ def error(rows: int, *, seed: int, dimension: int = 60, budget: Budget | None = 
     return subspace_distance(simulate([made], job, noise_seed=seed).components.T, basis)
 
 
-def test_on_the_spiked_covariance_model_the_error_falls_with_the_rows_like_the_paper_s_bound() -> None:
+def test_the_error_falls_with_the_rows_like_the_paper_s_bound() -> None:
     """Corollary 3.3: n = O((sigma^6 + 1) k d / eps^2) rows suffice, so the error falls like one over their root.
 
     With so large a budget that sampling is nearly all of it. Over eight seeds each, quadrupling the rows nearly halves

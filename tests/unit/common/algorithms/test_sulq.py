@@ -60,7 +60,7 @@ def test_the_promise_follows_from_the_events_and_the_ledger_s_prices_are_theirs(
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.3, 0.01), (2.0, 1e-9)])
-def test_the_published_noise_is_the_papers_formulas_and_the_exact_noise_is_smaller(
+def test_published_noise_has_the_papers_formulas_and_exact_noise_is_smaller(
     unit: PrivacyUnit, epsilon: float, delta: float
 ) -> None:
     d = 60
@@ -86,7 +86,7 @@ def test_the_exact_noise_is_the_sharp_sensitivity_over_mu(method: str, unit: Pri
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_of_a_private_count_and_mean_the_papers_say_nothing_so_theirs_is_the_classical_mechanism(
+def test_a_private_count_and_mean_get_classical_noise(
     method: str,
 ) -> None:
     job = spec(
@@ -107,7 +107,7 @@ def one_column(method: str, epsilon: float, delta: float, accounting: Accounting
     return spec(method, schema=Schema(1), components=1, budget=budget, accounting=accounting)
 
 
-def test_where_mod_sulq_s_logarithm_is_negative_its_second_summand_alone_covers_the_budget() -> None:
+def test_mod_sulq_with_a_negative_logarithm_uses_the_second_term() -> None:
     assert mod_sulq.published_std(1, 9.0, 0.5) == pytest.approx(1 / 3)
     for epsilon in (0.01, 0.1, 1.0, 9.0, 48.0):
         assert catalogue.plan(one_column("mod-sulq", epsilon, 0.9))

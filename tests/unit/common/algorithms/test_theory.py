@@ -98,7 +98,7 @@ def test_without_noise_and_without_other_eigenvalues_only_the_start_is_left() ->
 
 
 @pytest.mark.parametrize("noise", [5e4, 2e5, 1e9])
-def test_noise_that_the_condition_does_not_admit_is_refused_with_what_it_would_take(noise: float) -> None:
+def test_noise_beyond_the_condition_is_refused_with_the_factor_needed(noise: float) -> None:
     with pytest.raises(InvalidParameterError, match=r"1 - gamma = 0\.581") as caught:
         terms(noise_std=noise)
     factor = float(caught.value.remedy.split()[1])
@@ -197,6 +197,6 @@ def test_a_run_on_the_paper_s_model_is_within_the_bound_where_its_condition_hold
     assert promised.probability > 0.9
 
 
-def test_one_round_from_a_random_start_is_outside_which_is_what_the_theorem_s_own_assumption_is_for() -> None:
+def test_one_round_from_a_random_start_exceeds_the_bound() -> None:
     found, promised = run(1, 1)
     assert found > promised.total

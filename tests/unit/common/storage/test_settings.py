@@ -218,9 +218,7 @@ def test_a_data_set_with_persons_and_a_span_is_refused(tmp_path: Path) -> None:
         ('whole = "there"\nagain = "there/link.npz"', "'whole' under data_sets and 'again' under data_sets"),
     ],
 )
-def test_the_same_rows_under_two_names_are_refused_for_they_would_have_two_budgets(
-    lines: str, names: str, tmp_path: Path
-) -> None:
+def test_the_same_rows_under_two_names_are_refused(lines: str, names: str, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "link.npz").symlink_to(tmp_path / "ratings.npz")

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import given
 from hypothesis import strategies as st
-from town import Town, now
+from local_federation import Enrolment, now
 
 from dpspca.common.errors import DpspcaError, NotNowError, NotTrustedError, RefusedError, WrongRoleError
 from dpspca.common.names import PartyName, Role
@@ -38,7 +38,7 @@ CONTENT = b'{"left":3}'
 
 
 @dataclass(frozen=True)
-class People:
+class Parties:
     known: dict[str, Identity]
     revoked: RevocationList
     after_revocation: RevocationList
@@ -58,38 +58,41 @@ class People:
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> People:
-    town, other = Town.found(tmp_path_factory.mktemp("town")), Town.found(tmp_path_factory.mktemp("other"))
-    known = {name: town.identity(Role.ANALYST, name) for name in ("ada", "bob")}
-    known |= {name: town.identity(Role.PROVIDER, name) for name in ("north", "south")}
+def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    enrolment, other = (
+        Enrolment.create(tmp_path_factory.mktemp("town")),
+        Enrolment.create(tmp_path_factory.mktemp("other")),
+    )
+    known = {name: enrolment.identity(Role.ANALYST, name) for name in ("ada", "bob")}
+    known |= {name: enrolment.identity(Role.PROVIDER, name) for name in ("north", "south")}
     known["north elsewhere"] = other.identity(Role.PROVIDER, "north")
-    revoked = town.revocations()
-    town.authority.revoke(known["ada"].name)
-    return People(known, revoked, town.revocations())
+    revoked = enrolment.revocations()
+    enrolment.authority.revoke(known["ada"].name)
+    return Parties(known, revoked, enrolment.revocations())
 
 
-def test_a_statement_says_what_its_provider_signed_for_this_request(people: People) -> None:
-    request = SignedRequest.from_bytes(people.request().to_bytes())
-    read = people.read(request)
+def test_a_statement_says_what_its_provider_signed_for_this_request(parties: Parties) -> None:
+    request = SignedRequest.from_bytes(parties.request().to_bytes())
+    read = parties.read(request)
     assert (read.kind, read.about, read.analyst, read.federation) == (Kind.TERMS, "cohort", "ada", "town")
-    sent = sign_statement(CONTENT, request, people.known["north"]).to_bytes()
-    assert people.content(SignedStatement.from_bytes(sent), request) == CONTENT
+    sent = sign_statement(CONTENT, request, parties.known["north"]).to_bytes()
+    assert parties.content(SignedStatement.from_bytes(sent), request) == CONTENT
 
 
-def test_t39_a_statement_of_another_request_provider_or_federation_is_refused(people: People) -> None:
-    request = people.request()
-    honest = sign_statement(CONTENT, request, people.known["north"])
+def test_t39_a_statement_of_another_request_provider_or_federation_is_refused(parties: Parties) -> None:
+    request = parties.request()
+    honest = sign_statement(CONTENT, request, parties.known["north"])
     cases: dict[str, Callable[[], object]] = {
-        "kept from an earlier request": lambda: people.content(honest, people.request()),
-        "about another data set": lambda: people.content(honest, people.request(about="labs")),
-        "for another analyst": lambda: people.content(honest, people.request("bob")),
-        "of another provider": lambda: people.content(honest, request, "south"),
-        "of a namesake elsewhere": lambda: people.content(
-            sign_statement(CONTENT, request, people.known["north elsewhere"]), request
+        "kept from an earlier request": lambda: parties.content(honest, parties.request()),
+        "about another data set": lambda: parties.content(honest, parties.request(about="labs")),
+        "for another analyst": lambda: parties.content(honest, parties.request("bob")),
+        "of another provider": lambda: parties.content(honest, request, "south"),
+        "of a namesake elsewhere": lambda: parties.content(
+            sign_statement(CONTENT, request, parties.known["north elsewhere"]), request
         ),
-        "with another content": lambda: people.content(replace(honest, content=b'{"left":9}'), request),
-        "with another's certificate": lambda: people.content(
-            replace(honest, certificate_pem=people.known["south"].certificate_pem), request, "south"
+        "with another content": lambda: parties.content(replace(honest, content=b'{"left":9}'), request),
+        "with another's certificate": lambda: parties.content(
+            replace(honest, certificate_pem=parties.known["south"].certificate_pem), request, "south"
         ),
     }
     for case in cases.values():
@@ -98,12 +101,12 @@ def test_t39_a_statement_of_another_request_provider_or_federation_is_refused(pe
 
 
 @given(st.data())
-def test_t39_a_statement_or_request_with_any_changed_byte_is_refused(people: People, data: st.DataObject) -> None:
-    request = people.request()
-    statement = sign_statement(CONTENT, request, people.known["north"])
+def test_t39_a_statement_or_request_with_any_changed_byte_is_refused(parties: Parties, data: st.DataObject) -> None:
+    request = parties.request()
+    statement = sign_statement(CONTENT, request, parties.known["north"])
     for sent, read in (
-        (request.to_bytes(), lambda content: people.read(SignedRequest.from_bytes(content))),
-        (statement.to_bytes(), lambda content: people.content(SignedStatement.from_bytes(content), request)),
+        (request.to_bytes(), lambda content: parties.read(SignedRequest.from_bytes(content))),
+        (statement.to_bytes(), lambda content: parties.content(SignedStatement.from_bytes(content), request)),
     ):
         at = data.draw(st.integers(0, 10**6)) % len(sent)  # signatures differ in length
         flipped = sent[:at] + bytes([sent[at] ^ data.draw(st.integers(1, 255))]) + sent[at + 1 :]
@@ -112,29 +115,32 @@ def test_t39_a_statement_or_request_with_any_changed_byte_is_refused(people: Peo
                 read(spoiled)
 
 
-def test_t39_a_request_is_answered_only_while_it_is_fresh(people: People) -> None:
-    signed = people.request()
+def test_t39_a_request_is_answered_only_while_it_is_fresh(parties: Parties) -> None:
+    signed = parties.request()
     for seconds in (-JOB_SKEW, 0, REQUEST_SECONDS + JOB_SKEW - 1):
-        assert people.read(signed, now=BORN + timedelta(seconds=seconds))
+        assert parties.read(signed, now=BORN + timedelta(seconds=seconds))
     for seconds in (-JOB_SKEW - 1, REQUEST_SECONDS + JOB_SKEW + 1, 86_400):
         with pytest.raises(NotNowError):
-            people.read(signed, now=BORN + timedelta(seconds=seconds))
+            parties.read(signed, now=BORN + timedelta(seconds=seconds))
 
 
-def test_t39_a_request_counts_for_the_analyst_who_signed_it(people: People) -> None:
+def test_t39_a_request_counts_for_the_analyst_who_signed_it(parties: Parties) -> None:
     with pytest.raises(NotTrustedError, match=r"names 'bob', but .*/ada signed it"):
-        people.read(people.request(analyst="bob"))
+        parties.read(parties.request(analyst="bob"))
     with pytest.raises(NotTrustedError, match="revoked"):
-        people.read(people.request(), revoked=people.after_revocation)
+        parties.read(parties.request(), revoked=parties.after_revocation)
     with pytest.raises(WrongRoleError):
-        sign_request(StatementRequest.draw(Kind.TERMS, "cohort", people.known["ada"].name, BORN), people.known["north"])
+        sign_request(
+            StatementRequest.draw(Kind.TERMS, "cohort", parties.known["ada"].name, BORN),
+            parties.known["north"],
+        )
     with pytest.raises(WrongRoleError):
-        sign_statement(CONTENT, people.request(), people.known["ada"])
-    north = people.known["north"]
+        sign_statement(CONTENT, parties.request(), parties.known["ada"])
+    north = parties.known["north"]
     payload = replace(StatementRequest.draw(Kind.TERMS, "cohort", north.name, BORN)).to_bytes()
-    by_hand = read_key(north.key_pem).sign(payload, ec.ECDSA(SHA256()))
+    sign_unchecked = read_key(north.key_pem).sign(payload, ec.ECDSA(SHA256()))
     with pytest.raises(WrongRoleError):
-        people.read(SignedRequest(payload, by_hand, north.certificate_pem))
+        parties.read(SignedRequest(payload, sign_unchecked, north.certificate_pem))
 
 
 @pytest.mark.parametrize(
@@ -150,13 +156,13 @@ def test_t39_a_request_counts_for_the_analyst_who_signed_it(people: People) -> N
         {"nonce": bytes(17)},
     ],
 )
-def test_a_request_that_is_not_canonical_is_refused(people: People, changes: dict[str, Any]) -> None:
+def test_a_request_that_is_not_canonical_is_refused(parties: Parties, changes: dict[str, Any]) -> None:
     with pytest.raises(RefusedError):
-        people.read(people.request(**changes))
+        parties.read(parties.request(**changes))
 
 
-def test_a_request_of_unknown_kind_or_with_other_parts_is_refused(people: People) -> None:
-    good = people.request().payload
+def test_a_request_of_unknown_kind_or_with_other_parts_is_refused(parties: Parties) -> None:
+    good = parties.request().payload
     prefix = good[: good.index(b"\0") + 1]
     parts = packing.split(good[len(prefix) :], 6)
     for wrong in ([b"rows", *parts[1:]], parts[:5], [*parts, b""], [*parts[:4], b"\0" + parts[4], parts[5]]):
@@ -165,13 +171,16 @@ def test_a_request_of_unknown_kind_or_with_other_parts_is_refused(people: People
     assert StatementRequest.from_bytes(good).to_bytes() == good
 
 
-def test_statements_and_requests_stay_true_after_their_certificates_expired(people: People) -> None:
-    request = people.request()
-    statement = sign_statement(CONTENT, request, people.known["north"])
-    authority = people.known["ada"].authority_pem
-    assert requester_of(request, authority, BORN)[1] == people.known["ada"].name
+def test_statements_and_requests_stay_true_after_their_certificates_expired(parties: Parties) -> None:
+    request = parties.request()
+    statement = sign_statement(CONTENT, request, parties.known["north"])
+    authority = parties.known["ada"].authority_pem
+    assert requester_of(request, authority, BORN)[1] == parties.known["ada"].name
     late = BORN + timedelta(days=400)
-    for check in (lambda: people.content(statement, request, at=late), lambda: requester_of(request, authority, late)):
+    for check in (
+        lambda: parties.content(statement, request, at=late),
+        lambda: requester_of(request, authority, late),
+    ):
         with pytest.raises(NotNowError):
             check()
 

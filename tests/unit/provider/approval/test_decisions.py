@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from town import Town
+from local_federation import Enrolment
 
 from dpspca.common.errors import InvalidParameterError, NotTrustedError, RefusedError
 from dpspca.common.names import Role
@@ -46,13 +46,13 @@ def decision(me: Identity, verdict: str = APPROVE, person: str = "maria", reason
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
 @pytest.fixture
-def me(town: Town) -> Identity:
-    return town.identity(Role.PROVIDER, "north")
+def me(enrolment: Enrolment) -> Identity:
+    return enrolment.identity(Role.PROVIDER, "north")
 
 
 def test_a_decision_is_verified_and_comes_back_from_its_text(me: Identity) -> None:
@@ -75,12 +75,14 @@ def test_a_decision_with_any_field_changed_is_refused(me: Identity) -> None:
         require_signed(moved, me.name, me.authority_pem)
 
 
-def test_a_decision_of_another_provider_or_federation_is_refused(town: Town, me: Identity, tmp_path: Path) -> None:
-    south = town.identity(Role.PROVIDER, "south")
+def test_a_decision_of_another_provider_or_federation_is_refused(
+    enrolment: Enrolment, me: Identity, tmp_path: Path
+) -> None:
+    south = enrolment.identity(Role.PROVIDER, "south")
     with pytest.raises(NotTrustedError, match="signed by"):
         require_signed(decision(south), me.name, me.authority_pem)
     (tmp_path / "other").mkdir()
-    stranger = Town.found(tmp_path / "other").identity(Role.PROVIDER, "north")
+    stranger = Enrolment.create(tmp_path / "other").identity(Role.PROVIDER, "north")
     with pytest.raises(RefusedError):
         require_signed(decision(stranger), me.name, me.authority_pem)
 

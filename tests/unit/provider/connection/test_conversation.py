@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from local_federation import AllowEverything, Enrolment, now
 from numpy.typing import NDArray
-from patience import PATIENCE
-from town import AnythingGoes, Town, now
+from timeouts import TIMEOUT
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import NotTrustedError
@@ -52,7 +52,7 @@ QUERY = CovarianceProduct(np.eye(6)[:, :2])
 class Table:
     """A provider's end of a connection, and whoever sits at the other."""
 
-    town: Town
+    enrolment: Enrolment
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
     source: Entropy = system_entropy
     ahead: timedelta = timedelta()
@@ -60,11 +60,13 @@ class Table:
     rows: NDArray[np.float64] = field(default_factory=lambda: np.random.default_rng(1).standard_normal((20, 6)))
 
     def __post_init__(self) -> None:
-        self.hub = self.town.identity(Role.COORDINATOR, "hub")
-        self.north = self.town.identity(Role.PROVIDER, "north")
-        self.ada = self.town.identity(Role.ANALYST, "ada")
+        self.hub = self.enrolment.identity(Role.COORDINATOR, "hub")
+        self.north = self.enrolment.identity(Role.PROVIDER, "north")
+        self.ada = self.enrolment.identity(Role.ANALYST, "ada")
         rows = {"cohort": check_rows(self.rows)}
-        self.settings = ProviderSetup("", self.me, self.list, self.clock, rows, AnythingGoes, self.ledger, self.entropy)
+        self.settings = ProviderSetup(
+            "", self.me, self.list, self.clock, rows, AllowEverything, self.ledger, self.entropy
+        )
         self.registry = JobRegistry(self.settings)
         self.stream: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue()
 
@@ -72,7 +74,7 @@ class Table:
         return self.north
 
     def list(self) -> RevocationList:
-        return self.revoked or self.town.revocations()
+        return self.revoked or self.enrolment.revocations()
 
     def clock(self) -> datetime:
         return now() + self.ahead
@@ -81,7 +83,7 @@ class Table:
         return self.source(draw)
 
     def job(self, **times: Any) -> SignedJob:
-        return self.town.job(SPEC, self.ada, ["north"], **times)
+        return self.enrolment.job(SPEC, self.ada, ["north"], **times)
 
     async def sit(self) -> None:
         """Begin a conversation, and be welcomed."""
@@ -117,7 +119,7 @@ class Table:
         await self.stream.put(pb.ToProvider(ask=ask))
 
     async def reply(self) -> pb.FromProvider:
-        return await asyncio.wait_for(anext(self.said), PATIENCE)
+        return await asyncio.wait_for(anext(self.said), TIMEOUT)
 
     async def quiet(self) -> None:
         """Wait until everything that was sent has been dealt with, as far as it can be."""
@@ -139,7 +141,7 @@ def at(table: Table, scene: Callable[[Table], Awaitable[None]]) -> None:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return Table(Town.found(tmp_path))
+    return Table(Enrolment.create(tmp_path))
 
 
 def test_t35_repeating_a_query_without_reading_makes_one_answer(table: Table) -> None:
@@ -206,7 +208,7 @@ def test_a_stream_that_ends_before_answers_are_sent_ends_the_conversation(table:
         await table.quiet()
         assert table.conversation._answers
         await table.stream.put(None)
-        await asyncio.wait_for(table.hearing, PATIENCE)
+        await asyncio.wait_for(table.hearing, TIMEOUT)
 
     at(table, scene)
 
@@ -265,7 +267,7 @@ def test_an_analyst_who_was_revoked_since_is_answered_no_further(table: Table) -
         job = table.job()
         await table.ask(job)
         assert (await table.reply()).HasField("answer")
-        table.town.authority.revoke(table.ada.name)
+        table.enrolment.authority.revoke(table.ada.name)
         await table.ask(job, 1)
         assert "revoked" in (await table.reply()).refusal.what
         standing = table.ledger.standing(job.job_id)
@@ -287,10 +289,10 @@ def test_t33_a_coordinator_revoked_before_a_query_s_content_is_refused(table: Ta
         await table.announce(job, 0, QUERY)
         await table.quiet()
         assert table.conversation._query
-        table.town.authority.revoke(table.hub.name)
+        table.enrolment.authority.revoke(table.hub.name)
         await table.stream.put(word)
         with pytest.raises(NotTrustedError, match="revoked"):
-            await asyncio.wait_for(table.hearing, PATIENCE)
+            await asyncio.wait_for(table.hearing, TIMEOUT)
         assert table.ledger.standing(job.job_id) is None
 
     at(table, scene)
@@ -302,7 +304,7 @@ def test_t33_a_coordinator_revoked_during_an_answer_does_not_get_it(table: Table
     def late(draw: Draw) -> KeyStream:
         """Take so long over the noise that the coordinator is revoked meanwhile."""
         for name in revoked:
-            table.town.authority.revoke(name)
+            table.enrolment.authority.revoke(name)
         return system_entropy(draw)
 
     async def scene(table: Table) -> None:
@@ -315,7 +317,7 @@ def test_t33_a_coordinator_revoked_during_an_answer_does_not_get_it(table: Table
         assert table.ledger.standing(job.job_id) is not None  # what was drawn for is paid for, and is nobody's
         await table.stream.put(pb.ToProvider(heartbeat=pb.Heartbeat()))
         with pytest.raises(NotTrustedError, match="revoked"):
-            await asyncio.wait_for(table.hearing, PATIENCE)
+            await asyncio.wait_for(table.hearing, TIMEOUT)
 
     table.source = late
     at(table, scene)
@@ -328,7 +330,7 @@ def test_t25_t26_neighbours_look_alike_in_the_log_and_in_the_greeting(
     seen = []
     rows = np.random.default_rng(1).standard_normal((20, 6))
     for number, held in enumerate((rows, np.vstack([rows, 1e6 * np.ones((1, 6))]))):
-        table = Table(Town.found(tmp_path / str(number)), rows=held)
+        table = Table(Enrolment.create(tmp_path / str(number)), rows=held)
         caplog.clear()
 
         async def scene(table: Table) -> None:
@@ -356,7 +358,7 @@ def test_receipts_of_others_that_cannot_be_written_down_end_nothing(
     folder.mkdir()
     table.settings.peers = peers = PeerReceipts(folder / "peers")
     folder.rmdir()
-    south = table.town.identity(Role.PROVIDER, "south")
+    south = table.enrolment.identity(Role.PROVIDER, "south")
     held = pb.HeldReceipt(provider="south", receipt=sign_receipt(south, Head("a" * 32, 5, "b" * 64)))
 
     async def scene(table: Table) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import grpc
 import pytest
-import virtual
+import virtual_time
 from grpc.aio import AioRpcError, Metadata
-from town import AnythingGoes, now
+from local_federation import AllowEverything, now
 
 from dpspca.common.errors import RefusedError
 from dpspca.provider.connection import daemon
@@ -61,7 +61,7 @@ class Dialling(daemon.Daemon):
     """A daemon whose connections end as they are fated to, and which notes when it dials."""
 
     def __init__(self, fates: Iterable[Fate]) -> None:
-        super().__init__(ProviderSetup("", _nobody, _nobody, now, {}, AnythingGoes))
+        super().__init__(ProviderSetup("", _nobody, _nobody, now, {}, AllowEverything))
         self._fates = iter(fates)
         self.dialled: list[float] = []
         self.hung_up: list[float] = []
@@ -96,7 +96,7 @@ def pauses(fates: Sequence[Fate]) -> list[float]:
         with suppress(asyncio.CancelledError):
             await made.run()
 
-    virtual.run(scene(), Random(0))
+    virtual_time.run(scene(), Random(0))
     return [begin - end for end, begin in zip(made.hung_up, made.dialled[1:], strict=False)]
 
 

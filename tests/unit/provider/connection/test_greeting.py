@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from town import AnythingGoes
+from local_federation import AllowEverything
 
 from dpspca.common.storage.settings import MAX_DATA_SETS
 from dpspca.common.transport import rpc
@@ -40,7 +40,7 @@ class Full(PeerReceipts):
 
 def told(columns: Mapping[str, tuple[str, ...]]) -> pb.Hello:
     rows = {name: CheckedRows(np.zeros((0, len(names))), names) for name, names in columns.items()}
-    settings = ProviderSetup("", None, None, None, rows, AnythingGoes, Busy(), peers=Full())  # type: ignore[arg-type]
+    settings = ProviderSetup("", None, None, None, rows, AllowEverything, Busy(), peers=Full())  # type: ignore[arg-type]
     return greeting(settings, bytes(32))
 
 

@@ -140,7 +140,7 @@ def test_a_sum_beyond_the_lattice_counts_as_its_end() -> None:
 
 
 @pytest.mark.parametrize("form", [np.array, scipy.sparse.csr_array])
-def test_what_is_no_symmetric_matrix_is_refused_in_words(form: Any) -> None:
+def test_what_is_no_symmetric_matrix_is_refused_with_a_reason(form: Any) -> None:
     with pytest.raises(InvalidDataError, match="3 rows and 4 columns"):
         shard(form(np.ones((3, 4))))
     values = symmetric(5)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.algorithms.range_projection import columns_of, unlucky, whitening
+from dpspca.common.algorithms.range_projection import columns_of, stretch_failure, whitening
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError, InvalidQueryError, RefusedError
 from dpspca.common.privacy.accountant import Filter
@@ -312,19 +312,19 @@ def opened(ledger: MemoryLedger, job: str) -> None:
 def test_stopping_once_the_directions_are_known_still_costs_the_sketch() -> None:
     """Else it could try until chance fails: each attempt may be the unlucky one, and only the last would be paid."""
     reveal = catalogue.plan(spec())[REVEAL]
-    assert reveal.event == ApproximateEvent(0.0, unlucky(spec()))
+    assert reveal.event == ApproximateEvent(0.0, stretch_failure(spec()))
     job = Job()
     job.committed()
     assert job.ledger.standing("the job").spent.slack_units == 0  # type: ignore[union-attr]
     job.revealed()
     job.ledger.close("the job", "cancelled")
     spent = job.ledger.standing("the job").spent  # type: ignore[union-attr]
-    assert (spent.units, spent.slack_units) == (0, slack_units([ApproximateEvent(0.0, unlucky(spec()))]))
+    assert (spent.units, spent.slack_units) == (0, slack_units([ApproximateEvent(0.0, stretch_failure(spec()))]))
 
 
 def test_a_lifetime_of_epsilon_20_has_slack_for_thousands_of_attempts() -> None:
     kept = Filter.for_budget(20.0, 1e-6)
-    assert kept.whole.slack_units > 2000 * slack_units([ApproximateEvent(0.0, unlucky(spec()))])
+    assert kept.whole.slack_units > 2000 * slack_units([ApproximateEvent(0.0, stretch_failure(spec()))])
 
 
 # --- No map stretches a row ---------------------------------------------------------------------------------------

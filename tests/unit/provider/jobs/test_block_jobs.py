@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from town import AnythingGoes, Town, now
+from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
@@ -39,18 +39,18 @@ def spec(**options: int) -> JobSpec:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
 @pytest.fixture
-def told(town: Town, tmp_path: Path) -> ProviderSetup:
-    me = town.identity(Role.PROVIDER, "north")
+def told(enrolment: Enrolment, tmp_path: Path) -> ProviderSetup:
+    me = enrolment.identity(Role.PROVIDER, "north")
     folder = tmp_path / "arriving"
     folder.mkdir()
     np.save(folder / "a.npy", ROWS[:3])
     data_sets = {"there": check_rows(ROWS), "arriving": Arrivals("arriving", folder, pause=0.01)}
-    return ProviderSetup("", lambda: me, town.revocations, now, data_sets, AnythingGoes)
+    return ProviderSetup("", lambda: me, enrolment.revocations, now, data_sets, AllowEverything)
 
 
 def test_each_job_uses_its_own_rows_after_another_job(told: ProviderSetup) -> None:
@@ -73,24 +73,28 @@ def test_arriving_rows_count_as_many_as_the_job_states(told: ProviderSetup) -> N
         assert shard.evaluate(Count()).tolist() == [2 * block_rows]
 
 
-def test_too_few_rows_are_refused_free_of_charge_without_their_number(told: ProviderSetup, town: Town) -> None:
-    registry, ada = JobRegistry(told), town.identity(Role.ANALYST, "ada")
+def test_too_few_rows_are_refused_free_of_charge_without_their_number(
+    told: ProviderSetup, enrolment: Enrolment
+) -> None:
+    registry, ada = JobRegistry(told), enrolment.identity(Role.ANALYST, "ada")
     with pytest.raises(InvalidDataError, match="first 22 rows of each provider, but this provider has fewer") as caught:
-        registry.open(town.job(spec(block_rows=11), ada, ["north"], "there"))
+        registry.open(enrolment.job(spec(block_rows=11), ada, ["north"], "there"))
     assert "20" not in str(caught.value)
     with pytest.raises(RefusedError, match="still arrive"):
-        registry.open(town.job(spec(), ada, ["north"], "arriving"))
+        registry.open(enrolment.job(spec(), ada, ["north"], "arriving"))
     assert isinstance(told.ledger, MemoryLedger)
     assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
 
 
 @pytest.mark.parametrize("end", ["the job runs out", "its analyst is revoked", "the time for an answer is over"])
-def test_rows_are_waited_for_no_longer_when(end: str, told: ProviderSetup, town: Town) -> None:
+def test_rows_are_waited_for_no_longer_when(end: str, told: ProviderSetup, enrolment: Enrolment) -> None:
     """Nothing was reserved by then, nor is it later: the wait comes before the query's turn."""
-    late, ada = [timedelta()], town.identity(Role.ANALYST, "ada")
+    late, ada = [timedelta()], enrolment.identity(Role.ANALYST, "ada")
     registry = JobRegistry(replace(told, clock=lambda: now() + late[0]))
     seconds = 1 if end == "the time for an answer is over" else 600
-    opened = registry.open(town.job(replace(spec(block_rows=4), answer_seconds=seconds), ada, ["north"], "arriving"))
+    opened = registry.open(
+        enrolment.job(replace(spec(block_rows=4), answer_seconds=seconds), ada, ["north"], "arriving")
+    )
 
     async def scene() -> None:
         await opened.wait_for_rows(opened.plan[0], 0)  # how many rows there are is the job's to say
@@ -100,7 +104,7 @@ def test_rows_are_waited_for_no_longer_when(end: str, told: ProviderSetup, town:
         if end == "the job runs out":
             late[0] = timedelta(hours=2)
         elif end == "its analyst is revoked":
-            town.authority.revoke(ada.name)
+            enrolment.authority.revoke(ada.name)
         with pytest.raises(DpspcaError, match=r"is valid from|revoked|'round 1 of 2' did not arrive within 1 seconds"):
             await asyncio.wait_for(waiting, 120)
 
@@ -116,8 +120,10 @@ def how_many_rows(opened: OpenJob) -> wire.QueryReader:
     return wire.QueryReader(Count().announcement, opened.plan[0])
 
 
-def test_t33_a_requester_that_lost_its_authority_gets_no_answer_at_its_turn(told: ProviderSetup, town: Town) -> None:
-    opened = JobRegistry(told).open(town.job(spec(), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
+def test_t33_a_requester_that_lost_its_authority_gets_no_answer_at_its_turn(
+    told: ProviderSetup, enrolment: Enrolment
+) -> None:
+    opened = JobRegistry(told).open(enrolment.job(spec(), enrolment.identity(Role.ANALYST, "ada"), ["north"], "there"))
 
     def nobody() -> None:
         raise RefusedError("You may ask no longer.", "Ask why.")
@@ -130,10 +136,12 @@ def test_t33_a_requester_that_lost_its_authority_gets_no_answer_at_its_turn(told
     assert told.ledger.standing(opened.name) is None
 
 
-def test_a_job_that_expired_during_its_wait_is_refused(told: ProviderSetup, town: Town) -> None:
+def test_a_job_that_expired_during_its_wait_is_refused(told: ProviderSetup, enrolment: Enrolment) -> None:
     late = [timedelta()]
     registry = JobRegistry(replace(told, clock=lambda: now() + late[0]))
-    opened = registry.open(town.job(spec(block_rows=4), town.identity(Role.ANALYST, "ada"), ["north"], "there"))
+    opened = registry.open(
+        enrolment.job(spec(block_rows=4), enrolment.identity(Role.ANALYST, "ada"), ["north"], "there")
+    )
 
     async def scene() -> None:
         await opened.answer(0, how_many_rows(opened), anybody)
@@ -150,11 +158,11 @@ def test_a_job_that_expired_during_its_wait_is_refused(told: ProviderSetup, town
 
 @pytest.mark.parametrize(("waiting", "size"), [(MAX_OPEN_JOBS, 0), (2, MAX_WAITING_BYTES // 2)])
 def test_too_many_waiting_queries_are_refused_free_of_charge(
-    waiting: int, size: int, told: ProviderSetup, town: Town
+    waiting: int, size: int, told: ProviderSetup, enrolment: Enrolment
 ) -> None:
     """Of all jobs together; a query about rows that are there is answered nonetheless."""
-    registry, ada = JobRegistry(told), town.identity(Role.ANALYST, "ada")
-    jobs = [registry.open(town.job(spec(block_rows=rows), ada, ["north"], "arriving")) for rows in (4, 5)]
+    registry, ada = JobRegistry(told), enrolment.identity(Role.ANALYST, "ada")
+    jobs = [registry.open(enrolment.job(spec(block_rows=rows), ada, ["north"], "arriving")) for rows in (4, 5)]
 
     async def scene() -> None:
         waits = [asyncio.create_task(jobs[0].wait_for_rows(jobs[0].plan[1], size)) for _ in range(waiting)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from town import AnythingGoes, Town, now
+from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import Dictionary, Preparation
@@ -82,13 +82,13 @@ def spec(*features: str, **changes: Any) -> JobSpec:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
 @pytest.fixture
-def setup(town: Town, tmp_path: Path) -> ProviderSetup:
-    me = town.identity(Role.PROVIDER, "north")
+def setup(enrolment: Enrolment, tmp_path: Path) -> ProviderSetup:
+    me = enrolment.identity(Role.PROVIDER, "north")
     held = Preparation.parse(KNOWN, None, ["height"])
     reading = Reading().prepared(held)
     (tmp_path / "visits").mkdir()
@@ -99,16 +99,16 @@ def setup(town: Town, tmp_path: Path) -> ProviderSetup:
         "visits": Arrivals("visits", tmp_path / "visits", read=partial(read_arriving, reading=reading), pause=0.01),
     }
     dictionaries = {"cohort": held, "visits": held}
-    return ProviderSetup("", lambda: me, town.revocations, now, rows, AnythingGoes, dictionaries=dictionaries)
+    return ProviderSetup("", lambda: me, enrolment.revocations, now, rows, AllowEverything, dictionaries=dictionaries)
 
 
 @pytest.fixture
-def ada(town: Town) -> Identity:
-    return town.identity(Role.ANALYST, "ada")
+def ada(enrolment: Enrolment) -> Identity:
+    return enrolment.identity(Role.ANALYST, "ada")
 
 
-def opened(setup: ProviderSetup, town: Town, ada: Identity, job: JobSpec) -> Any:
-    return JobRegistry(setup).open(town.job(job, ada, ["north"]))
+def opened(setup: ProviderSetup, enrolment: Enrolment, ada: Identity, job: JobSpec) -> Any:
+    return JobRegistry(setup).open(enrolment.job(job, ada, ["north"]))
 
 
 def entries(setup: ProviderSetup) -> list[str]:
@@ -142,7 +142,7 @@ def test_jobs_about_other_columns_do_not_share_what_was_prepared(setup: Provider
 
 
 def test_another_dictionary_is_refused_before_anything_is_reserved(
-    setup: ProviderSetup, town: Town, ada: Identity, caplog: pytest.LogCaptureFixture
+    setup: ProviderSetup, enrolment: Enrolment, ada: Identity, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What leaves is the same for every held dictionary. The steward's log names both digests."""
     other = "0" * 64
@@ -150,7 +150,7 @@ def test_another_dictionary_is_refused_before_anything_is_reserved(
     for held in (setup.dictionaries, {}):
         before = entries(setup)
         with caplog.at_level(logging.WARNING), pytest.raises(OtherDictionaryError) as refused:
-            opened(replace(setup, dictionaries=held), town, ada, spec("age", "bmi", dictionary=other))
+            opened(replace(setup, dictionaries=held), enrolment, ada, spec("age", "bmi", dictionary=other))
         assert entries(setup) == before
         refusals.add((refused.value.code, str(refused.value)))
     (refusal,) = refusals
@@ -161,11 +161,11 @@ def test_another_dictionary_is_refused_before_anything_is_reserved(
 
 
 def test_features_that_a_provider_lacks_are_named_before_anything_is_reserved(
-    setup: ProviderSetup, town: Town, ada: Identity
+    setup: ProviderSetup, enrolment: Enrolment, ada: Identity
 ) -> None:
     before = entries(setup)
     with pytest.raises(MissingFeatureError, match="does not have: 'height'"):
-        opened(setup, town, ada, spec("age", "height"))
+        opened(setup, enrolment, ada, spec("age", "height"))
     assert entries(setup) == before
 
 
@@ -179,18 +179,18 @@ def test_features_that_a_provider_lacks_are_named_before_anything_is_reserved(
     ],
 )
 def test_columns_that_are_no_whole_features_are_refused(
-    setup: ProviderSetup, town: Town, ada: Identity, schema: Schema
+    setup: ProviderSetup, enrolment: Enrolment, ada: Identity, schema: Schema
 ) -> None:
     with pytest.raises(RefusedError):
-        opened(setup, town, ada, spec("age", "sex", schema=schema))
+        opened(setup, enrolment, ada, spec("age", "sex", schema=schema))
 
 
 def test_a_policy_may_demand_a_dictionary_and_allows_the_bound_that_follows(
-    setup: ProviderSetup, town: Town, ada: Identity
+    setup: ProviderSetup, enrolment: Enrolment, ada: Identity
 ) -> None:
     strict = replace(setup, policy=lambda: Policy.parse(POLICY))
-    assert opened(strict, town, ada, spec("age", "sex")).plan.spec.norm_bound == np.sqrt(1.5)
-    assert opened(strict, town, ada, spec("age", "sex", norm_bound=3.5)).plan.spec.norm_bound == 3.5
+    assert opened(strict, enrolment, ada, spec("age", "sex")).plan.spec.norm_bound == np.sqrt(1.5)
+    assert opened(strict, enrolment, ada, spec("age", "sex", norm_bound=3.5)).plan.spec.norm_bound == 3.5
     for wrong, rule in (
         (spec("age", "sex", norm_bound=2.0), "norm_bound"),
         (spec("age", "sex", dictionary=None, norm_bound=3.5), "dictionary"),
@@ -198,9 +198,9 @@ def test_a_policy_may_demand_a_dictionary_and_allows_the_bound_that_follows(
         (spec("age", "height", norm_bound=3.5), "columns"),
     ):
         with pytest.raises(DpspcaError, match=f"rule '{rule}'"):
-            opened(strict, town, ada, wrong)
+            opened(strict, enrolment, ada, wrong)
 
 
-def test_a_private_mean_is_about_prepared_rows(setup: ProviderSetup, town: Town, ada: Identity) -> None:
+def test_a_private_mean_is_about_prepared_rows(setup: ProviderSetup, enrolment: Enrolment, ada: Identity) -> None:
     job = spec("age", "bmi", centering=Centering.PRIVATE, mean_bound=KNOWN.subset(["age", "bmi"]).norm_bound())
-    assert opened(setup, town, ada, job).plan.spec.centering is Centering.PRIVATE
+    assert opened(setup, enrolment, ada, job).plan.spec.centering is Centering.PRIVATE

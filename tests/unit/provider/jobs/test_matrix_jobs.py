@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from town import AnythingGoes, Town, lax_policy, now
+from local_federation import AllowEverything, Enrolment, now, permissive_policy
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidDataError, RefusedError
@@ -26,13 +26,13 @@ SQUARE = np.diag([4.0, 3.0, 2.0, 1.0])
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-def settings(town: Town, values: np.ndarray = SQUARE) -> ProviderSetup:
-    me = town.identity(Role.PROVIDER, "north")
-    return ProviderSetup("", lambda: me, town.revocations, now, {"cohort": check_rows(values)}, AnythingGoes)
+def settings(enrolment: Enrolment, values: np.ndarray = SQUARE) -> ProviderSetup:
+    me = enrolment.identity(Role.PROVIDER, "north")
+    return ProviderSetup("", lambda: me, enrolment.revocations, now, {"cohort": check_rows(values)}, AllowEverything)
 
 
 def job(unit: PrivacyUnit) -> JobSpec:
@@ -48,21 +48,23 @@ def job(unit: PrivacyUnit) -> JobSpec:
 
 
 @pytest.fixture
-def ada(town: Town) -> Identity:
-    return town.identity(Role.ANALYST, "ada")
+def ada(enrolment: Enrolment) -> Identity:
+    return enrolment.identity(Role.ANALYST, "ada")
 
 
-def answered(town: Town, registry: JobRegistry, ada: Identity, unit: PrivacyUnit, query: type[RowQuery]) -> np.ndarray:
-    opened = registry.open(town.job(job(unit), ada, ["north"]))
+def answered(
+    enrolment: Enrolment, registry: JobRegistry, ada: Identity, unit: PrivacyUnit, query: type[RowQuery]
+) -> np.ndarray:
+    opened = registry.open(enrolment.job(job(unit), ada, ["north"]))
     return opened.responder.respond(0, query(np.eye(4, 2)))  # type: ignore[call-arg]
 
 
-def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(town: Town) -> None:
+def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(enrolment: Enrolment) -> None:
     """Nor the other way round, nor entries a job about spectral norms, though the bound is the same.
 
     A ledger holds a data set to one unit; this holds where it has not been asked yet.
     """
-    registry = JobRegistry(settings(town))
+    registry = JobRegistry(settings(enrolment))
     for unit in 2 * [unit for unit in PrivacyUnit if not unit.is_person]:
         made = registry._shard("cohort", catalogue.plan(job(unit)))
         made.check(job(unit))
@@ -71,41 +73,41 @@ def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(town: Town) -
         assert not any(made.fits(job(other)) for other in others)
 
 
-def test_jobs_of_two_units_over_one_data_set_are_refused(town: Town, ada: Identity) -> None:
-    registry = JobRegistry(settings(town))
-    answered(town, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
+def test_jobs_of_two_units_over_one_data_set_are_refused(enrolment: Enrolment, ada: Identity) -> None:
+    registry = JobRegistry(settings(enrolment))
+    answered(enrolment, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
     with pytest.raises(RefusedError, match="unit"):
-        answered(town, registry, ada, PrivacyUnit.SPECTRAL, SpectralProduct)
+        answered(enrolment, registry, ada, PrivacyUnit.SPECTRAL, SpectralProduct)
 
 
-def test_what_is_made_ready_for_a_matrix_is_kept_for_the_next_job(town: Town, ada: Identity) -> None:
-    registry = JobRegistry(settings(town))
-    answered(town, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
+def test_what_is_made_ready_for_a_matrix_is_kept_for_the_next_job(enrolment: Enrolment, ada: Identity) -> None:
+    registry = JobRegistry(settings(enrolment))
+    answered(enrolment, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
     (kept,) = registry._shards.values()
-    answered(town, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
+    answered(enrolment, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
     assert [*registry._shards.values()] == [kept]
 
 
 @pytest.mark.parametrize("unit", [PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL])
 def test_t23_refusing_a_matrix_with_persons_depends_on_no_row_or_person(
-    unit: PrivacyUnit, town: Town, ada: Identity
+    unit: PrivacyUnit, enrolment: Enrolment, ada: Identity
 ) -> None:
     """Bounded first, a matrix lost the rows beyond a person's, and the refusal said how many there still were."""
-    usual, told = settings(town), set()
+    usual, told = settings(enrolment), set()
     for persons in ([0, 1, 2, 3], [0, 0, 0, 1], [0, 0, 0, 0]):
         for values in (SQUARE, SQUARE + np.eye(4, k=1)):
             rows = replace(check_rows(values), persons=np.array(persons))
             registry = JobRegistry(replace(usual, data_sets={"cohort": rows}))
             with pytest.raises(RefusedError) as caught:
-                registry.open(town.job(job(unit), ada, ["north"]))
+                registry.open(enrolment.job(job(unit), ada, ["north"]))
             told.add(str(caught.value))
     what = f"This data set says whose each row is, and the unit {unit} protects no person."
     assert told == {f"{what} Choose person-add-remove or person-replace-one."}
 
 
-def test_a_table_that_is_not_symmetric_is_refused_before_any_entry(town: Town, ada: Identity) -> None:
-    told = settings(town, SQUARE + np.eye(4, k=1))
-    asked = town.job(job(PrivacyUnit.ENTRY), ada, ["north"])
+def test_a_table_that_is_not_symmetric_is_refused_before_any_entry(enrolment: Enrolment, ada: Identity) -> None:
+    told = settings(enrolment, SQUARE + np.eye(4, k=1))
+    asked = enrolment.job(job(PrivacyUnit.ENTRY), ada, ["north"])
     with pytest.raises(InvalidDataError, match="not symmetric"):
         JobRegistry(told).open(asked)
     assert isinstance(told.ledger, MemoryLedger)
@@ -114,7 +116,9 @@ def test_a_table_that_is_not_symmetric_is_refused_before_any_entry(town: Town, a
 
 def of_a_matrix(unit: str, least: float = 1.0) -> str:
     """Write a policy of a unit with a least bound."""
-    kept = [line for line in lax_policy(unit).splitlines() if not line.startswith(("mean_bound", "rows_per_person"))]
+    kept = [
+        line for line in permissive_policy(unit).splitlines() if not line.startswith(("mean_bound", "rows_per_person"))
+    ]
     text = "\n".join('centering = ["none"]' if line.startswith("centering") else line for line in kept)
     return text.replace(f"least = {2.0**-100!r}", f"least = {least!r}")
 
@@ -124,10 +128,10 @@ def spectral(least: float) -> str:
 
 
 def test_a_spectral_matrix_is_checked_once_at_the_start_for_all_jobs(
-    town: Town, ada: Identity, caplog: pytest.LogCaptureFixture
+    enrolment: Enrolment, ada: Identity, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The same refusal for every bound and every policy since: nobody learns more by asking again."""
-    told = settings(town, np.diag([2.0**21, 3.0, 2.0, 1.0]))
+    told = settings(enrolment, np.diag([2.0**21, 3.0, 2.0, 1.0]))
     policy = [spectral(1.0)]
     registry = JobRegistry(replace(told, policy=lambda: Policy.parse(policy[-1])))
     assert "Every job on 'cohort' is refused" in caplog.text
@@ -135,19 +139,21 @@ def test_a_spectral_matrix_is_checked_once_at_the_start_for_all_jobs(
     for text, bound in ((policy[0], 1.0), (policy[0], 2.0**40), (spectral(4.0), 4.0)):
         policy.append(text)
         with pytest.raises(RefusedError) as caught:
-            registry.open(town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=bound), ada, ["north"]))
+            registry.open(enrolment.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=bound), ada, ["north"]))
         said.add(caught.value.what)
     assert said == {"This matrix answers no job with the unit spectral. The provider checked this when it started."}
     assert not told.ledger.open_jobs()
     JobRegistry(replace(told, policy=lambda: Policy.parse(spectral(4.0)))).open(
-        town.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=4.0), ada, ["north"])
+        enrolment.job(replace(job(PrivacyUnit.SPECTRAL), norm_bound=4.0), ada, ["north"])
     )
 
 
 @pytest.mark.parametrize("before", [spectral(4.0), of_a_matrix("entry")])
-def test_a_smaller_spectral_bound_than_at_the_start_takes_a_new_start(before: str, town: Town, ada: Identity) -> None:
+def test_a_smaller_spectral_bound_than_at_the_start_takes_a_new_start(
+    before: str, enrolment: Enrolment, ada: Identity
+) -> None:
     policy = [before]
-    registry = JobRegistry(replace(settings(town), policy=lambda: Policy.parse(policy[-1])))
+    registry = JobRegistry(replace(settings(enrolment), policy=lambda: Policy.parse(policy[-1])))
     policy.append(spectral(1.0))
     with pytest.raises(RefusedError, match="restart the provider"):
-        registry.open(town.job(job(PrivacyUnit.SPECTRAL), ada, ["north"]))
+        registry.open(enrolment.job(job(PrivacyUnit.SPECTRAL), ada, ["north"]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from town import Town, lax_policy, now
+from local_federation import Enrolment, now, permissive_policy
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
@@ -37,7 +37,7 @@ SPEC = JobSpec(
 )
 FIRST = CovarianceProduct(np.eye(4)[:, :2])
 COSTS = [price.units for price in prices(catalogue.plan(SPEC))]
-POLICY = lax_policy("row-replace-one", "cohort", "other")
+POLICY = permissive_policy("row-replace-one", "cohort", "other")
 LITTLE = "{ epsilon = 0.1, delta = 1e-9 }"
 
 
@@ -49,9 +49,9 @@ class Provider:
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
 
     def __post_init__(self) -> None:
-        self.town = Town.found(self.folder)
-        self.ada = self.town.identity(Role.ANALYST, "ada")
-        self.north = self.town.identity(Role.PROVIDER, "north")
+        self.enrolment = Enrolment.create(self.folder)
+        self.ada = self.enrolment.identity(Role.ANALYST, "ada")
+        self.north = self.enrolment.identity(Role.PROVIDER, "north")
         self.edits = 0
         self.write(POLICY)
         self.policy = CurrentPolicy(self.folder / "policy.toml")
@@ -59,7 +59,9 @@ class Provider:
 
     def start(self) -> None:
         rows = {"cohort": check_rows(np.random.default_rng(1).standard_normal((20, 4)))}
-        told = ProviderSetup("", lambda: self.north, self.town.revocations, now, rows, self.policy.get, self.ledger)
+        told = ProviderSetup(
+            "", lambda: self.north, self.enrolment.revocations, now, rows, self.policy.get, self.ledger
+        )
         self.registry = JobRegistry(told)
 
     def write(self, text: str) -> None:
@@ -68,7 +70,7 @@ class Provider:
         (self.folder / "policy.toml").write_text(text + "\n" * self.edits)
 
     def job(self) -> SignedJob:
-        return self.town.job(SPEC, self.ada, ["north"])
+        return self.enrolment.job(SPEC, self.ada, ["north"])
 
     def answer(self, job: OpenJob, position: int) -> bytes:
         announced = FIRST.announcement

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from ledgers import LIMITS, opening, respond
-from town import AnythingGoes, Town, now
+from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.client.matrices import dilation
 from dpspca.common.algorithms import catalogue
@@ -46,14 +46,14 @@ FIRST = CovarianceProduct(np.eye(4)[:, :2])
 ROWS = np.random.default_rng(1).standard_normal((20, 4))
 
 
-class Refusing(AnythingGoes):
+class Refusing(AllowEverything):
     """A policy with one rule, which every job breaks."""
 
     def check(self, *_: object) -> None:
         raise RefusedError("The rule is broken.", "Ask something else.")
 
 
-class JustOne(AnythingGoes):
+class JustOne(AllowEverything):
     """A policy whose lifetime has room for one job like this."""
 
     def limits(self, _: PartyName) -> tuple[Filter, None]:
@@ -61,41 +61,43 @@ class JustOne(AnythingGoes):
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Town:
-    return Town.found(tmp_path)
+def enrolment(tmp_path: Path) -> Enrolment:
+    return Enrolment.create(tmp_path)
 
 
-def settings(town: Town, policy: type[AnythingGoes] = AnythingGoes, rows: np.ndarray = ROWS) -> ProviderSetup:
-    me = town.identity(Role.PROVIDER, "north")
-    return ProviderSetup("", lambda: me, town.revocations, now, {"cohort": check_rows(rows)}, policy)
+def settings(
+    enrolment: Enrolment, policy: type[AllowEverything] = AllowEverything, rows: np.ndarray = ROWS
+) -> ProviderSetup:
+    me = enrolment.identity(Role.PROVIDER, "north")
+    return ProviderSetup("", lambda: me, enrolment.revocations, now, {"cohort": check_rows(rows)}, policy)
 
 
-def signed(town: Town, count: int = 1) -> list[SignedJob]:
-    ada = town.identity(Role.ANALYST, "ada")
-    return [town.job(SPEC, ada, ["north"]) for _ in range(count)]
+def signed(enrolment: Enrolment, count: int = 1) -> list[SignedJob]:
+    ada = enrolment.identity(Role.ANALYST, "ada")
+    return [enrolment.job(SPEC, ada, ["north"]) for _ in range(count)]
 
 
-def test_a_job_that_breaks_a_rule_is_not_opened(town: Town) -> None:
-    told = settings(town, Refusing)
-    (job,) = signed(town)
+def test_a_job_that_breaks_a_rule_is_not_opened(enrolment: Enrolment) -> None:
+    told = settings(enrolment, Refusing)
+    (job,) = signed(enrolment)
     with pytest.raises(RefusedError, match="rule is broken"):
         JobRegistry(told).open(job)
     assert isinstance(told.ledger, MemoryLedger)
     assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
 
 
-def test_jobs_together_keep_within_the_lifetime_of_their_data_set(town: Town) -> None:
-    registry = JobRegistry(settings(town, JustOne))
-    first, second = signed(town, 2)
+def test_jobs_together_keep_within_the_lifetime_of_their_data_set(enrolment: Enrolment) -> None:
+    registry = JobRegistry(settings(enrolment, JustOne))
+    first, second = signed(enrolment, 2)
     opened = registry.open(first)
     assert cost_units(events(opened.plan)) > Filter.for_budget(1.0, 1e-6).whole.units // 2
     with pytest.raises(BudgetExceededError, match="cohort"):
         registry.open(second)
 
 
-def test_a_job_does_not_go_on_over_other_rows_after_a_restart(town: Town) -> None:
-    told = settings(town)
-    (job,) = signed(town)
+def test_a_job_does_not_go_on_over_other_rows_after_a_restart(enrolment: Enrolment) -> None:
+    told = settings(enrolment)
+    (job,) = signed(enrolment)
     JobRegistry(told).open(job).responder.respond(0, FIRST)
     changed = ROWS.copy()
     changed[7, 1] += 1e-9
@@ -104,20 +106,20 @@ def test_a_job_does_not_go_on_over_other_rows_after_a_restart(town: Town) -> Non
     JobRegistry(told).open(job)
 
 
-def test_two_daemons_with_default_settings_draw_unrelated_noise(town: Town) -> None:
+def test_two_daemons_with_default_settings_draw_unrelated_noise(enrolment: Enrolment) -> None:
     """False alarm: eight draws of thirty bits that agree."""
-    told = settings(town)
-    (job,) = signed(town)
+    told = settings(enrolment)
+    (job,) = signed(enrolment)
     first, second = [
         JobRegistry(replace(told, ledger=MemoryLedger())).open(job).responder.respond(0, FIRST) for _ in range(2)
     ]
     assert not (first == second).any()
 
 
-def test_t18_a_job_uses_as_many_rows_of_a_person_as_it_protects(town: Town) -> None:
+def test_t18_a_job_uses_as_many_rows_of_a_person_as_it_protects(enrolment: Enrolment) -> None:
     persons = np.zeros(len(ROWS), dtype=np.intp)
     persons[3:] = np.arange(1, len(ROWS) - 2)
-    kept = replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)})
+    kept = replace(settings(enrolment), data_sets={"cohort": CheckedRows(ROWS, persons=persons)})
     registry = JobRegistry(kept)
     for most in (2, 3, 2):
         shard = registry._shard(
@@ -129,13 +131,13 @@ def test_t18_a_job_uses_as_many_rows_of_a_person_as_it_protects(town: Town) -> N
 @pytest.mark.parametrize("unit", [unit for unit in PrivacyUnit if unit.is_row])
 @pytest.mark.parametrize("persons", [None, np.arange(len(ROWS)), np.zeros(len(ROWS), dtype=np.intp)])
 def test_only_a_unit_of_persons_is_answered_about_persons(
-    town: Town, unit: PrivacyUnit, persons: np.ndarray | None
+    enrolment: Enrolment, unit: PrivacyUnit, persons: np.ndarray | None
 ) -> None:
     """Else the statement would be false: a row that leaves lets the person's next one in, or nobody bounds a person.
 
     Whether rows are ready from a job before makes no difference, nor does what a persons' file says.
     """
-    registry = JobRegistry(replace(settings(town), data_sets={"cohort": CheckedRows(ROWS, persons=persons)}))
+    registry = JobRegistry(replace(settings(enrolment), data_sets={"cohort": CheckedRows(ROWS, persons=persons)}))
     true = PrivacyUnit.ROW_ADD_REMOVE if persons is None else PrivacyUnit.PERSON_ADD_REMOVE
     registry._shard("cohort", catalogue.plan(replace(SPEC, unit=true)))
     if unit.is_person == (persons is not None):
@@ -143,25 +145,25 @@ def test_only_a_unit_of_persons_is_answered_about_persons(
         return
     ledger = registry._settings.ledger
     with pytest.raises(RefusedError, match="protects persons" if persons is None else "protects no person"):
-        registry.open(town.job(replace(SPEC, unit=unit), town.identity(Role.ANALYST, "ada"), ["north"]))
+        registry.open(enrolment.job(replace(SPEC, unit=unit), enrolment.identity(Role.ANALYST, "ada"), ["north"]))
     assert isinstance(ledger, MemoryLedger)
     assert len(ledger.entries) == 1  # its founding: the refusal cost nothing
 
 
-def test_a_ledger_that_began_with_rows_is_not_spent_from_for_persons(town: Town) -> None:
-    told, ada = settings(town), town.identity(Role.ANALYST, "ada")
-    JobRegistry(told).open(town.job(replace(SPEC, unit=PrivacyUnit.ROW_ADD_REMOVE), ada, ["north"]))
+def test_a_ledger_that_began_with_rows_is_not_spent_from_for_persons(enrolment: Enrolment) -> None:
+    told, ada = settings(enrolment), enrolment.identity(Role.ANALYST, "ada")
+    JobRegistry(told).open(enrolment.job(replace(SPEC, unit=PrivacyUnit.ROW_ADD_REMOVE), ada, ["north"]))
     persons = replace(told, data_sets={"cohort": CheckedRows(ROWS, persons=np.arange(len(ROWS)))})
     with pytest.raises(RefusedError, match=r"row-add-remove.*person-add-remove"):
-        JobRegistry(persons).open(town.job(replace(SPEC, unit=PrivacyUnit.PERSON_ADD_REMOVE), ada, ["north"]))
+        JobRegistry(persons).open(enrolment.job(replace(SPEC, unit=PrivacyUnit.PERSON_ADD_REMOVE), ada, ["north"]))
 
 
-def test_t25_a_receipt_confirms_no_guess_of_the_rows(town: Town) -> None:
+def test_t25_a_receipt_confirms_no_guess_of_the_rows(enrolment: Enrolment) -> None:
     """Whoever knows all else of an entry that names the rows lacks random bits that no two openings share."""
-    told = settings(town)
+    told = settings(enrolment)
     assert isinstance(told.ledger, MemoryLedger)
     registry = JobRegistry(told)
-    for job in signed(town, 2):
+    for job in signed(enrolment, 2):
         registry.open(job).responder.respond(0, FIRST)
     openings = [entry for entry in told.ledger.entries if isinstance(entry.fact, Opening)]
     places = [entry.number - 1 for entry in openings]
@@ -189,9 +191,9 @@ def answered(told: ProviderSetup, job: SignedJob, data_set: str = "cohort") -> N
     asyncio.run(answer())
 
 
-def test_rows_that_were_spent_on_are_not_offered_under_another_name(town: Town) -> None:
-    told = settings(town)
-    first, second = signed(town, 2)
+def test_rows_that_were_spent_on_are_not_offered_under_another_name(enrolment: Enrolment) -> None:
+    told = settings(enrolment)
+    first, second = signed(enrolment, 2)
     JobRegistry(told).open(first)
     JobRegistry(replace(told, data_sets={"study": check_rows(ROWS)}))  # it was asked nothing yet
     answered(told, second)
@@ -205,16 +207,16 @@ def test_rows_that_were_spent_on_are_not_offered_under_another_name(town: Town) 
     JobRegistry(replace(told, data_sets={"cohort": check_rows(ROWS), "study": check_rows(ROWS + 1)}))
 
 
-def test_the_same_rows_are_not_offered_twice(town: Town) -> None:
+def test_the_same_rows_are_not_offered_twice(enrolment: Enrolment) -> None:
     twice = {name: check_rows(ROWS) for name in ("cohort", "study")}
     with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
-        JobRegistry(replace(settings(town), data_sets=twice))
+        JobRegistry(replace(settings(enrolment), data_sets=twice))
 
 
 # --- When answers leave -----------------------------------------------------------------------------------------------
 
 
-class Slow(AnythingGoes):
+class Slow(AllowEverything):
     """A policy under which answers leave a good while after they were made."""
 
     answer_interval = 0.5  # type: ignore[assignment]  # seconds
@@ -228,9 +230,9 @@ def reading(job: OpenJob) -> wire.QueryReader:
     return reader
 
 
-def test_an_answer_leaves_as_the_policy_says(town: Town) -> None:
-    async def seconds(policy: type[AnythingGoes]) -> float:
-        job = JobRegistry(replace(settings(town, policy), toss=lambda: 0.5)).open(*signed(town))
+def test_an_answer_leaves_as_the_policy_says(enrolment: Enrolment) -> None:
+    async def seconds(policy: type[AllowEverything]) -> float:
+        job = JobRegistry(replace(settings(enrolment, policy), toss=lambda: 0.5)).open(*signed(enrolment))
         begun = time.monotonic()
         await job.answer(0, reading(job), lambda: None)
         return time.monotonic() - begun
@@ -238,11 +240,11 @@ def test_an_answer_leaves_as_the_policy_says(town: Town) -> None:
     assert asyncio.run(seconds(Slow)) >= 1
 
 
-def test_a_repeated_query_is_not_answered_sooner(town: Town) -> None:
+def test_a_repeated_query_is_not_answered_sooner(enrolment: Enrolment) -> None:
     """The first is gone when the answer is made and has not left; the second has to wait for it all the same."""
 
     async def twice() -> float:
-        job = JobRegistry(replace(settings(town, Slow), toss=lambda: 0.5)).open(*signed(town))
+        job = JobRegistry(replace(settings(enrolment, Slow), toss=lambda: 0.5)).open(*signed(enrolment))
         begun = time.monotonic()
         first = asyncio.create_task(job.answer(0, reading(job), lambda: None))
         while not job.responder._ledger.query_digest(job.name, 0):  # noqa: ASYNC110  # it is paid for in a thread
@@ -255,12 +257,12 @@ def test_a_repeated_query_is_not_answered_sooner(town: Town) -> None:
     assert asyncio.run(twice()) >= 2
 
 
-def test_a_busy_job_is_kept_when_others_are_opened(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_job_is_kept_when_others_are_opened(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
 
     async def crowd() -> None:
-        registry = JobRegistry(replace(settings(town, Slow), toss=lambda: 0.5))
-        busy, *others = signed(town, 4)
+        registry = JobRegistry(replace(settings(enrolment, Slow), toss=lambda: 0.5))
+        busy, *others = signed(enrolment, 4)
         job = registry.open(busy)
         asked = asyncio.create_task(job.answer(0, reading(job), lambda: None))
         while not job.is_busy:  # noqa: ASYNC110  # a turn of the loop or two
@@ -293,19 +295,21 @@ def arriving(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_same_rows_in_another_form_are_refused_under_another_name(town: Town, tmp_path: Path, form: str) -> None:
-    told, same = settings(town), FORMS[form](tmp_path)
+def test_the_same_rows_in_another_form_are_refused_under_another_name(
+    enrolment: Enrolment, tmp_path: Path, form: str
+) -> None:
+    told, same = settings(enrolment), FORMS[form](tmp_path)
     with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
         JobRegistry(replace(told, data_sets={"cohort": check_rows(ROWS), "study": same}))
-    JobRegistry(told).open(*signed(town)).responder.respond(0, FIRST)
+    JobRegistry(told).open(*signed(enrolment)).responder.respond(0, FIRST)
     with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
         JobRegistry(replace(told, data_sets={"study": same}))
     JobRegistry(replace(told, data_sets={"cohort": same}))
 
 
-def test_rows_that_arrived_are_recognised_as_one_file_later(town: Town, tmp_path: Path) -> None:
+def test_rows_that_arrived_are_recognised_as_one_file_later(enrolment: Enrolment, tmp_path: Path) -> None:
     rows = Arrivals("cohort", arriving(tmp_path))
-    told = replace(settings(town), data_sets={"cohort": rows})
+    told = replace(settings(enrolment), data_sets={"cohort": rows})
     registry = JobRegistry(told)
     more = np.random.default_rng(2).standard_normal((5, 4))
     np.save(tmp_path / "rows" / "9.npy", more)
@@ -315,8 +319,8 @@ def test_rows_that_arrived_are_recognised_as_one_file_later(town: Town, tmp_path
         JobRegistry(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
 
 
-def test_rows_that_an_earlier_version_knew_in_one_form_are_known_in_all(town: Town) -> None:
-    told = settings(town)
+def test_rows_that_an_earlier_version_knew_in_one_form_are_known_in_all(enrolment: Enrolment) -> None:
+    told = settings(enrolment)
     assert isinstance(told.ledger, MemoryLedger)
     rows = check_rows(ROWS)
     old = opening(data_digest=rows.digest())
@@ -337,7 +341,7 @@ def test_rows_that_an_earlier_version_knew_in_one_form_are_known_in_all(town: To
 # --- What a policy promises -------------------------------------------------------------------------------------------
 
 
-class Stating(AnythingGoes):
+class Stating(AllowEverything):
     """A policy that says what all jobs protect."""
 
     extent = 1.0
@@ -354,10 +358,10 @@ class Raised(Stating):
 
 
 def test_a_policy_that_promises_more_than_jobs_kept_is_told_and_refused(
-    town: Town, caplog: pytest.LogCaptureFixture
+    enrolment: Enrolment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told, ada = settings(town, Stating), town.identity(Role.ANALYST, "ada")
-    answered(told, town.job(SPEC, ada, ["north"]))
+    told, ada = settings(enrolment, Stating), enrolment.identity(Role.ANALYST, "ada")
+    answered(told, enrolment.job(SPEC, ada, ["north"]))
     assert "refused" not in caplog.text
     raised = replace(told, policy=Raised, data_sets=told.data_sets | {"other": check_rows(ROWS + 1)})
     registry = JobRegistry(raised)
@@ -368,24 +372,24 @@ def test_a_policy_that_promises_more_than_jobs_kept_is_told_and_refused(
     assert "protected one row of a person" in said[0]
     two = replace(SPEC, rows_per_person=2)
     with pytest.raises(RefusedError, match="set rows_per_person back to 1"):
-        registry.open(town.job(two, ada, ["north"]))
-    registry.open(town.job(two, ada, ["north"], "other"))
+        registry.open(enrolment.job(two, ada, ["north"]))
+    registry.open(enrolment.job(two, ada, ["north"], "other"))
 
 
-def test_extent_and_size_of_a_job_follow_from_its_spec(town: Town) -> None:
-    told = settings(town)
+def test_extent_and_size_of_a_job_follow_from_its_spec(enrolment: Enrolment) -> None:
+    told = settings(enrolment)
     assert isinstance(told.ledger, MemoryLedger)
-    answered(told, *signed(town))
+    answered(told, *signed(enrolment))
     (found,) = [entry.fact for entry in told.ledger.entries if isinstance(entry.fact, Opening)]
     plan = catalogue.plan(SPEC)
     assert (found.protects, found.queries) == (1, len(plan))
     assert found.answer_bytes == 8 * sum(int(np.prod(step.shape)) for step in plan)
 
 
-def test_an_answer_is_not_in_the_ledger_before_it_leaves(town: Town) -> None:
+def test_an_answer_is_not_in_the_ledger_before_it_leaves(enrolment: Enrolment) -> None:
     """Receipts, room for other jobs, and what is given back at an end are all read from the ledger."""
-    told = replace(settings(town, Slow), toss=lambda: 0.5)
-    registry, (signed_job,) = JobRegistry(told), signed(town)
+    told = replace(settings(enrolment, Slow), toss=lambda: 0.5)
+    registry, (signed_job,) = JobRegistry(told), signed(enrolment)
 
     async def ended() -> None:
         job = registry.open(signed_job)
@@ -407,18 +411,18 @@ def test_an_answer_is_not_in_the_ledger_before_it_leaves(town: Town) -> None:
     assert (account.spent.units, account.reserved.units) == (0, 0)
 
 
-def test_a_job_is_opened_once_however_many_ask_at_the_same_time(town: Town) -> None:
+def test_a_job_is_opened_once_however_many_ask_at_the_same_time(enrolment: Enrolment) -> None:
     async def crowd() -> None:
-        registry, (job,) = JobRegistry(settings(town)), signed(town)
+        registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
         opened = await asyncio.gather(*(registry.find_or_open(job) for _ in range(5)))
         assert len({id(each) for each in opened}) == 1
 
     asyncio.run(crowd())
 
 
-def test_a_row_of_zeros_is_recorded_as_any_other(town: Town, tmp_path: Path) -> None:
+def test_a_row_of_zeros_is_recorded_as_any_other(enrolment: Enrolment, tmp_path: Path) -> None:
     """The number of entries goes out with every receipt."""
-    usual, counts = settings(town), []
+    usual, counts = settings(enrolment), []
     for name, row in (("zeros", np.zeros((1, 4))), ("numbers", np.ones((1, 4)))):
         (tmp_path / name).mkdir()
         rows = Arrivals("cohort", arriving(tmp_path / name))
@@ -433,8 +437,8 @@ def test_a_row_of_zeros_is_recorded_as_any_other(town: Town, tmp_path: Path) -> 
     assert counts[0] == counts[1]
 
 
-def test_a_table_of_zeros_is_recorded_as_any_other(town: Town) -> None:
-    usual, jobs, counts = settings(town), signed(town, 2), []
+def test_a_table_of_zeros_is_recorded_as_any_other(enrolment: Enrolment) -> None:
+    usual, jobs, counts = settings(enrolment), signed(enrolment, 2), []
     for rows, job in zip((np.zeros((5, 4)), np.vstack([np.zeros((4, 4)), np.ones(4)])), jobs, strict=True):
         told = replace(usual, data_sets={"cohort": check_rows(rows)}, ledger=MemoryLedger())
         answered(told, job)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ledgers import LIMITS, PRICE, SLACK, Place, opening, respond
-from town import Town, now
+from local_federation import Enrolment, now
 
 from dpspca.common.ledger_record import LedgerRecord
 from dpspca.common.names import PartyName, Role
@@ -47,7 +47,7 @@ ROWS = np.random.default_rng(1).standard_normal((20, 4))
 
 
 @dataclass
-class Home:
+class PartyDisk:
     """A provider, and whom it may hear from."""
 
     setup: ProviderSetup
@@ -68,17 +68,17 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    town = Town.found(tmp_path)
-    north = town.identity(Role.PROVIDER, "north")
-    analysts = {name: town.identity(Role.ANALYST, name) for name in ("ada", "bob", "eve")}
-    town.authority.revoke(analysts["eve"].name)
-    policy, revoked = Policy.parse(POLICY), town.revocations()
+def home(tmp_path: Path) -> PartyDisk:
+    enrolment = Enrolment.create(tmp_path)
+    north = enrolment.identity(Role.PROVIDER, "north")
+    analysts = {name: enrolment.identity(Role.ANALYST, name) for name in ("ada", "bob", "eve")}
+    enrolment.authority.revoke(analysts["eve"].name)
+    policy, revoked = Policy.parse(POLICY), enrolment.revocations()
     data_sets = {"cohort": check_rows(ROWS), "closed": check_rows(ROWS + 1)}
-    return Home(ProviderSetup("", lambda: north, lambda: revoked, now, data_sets, lambda: policy), analysts)
+    return PartyDisk(ProviderSetup("", lambda: north, lambda: revoked, now, data_sets, lambda: policy), analysts)
 
 
-def test_an_analyst_whom_the_policy_names_sees_its_terms(home: Home) -> None:
+def test_an_analyst_whom_the_policy_names_sees_its_terms(home: PartyDisk) -> None:
     terms = home.terms()
     assert (terms.provider, terms.analyst) == ("dpspca://town/provider/north", "dpspca://town/analyst/ada")
     assert (terms.data_set, terms.dimension, terms.columns_digest, terms.refused) == ("cohort", 4, None, None)
@@ -90,7 +90,7 @@ def test_an_analyst_whom_the_policy_names_sees_its_terms(home: Home) -> None:
     assert (b"lifetime" in terms.to_bytes(), b"bob" in terms.to_bytes()) == (False, False)
 
 
-def test_t39_everybody_else_gets_the_answer_for_a_data_set_that_does_not_exist(home: Home) -> None:
+def test_t39_everybody_else_gets_the_answer_for_a_data_set_that_does_not_exist(home: PartyDisk) -> None:
     nothing = b""
     hour = timedelta(hours=1)
     assert home.ask(about="no-such-data-set")[1] == nothing
@@ -109,23 +109,23 @@ def test_t39_everybody_else_gets_the_answer_for_a_data_set_that_does_not_exist(h
     assert Statements(home.setup).state(b"") == Statements(home.setup).state(bytes(9999)) == ("", nothing)
 
 
-def test_t39_a_policy_that_cannot_be_read_or_that_fails_states_nothing(home: Home) -> None:
+def test_t39_a_policy_that_cannot_be_read_or_that_fails_states_nothing(home: PartyDisk) -> None:
     def broken() -> Policy:
         raise RuntimeError("of /somewhere/secret")
 
     for policy in (lambda: Policy(unreadable=None), Policy, broken):
-        other = Home(replace(home.setup, policy=policy), home.analysts)
+        other = PartyDisk(replace(home.setup, policy=policy), home.analysts)
         assert other.ask()[1] == b""
 
 
-def test_terms_follow_the_policy_as_it_is_now(home: Home) -> None:
+def test_terms_follow_the_policy_as_it_is_now(home: PartyDisk) -> None:
     now_named = Policy.parse(POLICY.replace('["ada"]', '["bob"]').replace("least = 1.0", "least = 2.0"))
     home.setup.policy = lambda: now_named
     assert home.ask("ada")[1] == b""
     assert home.terms("bob").conditions.norm_bound.least == 2.0
 
 
-def test_what_is_left_is_what_the_ledger_has_for_this_analyst_and_the_data_set(home: Home) -> None:
+def test_what_is_left_is_what_the_ledger_has_for_this_analyst_and_the_data_set(home: PartyDisk) -> None:
     whole = home.terms().left
     rules = Policy.parse(POLICY).rules("cohort")
     ada, bob = home.analysts["ada"].name, PartyName("town", Role.ANALYST, "bob")
@@ -143,7 +143,7 @@ def test_what_is_left_is_what_the_ledger_has_for_this_analyst_and_the_data_set(h
     assert home.terms().left == whole
 
 
-def test_a_job_that_is_over_by_time_frees_what_it_reserved(home: Home) -> None:
+def test_a_job_that_is_over_by_time_frees_what_it_reserved(home: PartyDisk) -> None:
     whole = home.terms().left
     rules, ada = Policy.parse(POLICY).rules("cohort"), home.analysts["ada"].name
     past = int(now().timestamp()) - 1
@@ -154,7 +154,7 @@ def test_a_job_that_is_over_by_time_frees_what_it_reserved(home: Home) -> None:
     assert home.terms().left == whole
 
 
-def test_a_ledger_in_quarantine_leaves_nothing_and_says_why(home: Home, tmp_path: Path) -> None:
+def test_a_ledger_in_quarantine_leaves_nothing_and_says_why(home: PartyDisk, tmp_path: Path) -> None:
     place = Place(tmp_path / "ledger" / "ledger.db", tmp_path / "head")
     with place.start() as ledger:
         ledger.open(opening(), LIMITS)
@@ -166,7 +166,7 @@ def test_a_ledger_in_quarantine_leaves_nothing_and_says_why(home: Home, tmp_path
         assert (terms.refused, terms.left, terms.further_jobs()) == ("quarantined", Price(), 0)
 
 
-def test_t39_a_record_is_only_for_the_analyst_who_signed_the_job(home: Home) -> None:
+def test_t39_a_record_is_only_for_the_analyst_who_signed_the_job(home: PartyDisk) -> None:
     name, ada = "a" * 64, home.analysts["ada"]
     ledger = home.setup.ledger
     ledger.open(opening(name, analyst=ada.name.uri), LIMITS)
@@ -192,7 +192,7 @@ def test_t39_a_record_is_only_for_the_analyst_who_signed_the_job(home: Home) -> 
     assert ask("ada", name)
 
 
-def test_t25_terms_do_not_depend_on_a_row(home: Home) -> None:
+def test_t25_terms_do_not_depend_on_a_row(home: PartyDisk) -> None:
     """Neighbouring data sets, and tables of another length, have the same terms."""
     stated = home.terms()
     for rows in (ROWS[1:], np.vstack([ROWS, np.full((1, 4), 1e30)]), 1000 * ROWS):
@@ -200,7 +200,7 @@ def test_t25_terms_do_not_depend_on_a_row(home: Home) -> None:
         assert replace(home.terms(), stated_at=stated.stated_at) == stated
 
 
-def test_other_policies_than_a_stewards_state_nothing(home: Home) -> None:
+def test_other_policies_than_a_stewards_state_nothing(home: PartyDisk) -> None:
     class Own:
         def rules(self, _: str) -> object:
             return object()

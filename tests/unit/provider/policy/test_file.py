@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from town import lax_policy
+from local_federation import permissive_policy
 
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.provider.policy.file import CurrentPolicy, read_policy
 from dpspca.provider.policy.rules import UnreadablePolicyError
 
-POLICY = lax_policy("row-replace-one")
+POLICY = permissive_policy("row-replace-one")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_policy_that_goes_bad_allows_nothing_until_it_is_mended(
 
 
 def test_a_table_that_cannot_be_read_closes_its_own_data_set(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    both = lax_policy("row-replace-one", "cohort", "labs")
+    both = permissive_policy("row-replace-one", "cohort", "labs")
     broken = both.replace('unit = "row-replace-one"', 'unit = "row"', 1)
     path.write_text(broken)
     current = CurrentPolicy(path)  # also at a start
@@ -73,7 +73,7 @@ def test_a_table_that_cannot_be_read_closes_its_own_data_set(path: Path, caplog:
 
 
 def test_an_unreadable_policy_keeps_a_provider_from_starting(path: Path) -> None:
-    for text in ("nonsense", lax_policy().replace("analysts", "analyst")):
+    for text in ("nonsense", permissive_policy().replace("analysts", "analyst")):
         path.write_text(text)
         with pytest.raises(InvalidParameterError):
             CurrentPolicy(path)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from examples import EXAMPLES
-from town import spec
+from local_federation import spec
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian
@@ -49,7 +49,7 @@ speak()
 
 def family() -> list[tuple[int, ...]]:
     """Return what child, grandchild, second child and parent drew for the same query."""
-    done = subprocess.run([sys.executable, "-c", FAMILY], check=True, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603 - our own program
+    done = subprocess.run([sys.executable, "-c", FAMILY], check=True, capture_output=True, text=True, timeout=TIMEOUT)  # noqa: S603 - our own program
     return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
 
 
@@ -70,7 +70,7 @@ def test_threads_draw_unrelated_words() -> None:
     together = Barrier(4)
 
     def draw() -> list[tuple[int, ...]]:
-        together.wait(timeout=PATIENCE)
+        together.wait(timeout=TIMEOUT)
         return [tuple(system_entropy(DRAW).words(4).tolist()) for _ in range(50)]
 
     with ThreadPoolExecutor(4) as pool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
@@ -241,7 +241,7 @@ def test_an_answer_lost_before_storage_is_made_again_and_charged_once() -> None:
 
 def test_t05_two_answers_made_at_once_both_return_the_stored_one() -> None:
     """Two responders, as of two processes, answer the same lost query. Both return what was stored first."""
-    ledger, barrier = MemoryLedger(), Barrier(2, timeout=PATIENCE)
+    ledger, barrier = MemoryLedger(), Barrier(2, timeout=TIMEOUT)
 
     class Slow:
         def check(self, job: JobSpec) -> None:

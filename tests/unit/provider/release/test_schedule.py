@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patience import PATIENCE
 from scipy import stats
-from virtual import run
+from timeouts import TIMEOUT
+from virtual_time import run
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
@@ -185,8 +185,8 @@ def test_other_work_never_waits_for_work_on_rows() -> None:
     let_go = Event()
 
     async def scene() -> None:
-        works = [run_in_row_thread(let_go.wait, PATIENCE) for _ in range(200)]
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), PATIENCE / 2) == "done"
+        works = [run_in_row_thread(let_go.wait, TIMEOUT) for _ in range(200)]
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), TIMEOUT / 2) == "done"
         assert not any(work.done() for work in works)
         let_go.set()
         assert all(await asyncio.gather(*works))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from town import Town, now
+from local_federation import Enrolment, now
 
 from dpspca.common.errors import RefusedError
 from dpspca.common.names import Role
@@ -261,12 +261,12 @@ def test_t12_the_longest_receipt_of_the_last_connection_is_kept() -> None:
 
 def test_a_receipt_held_for_an_invalid_name_does_not_end_the_stream(tmp_path: Path) -> None:
     """Provider names in messages are not trusted."""
-    town = Town.found(tmp_path)
-    me = town.identity(Role.PROVIDER, "north")
+    enrolment = Enrolment.create(tmp_path)
+    me = enrolment.identity(Role.PROVIDER, "north")
 
     async def scenario() -> None:
         roster, link = Roster(), Link("north", {})
-        door = rpc.CallerCheck(me.authority_pem, town.revocations, now, {})
+        door = rpc.CallerCheck(me.authority_pem, enrolment.revocations, now, {})
         service = ProviderService(door, roster, lambda: me)
         odd = [pb.HeldReceipt(provider=name) for name in ("", "a b", "x" * 10_000, "north")]
         await service._exchange_witnesses(link, me.name, odd)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.server.journal.contract import Journal, JournalError
 from dpspca.server.journal.journal_thread import JournalThread
@@ -55,7 +55,7 @@ def test_after_a_failure_neither_queued_nor_new_work_runs() -> None:
         assert second is third
         with pytest.raises(JournalError, match="The disk is full"):
             await journal.run(lambda _: done.append(2))
-        await asyncio.wait_for(journal.failed.wait(), PATIENCE)
+        await asyncio.wait_for(journal.failed.wait(), TIMEOUT)
         assert done == []
 
     run_with_journal(scenario)
@@ -74,7 +74,7 @@ def test_a_failure_is_noticed_when_the_caller_was_cancelled() -> None:
         await asyncio.to_thread(begun.wait)
         abandoned.cancel()
         hold.set()
-        await asyncio.wait_for(journal.failed.wait(), PATIENCE)
+        await asyncio.wait_for(journal.failed.wait(), TIMEOUT)
         with pytest.raises(JournalError):
             await journal.run(lambda _: None)
 

@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw import DATA, END_OF_HEADERS, HEADERS, PREFACE, SETTINGS, frame, headers
+from raw_http2 import DATA, END_OF_HEADERS, HEADERS, PREFACE, SETTINGS, frame, headers
 
 from dpspca.server.rpc import http2_frames
 

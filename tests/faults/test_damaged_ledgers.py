@@ -1,7 +1,7 @@
-"""A page of the ledger's file is spoilt while its daemon runs: what leaves afterwards is charged, or nothing leaves.
+"""A page of the ledger's file is damaged while its daemon runs: answers after that are charged, or none is sent.
 
-A daemon that goes on may not notice, for SQLite has pages in memory. When it starts again, after a kill or not, it
-either has every charge, or says that its ledger is damaged or lacks what it had, and answers nothing.
+A running daemon may not notice, because SQLite keeps pages in memory. After a restart, it either has every charge, or
+reports that its ledger is damaged or lacks entries, and answers nothing.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hubs import LastingTown
+from coordinator_processes import StableEnrolment
+from dishonest_peers import DENSE, SPARSE, Exchange, exchange_with_provider, rows_of
 from ledgers import Place
-from puppets import DENSE, SPARSE, Stage, at_mercy, rows_of
 
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.ledger.entries import LedgerError
@@ -30,22 +30,22 @@ REFUSALS = (
 
 
 @dataclass
-class Story:
-    """What left one provider, by job and position, and what it said instead."""
+class FinishedRun:
+    """The answers that one provider sent, by job and position, and its refusals."""
 
     place: Place
     left: dict[tuple[str, int], set[bytes]] = field(default_factory=lambda: defaultdict(set))
     refused: list[str] = field(default_factory=list)
 
-    async def ask(self, stage: Stage, job: SignedJob, position: int) -> None:
-        reply = await stage.ask(job.to_bytes(), position, QUERIES[position])
+    async def ask(self, exchange: Exchange, job: SignedJob, position: int) -> None:
+        reply = await exchange.ask(job.to_bytes(), position, QUERIES[position])
         if reply.HasField("answer"):
             self.left[job.job_id, position].add(reply.answer.content)
         else:
             self.refused.append(reply.refusal.what)
 
     def started_again(self) -> str:
-        """Start again, and hold what is charged, and what would be sent again, against what left."""
+        """Restart, and compare charges and stored answers with the answers that were sent."""
         try:
             with self.place.start() as ledger:
                 if ledger.quarantine:
@@ -64,24 +64,26 @@ class Story:
         return "whole"
 
 
-async def struck(town: LastingTown, suffix: str, page: int) -> tuple[Story, set[str], int]:
-    """Have a daemon answer, spoil a page, have it answer again; say how it starts again, and of how many pages."""
+async def struck(enrolment: StableEnrolment, suffix: str, page: int) -> tuple[FinishedRun, set[str], int]:
+    """Let a daemon answer, damage a page, let it answer again. Return how it restarts, and the number of pages."""
     name, rows = f"site-{page}", {"cohort": rows_of(20)}
-    story = Story(Place(town.folder / name / "ledger" / "ledger.db", town.folder / name / "second" / "head"))
+    story = FinishedRun(
+        Place(enrolment.folder / name / "ledger" / "ledger.db", enrolment.folder / name / "second" / "head")
+    )
     with story.place.start() as ledger:
-        async with at_mercy(town, name, rows, ledger) as stage:
-            job, later = stage.job(), stage.job()
-            await story.ask(stage, job, 0)  # which is in the file itself once the ledger is shut
+        async with exchange_with_provider(enrolment, name, rows, ledger) as exchange:
+            job, later = exchange.job(), exchange.job()
+            await story.ask(exchange, job, 0)  # which is in the file itself once the ledger is shut
     ledger = story.place.start()
     try:
-        async with at_mercy(town, name, rows, ledger) as stage:
-            await story.ask(stage, job, 1)  # which is in the log beside it
+        async with exchange_with_provider(enrolment, name, rows, ledger) as exchange:
+            await story.ask(exchange, job, 1)  # which is in the log beside it
             assert len(story.left) == 2
-            pages = spoil(Path(f"{story.place.path}{suffix}"), page)
+            pages = damage(Path(f"{story.place.path}{suffix}"), page)
             for position in (0, 1, 2, 2):
-                await story.ask(stage, job, position)
+                await story.ask(exchange, job, position)
             for position in (0, 1):  # opening a job lets go of what SQLite has in memory
-                await story.ask(stage, later, position)
+                await story.ask(exchange, later, position)
         killed, head = story.place.snapshot(), story.place.head.read_bytes()
     finally:
         with suppress(LedgerError):  # what is in the log goes into the file
@@ -92,8 +94,8 @@ async def struck(town: LastingTown, suffix: str, page: int) -> tuple[Story, set[
     return story, found | {story.started_again()}, pages
 
 
-def spoil(path: Path, page: int) -> int:
-    """Write something else over a page, in the file that is in use; say how many it has."""
+def damage(path: Path, page: int) -> int:
+    """Overwrite a page of the file in use. Return the number of pages."""
     with path.open("r+b") as file:
         size = file.seek(0, 2)
         file.seek(page * PAGE)
@@ -102,14 +104,12 @@ def spoil(path: Path, page: int) -> int:
 
 
 @pytest.mark.parametrize(("suffix", "noticed"), [("", "refused"), ("-wal", "quarantined")])
-def test_i1_i2_whatever_page_is_spoilt_while_a_daemon_runs_nothing_leaves_that_is_not_charged(
-    tmp_path: Path, suffix: str, noticed: str
-) -> None:
+def test_i1_i2_a_damaged_page_lets_no_uncharged_answer_leave(tmp_path: Path, suffix: str, noticed: str) -> None:
     async def scenario() -> None:
-        town, starts = LastingTown.found(tmp_path), set[str]()
+        enrolment, starts = StableEnrolment.create(tmp_path), set[str]()
         page, pages = 0, 1
         while page < pages:
-            story, found, pages = await struck(town, suffix, page)
+            story, found, pages = await struck(enrolment, suffix, page)
             assert all(len(contents) == 1 for contents in story.left.values())
             assert all(re.match(REFUSALS, what) for what in story.refused), story.refused
             starts |= found

@@ -1,7 +1,7 @@
 """A provider that is copied while it runs, like a virtual machine that is resumed twice from one snapshot.
 
-Run as ``clone.py FOLDER SYSTEM QUERIES``. It answers the first query of a job, forks, and lets each copy answer the
-second. Each copy subtracts the exact sum from its answer and writes the rest, which is its noise, to the folder.
+Run as ``forked_provider.py FOLDER SYSTEM QUERIES``. It answers the first query of a job, forks, and lets each copy
+answer the second. Each copy subtracts the exact sum from its answer and writes the rest, its noise, to the folder.
 
 - SYSTEM is "own" if each copy reads the randomness of its system. It is "copied" if the system's generator is copied as
   well: then the generator is in this process's memory, and both copies read the same bytes from it.

@@ -43,7 +43,7 @@ def headers(path: str) -> bytes:
 
 
 @dataclass
-class Line:
+class RawConnection:
     """One connection that respects the flow control windows of the other side."""
 
     reader: asyncio.StreamReader
@@ -131,7 +131,7 @@ def settings(_: int) -> bytes:
     return frame(SETTINGS, 0, 0) * 500
 
 
-def begun_and_given_up(number: int) -> bytes:
+def begun_and_cancelled(number: int) -> bytes:
     """Return the bytes that begin a hundred calls and cancel each at once."""
     streams = range(200 * number + 1, 200 * number + 200, 2)
     path = headers("/dpspca.v1.AnalystService/List")
@@ -139,11 +139,11 @@ def begun_and_given_up(number: int) -> bytes:
     return b"".join(frame(HEADERS, END_OF_HEADERS, each, path) + frame(RESET, 0, each, given_up) for each in streams)
 
 
-DEAF = struct.pack(">HI", INITIAL_WINDOW, 0)
+NO_REPLIES_ALLOWED = struct.pack(">HI", INITIAL_WINDOW, 0)
 """Settings that allow not a single byte of any reply."""
 
 
-async def connected(address: str, identity: Identity, folder: Path, own: bytes = b"") -> Line:
+async def open_connection(address: str, identity: Identity, folder: Path, own: bytes = b"") -> RawConnection:
     """Open a connection with the settings ``own``."""
     (folder / "raw.pem").write_bytes(identity.key_pem + identity.certificate_pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -153,4 +153,4 @@ async def connected(address: str, identity: Identity, folder: Path, own: bytes =
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=COORDINATOR_HOST)
     writer.write(PREFACE + frame(SETTINGS, 0, 0, own))
-    return Line(reader, writer)
+    return RawConnection(reader, writer)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from puppets import Puppet
-from town import Town, now, spec
+from dishonest_peers import DishonestProvider
+from local_federation import Enrolment, now, spec
 
 from dpspca.common.names import PartyName, Role
 from dpspca.common.trust.certificates import read_key
@@ -19,15 +19,15 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.jobs.rounds import LARGEST_ANSWER
 
 HONEST = ("site-0", "site-1")
-LIAR = "site-2"
+DISHONEST = "site-2"
 COUNT = (0, bytes(8))
 """A provider's answer to the first query of a job if it has no rows: zero, which does not change the sum."""
 ANSWER = bytes(30 * 2 * 8)
 
-Case = Callable[[Town, Identity], SignedJob]
+Case = Callable[[Enrolment, Identity], SignedJob]
 
 
-def by_hand(identity: Identity, **changes: Any) -> SignedJob:
+def sign_unchecked(identity: Identity, **changes: Any) -> SignedJob:
     """Sign an envelope that the library would not sign."""
     audience = [PartyName("town", Role.PROVIDER, "site-0")]
     envelope = JobEnvelope.draw(spec().to_json().encode(), audience, "cohort", now=now(), life=timedelta(hours=1))
@@ -36,13 +36,13 @@ def by_hand(identity: Identity, **changes: Any) -> SignedJob:
     return SignedJob(payload, signature, identity.certificate_pem)
 
 
-def foreign(town: Town) -> SignedJob:
-    other = Town.found(town.folder / "other", "other")
-    return by_hand(other.identity(Role.ANALYST, "bea"), federation="other")
+def foreign(enrolment: Enrolment) -> SignedJob:
+    other = Enrolment.create(enrolment.folder / "other", "other")
+    return sign_unchecked(other.identity(Role.ANALYST, "bea"), federation="other")
 
 
-def borrowed(town: Town, identity: Identity) -> SignedJob:
-    signed = by_hand(town.identity(Role.ANALYST, "eve"))
+def borrowed(enrolment: Enrolment, identity: Identity) -> SignedJob:
+    signed = sign_unchecked(enrolment.identity(Role.ANALYST, "eve"))
     return replace(signed, certificate_pem=identity.certificate_pem)
 
 
@@ -52,51 +52,60 @@ def tampered(signed: SignedJob) -> SignedJob:
     return looser
 
 
-JOBS: dict[str, tuple[Case, str]] = {
-    "tampered with": (lambda town, bea: tampered(town.job(spec(), bea, HONEST)), "signature"),
-    "not signed": (lambda town, bea: replace(town.job(spec(), bea, HONEST), signature=bytes(70)), "signature"),
+DISHONEST_JOBS: dict[str, tuple[Case, str]] = {
+    "tampered with": (lambda enrolment, bea: tampered(enrolment.job(spec(), bea, HONEST)), "signature"),
+    "not signed": (
+        lambda enrolment, bea: replace(enrolment.job(spec(), bea, HONEST), signature=bytes(70)),
+        "signature",
+    ),
     "signed by another key": (borrowed, "signature"),
-    "of another federation's analyst": (lambda town, _: foreign(town), "not issued by this federation"),
-    "for another federation": (lambda _, bea: by_hand(bea, federation="other"), "for the federation other"),
-    "expired": (lambda town, bea: town.job(spec(), bea, HONEST, now=now() - timedelta(hours=2)), "Sign a new one"),
-    "not yet valid": (lambda town, bea: town.job(spec(), bea, HONEST, now=now() + timedelta(hours=2)), "clock"),
+    "of another federation's analyst": (lambda enrolment, _: foreign(enrolment), "not issued by this federation"),
+    "for another federation": (lambda _, bea: sign_unchecked(bea, federation="other"), "for the federation other"),
+    "expired": (
+        lambda enrolment, bea: enrolment.job(spec(), bea, HONEST, now=now() - timedelta(hours=2)),
+        "Sign a new one",
+    ),
+    "not yet valid": (
+        lambda enrolment, bea: enrolment.job(spec(), bea, HONEST, now=now() + timedelta(hours=2)),
+        "clock",
+    ),
     "signed by a provider": (
-        lambda town, _: by_hand(town.identity(Role.PROVIDER, "eve")),
+        lambda enrolment, _: sign_unchecked(enrolment.identity(Role.PROVIDER, "eve")),
         "does not have the role analyst",
     ),
     "signed by the coordinator": (
-        lambda town, _: by_hand(town.identity(Role.COORDINATOR, "eve")),
+        lambda enrolment, _: sign_unchecked(enrolment.identity(Role.COORDINATOR, "eve")),
         "does not have the role analyst",
     ),
     "signed by somebody else": (
-        lambda town, _: town.job(spec(), town.identity(Role.ANALYST, "mallory"), HONEST),
+        lambda enrolment, _: enrolment.job(spec(), enrolment.identity(Role.ANALYST, "mallory"), HONEST),
         r"was signed by .*/mallory, but .*/bea submits it",
     ),
     "of somebody else, signed by the caller": (
-        lambda _, bea: by_hand(bea, analyst="eve"),
+        lambda _, bea: sign_unchecked(bea, analyst="eve"),
         "names eve as its analyst",
     ),
-    "of nobody": (lambda _, bea: by_hand(bea, analyst=""), "names nobody as its analyst"),
-    "of an unreadable spec": (lambda _, bea: by_hand(bea, spec=b'{"version":'), "INVALID_ARGUMENT"),
+    "of nobody": (lambda _, bea: sign_unchecked(bea, analyst=""), "names nobody as its analyst"),
+    "of an unreadable spec": (lambda _, bea: sign_unchecked(bea, spec=b'{"version":'), "INVALID_ARGUMENT"),
 }
 
 
-Lie = Callable[[Puppet, pb.Ask], Awaitable[None]]
+Misbehaviour = Callable[[DishonestProvider, pb.Ask], Awaitable[None]]
 
 
-def numbers(*values: int) -> bytes:
+def answer_of(*values: int) -> bytes:
     return np.resize(np.array(values, dtype="<i8"), 60).tobytes()
 
 
-LIES: dict[str, tuple[Lie, str]] = {
+DISHONEST_ANSWERS: dict[str, tuple[Misbehaviour, str]] = {
     "in no order": (lambda site, ask: site.answer(ask, (1, ANSWER)), "not the next frame"),
     "too short": (lambda site, ask: site.answer(ask, (0, ANSWER[:-8])), "not the next frame"),
     "no bytes": (lambda site, ask: site.answer(ask, (0, b"")), "not the next frame"),
     "too long": (lambda site, ask: site.answer(ask, (0, ANSWER + bytes(8))), "not the next frame"),
     "a broken number": (lambda site, ask: site.answer(ask, (0, ANSWER[:-3])), "not the next frame"),
-    "too large": (lambda site, ask: site.answer(ask, (0, numbers(0, LARGEST_ANSWER + 1))), "lattice"),
-    "too small": (lambda site, ask: site.answer(ask, (0, numbers(0, -LARGEST_ANSWER - 1))), "lattice"),
-    "the smallest of all": (lambda site, ask: site.answer(ask, (0, numbers(-(2**63)))), "lattice"),
+    "too large": (lambda site, ask: site.answer(ask, (0, answer_of(0, LARGEST_ANSWER + 1))), "lattice"),
+    "too small": (lambda site, ask: site.answer(ask, (0, answer_of(0, -LARGEST_ANSWER - 1))), "lattice"),
+    "the smallest of all": (lambda site, ask: site.answer(ask, (0, answer_of(-(2**63)))), "lattice"),
     "the last number": (lambda site, ask: site.answer(ask, (2**32 - 1, ANSWER)), "not the next frame"),
     "a refusal": (lambda site, ask: site.refuse(ask, "\n\x1b[2J" + "x" * 9999), "Refused: "),
 }

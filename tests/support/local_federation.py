@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import grpc
 import numpy as np
-from patience import PATIENCE
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.algorithms.catalogue import CATALOGUE
@@ -48,7 +48,7 @@ def spec(**changes: Any) -> JobSpec:
         "budget": Budget(4.0, 1e-6),
         "norm_bound": 12.0,
         "components": 2,
-        "answer_seconds": PATIENCE,
+        "answer_seconds": TIMEOUT,
         "options": {"sparsity": 6, "rounds": 4},
         "method": "dps-pca",
     }
@@ -61,7 +61,7 @@ def server_credentials(identity: Identity) -> grpc.ServerCredentials:
     return grpc.ssl_server_credentials([pair], identity.authority_pem, require_client_auth=True)
 
 
-class AnythingGoes:
+class AllowEverything:
     """A policy for tests that are not about policies: it allows every job, up to a very large budget.
 
     It is not the largest possible: slack costs e^epsilon times as much, so approximate mechanisms would get none.
@@ -91,7 +91,7 @@ class AnythingGoes:
         return Filter.for_budget(30.0, 0.9, aside=0.4), None
 
 
-def lax_policy(unit: str = "row-replace-one", *data_sets: str) -> str:
+def permissive_policy(unit: str = "row-replace-one", *data_sets: str) -> str:
     """Return a policy in TOML that allows as much as a policy can."""
     bounds = f"{{ least = {2.0**-100!r}, most = {2.0**100!r} }}"
     budget = f"{{ epsilon = {MAX_EPSILON!r}, delta = 0.1 }}"
@@ -114,14 +114,14 @@ per_job = {budget}
 
 
 @dataclass(frozen=True)
-class Town:
+class Enrolment:
     """An authority and the identities it signed."""
 
     folder: Path
     authority: Authority
 
     @classmethod
-    def found(cls, folder: Path, name: str = "town", clock: Callable[[], datetime] = now) -> "Town":
+    def create(cls, folder: Path, name: str = "town", clock: Callable[[], datetime] = now) -> "Enrolment":
         return cls(folder, Authority.init(folder / "authority", name, clock))
 
     def identity(self, role: Role, name: str, days: int = 30) -> Identity:
@@ -142,10 +142,10 @@ class Town:
 
 
 @dataclass
-class Running:
+class RunningFederation:
     """A running federation."""
 
-    town: Town
+    enrolment: Enrolment
     coordinator: Coordinator
     analyst: AsyncFederation
     revoked: list[RevocationList]
@@ -158,11 +158,11 @@ class Running:
     async def start(self, name: str, **others: Any) -> Daemon:
         """Start a provider and wait until it is connected. ``others`` replaces settings."""
         number = list(self.shards).index(name)
-        home = self.known.get(name) or self.town.identity(Role.PROVIDER, name)
+        home = self.known.get(name) or self.enrolment.identity(Role.PROVIDER, name)
         self.known[name] = home
         usual = {
             "data_sets": {"cohort": check_rows(self.shards[name])},
-            "policy": AnythingGoes,
+            "policy": AllowEverything,
             "entropy": self.words(number),
         }
         settings: dict[str, Any] = usual | others
@@ -170,7 +170,7 @@ class Running:
             ProviderSetup(self.coordinator.address, lambda: home, lambda: self.revoked[-1], now, **settings)
         )
         self.daemons[name] = asyncio.create_task(daemon.run())
-        await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
+        await asyncio.wait_for(daemon.connected.wait(), TIMEOUT)
         return daemon
 
     async def stop(self) -> None:
@@ -180,7 +180,7 @@ class Running:
         await self.coordinator.stop(grace=0)
 
 
-def words_for(what: JobSpec, seed: int = NOISE_SEED) -> Callable[[int], Entropy]:
+def noise_for(what: JobSpec, seed: int = NOISE_SEED) -> Callable[[int], Entropy]:
     """Return the noise that ``simulate(..., noise_seed=seed)`` gives each provider, whatever the job's name here."""
 
     def words(number: int, draw: Draw) -> WordSource:
@@ -189,25 +189,25 @@ def words_for(what: JobSpec, seed: int = NOISE_SEED) -> Callable[[int], Entropy]
     return lambda number: partial(words, number)
 
 
-seeded = words_for(spec())
+seeded_noise = noise_for(spec())
 """The same for the default job."""
 
 
 @asynccontextmanager
 async def federation(
-    town: Town,
+    enrolment: Enrolment,
     names: Sequence[str] | None = None,
     shards: Mapping[str, Any] = SHARDS,
-    words: Callable[[int], Entropy] = seeded,
+    words: Callable[[int], Entropy] = seeded_noise,
     **limits: Any,
-) -> AsyncIterator[Running]:
+) -> AsyncIterator[RunningFederation]:
     """Run a coordinator with ``limits``, the providers ``names`` (default: all) and an analyst. Stop all at the end."""
-    me = town.identity(Role.COORDINATOR, "hub")
-    revoked = [town.revocations()]
+    me = enrolment.identity(Role.COORDINATOR, "hub")
+    revoked = [enrolment.revocations()]
     coordinator = Coordinator(lambda: me, lambda: revoked[-1], now, **limits)
     await coordinator.start("127.0.0.1:0")
-    async with AsyncFederation(coordinator.address, town.identity(Role.ANALYST, "ada")) as analyst:
-        running = Running(town, coordinator, analyst, revoked, shards, words)
+    async with AsyncFederation(coordinator.address, enrolment.identity(Role.ANALYST, "ada")) as analyst:
+        running = RunningFederation(enrolment, coordinator, analyst, revoked, shards, words)
         try:
             for name in shards if names is None else names:
                 await running.start(name)

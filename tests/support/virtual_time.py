@@ -15,7 +15,7 @@ THINKING = 0.02
 """The most simulated seconds that work in a thread takes."""
 
 
-class StuckError(Exception):
+class DeadlockError(Exception):
     """A deadlock: everything waits, and no event will ever come."""
 
 
@@ -28,7 +28,7 @@ class _Selector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise StuckError
+            raise DeadlockError
         self.now += max(timeout, 0.0)
         return []
 

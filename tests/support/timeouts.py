@@ -13,13 +13,13 @@ import selectors
 import time
 from typing import Any
 
-PATIENCE = 60
+TIMEOUT = 60
 """Seconds to wait for something that must happen. Tests with another timeout name it."""
-PROGRAM = 10 * PATIENCE
+PROGRAM_TIMEOUT = 10 * TIMEOUT
 """The same for a program that starts others, because each takes time to load on a busy machine."""
 SLICE = 0.05
 """Seconds that an event loop waits at a time. If it wakes later, the machine stood still."""
-MOST = 2 * SLICE
+LONGEST_STEP = 2 * SLICE
 """The most seconds that count between two readings of the clock."""
 
 BUSY = 1 / 4
@@ -50,7 +50,7 @@ class SteadyLoop(asyncio.SelectorEventLoop):
             worked = _work_of_others()
             self._pace = BUSY if worked - self._worked > LEAST_WORK * (now - self._looked) else 1.0
             self._looked, self._worked = now, worked
-        self._steady += self._pace * min(now - self._seen, MOST)
+        self._steady += self._pace * min(now - self._seen, LONGEST_STEP)
         self._seen = now
         return self._steady
 
@@ -60,6 +60,6 @@ def _work_of_others() -> float:
     return time.process_time() - time.thread_time()
 
 
-def have_every_loop_steady() -> None:
+def use_steady_loops() -> None:
     """Make `asyncio.run` use such loops in this process from now on."""
     asyncio.events.new_event_loop = SteadyLoop  # Python will remove event loop policies

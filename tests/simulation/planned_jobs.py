@@ -1,12 +1,12 @@
-"""What analysts want of a universe, and what its providers let them spend: as the seed decides."""
+"""The jobs of a simulated federation and the budgets of its providers, drawn from the seed."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from typing import Final, Self
 
-from inhabitants import DIMENSION, SITES, Inhabitants
-from weather import Weather
+from fault_rates import FaultRates
+from party_identities import DIMENSION, SITES, PartyIdentities
 
 from dpspca.common.names import PartyName
 from dpspca.common.privacy.accountant import Filter
@@ -31,14 +31,14 @@ SPECS: Final = tuple(
 )
 PLENTY: Final = Filter.for_budget(30.0, 0.9, aside=0.4)
 SCARCE: Final = tuple(Filter.for_budget(epsilon, 1e-6) for epsilon in (0.6, 1.0, 1.5))
-"""Budgets that take no dear job, one, or two."""
-EVENING: Final = 60.0
-"""Seconds in which all jobs begin, and in which an analyst changes his mind."""
+"""Budgets that are enough for no expensive job, for one, or for two."""
+JOB_SPREAD: Final = 60.0
+"""Seconds within which all jobs begin, and within which an analyst may cancel or resubmit a job."""
 
 
 @dataclass(frozen=True)
-class Errand:
-    """A job that an analyst has done; moments are in seconds from its beginning, of which some never come."""
+class PlannedJob:
+    """A job to submit. ``cancel`` and ``again`` are times in seconds after its begin, or None for never."""
 
     spec: JobSpec
     signed: SignedJob
@@ -48,37 +48,37 @@ class Errand:
     again: float | None
 
 
-def errands(town: Inhabitants, seed: int, weather: Weather) -> list[Errand]:
-    """Decide who wants what. The same seed signs the same jobs: their names are part of what happens."""
+def planned_jobs(identities: PartyIdentities, seed: int, rates: FaultRates) -> list[PlannedJob]:
+    """Draw the jobs of a seed. Equal seeds give equal nonces, because the names of jobs influence the run."""
     chance = Random(f"errands {seed}")
-    numbers = range(chance.choice([1, 1, chance.randint(1, weather.jobs)]))
-    return [_errand(town, seed, number, weather, chance) for number in numbers]
+    numbers = range(chance.choice([1, 1, chance.randint(1, rates.jobs)]))
+    return [_planned_job(identities, seed, number, rates, chance) for number in numbers]
 
 
-def _errand(town: Inhabitants, seed: int, number: int, weather: Weather, chance: Random) -> Errand:
-    spec, analyst = chance.choice(SPECS), chance.choice([town.ada, town.bob or town.ada])
+def _planned_job(identities: PartyIdentities, seed: int, number: int, rates: FaultRates, chance: Random) -> PlannedJob:
+    spec, analyst = chance.choice(SPECS), chance.choice([identities.ada, identities.bob or identities.ada])
     moments = [
-        chance.uniform(0, EVENING) if chance.random() < each else None for each in (weather.cancelled, weather.again)
+        chance.uniform(0, JOB_SPREAD) if chance.random() < each else None for each in (rates.cancelled, rates.again)
     ]
     envelope = JobEnvelope(
         spec=spec.to_json().encode(),
         federation="town",
         audience=tuple(sorted(SITES)),
         data_set="cohort",
-        issued_at=int(town.born.timestamp()),
-        expires_at=int((town.born + timedelta(hours=12)).timestamp()),
+        issued_at=int(identities.started_at.timestamp()),
+        expires_at=int((identities.started_at + timedelta(hours=12)).timestamp()),
         nonce=f"{seed:016x}{number:016x}",
     )
-    return Errand(spec, sign(envelope, analyst), analyst, number and chance.uniform(0, EVENING), *moments)
+    return PlannedJob(spec, sign(envelope, analyst), analyst, number and chance.uniform(0, JOB_SPREAD), *moments)
 
 
 @dataclass(frozen=True)
-class Purse:
-    """The policy of a provider that allows every job which its budgets take."""
+class BudgetPolicy:
+    """A policy that allows every job that fits its budgets."""
 
     data_set: Filter = PLENTY
     analyst: Filter | None = None
-    """Of each analyst."""
+    """Budget of each analyst."""
 
     def rules(self, data_set: str) -> Self:
         return self
@@ -109,7 +109,7 @@ class Purse:
 
     @classmethod
     def drawn(cls, chance: Random, scarce: float) -> Self:
-        """Draw budgets: of the data set, of each analyst, or neither is scarce."""
+        """Draw budgets: small for the data set, small for each analyst, or neither."""
         if chance.random() >= scarce:
             return cls()
         little = chance.choice(SCARCE)

@@ -63,18 +63,18 @@ def fork_programs(asked: socket.socket | None = None) -> None:
     """Make ``subprocess`` in this process start our programs as forks. ``asked`` leads to a forking process, if any."""
     if sys.platform != "linux":
         return
-    zygote = _Zygote(asked)
+    fork_server = _ForkServer(asked)
     ordinary = subprocess.Popen._execute_child  # type: ignore[attr-defined]  # it is the one place where all starts meet
     named = signature(ordinary)
 
     def start(self: Any, *given: Any, **others: Any) -> None:
         asked = named.bind(self, *given, **others).arguments
-        program = _program(asked, zygote.variables)
+        program = _program(asked, fork_server.variables)
         if program is None:
             ordinary(self, *given, **others)
             return
         ends = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
-        self.pid = zygote.fork(program, [usual if end == -1 else end for usual, end in enumerate(ends)])
+        self.pid = fork_server.fork(program, [usual if end == -1 else end for usual, end in enumerate(ends)])
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(asked[end] for end in pipes))
@@ -91,7 +91,7 @@ def _program(asked: Mapping[str, Any], loaded_with: Mapping[str, str]) -> Progra
     if words[0] != sys.executable or asked["executable"] not in {None, sys.executable, os.fsencode(sys.executable)}:
         return None
     variables = dict(os.environ if asked["env"] is None else asked["env"])
-    if _telling(variables) != _telling(loaded_with):
+    if _relevant(variables) != _relevant(loaded_with):
         return None
     line = words
     if words[1:2] == ["-P"]:
@@ -110,12 +110,12 @@ def _program(asked: Mapping[str, Any], loaded_with: Mapping[str, str]) -> Progra
     return Program(module, code, words[3:], folder, variables, bool(asked["start_new_session"]), group == 0, line)
 
 
-def _telling(variables: Mapping[str, str]) -> dict[str, str]:
+def _relevant(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if not name.startswith(SILENT)}
 
 
-class _Zygote:
-    """The forking process, as seen by its user. It is started when first needed."""
+class _ForkServer:
+    """The connection to the forking process, which is started when first needed."""
 
     def __init__(self, asked: socket.socket | None) -> None:
         self.variables = dict(os.environ)
@@ -162,27 +162,27 @@ def serve(asked: socket.socket) -> Program | None:
         content, streams, _, _ = socket.recv_fds(asked, LONGEST, 3)
         if not content:
             return None
-        told, tells = os.pipe()
+        read_end, write_end = os.pipe()
         between = _fork()
-        if between == 0 and _is_orphan(tells):
+        if between == 0 and _is_orphan(write_end):
             program = Program(*json.loads(content))
-            for each in (told, tells, asked.detach()):
+            for each in (read_end, write_end, asked.detach()):
                 os.close(each)
             _settle(program, streams)
             return program
-        os.close(tells)
-        number = os.read(told, 32)
+        os.close(write_end)
+        number = os.read(read_end, 32)
         os.waitpid(between, 0)
-        for each in (told, *streams):
+        for each in (read_end, *streams):
             os.close(each)
         asked.send(number)
 
 
-def _is_orphan(tells: int) -> bool:
+def _is_orphan(write_end: int) -> bool:
     """Fork once more and exit. Return True in the grandchild, once it is a child of the requesting process."""
     me = os.getpid()
     if number := _fork():
-        os.write(tells, b"%d" % number)
+        os.write(write_end, b"%d" % number)
         os._exit(0)
     while os.getppid() == me:
         time.sleep(0.001)
@@ -208,7 +208,7 @@ def _settle(program: Program, streams: Sequence[int]) -> None:
     if program.group:
         os.setpgid(0, 0)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, the process that forks ignores it
-    _be_called(program.line)
+    _set_command_line(program.line)
     os.chdir(program.folder)
     os.environ.clear()
     os.environ.update(program.variables)
@@ -224,7 +224,7 @@ def _stream(number: int, **others: Any) -> TextIOWrapper:
     return TextIOWrapper(open(number, "wb", closefd=False), **others)
 
 
-def _be_called(line: Sequence[str]) -> None:
+def _set_command_line(line: Sequence[str]) -> None:
     """Replace the command line that the system shows for this process."""
     stat = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     start, end = int(stat[45]), int(stat[46])
@@ -233,7 +233,7 @@ def _be_called(line: Sequence[str]) -> None:
     ctypes.memmove(start, content, len(content))
 
 
-def _with_a_zygote(program: Program) -> Program:
+def _with_fork_server(program: Program) -> Program:
     """Start a separate forking process for a program that starts others. In each of its forks, return that program."""
     while program.words[:1] == [STARTS_OTHERS]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -265,7 +265,7 @@ def main(number: str, _room: str) -> None:
     asked = socket.socket(fileno=int(number))
     asked.send(READY)
     with suppress(KeyboardInterrupt):  # an interrupt from a terminal reaches all processes
-        program = _with_a_zygote(_forked(asked))
+        program = _with_fork_server(_forked(asked))
     if program.module:
         runpy.run_module(program.module, run_name="__main__", alter_sys=True)
     else:

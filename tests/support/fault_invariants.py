@@ -1,4 +1,4 @@
-"""Invariants of ledgers and of what analysts were told, checked when all is over: I1 to I5 of the fault tests."""
+"""The invariants I1 to I5 of the fault tests: of ledgers and of what analysts received, checked at the end."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from dpspca.server.jobs.rounds import JobSums
 
 
 @dataclass(frozen=True)
-class Told:
+class JobOutcome:
     """How a job ended, according to what its analyst received."""
 
     name: str
@@ -41,7 +41,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Death:
+class ProcessDeath:
     """The death of a provider's process: which provider, and what its head file contained then."""
 
     site: str
@@ -49,44 +49,44 @@ class Death:
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """A federation whose daemons have ended: what analysts received, and what happened to the processes."""
 
     daemons: Daemons
     data_sets: Sequence[str]
-    told: Sequence[Told]
+    outcomes: Sequence[JobOutcome]
     remembered: Sequence[JobStatus]
     """The coordinator's status of these jobs at the end."""
-    deaths: Sequence[Death]
+    deaths: Sequence[ProcessDeath]
     codes: Mapping[str, int]
     strikes: Mapping[str, int]
 
     def summary(self) -> dict[str, Any]:
         """Return counts of what happened, and the list of violations."""
-        participants = [each for one in self.told for each in one.status.participants]
+        participants = [each for one in self.outcomes for each in one.status.participants]
         return {
             "strikes": dict(sorted(self.strikes.items())),
-            "jobs": dict(Counter(each.status.state for each in self.told)),
+            "jobs": dict(Counter(each.status.state for each in self.outcomes)),
             "left_out": sum(bool(each.reason) for each in participants),
             "answers": sum(each.answered for each in participants),
             "problems": list(problems(self)),
         }
 
 
-def problems(record: Record) -> Iterator[str]:
+def problems(record: RunRecord) -> Iterator[str]:
     """Yield every violation as a sentence."""
     yield from (f"{name} ended with {code}" for name, code in record.codes.items() if code)
-    endings = {each.name: each.status for each in record.told}
+    endings = {each.name: each.status for each in record.outcomes}
     yield from (f"Job {each.name} became another" for each in record.remembered if endings.get(each.name) != each)
     for site in record.daemons.providers:
         yield from (f"{site}: {found}" for found in _ledger_problems(record, site))
     with ExitStack() as open_ledgers:
         ledgers = {site: open_ledgers.enter_context(_kept(record, site)) for site in record.daemons.providers}
-        for each in record.told:
+        for each in record.outcomes:
             yield from (f"Job {each.name} ({each.status.state}): {found}" for found in _job_problems(each, ledgers))
 
 
-def _ledger_problems(record: Record, site: str) -> Iterator[str]:
+def _ledger_problems(record: RunRecord, site: str) -> Iterator[str]:
     path = record.daemons.ledger(site)
     yield from verify(path, record.daemons.head(site))
     yield from _account_problems(record, read_books(path))
@@ -94,7 +94,7 @@ def _ledger_problems(record: Record, site: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredAnswers:
     """A ledger whose answers were never dropped (``daemons.KEEPING``)."""
 
     books: Books
@@ -110,47 +110,47 @@ class Kept:
 
 
 @contextmanager
-def _kept(record: Record, site: str) -> Iterator[Kept]:
+def _kept(record: RunRecord, site: str) -> Iterator[StoredAnswers]:
     path = record.daemons.ledger(site)
     with Database.readable(path) as database:
-        yield Kept(read_books(path), database)
+        yield StoredAnswers(read_books(path), database)
 
 
 # --- Jobs -------------------------------------------------------------------------------------------------------------
 
 
-def _job_problems(told: Told, ledgers: Mapping[str, Kept]) -> Iterator[str]:
+def _job_problems(outcome: JobOutcome, ledgers: Mapping[str, StoredAnswers]) -> Iterator[str]:
     """I3, I4: a job has an end and a reason; all reported answers are stored, and the model was computed from them."""
-    status = told.status
+    status = outcome.status
     if status.state not in {"done", "failed", "cancelled"} or (status.state != "done" and not status.reason):
         yield f"no end, or no reason: {status.reason!r}"
     lost = [
         f"{each.name} is said to have answered {each.answered} queries, and has no answer to {at + 1}"
         for each in status.participants
         for at in range(each.answered)
-        if ledgers[each.name].stored(told.name, at) is None
+        if ledgers[each.name].stored(outcome.name, at) is None
     ]
     yield from lost
-    if told.model and not lost:
+    if outcome.model and not lost:
         whole = sum(each.answered == status.queries for each in status.participants)
-        if not max(1, told.spec.minimum_parties) <= whole == told.model.statement.parties:
-            yield f"{whole} took part to the end, {told.model.statement.parties} are stated"
-        if _content(told.model) != _content(_made_again(told, ledgers)):
+        if not max(1, outcome.spec.minimum_parties) <= whole == outcome.model.statement.parties:
+            yield f"{whole} took part to the end, {outcome.model.statement.parties} are stated"
+        if _content(outcome.model) != _content(_recomputed(outcome, ledgers)):
             yield "the model is not the one that the stored answers give"
 
 
-def _made_again(told: Told, ledgers: Mapping[str, Kept]) -> Model:
+def _recomputed(outcome: JobOutcome, ledgers: Mapping[str, StoredAnswers]) -> Model:
     """Compute a model from the stored answers of the providers that are reported to have answered."""
-    steps = iter(enumerate(catalogue.plan(told.spec)))
-    sums = JobSums(told.spec)
+    steps = iter(enumerate(catalogue.plan(outcome.spec)))
+    sums = JobSums(outcome.spec)
 
     def ask(_: RowQuery) -> Aggregate:
         position, step = next(steps)
-        asked = [each.name for each in told.status.participants if each.answered > position]
-        stored = {name: ledgers[name].stored(told.name, position) for name in asked}
+        asked = [each.name for each in outcome.status.participants if each.answered > position]
+        stored = {name: ledgers[name].stored(outcome.name, position) for name in asked}
         return sums.add(step, {name: answer for name, answer in stored.items() if answer is not None})
 
-    return drive(catalogue.run(catalogue.plan(told.spec)), ask)
+    return drive(catalogue.run(catalogue.plan(outcome.spec)), ask)
 
 
 def _content(model: Model) -> list[bytes | None]:
@@ -161,14 +161,14 @@ def _content(model: Model) -> list[bytes | None]:
 # --- Ledgers ----------------------------------------------------------------------------------------------------------
 
 
-def _account_problems(record: Record, books: Books) -> Iterator[str]:
+def _account_problems(record: RunRecord, books: Books) -> Iterator[str]:
     """I1: spent is the price of what the outbox shows and of what is being answered, within the lifetime budget."""
-    plans = {each.name: catalogue.plan(each.spec) for each in record.told}
+    plans = {each.name: catalogue.plan(each.spec) for each in record.outcomes}
     if books.jobs.keys() - plans.keys():
         yield f"jobs that nobody signed: {books.jobs.keys() - plans.keys()}"
         return
     sent = {(each.job, each.position) for each in books.outbox()}
-    policy = read_policy(record.daemons.town.folder / "policy.toml")
+    policy = read_policy(record.daemons.enrolment.folder / "policy.toml")
     for name, taken in books.data_sets.items():
         jobs = {job: found for job, found in books.jobs.items() if found.opening.data_set == name}
         paid = [_paid(found, plans[job], sent, job) for job, found in jobs.items()]

@@ -1,7 +1,7 @@
-"""Kill and stop real daemons at random while jobs run, and reckon up: ``make torture``.
+"""Kill and stop real daemons at random while jobs run, then check the invariants: ``make random-kills``.
 
-The same seed draws the same blows and the same jobs; how they meet is up to the machine. What is wrong leaves with
-exit code 1, and its folder behind.
+Equal seeds give equal kills and equal jobs, but their timing depends on the machine. If an invariant is violated, the
+exit code is 1 and the folder is kept.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from secrets import randbelow
 
-from torment import torture
+from random_kills import run_with_kills
 
 
 def _arguments() -> argparse.Namespace:
@@ -26,14 +26,14 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Torture, and print what came of it."""
-    told = _arguments()
-    folder = Path(tempfile.mkdtemp(prefix=f"torture-{told.seed}-"))
-    sys.stderr.write(f"seed {told.seed}, in {folder}\n")
+    """Run, and print the result."""
+    arguments = _arguments()
+    folder = Path(tempfile.mkdtemp(prefix=f"random-kills-{arguments.seed}-"))
+    sys.stderr.write(f"seed {arguments.seed}, in {folder}\n")
     begun = time.monotonic()
-    record = asyncio.run(torture(folder, told.seed, told.kills))
-    report = {"seed": told.seed, "seconds": round(time.monotonic() - begun), **record.summary()}
-    lines = [json.dumps(report)] if told.json else [f"{name}: {value}" for name, value in report.items()]
+    record = asyncio.run(run_with_kills(folder, arguments.seed, arguments.kills))
+    report = {"seed": arguments.seed, "seconds": round(time.monotonic() - begun), **record.summary()}
+    lines = [json.dumps(report)] if arguments.json else [f"{name}: {value}" for name, value in report.items()]
     sys.stdout.write("\n".join([*lines, ""]))
     if report["problems"]:
         return 1

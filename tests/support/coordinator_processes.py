@@ -1,4 +1,4 @@
-"""Coordinators as processes that are killed, and the rest of the federation in the test's process."""
+"""Coordinators in processes that tests kill. The other parties run in the test's process."""
 
 import asyncio
 import json
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, seeded_noise, spec
 from numpy.typing import NDArray
-from patience import PATIENCE
-from town import NOISE_SEED, SHARDS, Running, Town, seeded, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
 from dpspca.client.simulation import simulate
@@ -31,7 +31,7 @@ from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import JobEnvelope, SignedJob
 from dpspca.provider.ledger.ledger import MemoryLedger
 
-MORTAL = """
+CRASHING_PROGRAM = """
 import os, sys
 from dpspca.cli import main
 from dpspca.cli.commands import daemons
@@ -57,7 +57,7 @@ main.main()
 """
 """The program, which dies right before or after it commits its n-th write to the journal."""
 
-LEASE = """
+SHORT_LEASE_PROGRAM = """
 import sys
 from functools import partial
 from dpspca.cli import main
@@ -67,7 +67,7 @@ main.main()
 """
 """The program, which loses its lease on the journal after the given seconds of silence."""
 
-NARROW = """
+SMALL_FILES_PROGRAM = """
 import resource, sys
 from dpspca.cli import main
 most = int(sys.argv.pop(1))
@@ -77,8 +77,8 @@ main.main()
 """The program with a limit on the size of each file, in bytes, as on a full disk."""
 
 
-class LastingTown(Town):
-    """A town in which a party that comes back keeps its identity."""
+class StableEnrolment(Enrolment):
+    """An enrolment in which a party that comes back keeps its identity."""
 
     def identity(self, role: Role, name: str, days: int = 30) -> Identity:
         home = self.folder / f"{role}-{name}"
@@ -92,19 +92,19 @@ def free_port() -> int:
 
 
 @dataclass
-class Hub:
+class CoordinatorProcess:
     """A coordinator in a separate process, always at the same address."""
 
-    town: Town
+    enrolment: Enrolment
     name: str = "hub"
     journal: str = "journal.db"
     address: str = field(default_factory=lambda: f"127.0.0.1:{free_port()}")
     log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.settings = self.town.folder / f"{self.name}.toml"
-        hub_identity(self.town)
-        (self.town.folder / "revoked.pem").write_bytes(self.town.authority.revocation_list())
+        self.settings = self.enrolment.folder / f"{self.name}.toml"
+        hub_identity(self.enrolment)
+        (self.enrolment.folder / "revoked.pem").write_bytes(self.enrolment.authority.revocation_list())
         told = {
             "listen": self.address,
             "identity": "coordinator-hub",
@@ -115,7 +115,7 @@ class Hub:
 
     @property
     def file(self) -> Path:
-        return self.town.folder / self.journal
+        return self.enrolment.folder / self.journal
 
     async def start(self, program: str = "from dpspca.cli import main\nmain.main()", *words: object) -> None:
         """Start the program, and wait until it listens."""
@@ -127,14 +127,14 @@ class Hub:
 
     async def says(self, words: str) -> None:
         """Wait until the log contains these words since the last start."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not any(words in line for line in self.log):
                 assert not self._reading.done(), self.log
                 await asyncio.sleep(0.02)
 
     async def ended(self) -> int:
         """Wait until the process ends, and return its exit code."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             code = await self.process.wait()
         await self._reading
         return code
@@ -154,28 +154,28 @@ class Hub:
             self.log.append(line.decode())
 
 
-class Tally:
+class WordCount:
     """Number of random words that one set of providers drew for noise."""
 
     def __init__(self) -> None:
         self.drawn = 0
 
 
-class Counted:
+class CountedNoise:
     """Seeded noise that counts every random word drawn.
 
     Each set of providers has its own count, because a thread of earlier providers may still draw after they are gone.
     """
 
-    tally = Tally()
+    tally = WordCount()
 
-    def __init__(self, entropy: Entropy, tally: Tally, stream: WordSource | None = None) -> None:
+    def __init__(self, entropy: Entropy, tally: WordCount, stream: WordSource | None = None) -> None:
         self._entropy = entropy
         self._tally = tally
         self._stream = stream
 
-    def __call__(self, draw: Draw) -> "Counted":
-        return Counted(self._entropy, self._tally, self._entropy(draw))
+    def __call__(self, draw: Draw) -> "CountedNoise":
+        return CountedNoise(self._entropy, self._tally, self._entropy(draw))
 
     def words(self, count: int) -> NDArray[np.uint32]:
         assert self._stream
@@ -199,7 +199,7 @@ class Barrier:
         """Wait until the answer may pass. It has passed at the end of the block."""
         with self._changed:
             self._within += 1
-            assert self._changed.wait_for(lambda: number < self._number, 10 * PATIENCE)
+            assert self._changed.wait_for(lambda: number < self._number, 10 * TIMEOUT)
         try:
             yield
         finally:
@@ -219,12 +219,12 @@ class Barrier:
     async def move(self, number: float) -> None:
         """Hold back answers from another query on. That query must not have been sent to anybody yet."""
         self.open(number)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while self._within:  # noqa: ASYNC110  # the threads tell nobody
                 await asyncio.sleep(0.02)
 
 
-class Slow(MemoryLedger):
+class SlowLedger(MemoryLedger):
     """A ledger that delays every answer, or waits at a barrier, so that a test finds a job that is not finished.
 
     A delay alone does not guarantee that. Use a barrier if the job must be unfinished.
@@ -242,18 +242,27 @@ class Slow(MemoryLedger):
 
 
 @asynccontextmanager
-async def around(
-    town: Town, hub: Any, seconds: float = 0.0, names: Mapping[str, Any] = SHARDS, barrier: Barrier | None = None
-) -> AsyncIterator[Running]:
+async def with_providers(
+    enrolment: Enrolment,
+    hub: Any,
+    seconds: float = 0.0,
+    names: Mapping[str, Any] = SHARDS,
+    barrier: Barrier | None = None,
+) -> AsyncIterator[RunningFederation]:
     """Run providers with slow answers and an analyst in this process, with a coordinator that is running."""
-    tally = Counted.tally = Tally()
-    async with AsyncFederation(hub.address, ada(town)) as analyst:
-        running = Running(
-            town, hub, analyst, [town.revocations()], SHARDS, lambda number: Counted(seeded(number), tally)
+    tally = CountedNoise.tally = WordCount()
+    async with AsyncFederation(hub.address, ada(enrolment)) as analyst:
+        running = RunningFederation(
+            enrolment,
+            hub,
+            analyst,
+            [enrolment.revocations()],
+            SHARDS,
+            lambda number: CountedNoise(seeded_noise(number), tally),
         )
         try:
             for name in names:
-                await running.start(name, ledger=Slow(seconds, barrier))
+                await running.start(name, ledger=SlowLedger(seconds, barrier))
             yield running
         finally:
             if barrier:
@@ -261,27 +270,27 @@ async def around(
             await running.stop()
 
 
-def signed(town: Town, **changes: Any) -> SignedJob:
+def signed(enrolment: Enrolment, **changes: Any) -> SignedJob:
     """Sign the usual job as ada, with an answer timeout that is long enough for every party to restart."""
-    return town.job(spec(**{"answer_seconds": PATIENCE} | changes), ada(town), list(SHARDS))
+    return enrolment.job(spec(**{"answer_seconds": TIMEOUT} | changes), ada(enrolment), list(SHARDS))
 
 
-def ada(town: Town) -> Identity:
+def ada(enrolment: Enrolment) -> Identity:
     """Return the analyst's identity."""
-    return town.identity(Role.ANALYST, "ada")
+    return enrolment.identity(Role.ANALYST, "ada")
 
 
-def hub_identity(town: Town) -> Identity:
+def hub_identity(enrolment: Enrolment) -> Identity:
     """Return the coordinator's identity: the same one for all coordinators."""
-    return town.identity(Role.COORDINATOR, "hub")
+    return enrolment.identity(Role.COORDINATOR, "hub")
 
 
 Found = TypeVar("Found")
 
 
-async def patiently(work: Callable[[], Awaitable[Found]]) -> Found:
+async def retry_while_away(work: Callable[[], Awaitable[Found]]) -> Found:
     """Retry while the coordinator cannot be reached."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             try:
                 return await work()
@@ -291,19 +300,19 @@ async def patiently(work: Callable[[], Awaitable[Found]]) -> Found:
             await asyncio.sleep(0.1)
 
 
-async def submit(running: Running, job: SignedJob) -> AsyncJob:
+async def submit(running: RunningFederation, job: SignedJob) -> AsyncJob:
     asked = JobSpec.from_json(JobEnvelope.from_bytes(job.payload).spec)
-    return await patiently(lambda: running.analyst.submit_signed(job, asked))
+    return await retry_while_away(lambda: running.analyst.submit_signed(job, asked))
 
 
-async def answered(job: AsyncJob, least: int) -> None:
+async def wait_for_answers(job: AsyncJob, least: int) -> None:
     """Wait until at least ``least`` queries are answered."""
     async for state in job.watch():
         if state.answered >= least:
             return
 
 
-def assert_undisturbed(model: Model) -> None:
+def assert_same_as_undisturbed(model: Model) -> None:
     """Check that a model equals the one of a run without any disturbance."""
     inside = simulate(list(SHARDS.values()), spec(), noise_seed=NOISE_SEED)
     assert model.components.tobytes() == inside.components.tobytes()
@@ -361,7 +370,7 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.close()
 
 
-def moments(seed: int, count: int, longest: float) -> list[float]:
+def random_times(seed: int, count: int, longest: float) -> list[float]:
     """Draw random moments for events; they are the same in every test run."""
     drawn = random.Random(seed)
     return [drawn.uniform(0, longest) for _ in range(count)]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
-from town import Town, server_credentials
+from local_federation import Enrolment, server_credentials
 
 from dpspca.common.names import Role
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -27,7 +27,7 @@ Script = Mapping[str, Callable[[], Replies]]
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProgramResult:
     """Exit code, output and peak memory of a program."""
 
     code: int
@@ -37,9 +37,9 @@ class Ended:
 
 
 @asynccontextmanager
-async def pouring(town: Town, script: Script, compressed: bool = False) -> AsyncIterator[str]:  # noqa: FBT002
+async def serving_replies(enrolment: Enrolment, script: Script, compressed: bool = False) -> AsyncIterator[str]:  # noqa: FBT002
     """Run such a coordinator and yield its address."""
-    hub = town.identity(Role.COORDINATOR, "hub")
+    hub = enrolment.identity(Role.COORDINATOR, "hub")
     method = grpc.unary_stream_rpc_method_handler
     handlers = {
         each.name: method(_replying(script.get(each.name, tuple)))
@@ -67,15 +67,15 @@ def _replying(replies: Callable[[], Replies]) -> Callable[[Any, Any], AsyncItera
     return reply
 
 
-def settled(town: Town) -> Path:
+def analyst_folder(enrolment: Enrolment) -> Path:
     """Return the folder of an analyst whose settings lack only the coordinator's address."""
-    town.identity(Role.ANALYST, "ada")
-    return town.folder
+    enrolment.identity(Role.ANALYST, "ada")
+    return enrolment.folder
 
 
-async def listen(town: Town, address: str, words: Sequence[str], seconds: float) -> Ended:
+async def run_analyst(enrolment: Enrolment, address: str, words: Sequence[str], seconds: float) -> ProgramResult:
     """Run the program with that coordinator. Kill it after ``seconds`` seconds."""
-    folder = settled(town)
+    folder = analyst_folder(enrolment)
     (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "analyst-ada"\n')
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         process = await asyncio.create_subprocess_exec(
@@ -89,7 +89,7 @@ async def listen(town: Town, address: str, words: Sequence[str], seconds: float)
         if asyncio.get_running_loop().time() > deadline:
             process.kill()
         await asyncio.wait([waiting], timeout=0.05)
-    return Ended(await waiting, (folder / "out").read_text(), (folder / "err").read_text(), most)
+    return ProgramResult(await waiting, (folder / "out").read_text(), (folder / "err").read_text(), most)
 
 
 def _peak(process: int) -> int:

@@ -1,8 +1,7 @@
 """Dishonest peers: providers and coordinators whose every message a test chooses, and certificates that no authority
 would sign.
 
-They use the same mutual TLS as daemons. A puppet is a provider with no limit on what it sends. A meddler is a
-coordinator.
+They use the same mutual TLS as daemons. Nothing limits what they send.
 """
 
 import asyncio
@@ -19,13 +18,13 @@ from typing import Any
 import grpc
 import grpc.aio
 import numpy as np
+from coordinator_processes import StableEnrolment
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
-from hubs import LastingTown
+from local_federation import SHARDS, AllowEverything, Enrolment, now, server_credentials, spec
 from numpy.typing import NDArray
-from patience import PATIENCE
-from town import SHARDS, AnythingGoes, Town, now, server_credentials, spec
+from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.linalg import thin_qr
@@ -56,13 +55,13 @@ _OPTIONS = [
 ]
 
 
-def line(address: str, identity: Identity) -> grpc.aio.Channel:
+def open_channel(address: str, identity: Identity) -> grpc.aio.Channel:
     """Open a channel with any identity, and without limits on what is sent."""
     credentials = grpc.ssl_channel_credentials(identity.authority_pem, identity.key_pem, identity.certificate_pem)
     return grpc.aio.secure_channel(address, credentials, _OPTIONS)
 
 
-class Puppet:
+class DishonestProvider:
     """A provider's stream to the coordinator, with messages chosen by the test."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -117,14 +116,14 @@ class Puppet:
 
 
 @asynccontextmanager
-async def puppet(address: str, identity: Identity) -> AsyncIterator[Puppet]:
-    """Connect a puppet that has not sent its greeting yet."""
-    async with line(address, identity) as channel:
-        yield Puppet(channel)
+async def dishonest_provider(address: str, identity: Identity) -> AsyncIterator[DishonestProvider]:
+    """Connect a provider that has not sent its greeting yet."""
+    async with open_channel(address, identity) as channel:
+        yield DishonestProvider(channel)
 
 
 def reissued(
-    town: Town, identity: Identity, further: Sequence[str] = (), since: datetime | None = None, days: int = 1
+    enrolment: Enrolment, identity: Identity, further: Sequence[str] = (), since: datetime | None = None, days: int = 1
 ) -> Identity:
     """Return an identity whose certificate has further names or other dates, as the authority would never sign it."""
     honest = x509.load_pem_x509_certificate(identity.certificate_pem)
@@ -141,12 +140,12 @@ def reissued(
         start + timedelta(days=days),
         [longer if each.oid == names.oid else each for each in honest.extensions],
     )
-    signed = builder.sign(town.authority._issuer.key, SHA256()).public_bytes(Encoding.PEM)
+    signed = builder.sign(enrolment.authority._issuer.key, SHA256()).public_bytes(Encoding.PEM)
     return replace(identity, certificate_pem=signed)
 
 
 @dataclass(frozen=True)
-class Siege:
+class MeasuredCoordinator:
     """A coordinator in a separate process, whose memory can be read, with honest providers and an honest analyst."""
 
     address: str
@@ -172,22 +171,24 @@ class Siege:
 
 
 @asynccontextmanager
-async def besieged(town: Town, shards: Mapping[str, Any] = SHARDS, **limits: int) -> AsyncIterator[Siege]:
+async def measured_coordinator(
+    enrolment: Enrolment, shards: Mapping[str, Any] = SHARDS, **limits: int
+) -> AsyncIterator[MeasuredCoordinator]:
     """Run a coordinator as an operator does, with honest providers and an honest analyst."""
-    async with coordinator_process(town, limits) as (address, process), AsyncExitStack() as open_things:
-        analyst = AsyncFederation(address, town.identity(Role.ANALYST, "ada"))
+    async with coordinator_process(enrolment, limits) as (address, process), AsyncExitStack() as open_things:
+        analyst = AsyncFederation(address, enrolment.identity(Role.ANALYST, "ada"))
         await open_things.enter_async_context(analyst)
         for name, rows in shards.items():
-            home, revoked = town.identity(Role.PROVIDER, name), town.revocations()
+            home, revoked = enrolment.identity(Role.PROVIDER, name), enrolment.revocations()
             daemon = Daemon(
                 ProviderSetup(
-                    address, lambda h=home: h, lambda r=revoked: r, now, {"cohort": check_rows(rows)}, AnythingGoes
+                    address, lambda h=home: h, lambda r=revoked: r, now, {"cohort": check_rows(rows)}, AllowEverything
                 )
             )
             task = asyncio.create_task(daemon.run())
             open_things.push_async_callback(ended, task)
-            await asyncio.wait_for(daemon.connected.wait(), PATIENCE)
-        yield Siege(address, process, analyst, list(shards))
+            await asyncio.wait_for(daemon.connected.wait(), TIMEOUT)
+        yield MeasuredCoordinator(address, process, analyst, list(shards))
 
 
 async def ended(task: "asyncio.Task[None]") -> None:
@@ -195,7 +196,7 @@ async def ended(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-WITHIN = """
+LIMITED_PROGRAM = """
 import json, sys
 from functools import partial
 from dpspca.cli import main
@@ -207,17 +208,17 @@ main.main()
 
 
 @asynccontextmanager
-async def coordinator_process(town: Town, limits: Mapping[str, int]) -> AsyncIterator[tuple[str, int]]:
+async def coordinator_process(enrolment: Enrolment, limits: Mapping[str, int]) -> AsyncIterator[tuple[str, int]]:
     """Start the program, and yield its address and process id."""
-    town.identity(Role.COORDINATOR, "hub")
-    (town.folder / "revoked.pem").write_bytes(town.authority.revocation_list())
-    settings = town.folder / "hub.toml"
+    enrolment.identity(Role.COORDINATOR, "hub")
+    (enrolment.folder / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
+    settings = enrolment.folder / "hub.toml"
     settings.write_text('listen = "127.0.0.1:0"\nidentity = "coordinator-hub"\nrevocations = "revoked.pem"\n')
-    program = (sys.executable, "-c", WITHIN, json.dumps(limits), "coordinator", "start", "--config", settings)
+    program = (sys.executable, "-c", LIMITED_PROGRAM, json.dumps(limits), "coordinator", "start", "--config", settings)
     command = ("sh", "-c", 'ulimit -Sn 1024; exec "$0" "$@"', *program)  # a common default for descriptors
     frugal = os.environ | {"MALLOC_ARENA_MAX": "2"}  # else glibc keeps what each of gRPC's threads has freed
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=town.folder, env=frugal, stderr=asyncio.subprocess.PIPE
+        *command, cwd=enrolment.folder, env=frugal, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr
     address = (await process.stderr.readline()).decode().split()[-1]
@@ -262,7 +263,7 @@ def rows_of(count: int, seed: int = 2) -> NDArray[np.float64]:
     return np.random.default_rng(seed).standard_normal((count, DIMENSION))
 
 
-class Meddler(pb_grpc.ProviderServiceServicer):
+class DishonestCoordinator(pb_grpc.ProviderServiceServicer):
     """A coordinator with one provider, and with messages chosen by the test."""
 
     def __init__(self, hub: Identity, provider: PartyName) -> None:
@@ -297,11 +298,11 @@ class Meddler(pb_grpc.ProviderServiceServicer):
 
 
 @dataclass
-class Stage:
-    """A provider's daemon that is connected to a meddler."""
+class Exchange:
+    """A provider's daemon that is connected to a dishonest coordinator."""
 
-    town: Town
-    meddler: Meddler
+    enrolment: Enrolment
+    coordinator: DishonestCoordinator
     analyst: Identity
     revoked: RevocationList
     home: Identity
@@ -311,7 +312,7 @@ class Stage:
         self, what: JobSpec = SPEC, audience: Sequence[str] = (), data_set: str = "cohort", **times: Any
     ) -> SignedJob:
         """Return a job signed by the analyst. Its audience is this provider alone, unless others are named."""
-        return self.town.job(what, self.analyst, audience or (self.home.name.name,), data_set, **times)
+        return self.enrolment.job(what, self.analyst, audience or (self.home.name.name,), data_set, **times)
 
     async def admit(self, signed: bytes) -> pb.FromProvider:
         """Ask the daemon to take part in a job."""
@@ -342,62 +343,66 @@ class Stage:
         return await self.reply()
 
     async def say(self, **message: Any) -> None:
-        await self.meddler.outbound.put(pb.ToProvider(**message))
+        await self.coordinator.outbound.put(pb.ToProvider(**message))
 
     async def show(self, receipt: pb.Receipt) -> None:
         """Send the daemon another welcome, with a receipt."""
-        welcome = self.meddler.welcome(self.meddler.challenge)
+        welcome = self.coordinator.welcome(self.coordinator.challenge)
         welcome.receipt.CopyFrom(receipt)
         await self.say(welcome=welcome)
 
     async def reply(self) -> pb.FromProvider:
-        return await asyncio.wait_for(self.meddler.inbound.get(), PATIENCE)
+        return await asyncio.wait_for(self.coordinator.inbound.get(), TIMEOUT)
 
 
 @asynccontextmanager
-async def at_mercy(
-    town: Town,
+async def exchange_with_provider(
+    enrolment: Enrolment,
     name: str,
     data_sets: Mapping[str, Any],
     ledger: Ledger | None = None,
-    welcome: "Callable[[Stage], Callable[[bytes], pb.Welcome]] | None" = None,
-    setup: "Callable[[Stage], Mapping[str, Any]] | None" = None,
-) -> AsyncIterator[Stage]:
-    """Run a daemon with a meddler. ``welcome`` replaces the honest welcome; the test sends all messages after it.
+    welcome: "Callable[[Exchange], Callable[[bytes], pb.Welcome]] | None" = None,
+    setup: "Callable[[Exchange], Mapping[str, Any]] | None" = None,
+) -> AsyncIterator[Exchange]:
+    """Run a daemon with a dishonest coordinator. ``welcome`` replaces the honest welcome; the test sends the rest.
 
     ``setup`` replaces settings of the daemon.
     """
     hub, ada, home = (
-        town.identity(*who) for who in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada"), (Role.PROVIDER, name))
+        enrolment.identity(*who) for who in ((Role.COORDINATOR, "hub"), (Role.ANALYST, "ada"), (Role.PROVIDER, name))
     )
-    meddler = Meddler(hub, home.name)
-    stage = Stage(town, meddler, ada, town.revocations(), home, ledger or MemoryLedger())
+    coordinator = DishonestCoordinator(hub, home.name)
+    exchange = Exchange(enrolment, coordinator, ada, enrolment.revocations(), home, ledger or MemoryLedger())
     if welcome:
-        meddler.welcome = welcome(stage)
+        coordinator.welcome = welcome(exchange)
     server = rpc.server()
-    pb_grpc.add_ProviderServiceServicer_to_server(meddler, server)
+    pb_grpc.add_ProviderServiceServicer_to_server(coordinator, server)
     port = server.add_secure_port("127.0.0.1:0", server_credentials(hub))
     await server.start()
     rows = {data_set: check_rows(each) for data_set, each in data_sets.items()}
     settings = ProviderSetup(
-        f"127.0.0.1:{port}", lambda: home, lambda: stage.revoked, now, rows, AnythingGoes, stage.ledger
+        f"127.0.0.1:{port}", lambda: home, lambda: exchange.revoked, now, rows, AllowEverything, exchange.ledger
     )
-    daemon = Daemon(replace(settings, **setup(stage)) if setup else settings)
+    daemon = Daemon(replace(settings, **setup(exchange)) if setup else settings)
     task = asyncio.create_task(daemon.run())
     try:
-        assert [each.name for each in (await stage.reply()).hello.data_sets] == sorted(data_sets)
-        yield stage
+        assert [each.name for each in (await exchange.reply()).hello.data_sets] == sorted(data_sets)
+        yield exchange
     finally:
         await ended(task)
         await server.stop(0)
 
 
-def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]], rows: Any = None, **others: Any) -> None:
-    """Run a scene with the daemon of the provider north. By default its rows are as wide as ``SPEC`` says."""
+def run_exchange(
+    tmp_path: Path, scenario: Callable[[Exchange], Awaitable[None]], rows: Any = None, **others: Any
+) -> None:
+    """Run a scenario with the daemon of the provider north. By default its rows have as many columns as ``SPEC``."""
 
-    async def perform() -> None:
+    async def run() -> None:
         data_sets = {"cohort": rows_of(50) if rows is None else rows}
-        async with at_mercy(LastingTown.found(tmp_path), NORTH.name, data_sets, **others) as stage:
-            await scene(stage)
+        async with exchange_with_provider(
+            StableEnrolment.create(tmp_path), NORTH.name, data_sets, **others
+        ) as exchange:
+            await scenario(exchange)
 
-    asyncio.run(perform())
+    asyncio.run(run())

@@ -1,7 +1,7 @@
-"""Who takes part when messages are fuzzed: identities and signed jobs, made once, for they take long to make.
+"""The parties of fuzzed messages: identities and signed jobs. They are made once, because that takes long.
 
-What is signed differs from run to run, and inputs that are kept must not. So messages may hold a word in its place, and
-``completed`` puts in what the word stands for.
+Signatures differ between runs, but stored inputs must not. So messages contain a word in place of signed bytes, and
+``completed`` replaces the word.
 """
 
 import tempfile
@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from town import Town, now
+from local_federation import Enrolment, now
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Step
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent, RowQuery
-from dpspca.common.queries.rows import BasisQuery, ColumnsQuery, ColumnSums, CountAbove
+from dpspca.common.queries.rows import BasisQuery, ColumnsQuery, ColumnSums
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.trust.connection_proof import CHALLENGE_BYTES, sign_challenge
 from dpspca.common.trust.identity import Identity
@@ -51,36 +51,36 @@ ODD_SPECS: Final = {
     b"a line": b'{"x\\nJob done.":1}',
     b"a long key": b'{"%s":1}' % (b"x" * 2**20),
 }
-"""What an analyst can sign, and who reads it must not repeat as it is."""
+"""Specs that an analyst can sign, and that must not be printed as they are."""
 LETTERS: Final = {"8": 8, "1": 1}
-"""How much of a job's name is given by the word for it, a stroke and this; else all of it."""
+"""How many letters of a job's name replace "WORD/8" or "WORD/1". The word alone is replaced by the whole name."""
 FULL: Final = replace(PLAIN, centering=Centering.PRIVATE, mean_bound=2.0, explained_variance=True)
 """Queries of most kinds."""
 
 
 @dataclass(frozen=True)
-class People:
-    """A federation's members, what they have signed, and since when."""
+class FuzzParties:
+    """The identities of a federation, and the jobs that they signed."""
 
-    born: datetime
+    started_at: datetime
     revoked: RevocationList
     identities: dict[str, Identity]
     good: dict[bytes, SignedJob]
-    """Jobs that everybody should serve, by the words that stand for them."""
+    """Valid jobs, by the words that stand for them."""
     bad: dict[bytes, SignedJob]
-    """Jobs that nobody should."""
+    """Jobs that every party must refuse."""
     specs: dict[str, JobSpec]
-    """What is asked by each good job, by its name."""
+    """The specs of the valid jobs, by job name."""
 
     odd: dict[bytes, SignedJob]
-    """Jobs of odd specs, which are bad too."""
+    """Jobs with odd specs, which must be refused too."""
     requests: dict[bytes, SignedRequest]
     """Requests for statements, by the words that stand for them."""
     statement: bytes
     """What north stated in reply to the first of them."""
 
     def completed(self, message: Any, challenge: bytes = b"", provider: str = "north") -> Any:
-        """Put what was signed in the place of the words for it."""
+        """Replace words by the signed bytes that they stand for."""
         whole = type(message).FromString(message.SerializeToString())
         one = whole.DESCRIPTOR.oneofs_by_name and whole.WhichOneof("message")
         told = getattr(whole, one) if one else whole
@@ -117,31 +117,31 @@ class People:
 
 
 @cache
-def people() -> People:
-    """Found a town, and let its inhabitants sign; the same ones for the whole process."""
+def fuzz_parties() -> FuzzParties:
+    """Create the parties and their signed jobs, once per process."""
     with tempfile.TemporaryDirectory() as folder:
-        town, born = Town.found(Path(folder)), now()
+        enrolment, started_at = Enrolment.create(Path(folder)), now()
         roles = {"hub": Role.COORDINATOR, "ada": Role.ANALYST, "bob": Role.ANALYST, "eve": Role.ANALYST}
-        known = {name: town.identity(role, name) for name, role in roles.items()}
-        known |= {name: town.identity(Role.PROVIDER, name) for name in SITES}
-        bad = _bad_jobs(town, known, born)
-        town.authority.revoke(known["eve"].name)
+        known = {name: enrolment.identity(role, name) for name, role in roles.items()}
+        known |= {name: enrolment.identity(Role.PROVIDER, name) for name in SITES}
+        bad = _bad_jobs(enrolment, known, started_at)
+        enrolment.authority.revoke(known["eve"].name)
         specs = {b"plain": PLAIN, b"full": FULL, b"bob's": PLAIN, b"last": PLAIN}
         good = {
-            word: town.job(spec, known["bob" if word == b"bob's" else "ada"], SITES, now=born)
+            word: enrolment.job(spec, known["bob" if word == b"bob's" else "ada"], SITES, now=started_at)
             for word, spec in specs.items()
         }
         named = {good[word].job_id: spec for word, spec in specs.items()}
-        odd = {word: signed(town, known["ada"], spec, born) for word, spec in ODD_SPECS.items()}
-        asked = _requests_of(known, born)
+        odd = {word: signed(enrolment, known["ada"], spec, started_at) for word, spec in ODD_SPECS.items()}
+        asked = _requests_of(known, started_at)
         stated = sign_statement(b"{}", asked[b"terms"], known["north"]).to_bytes()
-        return People(born, town.revocations(), known, good, bad, named, odd, asked, stated)
+        return FuzzParties(started_at, enrolment.revocations(), known, good, bad, named, odd, asked, stated)
 
 
-def _requests_of(known: dict[str, Identity], born: datetime) -> dict[bytes, SignedRequest]:
+def _requests_of(known: dict[str, Identity], started_at: datetime) -> dict[bytes, SignedRequest]:
     """Sign requests for statements, some of which nobody answers."""
 
-    def request(who: str, kind: Kind, about: str, at: datetime = born) -> SignedRequest:
+    def request(who: str, kind: Kind, about: str, at: datetime = started_at) -> SignedRequest:
         return sign_request(StatementRequest.draw(kind, about, known[who].name, at), known[who])
 
     return {
@@ -149,15 +149,15 @@ def _requests_of(known: dict[str, Identity], born: datetime) -> dict[bytes, Sign
         b"terms of nothing": request("ada", Kind.TERMS, "elsewhere"),
         b"terms for bob": request("bob", Kind.TERMS, "cohort"),
         b"terms for eve": request("eve", Kind.TERMS, "cohort"),
-        b"old terms": request("ada", Kind.TERMS, "cohort", born - timedelta(days=1)),
+        b"old terms": request("ada", Kind.TERMS, "cohort", started_at - timedelta(days=1)),
         b"record": request("ada", Kind.RECORD, "0" * 64),
     }
 
 
-def _bad_jobs(town: Town, known: dict[str, Identity], born: datetime) -> dict[bytes, SignedJob]:
-    """Sign, as analysts can, what is not to be served; and forge what they did not sign."""
+def _bad_jobs(enrolment: Enrolment, known: dict[str, Identity], started_at: datetime) -> dict[bytes, SignedJob]:
+    """Sign jobs that must be refused, and forge jobs that were not signed."""
     ada, day = known["ada"], timedelta(days=1)
-    honest = town.job(PLAIN, ada, SITES, now=born)
+    honest = enrolment.job(PLAIN, ada, SITES, now=started_at)
     specs = {
         b"no spec": b"\0",
         b"unknown key": b'{"components of a stranger":1}',
@@ -166,29 +166,27 @@ def _bad_jobs(town: Town, known: dict[str, Identity], born: datetime) -> dict[by
         b"wide": replace(PLAIN, schema=Schema(2**20)).to_json().encode(),
     }
     return {
-        b"of eve": town.job(PLAIN, known["eve"], SITES, now=born),
-        b"for others": town.job(PLAIN, ada, ["west"], now=born),
-        b"other data": town.job(PLAIN, ada, SITES, "elsewhere", now=born),
-        b"over": town.job(PLAIN, ada, SITES, now=born - day),
-        b"to come": town.job(PLAIN, ada, SITES, now=born + day),
+        b"of eve": enrolment.job(PLAIN, known["eve"], SITES, now=started_at),
+        b"for others": enrolment.job(PLAIN, ada, ["west"], now=started_at),
+        b"other data": enrolment.job(PLAIN, ada, SITES, "elsewhere", now=started_at),
+        b"over": enrolment.job(PLAIN, ada, SITES, now=started_at - day),
+        b"to come": enrolment.job(PLAIN, ada, SITES, now=started_at + day),
         b"forged": replace(honest, certificate_pem=known["bob"].certificate_pem),
         b"of north": replace(honest, certificate_pem=known["north"].certificate_pem),
-    } | {word: signed(town, ada, spec, born) for word, spec in specs.items()}
+    } | {word: signed(enrolment, ada, spec, started_at) for word, spec in specs.items()}
 
 
-def signed(town: Town, analyst: Identity, spec: bytes, born: datetime) -> SignedJob:
+def signed(enrolment: Enrolment, analyst: Identity, spec: bytes, started_at: datetime) -> SignedJob:
     """Sign any bytes as a job's content."""
-    audience = [PartyName(town.authority.federation, Role.PROVIDER, name) for name in SITES]
-    return sign(JobEnvelope.draw(spec, audience, "cohort", now=born, life=timedelta(hours=1)), analyst)
+    audience = [PartyName(enrolment.authority.federation, Role.PROVIDER, name) for name in SITES]
+    return sign(JobEnvelope.draw(spec, audience, "cohort", now=started_at, life=timedelta(hours=1)), analyst)
 
 
 def make_query(step: Step, turn: int = 0) -> RowQuery:
-    """Make a query that a step of a plan admits; another one for another turn."""
+    """Return a query that fits a step of a plan. Different turns give different queries."""
     extent = step.extent
     if issubclass(step.query, BasisQuery):
         return step.query(np.roll(np.eye(extent.dimension), turn, axis=0)[:, : extent.columns])
-    if issubclass(step.query, CountAbove):
-        return step.query(1.0 + turn)
     if issubclass(step.query, ColumnsQuery | ColumnSums):
         return step.query(extent.dimension)
     return step.query()
@@ -215,12 +213,12 @@ def ask(word: bytes, spec: JobSpec, position: int, turn: int = 0) -> pb.Ask:
 
 
 def welcome(who: str = "hub", heartbeat: int = 20) -> pb.ToProvider:
-    """Welcome a provider as somebody."""
+    """Return a welcome message of any party."""
     return pb.ToProvider(welcome=pb.Welcome(certificate=who.encode(), proof=who.encode(), heartbeat_seconds=heartbeat))
 
 
 def seeds() -> Sequence[Sequence[pb.ToProvider]]:
-    """Give conversations that a coordinator could hold."""
+    """Return conversations of a coordinator from which fuzzing starts."""
     asked = [
         (word, spec, position)
         for word, spec in ((b"plain", PLAIN), (b"full", FULL))
@@ -237,5 +235,5 @@ def seeds() -> Sequence[Sequence[pb.ToProvider]]:
         [welcome(), *whole, ended],
         [welcome(), *pieces, pb.ToProvider(heartbeat=pb.Heartbeat())],
         [welcome("ada"), *whole],
-        [welcome(), *(pb.ToProvider(ask=ask(word, PLAIN, 0)) for word in people().bad)],
+        [welcome(), *(pb.ToProvider(ask=ask(word, PLAIN, 0)) for word in fuzz_parties().bad)],
     ]
