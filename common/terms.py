@@ -90,6 +90,8 @@ class Terms:
     dimension: int
     columns_digest: str | None
     """A digest of the names of the columns in their order (``columns_digest``), or None if they have no names."""
+    dictionary_digest: str | None
+    """The digest of the shared dictionary by which the rows were prepared, or None if there is none."""
     software: str
     conditions: Conditions
     left: Price

@@ -23,6 +23,7 @@ FLAGS: Final = {
 """Flags that are not named after their key."""
 WORDS: Final = {
     "columns_digest": "names of the columns",
+    "dictionary_digest": "the dictionary",
     "dimension": "number of columns",
     "refused": "whether jobs are admitted",
 }
@@ -111,6 +112,8 @@ def _cells(terms: Terms) -> Iterator[tuple[str, str]]:
     yield "explained_variance", "allowed" if stated.explained_variance else "not allowed"
     yield "columns here", str(terms.dimension)
     yield "digest of their names", (terms.columns_digest or "no names")[:12]
+    if terms.dictionary_digest:
+        yield "digest of the dictionary", terms.dictionary_digest
     yield (
         "columns of a job",
         _short(stated.columns) if not isinstance(stated.columns, int) else f"up to {stated.columns}",

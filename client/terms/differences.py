@@ -7,7 +7,7 @@ from typing import Any
 
 from dpspca.common.terms import Conditions, Terms
 
-_OTHERS = ("dimension", "columns_digest", "refused")
+_OTHERS = ("dimension", "columns_digest", "dictionary_digest", "refused")
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def _columns(schema: Schema | None) -> Adapt:
         confirmed = schema is not None and all(
             (each.dimension, each.columns_digest) == (schema.dimension, columns_digest(schema)) for each in terms
         )
-        if schema is None or not confirmed:
+        if schema is None or not confirmed or spec.dictionary is not None:
             return spec
         others = spec.schema.dimension != schema.dimension or (spec.schema.names and spec.schema != schema)
         missing = spec.schema.names is None and any(isinstance(each.conditions.columns, tuple) for each in terms)

@@ -59,6 +59,11 @@ def largest_price(terms: Sequence[Terms]) -> Price:
 
 def _columns(terms: Terms, spec: JobSpec) -> list[RefusedError]:
     """Refuse columns other than those of the data set: a coordinator sends such a job to nobody."""
+    if spec.dictionary is not None:  # then the job's columns are features of the dictionary, and may be fewer
+        if spec.dictionary == terms.dictionary_digest:
+            return []
+        what = f"The job names another dictionary than the one of '{terms.data_set}'."
+        return [RefusedError(what, f"Use the dictionary with the digest {terms.dictionary_digest or 'none'}.")]
     remedy = "Describe the columns as they are on offer."
     if spec.schema.dimension != terms.dimension:
         what = f"The job has {spec.schema.dimension} columns, but '{terms.data_set}' has {terms.dimension}."

@@ -41,7 +41,7 @@ class HeldDictionary:
     def require(self, spec: JobSpec) -> None:
         """Refuse a job that names another dictionary, or features that this provider does not have.
 
-        Which dictionary is held is not sent. The steward finds both digests in the log.
+        Which dictionary is held is not sent here; only terms state it. The steward finds both digests in the log.
         """
         if spec.dictionary is None:
             return

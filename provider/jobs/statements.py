@@ -48,6 +48,7 @@ class Statements:
     def __init__(self, setup: ProviderSetup) -> None:
         self._setup = setup
         self._authority = setup.identity().authority_pem  # unlike keys and certificates, it is never replaced
+        self._dictionaries = {name: held.dictionary.digest() for name, held in setup.dictionaries.items()}
         self._makers: Mapping[Kind, Maker] = {Kind.TERMS: self._terms, Kind.RECORD: self._record}
 
     def state(self, content: bytes) -> tuple[str, bytes]:
@@ -95,6 +96,7 @@ class Statements:
             stated_at=int(setup.clock().timestamp()),
             dimension=offered.dimension,
             columns_digest=columns_digest(Schema(offered.dimension, offered.names)),
+            dictionary_digest=self._dictionaries.get(name),
             software=__version__,
             conditions=conditions_of(rules),
             left=left,

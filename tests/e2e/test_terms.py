@@ -169,6 +169,7 @@ def _terms(**changes: Any) -> bytes:
         "format": "dpspca-terms-1",
         "dimension": 30,
         "columns_digest": None,
+        "dictionary_digest": None,
         "software": "0.2.0",
         "conditions": conditions,
         "left": {"units": 10**20, "slack_units": 10**20},

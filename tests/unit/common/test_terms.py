@@ -36,6 +36,7 @@ TERMS = Terms(
     stated_at=1_700_000_000,
     dimension=30,
     columns_digest=columns_digest(Schema(2, ("a", "b"))),
+    dictionary_digest=None,
     software="0.2.0",
     conditions=CONDITIONS,
     left=Cap(4.0, 1e-6).price,
@@ -48,6 +49,7 @@ TERMS = Terms(
     [
         TERMS,
         replace(TERMS, refused="quarantined", left=Price()),
+        replace(TERMS, dictionary_digest="ab" * 32),
         replace(TERMS, columns_digest=None, conditions=replace(CONDITIONS, columns=("a", "b"), mean_bound=None)),
         replace(TERMS, conditions=replace(CONDITIONS, per_analyst=None, per_job=Cap(1.0, 1e-6, 1e-7))),
     ],

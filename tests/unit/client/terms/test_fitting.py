@@ -55,6 +55,7 @@ def terms(provider: str = "north", left: Price | None = None, dimension: int = 3
         stated_at=0,
         dimension=dimension,
         columns_digest=None,
+        dictionary_digest=None,
         software="0.2.0",
         conditions=stated,
         left=(stated.per_analyst or stated.per_job).price if left is None else left,
@@ -169,6 +170,20 @@ def test_columns_on_offer_are_taken_only_if_signed_terms_confirm_them() -> None:
     assert (lie.fits, lie.spec.schema) == (False, narrow.schema)
     swapped = replace(narrow, schema=Schema(3, ("b", "a", "c")))
     assert "other names" in refusals(confirmed[0], swapped, ("north", "south"))[0].what
+
+
+def test_a_job_of_a_dictionary_is_held_to_that_dictionary_and_may_use_fewer_columns() -> None:
+    held, other = "ab" * 32, "cd" * 32
+    both = [replace(each, dimension=50, dictionary_digest=held) for each in TWO]
+    few = replace(SPEC, schema=Schema(2, ("age", "bmi")), options={"sparsity": 2, "rounds": 3}, dictionary=held)
+    made = fit(few, None, both, Schema(50))
+    assert (made.fits, made.changes) == (True, ())
+    wrong = fit(replace(few, dictionary=other), None, both)
+    assert "another dictionary" in wrong.obstacles[0]
+    assert held in wrong.obstacles[0]
+    assert "dictionary" in fit(few, None, TWO).obstacles[0]
+    mixed = [both[0], replace(both[1], dictionary_digest=other)]
+    assert [each.rule for each in differences(mixed)] == ["dictionary_digest"]
 
 
 def test_columns_that_a_policy_names_are_written_into_the_job() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -190,6 +191,13 @@ def test_t39_a_record_is_only_for_the_analyst_who_signed_the_job(home: PartyDisk
     assert LedgerRecord.from_bytes(ask("ada", name)).state == "done"
     home.setup.policy = Policy  # an analyst keeps the right to the record of what was asked
     assert ask("ada", name)
+
+
+def test_terms_name_the_dictionary_by_which_the_rows_were_prepared(home: PartyDisk) -> None:
+    assert home.terms().dictionary_digest is None
+    held = SimpleNamespace(dictionary=SimpleNamespace(digest=lambda: "ab" * 32))
+    home.setup.dictionaries = {"cohort": held}  # type: ignore[dict-item]
+    assert home.terms().dictionary_digest == "ab" * 32
 
 
 def test_t25_terms_do_not_depend_on_a_row(home: PartyDisk) -> None:
