@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpspca.common.ledger_record import OPEN, answers_digest
-from dpspca.common.privacy import Price
+from dpspca.common.privacy import NOTHING, Price
 
 from .accounts import Answer, JobAccount, QueryRecord
 from .entries import Closed, Entry, Opening, Reserved, Stored
@@ -44,7 +44,7 @@ def recalled(entries: Iterable[Entry], quarantined: str) -> RecalledJob | None:
     A job that was opened and is neither open nor closed ended in a quarantine, and all of its price counts as spent.
     """
     opened: tuple[Opening, int] | None = None
-    queries, state, spent = list[QueryRecord](), quarantined, None
+    queries, state, returned = list[QueryRecord](), quarantined, NOTHING
     for entry in entries:
         match entry.fact:
             case Opening() as fact:
@@ -54,10 +54,10 @@ def recalled(entries: Iterable[Entry], quarantined: str) -> RecalledJob | None:
             case Stored() as fact:
                 queries[fact.position].answer = Answer(entry.at, tuple(fact.shape), fact.bytes, fact.sha256)
             case Closed() as fact:
-                state, spent = fact.state, fact.returned
+                state, returned = fact.state, fact.returned
             case _:
                 pass
     if opened is None:
         return None
     opening, at = opened
-    return RecalledJob(opening, at, tuple(queries), state, opening.price - spent if spent else opening.price)
+    return RecalledJob(opening, at, tuple(queries), state, opening.price - returned)
