@@ -354,12 +354,15 @@ def _csr(rows: Any, *, lenient: bool = False) -> scipy.sparse.csr_array:  # noqa
     stray = (matrix.indices < 0) | (matrix.indices >= matrix.shape[1])
     if stray.any():
         if not lenient:
-            raise InvalidDataError(
-                "A sparse row has a number in a column that does not exist.", "Write the file again."
-            )
+            raise stray_column()
         matrix.indices[stray], matrix.data[stray] = 0, np.nan
     matrix.sum_duplicates()
     return matrix
+
+
+def stray_column() -> InvalidDataError:
+    """Say that a number is in a column beyond the last."""
+    return InvalidDataError("A sparse row has a number in a column that does not exist.", "Write the file again.")
 
 
 def _check_row_ends(matrix: scipy.sparse.csr_array) -> None:

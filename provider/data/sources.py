@@ -120,11 +120,16 @@ def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
 
 
 def read_persons(path: Path, rows: int) -> list[bytes]:
-    """Read whose each row is. A blank line names nobody."""
+    """Read whose each row is. A blank line names nobody.
+
+    The last line may end with a line break or without. Otherwise a last row of nobody would look like no line.
+    """
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     except OSError as problem:
         raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
+    if len(lines) != rows and not lines[-1]:
+        lines.pop()
     if len(lines) != rows:
         raise InvalidDataError(
             f"{path} has {len(lines)} lines, but there are {rows} rows.",

@@ -4,7 +4,8 @@ The rows of a table come in the order of their row numbers, which SQLite assigns
 SQLite may read a table along an index, and then a changed value moves its row. The order of a query's rows is up to
 whoever writes the query.
 
-SQLite may hold any value in any column. A value that is no number makes its own row unusable.
+SQLite may hold any value in any column. A value that is no number makes its own row unusable. A column that SQLite
+computes while it reads could fail on one row, and is refused by name.
 """
 
 import sqlite3
@@ -23,6 +24,8 @@ from .tables import Columns, RawTable, Source, cell_reader, columns_used
 
 _PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _ROW_NUMBERS: Final = ("rowid", "_rowid_", "oid")
+_VIRTUAL: Final = 2
+"""How SQLite marks a generated column that is not stored."""
 _LISTED: Final = 20
 _REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
@@ -80,8 +83,21 @@ def _query(database: sqlite3.Connection, source: Source) -> tuple[str, Columns]:
     if number is None:
         raise InvalidDataError("Columns of the table hide its row numbers.", "Write a query instead.")
     columns = Columns(columns_used(names, source.reading).names, None)
+    _require_stored(database, table, columns)
     chosen = ", ".join(map(_quoted, columns.names or ()))
     return f"SELECT {chosen} FROM {table} ORDER BY {number}", columns  # noqa: S608  # quoted names
+
+
+def _require_stored(database: sqlite3.Connection, table: str, columns: Columns) -> None:
+    """Refuse columns that are computed while rows are read: for one row, that could fail and stop the reading."""
+    listed = database.execute(f"PRAGMA table_xinfo({table})")
+    computed = {bytes(name).decode("utf-8", "replace") for _, name, *_, hidden in listed if hidden == _VIRTUAL}
+    for name in columns.names or ():
+        if name in computed:
+            raise InvalidDataError(
+                f"The column {name!r:.60} is computed while it is read, which could fail for one row.",
+                "Make it STORED in the database, or list it in leave_out under [reading].",
+            )
 
 
 def _columns_of(database: sqlite3.Connection, text: str) -> list[str]:
