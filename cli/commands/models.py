@@ -23,7 +23,7 @@ from dpspca.common.dictionary import Preparation
 from dpspca.common.model import Model
 from dpspca.common.storage import ProviderConfig, Reading, read_config
 from dpspca.common.text import to_csv
-from dpspca.provider.data import read_rows
+from dpspca.provider.data import Genotypes, read_rows
 
 model = typer.Typer(name="model", no_args_is_help=True, help="Show, plot, report, apply or export a stored model.")
 
@@ -152,7 +152,7 @@ def _transform(  # noqa: PLR0913  # a command's flags are its parameters
     else:
         table = read_rows(rows, reading_as, least=1)
         order = None if by_position else _columns_in_model_order(read, table.names, rows)
-        scores = read.transform(table.matrix if order is None else table.matrix[:, order])
+        scores = _scores(read, table.matrix, order)
     write_file(out, to_csv([_headings(read), *scores.tolist()]) if out.suffix == ".csv" else _npy_bytes(scores))
     facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": SCORES_WARNING}
     print_output(facts, str(out), as_json=as_json)
@@ -252,6 +252,14 @@ def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path
         "the features, which `dpspca model export` shows.",
     )
     return read.order_of(names)
+
+
+def _scores(read: Model, matrix: Any, order: NDArray[np.intp] | None) -> NDArray[np.float64]:  # noqa: ANN401  # of any form
+    """Project rows. Genotypes are widened some at a time."""
+    if isinstance(matrix, Genotypes):
+        chosen = matrix if order is None else matrix.select(order)
+        return np.concatenate([read.transform(block.dense()) for block in chosen.blocks()])
+    return read.transform(matrix if order is None else matrix[:, order])
 
 
 def _check_ending(path: Path, *known: str) -> None:

@@ -4,9 +4,10 @@ Everything here is declared once and in advance. Nothing is guessed from rows, b
 depend on one of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
@@ -38,14 +39,18 @@ class Reading:
     """The encoding of a text file. By default UTF-8, or UTF-16 if the file begins with its mark."""
     missing_codes: Codes | Mapping[str, Codes] = ()
     """Values that stand for a missing value: in all columns, or by column."""
-    missing: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """For each column, a public number that is used in place of a missing value."""
+    missing: float | Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """A public number that is used in place of a missing value: in all columns, or by column."""
     array: str | None = None
     """Which array or layer of the file holds the rows."""
     table: str | None = None
     """Which table of a database holds the rows."""
     query: str | None = None
     """The SQL query that gives the rows."""
+    alleles: Path | None = None
+    """A public list of variants (.bim, .pvar, .afreq) that says which allele of each is counted."""
+    person: str = "IID"
+    """Which column of a .fam or .psam file says whose a row is."""
     preparation: Preparation | None = None
     """How rows become those of a shared dictionary: what [dictionaries.NAME] says. Then ``columns`` follow from it."""
 
@@ -88,6 +93,19 @@ class Reading:
         """Return the values that stand for a missing value in a column."""
         return self.missing_codes if isinstance(self.missing_codes, tuple) else self.missing_codes.get(column, ())
 
+    def fill_of(self, column: str) -> float | None:
+        """Return the number that is used in place of a missing value in a column, if there is one."""
+        return self.missing.get(column) if isinstance(self.missing, Mapping) else self.missing
+
+    @property
+    def columns_with_fill(self) -> frozenset[str]:
+        """Name the columns for which ``missing`` gives a number of their own."""
+        return frozenset(self.missing) if isinstance(self.missing, Mapping) else frozenset()
+
+    def located(self, locate: Callable[[str], Path]) -> Self:
+        """Take paths from where ``locate`` finds them."""
+        return self if self.alleles is None else replace(self, alleles=locate(str(self.alleles)))
+
     @property
     def declared(self) -> frozenset[str]:
         """Name the keys that differ from their defaults."""
@@ -116,6 +134,10 @@ def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise _wrong(key, value, "Give text that is not empty.")
     return value
+
+
+def _file(key: str, value: object) -> Path:
+    return Path(_text(key, value))
 
 
 def _columns(key: str, value: object) -> tuple[str, ...]:
@@ -153,9 +175,11 @@ def _list_of_codes(key: str, value: object) -> Codes:
     return tuple(value)
 
 
-def _numbers(key: str, value: object) -> Mapping[str, float]:
+def _numbers(key: str, value: object) -> float | Mapping[str, float]:
+    if is_real(value):
+        return float(value)  # type: ignore[arg-type]  # is_real says so
     if not isinstance(value, dict) or not all(map(is_real, value.values())):
-        raise _wrong(key, value, "Give a number for each column, as in { age = 50.0 }.")
+        raise _wrong(key, value, "Give a number for each column, as in { age = 50.0 }, or one number for all.")
     return MappingProxyType({name: float(number) for name, number in value.items()})
 
 
@@ -170,4 +194,6 @@ _CHECKS: Final[Mapping[str, Any]] = MappingProxyType({
     "array": _text,
     "table": _text,
     "query": _text,
+    "alleles": _file,
+    "person": _one_of("IID", "FID"),
 })  # fmt: skip

@@ -5,6 +5,7 @@ from .chosen_columns import columns_of
 from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
+from .genotypes import Genotypes
 from .odd_rows import zero_row
 from .preparation import CheckedRows, UsableRows, check_names, check_rows, numeric, require_unit, with_persons
 from .sources import names_in, outline_of, read_arriving, read_protected, read_rows
@@ -19,6 +20,7 @@ __all__ = [
     "FeatureFacts",
     "PreviewedFeature",
     "PreviewedRow",
+    "Genotypes",
     "UsableRows",
     "WaitingQueries",
     "check_names",

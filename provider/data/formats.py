@@ -12,6 +12,7 @@ from dpspca.common.errors import InvalidDataError, MissingExtraError
 from .array_files import read_npy, read_npz
 from .columnar_files import columns_of_arrow, columns_of_parquet, read_arrow, read_parquet
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
+from .plink_files import columns_of_bed, columns_of_pgen, read_bed, read_pgen
 from .sqlite_files import columns_of_sqlite, read_sqlite
 from .tables import Columns, RawTable, Source, columns_used
 from .text_files import columns_of_text, read_text
@@ -39,6 +40,7 @@ _TEXT: Final = Format(read_text, columns_of_text, frozenset({"delimiter", "decim
 _ARROW: Final = Format(read_arrow, columns_of_arrow)
 _HDF5: Final = Format(read_hdf5, keys=frozenset({"array"}))
 _SQLITE: Final = Format(read_sqlite, columns_of_sqlite, frozenset({"table", "query"}))
+_GENOTYPES: Final = frozenset({"alleles", "person"})
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".csv": _TEXT, ".tsv": _TEXT, ".tab": _TEXT, ".txt": _TEXT,
@@ -46,19 +48,26 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".arrow": _ARROW, ".feather": _ARROW,
     ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, columns_of_h5ad, frozenset({"array"})),
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
+    ".bed": Format(read_bed, columns_of_bed, _GENOTYPES), ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES),
     ".npy": Format(read_npy), ".npz": Format(read_npz, keys=frozenset({"array"})),
 })  # fmt: skip
 _PACKED: Final = (".gz", ".zst")
 
 _LIBRE_OFFICE: Final = "libreoffice --headless --convert-to csv {file}"
 _PANDAS: Final = "python -c 'import pandas, sys; pandas.{reader}(sys.argv[1]).to_parquet(sys.argv[2])' {file} {parquet}"
+_PLINK: Final = "plink2 --{} --make-pgen --out {{plink}}"
 _CONVERSIONS: Final[Mapping[str, str]] = MappingProxyType({
     ".xlsx": _LIBRE_OFFICE, ".xls": _LIBRE_OFFICE, ".ods": _LIBRE_OFFICE,
     ".dta": _PANDAS.replace("{reader}", "read_stata"), ".sas7bdat": _PANDAS.replace("{reader}", "read_sas"),
     ".sav": _PANDAS.replace("{reader}", "read_spss"),
     ".rds": "Rscript -e 'a <- commandArgs(TRUE); arrow::write_parquet(readRDS(a[1]), a[2])' {file} {parquet}",
+    ".vcf": _PLINK.format("vcf {file}"), ".vcf.gz": _PLINK.format("vcf {file}"), ".bcf": _PLINK.format("bcf {file}"),
+    ".bgen": _PLINK.format("bgen {file} ref-first"),
+    ".bed.gz": "gunzip {file}", ".bed.zst": "unzstd {file}", ".pgen.gz": "gunzip {file}", ".pgen.zst": "unzstd {file}",
 })  # fmt: skip
 """Commands that turn other kinds of files into ones that are read."""
+_COMPANIONS: Final = {".bim": ".bed", ".fam": ".bed", ".pvar": ".pgen", ".psam": ".pgen"}
+"""Files that are read with another, which the settings name."""
 
 
 def format_of(source: Source) -> Format:
@@ -77,6 +86,9 @@ def format_of(source: Source) -> Format:
 
 def ending_of(path: Path) -> str:
     """Return the end of a name in lower case, without the end that says how a text file is packed."""
+    both = "".join(path.suffixes[-2:]).lower()
+    if both in _CONVERSIONS:
+        return both
     plain = Path(path.stem) if path.suffix.lower() in _PACKED else path
     is_text = FORMATS.get(plain.suffix.lower()) is _TEXT
     return (plain if is_text else path).suffix.lower()
@@ -85,7 +97,10 @@ def ending_of(path: Path) -> str:
 def _unknown(path: Path, ending: str) -> MissingExtraError:
     told = f"Files ending in {ending!r} cannot be read."
     if ending in _CONVERSIONS:
-        quoted, parquet = shlex.quote(str(path)), shlex.quote(str(path.with_suffix(".parquet")))
-        return MissingExtraError(told, f"Convert it first: {_CONVERSIONS[ending].format(file=quoted, parquet=parquet)}")
+        places = {"file": path, "parquet": path.with_suffix(".parquet"), "plink": path.with_suffix("")}
+        quoted = {name: shlex.quote(str(place)) for name, place in places.items()}
+        return MissingExtraError(told, f"Convert it first: {_CONVERSIONS[ending].format(**quoted)}")
+    if ending in _COMPANIONS:
+        return MissingExtraError(told, f"Name the {_COMPANIONS[ending]} file beside it.")
     known = f"{', '.join(FORMATS)}, and text also with {' or '.join(_PACKED)}"
     return MissingExtraError(told, f"Use one of: {known}.")

@@ -27,6 +27,8 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
     missing = { age = 50, bmi = 24.5 }
     array = "x"
     table = "visits"
+    alleles = "panel.bim"
+    person = "FID"
     """
     read = read_config(ProviderConfig, settings(tmp_path, lines)).reading_of("cohort")
     assert read == Reading(
@@ -38,6 +40,8 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
         missing={"age": 50.0, "bmi": 24.5},
         array="x",
         table="visits",
+        alleles=tmp_path / "panel.bim",
+        person="FID",
     )
     assert read.declared == KEYS - {"leave_out", "query"}
     assert read_config(ProviderConfig, settings(tmp_path, "")).reading_of("cohort") == Reading()
@@ -67,7 +71,8 @@ def test_codes_may_be_declared_for_each_column() -> None:
         ("missing_codes = 9", ("missing_codes is 9",)),
         ("missing_codes = [nan]", ("missing_codes is [nan]",)),
         ("missing_codes = { age = 9 }", ("missing_codes.age is 9",)),
-        ("missing = 50", ("missing is 50",)),
+        ('missing = "50"', ("missing is '50'",)),
+        ("alleles = 1", ("alleles is 1",)),
         ("missing = { age = true }", ("missing is {'age': True}",)),
         ("missing = { age = inf }", ("missing is {'age': inf}",)),
         ('query = " "', ("query is ' '",)),
