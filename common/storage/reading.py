@@ -47,6 +47,8 @@ class Reading:
     """Which table of a database holds the rows."""
     query: str | None = None
     """The SQL query that gives the rows."""
+    order_by: tuple[str, ...] | None = None
+    """The columns that order the rows of a database."""
     alleles: Path | None = None
     """A public list of variants (.bim, .pvar, .afreq) that says which allele of each is counted."""
     person: str = "IID"
@@ -194,6 +196,7 @@ _CHECKS: Final[Mapping[str, Any]] = MappingProxyType({
     "array": _text,
     "table": _text,
     "query": _text,
+    "order_by": _columns,
     "alleles": _file,
     "person": _one_of("IID", "FID"),
 })  # fmt: skip

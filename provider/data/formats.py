@@ -11,8 +11,10 @@ from dpspca.common.errors import InvalidDataError, MissingExtraError
 
 from .array_files import read_npy, read_npz
 from .columnar_files import columns_of_arrow, columns_of_parquet, read_arrow, read_parquet
+from .duckdb_files import columns_of_duckdb, read_duckdb
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
 from .plink_files import columns_of_bed, columns_of_pgen, read_bed, read_pgen
+from .postgres_files import columns_of_postgres, read_postgres
 from .sqlite_files import columns_of_sqlite, read_sqlite
 from .tables import Columns, RawTable, Source, columns_used
 from .text_files import columns_of_text, read_text
@@ -40,6 +42,7 @@ _TEXT: Final = Format(read_text, columns_of_text, frozenset({"delimiter", "decim
 _ARROW: Final = Format(read_arrow, columns_of_arrow)
 _HDF5: Final = Format(read_hdf5, keys=frozenset({"array"}))
 _SQLITE: Final = Format(read_sqlite, columns_of_sqlite, frozenset({"table", "query"}))
+_DATABASE: Final = frozenset({"table", "query", "order_by"})
 _GENOTYPES: Final = frozenset({"alleles", "person"})
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
@@ -49,6 +52,8 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, columns_of_h5ad, frozenset({"array"})),
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
     ".bed": Format(read_bed, columns_of_bed, _GENOTYPES), ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES),
+    ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE),
+    ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE),
     ".npy": Format(read_npy), ".npz": Format(read_npz, keys=frozenset({"array"})),
 })  # fmt: skip
 _PACKED: Final = (".gz", ".zst")

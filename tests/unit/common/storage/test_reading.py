@@ -27,6 +27,7 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
     missing = { age = 50, bmi = 24.5 }
     array = "x"
     table = "visits"
+    order_by = ["visit"]
     alleles = "panel.bim"
     person = "FID"
     """
@@ -40,6 +41,7 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
         missing={"age": 50.0, "bmi": 24.5},
         array="x",
         table="visits",
+        order_by=("visit",),
         alleles=tmp_path / "panel.bim",
         person="FID",
     )
