@@ -115,7 +115,7 @@ def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -
             raise InvalidQueryError(f"A view cannot answer '{query.kind}'.", "Report this as a bug.")
 
 
-def _score_cells(query: ScoreHistogram, rows: DenseRows | SparseRows) -> Integers:
+def _score_cells(query: ScoreHistogram, rows: BlockRows) -> Integers:
     """Count rows by the cell that their scores fall into.
 
     Each cell follows from its own row alone: the product with an axis is exact (``ViewedRows.unclipped`` says why), and
