@@ -15,6 +15,8 @@ from dpspca.common.checks import is_real
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidParameterError
 
+from .triplets import Triplets
+
 ENCODINGS: Final = ("utf-8", "utf-16", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252")
 """Encodings in which no character changes the meaning of what follows it, so that each line is read by itself."""
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -49,6 +51,8 @@ class Reading:
     """The SQL query that gives the rows."""
     order_by: tuple[str, ...] | None = None
     """The columns that order the rows of a database."""
+    triplets: Triplets | None = None
+    """For a long table, which of its columns name the row and the column of each number."""
     alleles: Path | None = None
     """A public list of variants (.bim, .pvar, .afreq) that says which allele of each is counted."""
     person: str = "IID"
@@ -57,14 +61,19 @@ class Reading:
     """How rows become those of a shared dictionary: what [dictionaries.NAME] says. Then ``columns`` follow from it."""
 
     @classmethod
-    def parse(cls, told: object) -> Self:
-        """Check a table of the settings. An error does not say which data set it is about."""
+    def parse(cls, told: object, locate: Callable[[str], Path] = Path) -> Self:
+        """Check a table of the settings. An error does not say which data set it is about.
+
+        ``locate`` says where a path of the settings leads. A list of columns in a file is read at once.
+        """
         if not isinstance(told, dict):
             raise InvalidParameterError(f"It is {told!r:.80}, not a table.", "Write key = value under [reading.NAME].")
         unknown = sorted(set(told) - KEYS)
         if unknown:
             raise InvalidParameterError(f"Unknown key {unknown[0]!r:.80}.", _known(unknown[0]))
-        read = cls(**{key: _CHECKS[key](key, value) for key, value in told.items()})
+        if isinstance(told.get("columns"), str):
+            told = {**told, "columns": _listed(locate(told["columns"]))}
+        read = cls(**{key: _CHECKS[key](key, value) for key, value in told.items()}).located(locate)
         _require_one_of(told, "columns", "leave_out")
         _require_one_of(told, "table", "query")
         return read
@@ -106,7 +115,11 @@ class Reading:
 
     def located(self, locate: Callable[[str], Path]) -> Self:
         """Take paths from where ``locate`` finds them."""
-        return self if self.alleles is None else replace(self, alleles=locate(str(self.alleles)))
+        return replace(
+            self,
+            alleles=None if self.alleles is None else locate(str(self.alleles)),
+            triplets=None if self.triplets is None else self.triplets.located(locate),
+        )
 
     @property
     def declared(self) -> frozenset[str]:
@@ -136,6 +149,17 @@ def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise _wrong(key, value, "Give text that is not empty.")
     return value
+
+
+def _listed(path: Path) -> list[str]:
+    """Read names from a file, one a line. Blank lines are skipped."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidParameterError(
+            f"columns names {path}, which cannot be read.", "Give a list, or a file with one name a line."
+        ) from None
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _file(key: str, value: object) -> Path:
@@ -197,6 +221,7 @@ _CHECKS: Final[Mapping[str, Any]] = MappingProxyType({
     "table": _text,
     "query": _text,
     "order_by": _columns,
+    "triplets": lambda _key, value: Triplets.parse(value),
     "alleles": _file,
     "person": _one_of("IID", "FID"),
 })  # fmt: skip

@@ -320,7 +320,7 @@ def _span(path: Path, name: str, told: object) -> Span:
 
 def _reading(path: Path, name: str, told: object) -> Reading:
     try:
-        return Reading.parse(told).located(partial(_path, path.parent))
+        return Reading.parse(told, partial(_path, path.parent))
     except InvalidParameterError as problem:
         raise InvalidParameterError(f"{path}: reading.{name:.80}: {problem.what}", problem.remedy) from None
 

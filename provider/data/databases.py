@@ -16,7 +16,8 @@ from typing import Final
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
-from .tables import Columns, columns_used, require_numeric
+from .tables import Columns, Source, columns_used, require_numeric
+from .triplets import triplet_columns
 
 BATCH_ROWS: Final = 65_536
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
@@ -59,6 +60,18 @@ def selection(
     cells = ", ".join(casts[kind].format(quoted(name)) for name, kind in used)
     statement = f"SELECT {cells} FROM {origin} ORDER BY {', '.join(order)}"  # noqa: S608  # quoted names
     return Selection(Columns(chosen.names, chosen.places, tuple(kind for _, kind in used)), statement)
+
+
+def triplet_statement(
+    source: Source, origin: str, described: Sequence[tuple[str, str]], casts: Mapping[str, str]
+) -> str:
+    """Write the statement that gives triplets: two names as text, and a floating-point number, in any order."""
+    row, column, *value = triplet_columns(source, [name for name, _ in described])
+    kinds = dict(described)
+    require_numeric([(name, kinds[name]) for name in value if kinds[name] not in casts])
+    cells = [f"CAST({quoted(name)} AS VARCHAR)" for name in (row, column)]
+    cells += [casts[kinds[name]].format(quoted(name)) for name in value]
+    return f"SELECT {', '.join(cells)} FROM {origin}"  # noqa: S608  # quoted names
 
 
 def as_table(query: str) -> str:

@@ -11,11 +11,13 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading
 
-from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection
+from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection, triplet_statement
 from .extras import import_extra
 from .folders import UnreadableError
 from .tables import Columns, RawTable, Source
+from .triplets import Batch
 
 _SETTINGS: Final = {
     "enable_external_access": "false",
@@ -39,6 +41,18 @@ def read_duckdb(source: Source) -> RawTable:
         blocks = [np.empty((0, len(names)))]
         blocks += map(_numbers, database.sql(chosen.statement).to_arrow_reader(BATCH_ROWS))
     return RawTable(np.concatenate(blocks), chosen.columns)
+
+
+def triplets_of_duckdb(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches."""
+    import_extra("pyarrow")
+    with _opened(source) as database:
+        origin, described = _described(database, source.reading)
+        statement = triplet_statement(source, origin, described, _CASTS)
+        for batch in database.sql(statement).to_arrow_reader(BATCH_ROWS):
+            row, column, *value = batch.columns
+            numbers = value[0].to_numpy(zero_copy_only=False) if value else None
+            yield row.to_pylist(), column.to_pylist(), numbers
 
 
 def _numbers(batch: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow
@@ -71,13 +85,15 @@ def _opened(source: Source) -> Iterator[Any]:
 
 def _selection(database: Any, source: Source) -> Selection:  # noqa: ANN401  # of duckdb
     reading = source.reading
-    if reading.query:
-        origin, usual = as_table(reading.query), list[str]()
-    else:
-        origin, usual = _table(database, reading.table)
+    usual = [] if reading.query else _table(database, reading.table)[1]
+    return selection(reading, *_described(database, reading), _CASTS, usual)
+
+
+def _described(database: Any, reading: Reading) -> tuple[str, list[tuple[str, str]]]:  # noqa: ANN401  # of duckdb
+    """Return what stands after FROM, and the names and types of its columns."""
+    origin = as_table(reading.query) if reading.query else _table(database, reading.table)[0]
     described = database.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()  # noqa: S608  # a quoted name
-    kinds = [(str(name), str(kind).partition("(")[0]) for name, kind, *_ in described]
-    return selection(reading, origin, kinds, _CASTS, usual)
+    return origin, [(str(name), str(kind).partition("(")[0]) for name, kind, *_ in described]
 
 
 def _table(database: Any, wanted: str | None) -> tuple[str, list[str]]:  # noqa: ANN401  # of duckdb

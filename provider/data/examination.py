@@ -20,8 +20,9 @@ from .features import FeatureFacts, examine_features
 from .genotypes import MISSING, Genotypes, entry_by_entry
 from .odd_rows import make_unusable, rows_or_zeros
 from .preparation import LARGEST, CheckedRows
-from .sources import complete, first_fault, read_as_stored, read_persons, types_in
+from .sources import complete, first_fault, read_as_stored, read_persons, triplets_in, types_in
 from .tables import without_codes
+from .triplets import TripletFacts
 
 _PEAK: Final = 3.5
 """How many times the memory of the rows the provider takes while it reads them, at most (measured, for text)."""
@@ -90,6 +91,8 @@ class DataSetFacts:
     """Where the first unusable row is, and why it is unusable."""
     persons: PersonFacts | None
     memory: MemoryFacts
+    triplets: TripletFacts | None = None
+    """Of a long table, what was not used."""
 
 
 def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> DataSetFacts:
@@ -112,6 +115,7 @@ def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> D
         first_fault=None if is_whole else first_fault(path, reading),
         persons=None if whose is None else _persons(whose),
         memory=_memory(used),
+        triplets=None if reading.triplets is None else triplets_in(path, reading),
     )
 
 

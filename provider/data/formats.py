@@ -1,7 +1,7 @@
 """Which kinds of files are read, by the ends of their names, and what may be declared about each kind."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -10,14 +10,22 @@ from typing import Final
 from dpspca.common.errors import InvalidDataError, MissingExtraError
 
 from .array_files import read_npy, read_npz
-from .columnar_files import columns_of_arrow, columns_of_parquet, read_arrow, read_parquet
-from .duckdb_files import columns_of_duckdb, read_duckdb
+from .columnar_files import (
+    columns_of_arrow,
+    columns_of_parquet,
+    read_arrow,
+    read_parquet,
+    triplets_of_arrow,
+    triplets_of_parquet,
+)
+from .duckdb_files import columns_of_duckdb, read_duckdb, triplets_of_duckdb
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
 from .plink_files import columns_of_bed, columns_of_pgen, read_bed, read_pgen
-from .postgres_files import columns_of_postgres, read_postgres
-from .sqlite_files import columns_of_sqlite, read_sqlite
+from .postgres_files import columns_of_postgres, read_postgres, triplets_of_postgres
+from .sqlite_files import columns_of_sqlite, read_sqlite, triplets_of_sqlite
 from .tables import Columns, RawTable, Source, columns_used
-from .text_files import columns_of_text, read_text
+from .text_files import columns_of_text, read_text, triplets_of_text
+from .triplets import Batch
 
 
 def _without_names(source: Source) -> Columns:
@@ -34,26 +42,32 @@ class Format:
     """Reads the names and types of the columns that are used, and nothing else."""
     keys: frozenset[str] = frozenset()
     """What may be declared about this kind of file, beside ``_KEYS``."""
+    triplets: Callable[[Source], Iterator[Batch]] | None = None
+    """Reads a long table of triplets."""
 
 
 _KEYS: Final = frozenset({"columns", "leave_out", "missing_codes", "missing"})
 
-_TEXT: Final = Format(read_text, columns_of_text, frozenset({"delimiter", "decimal", "encoding"}))
-_ARROW: Final = Format(read_arrow, columns_of_arrow)
-_HDF5: Final = Format(read_hdf5, keys=frozenset({"array"}))
-_SQLITE: Final = Format(read_sqlite, columns_of_sqlite, frozenset({"table", "query"}))
-_DATABASE: Final = frozenset({"table", "query", "order_by"})
+_LONG: Final = frozenset({"triplets"})
+_DATABASE: Final = _LONG | {"table", "query", "order_by"}
 _GENOTYPES: Final = frozenset({"alleles", "person"})
+
+_TEXT: Final = Format(
+    read_text, columns_of_text, _LONG | {"delimiter", "decimal", "encoding"}, triplets=triplets_of_text
+)
+_PARQUET: Final = Format(read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet)
+_ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow)
+_HDF5: Final = Format(read_hdf5, keys=frozenset({"array"}))
+_SQLITE: Final = Format(read_sqlite, columns_of_sqlite, _DATABASE - {"order_by"}, triplets=triplets_of_sqlite)
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".csv": _TEXT, ".tsv": _TEXT, ".tab": _TEXT, ".txt": _TEXT,
-    ".parquet": Format(read_parquet, columns_of_parquet), ".pq": Format(read_parquet, columns_of_parquet),
-    ".arrow": _ARROW, ".feather": _ARROW,
+    ".parquet": _PARQUET, ".pq": _PARQUET, ".arrow": _ARROW, ".feather": _ARROW,
     ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, columns_of_h5ad, frozenset({"array"})),
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
     ".bed": Format(read_bed, columns_of_bed, _GENOTYPES), ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES),
-    ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE),
-    ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE),
+    ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE, triplets=triplets_of_duckdb),
+    ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE, triplets=triplets_of_postgres),
     ".npy": Format(read_npy), ".npz": Format(read_npz, keys=frozenset({"array"})),
 })  # fmt: skip
 _PACKED: Final = (".gz", ".zst")

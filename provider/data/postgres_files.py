@@ -17,12 +17,13 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage import files
+from dpspca.common.storage import Reading, files
 
-from .databases import NAME_IT, Selection, as_table, quoted, selection
+from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection, triplet_statement
 from .extras import import_extra
 from .folders import UnreadableError
 from .tables import Columns, RawTable, Source
+from .triplets import Batch
 
 _CONNECT_SECONDS: Final = 10
 _CHUNK_BYTES: Final = 2**20
@@ -60,6 +61,18 @@ def read_postgres(source: Source) -> RawTable:
         with connection.cursor() as cursor, cursor.copy(f"COPY ({chosen.statement}) TO STDOUT (FORMAT BINARY)") as copy:
             chunks += _rows(copy, chunks[0].shape[1])
     return RawTable(np.concatenate(chunks), chosen.columns)
+
+
+def triplets_of_postgres(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches, through a cursor on the server."""
+    with _connected(source) as connection:
+        origin = _origin(connection, source.reading)
+        statement = triplet_statement(source, origin, _described(connection, origin), _CASTS)
+        with connection.cursor(name="triplets", binary=True) as cursor:
+            cursor.execute(statement)
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                row, column, *value = zip(*rows, strict=True)
+                yield row, column, np.array(value[0], dtype=np.float64) if value else None
 
 
 def columns_of_postgres(source: Source) -> Columns:
@@ -119,15 +132,21 @@ def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401 
 
 
 def _selection(connection: Any, source: Source) -> Selection:  # noqa: ANN401  # of psycopg
-    reading = source.reading
-    if reading.query:
-        origin, usual = as_table(reading.query), list[str]()
-    else:
-        origin = _table(connection, reading.table)
-        usual = [quoted(name) for (name,) in connection.execute(_PRIMARY_KEY, [origin]).fetchall()]
-    found = connection.execute(f"SELECT * FROM {origin} LIMIT 0").description  # noqa: S608  # a quoted name
-    described = [(column.name, _type(connection, column.type_code)) for column in found]
+    reading, origin = source.reading, _origin(connection, source.reading)
+    keys = [] if reading.query else connection.execute(_PRIMARY_KEY, [origin]).fetchall()
+    described, usual = _described(connection, origin), [quoted(name) for (name,) in keys]
     return selection(reading, origin, described, _CASTS, usual)
+
+
+def _origin(connection: Any, reading: Reading) -> str:  # noqa: ANN401  # of psycopg
+    """Return what stands after FROM."""
+    return as_table(reading.query) if reading.query else _table(connection, reading.table)
+
+
+def _described(connection: Any, origin: str) -> list[tuple[str, str]]:  # noqa: ANN401  # of psycopg
+    """Return the names and types of all columns."""
+    found = connection.execute(f"SELECT * FROM {origin} LIMIT 0").description  # noqa: S608  # a quoted name
+    return [(column.name, _type(connection, column.type_code)) for column in found]
 
 
 def _type(connection: Any, code: int) -> str:  # noqa: ANN401  # of psycopg

@@ -35,6 +35,7 @@ from .odd_rows import make_unusable, require_genotypes, rows_or_zeros
 from .plink_files import located
 from .preparation import CheckedRows, check_rows, check_size, numbers_of, with_persons
 from .tables import Columns, Source, filled, without_codes
+from .triplets import TripletFacts, TripletRows, declared_columns
 from .variants import SAMPLE_LISTS, read_samples
 
 _PLAIN: Final = Reading()
@@ -47,6 +48,9 @@ def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> Check
 
     For a folder or a pattern, read the rows of all its files in the order of their names (``folders.py``).
     """
+    if reading.triplets is not None:
+        whole = read_as_stored(path, reading)
+        return _all_usable(_complete(whole, reading), whole.names, least)
     if _is_several(path):
         whole = read_folder(path, lambda file: _checked(file, reading, least=1))
         return _all_usable(whole.matrix, whole.names, least)
@@ -76,6 +80,11 @@ def read_protected(
 
 def read_as_stored(path: Path, reading: Reading = _PLAIN) -> CheckedRows:
     """Read a file or folder, and check its form but not its numbers. NaN is a missing value, infinity no number."""
+    if reading.triplets is not None:
+        rows, facts = _rows_of_triplets(path, reading)
+        if facts.unknown_columns or facts.unknown_rows:
+            _log.warning("%s has triplets of rows or columns that are not declared. They are not used.", path)
+        return rows
     return (
         read_folder(path, lambda file: _table(file, reading, lenient=True))
         if _is_several(path)
@@ -89,6 +98,11 @@ def read_arriving(path: Path, reading: Reading = _PLAIN, *, row_entries: int | N
     Also return whether it has rows that count as rows of zeros. A file may be without rows, for example if nobody came
     on that day.
     """
+    if reading.triplets is not None:
+        raise InvalidDataError(
+            f"{path}: rows that arrive cannot be triplets, because one row's may be in several files.",
+            "Name the folder under data_sets.",
+        )
     table = _table(path, reading, lenient=True)
     with _file_errors(path):
         rows = _usable(path, table, reading, row_entries)
@@ -156,15 +170,38 @@ def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
 
     Only text has lines that can be named; of other files, the first with an unusable row is named.
     """
-    for file in files_of(path) if _is_several(path) else [path]:
+    for file in files_of(path) if _is_several(path) and reading.triplets is None else [path]:
         try:
+            if reading.triplets is not None:
+                read_rows(path, reading, least=0)
+                continue
             _checked(file, reading, least=0)
         except DpspcaError as problem:
             return str(problem)
     return None
 
 
+def triplets_in(path: Path, reading: Reading) -> TripletFacts:
+    """Count the triplets of a data set, and those that are not used."""
+    return _rows_of_triplets(path, reading)[1]
+
+
+def _rows_of_triplets(path: Path, reading: Reading) -> tuple[CheckedRows, TripletFacts]:
+    """Build rows from all triplets of a file, or of all files of a folder."""
+    with _file_errors(path):
+        rows = TripletRows(reading)
+    for file in files_of(path) if _is_several(path) else [path]:
+        with _file_errors(file):
+            source = Source(file, reading)
+            read = format_of(source).triplets
+            for batch in read(source) if read else ():
+                rows.add(batch)
+    return CheckedRows(numbers_of(rows.matrix()), rows.columns.names), rows.facts
+
+
 def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:
+    if reading.triplets is not None:
+        return declared_columns(reading)
     file = next(iter(files_of(path))) if _is_several(path) else located(path)
     with _file_errors(file):
         source = Source(file, reading, any_type=any_type)

@@ -21,12 +21,14 @@ from dpspca.common.errors import InvalidDataError
 
 from .folders import UnreadableError
 from .tables import Columns, RawTable, Source, cell_reader, columns_used
+from .triplets import Batch, triplet_columns
 
 _PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _ROW_NUMBERS: Final = ("rowid", "_rowid_", "oid")
 _VIRTUAL: Final = 2
 """How SQLite marks a generated column that is not stored."""
 _LISTED: Final = 20
+_BATCH_ROWS: Final = 65_536
 _REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
 
@@ -40,6 +42,25 @@ def read_sqlite(source: Source) -> RawTable:
         for row in database.execute(text):
             numbers.extend(number_of(row[place]) for place, number_of in zip(places, numbers_of, strict=True))
     return RawTable(np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(numbers_of)), columns)
+
+
+def triplets_of_sqlite(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches."""
+    with _opened(source) as database:
+        text = source.reading.query or f"SELECT * FROM {_quoted(_table(database, source))}"  # noqa: S608  # a quoted name
+        there = _columns_of(database, text)
+        places = [there.index(name) for name in triplet_columns(source, there)]
+        found, number_of = database.execute(text), _number_of(cell_reader(source.reading, ""))
+        while rows := found.fetchmany(_BATCH_ROWS):
+            names = [[_name_of(each[place]) for each in rows] for place in places[:2]]
+            numbers = [number_of(each[place]) for each in rows for place in places[2:]]
+            yield names[0], names[1], np.array(numbers) if places[2:] else None
+
+
+def _name_of(value: bytes | float | None) -> str | None:
+    if value is None:
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def columns_of_sqlite(source: Source) -> Columns:

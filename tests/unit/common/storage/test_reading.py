@@ -7,6 +7,7 @@ import pytest
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage.reading import KEYS, Reading
 from dpspca.common.storage.settings import ProviderConfig, faults, read_config, read_toml
+from dpspca.common.storage.triplets import Triplets
 
 SETTINGS = 'coordinator = "hub:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
 
@@ -28,6 +29,7 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
     array = "x"
     table = "visits"
     order_by = ["visit"]
+    triplets = { row = "person", column = "concept", rows = "~/persons.txt" }
     alleles = "panel.bim"
     person = "FID"
     """
@@ -42,6 +44,7 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
         array="x",
         table="visits",
         order_by=("visit",),
+        triplets=Triplets(row="person", column="concept", rows=Path.home() / "persons.txt"),
         alleles=tmp_path / "panel.bim",
         person="FID",
     )
@@ -64,7 +67,7 @@ def test_codes_may_be_declared_for_each_column() -> None:
         ("decimal = 1", ("decimal is 1",)),
         ('encoding = "utf-7"', ("encoding is 'utf-7'", "'cp1252'")),
         ("columns = []", ("columns is []",)),
-        ('columns = "age"', ("columns is 'age'",)),
+        ('columns = "age"', ("/age, which cannot be read",)),
         ('columns = ["age", "age"]', ("columns is ['age', 'age']",)),
         ('columns = ["age", " "]', ("columns is",)),
         ('columns = ["age", ["b"]]', ("columns is",)),
