@@ -258,7 +258,7 @@ def _scores(read: Model, matrix: Any, order: NDArray[np.intp] | None) -> NDArray
     """Project rows. Genotypes are widened some at a time."""
     if isinstance(matrix, Genotypes):
         chosen = matrix if order is None else matrix.select(order)
-        return np.concatenate([read.transform(block.dense()) for block in chosen.blocks()])
+        return np.concatenate([read.transform(block.toarray()) for block in chosen.blocks()])
     return read.transform(matrix if order is None else matrix[:, order])
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage import Reading
 
 from .tables import Columns, Source, columns_used, require_numeric
 from .triplets import triplet_columns
@@ -32,7 +31,7 @@ class Selection:
 
 
 def selection(
-    reading: Reading,
+    source: Source,
     origin: str,
     described: Sequence[tuple[str, str]],
     casts: Mapping[str, str],
@@ -41,10 +40,14 @@ def selection(
     """Choose the columns by their names and types, and write the statement that gives them.
 
     ``origin`` is what stands after FROM. ``casts`` has an expression for each numeric type, with ``{}`` for the column.
-    ``usual_order`` is what orders the rows if nothing is declared.
+    ``usual_order`` is what orders the rows if nothing is declared. If columns of any type are wanted, no row is.
     """
+    reading = source.reading
     chosen = columns_used([name for name, _ in described], reading)
     used = described if chosen.places is None else [described[place] for place in chosen.places]
+    columns = Columns(chosen.names, chosen.places, tuple(kind for _, kind in used))
+    if source.any_type:
+        return Selection(columns, "")
     require_numeric([(name, kind) for name, kind in used if kind not in casts])
     order = [quoted(name) for name in reading.order_by or ()] or list(usual_order)
     if not order:
@@ -59,7 +62,7 @@ def selection(
             raise InvalidDataError(f"There is no column {name!r:.60} to order by.", "Correct order_by.")
     cells = ", ".join(casts[kind].format(quoted(name)) for name, kind in used)
     statement = f"SELECT {cells} FROM {origin} ORDER BY {', '.join(order)}"  # noqa: S608  # quoted names
-    return Selection(Columns(chosen.names, chosen.places, tuple(kind for _, kind in used)), statement)
+    return Selection(columns, statement)
 
 
 def triplet_statement(

@@ -86,7 +86,7 @@ def _opened(source: Source) -> Iterator[Any]:
 def _selection(database: Any, source: Source) -> Selection:  # noqa: ANN401  # of duckdb
     reading = source.reading
     usual = [] if reading.query else _table(database, reading.table)[1]
-    return selection(reading, *_described(database, reading), _CASTS, usual)
+    return selection(source, *_described(database, reading), _CASTS, usual)
 
 
 def _described(database: Any, reading: Reading) -> tuple[str, list[tuple[str, str]]]:  # noqa: ANN401  # of duckdb

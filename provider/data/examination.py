@@ -119,8 +119,9 @@ def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> D
     )
 
 
-def _dense(matrix: Any) -> FloatArray:  # noqa: ANN401  # dense or sparse
-    return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+def _dense(matrix: Any) -> FloatArray | Genotypes:  # noqa: ANN401  # of any form
+    """Return a table that is not sparse. Genotypes stay small."""
+    return matrix if isinstance(matrix, np.ndarray | Genotypes) else matrix.toarray()
 
 
 def _columns(

@@ -130,7 +130,7 @@ def _name(totals: tuple[int, ...]) -> str:
 def _blocks(table: Table) -> Iterator[Any]:
     """Yield a table's values as words, some rows at a time, dense or sparse as the table is."""
     if isinstance(table, Genotypes):
-        yield from (_words(block.dense()) for block in table.blocks(BLOCK_ENTRIES))
+        yield from (_words(block.toarray()) for block in table.blocks(BLOCK_ENTRIES))
         return
     size = max(BLOCK_ENTRIES, table.shape[1])  # of a sparse block, a sum goes over all columns
     if isinstance(table, np.ndarray):

@@ -26,6 +26,7 @@ from .sqlite_files import columns_of_sqlite, read_sqlite, triplets_of_sqlite
 from .tables import Columns, RawTable, Source, columns_used
 from .text_files import columns_of_text, read_text, triplets_of_text
 from .triplets import Batch
+from .zarr_files import columns_of_zarr, read_zarr
 
 
 def _without_names(source: Source) -> Columns:
@@ -68,6 +69,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".bed": Format(read_bed, columns_of_bed, _GENOTYPES), ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES),
     ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE, triplets=triplets_of_duckdb),
     ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE, triplets=triplets_of_postgres),
+    ".zarr": Format(read_zarr, columns_of_zarr, frozenset({"array"})),
     ".npy": Format(read_npy), ".npz": Format(read_npz, keys=frozenset({"array"})),
 })  # fmt: skip
 _PACKED: Final = (".gz", ".zst")

@@ -80,7 +80,7 @@ class Genotypes:
         """Let more rows count as rows of zeros."""
         return replace(self, blank=self.blank | rows)
 
-    def dense(self) -> FloatArray:
+    def toarray(self) -> FloatArray:
         """Return the numbers of all rows.
 
         Each is looked up by its column and code, which takes the same time whatever the code is.
@@ -105,7 +105,13 @@ class Genotypes:
         """Tell for each row whether some number of it, before it was blanked, is one of those that ``of`` marks."""
         marked = of(self.values)
         marks = replace(self, values=marked.astype(np.float64), blank=np.zeros_like(self.blank))
-        return np.concatenate([np.zeros(0, np.bool_), *((block.dense() != 0).any(axis=1) for block in marks.blocks())])
+        found = [block.toarray().any(axis=1) for block in marks.blocks()]
+        return np.concatenate([np.zeros(0, dtype=np.bool_), *found])
+
+    def column(self, place: int) -> FloatArray:
+        """Return the numbers of one column, of rows that are not blank."""
+        which = self.packed[:, place // CELLS_A_BYTE] >> np.uint8(_BITS * (place % CELLS_A_BYTE)) & np.uint8(MISSING)
+        return np.take(self.values[:, place], which)
 
     def counts(self) -> NDArray[np.intp]:
         """Count how often each code occurs in each column."""
@@ -123,12 +129,12 @@ class Genotypes:
 
     def stored(self) -> scipy.sparse.csr_array:
         """Return the numbers that are not zero. Of genotypes, this is most often larger than a dense table."""
-        parts = [scipy.sparse.csr_array(block.dense()) for block in self.blocks()]
+        parts = [scipy.sparse.csr_array(block.toarray()) for block in self.blocks()]
         return scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array((0, self.shape[1])), *parts]))
 
     def diagonal(self) -> FloatArray:
         """Return the entries whose row and column have the same number."""
-        return np.array([float(self[place : place + 1].dense()[0, place]) for place in range(min(self.shape))])
+        return np.array([float(self[place : place + 1].toarray()[0, place]) for place in range(min(self.shape))])
 
 
 def entry_by_entry(matrix: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401  # dense, sparse or genotypes

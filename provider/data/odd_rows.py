@@ -52,7 +52,7 @@ def require_genotypes(matrix: Genotypes, names: Sequence[str] | None) -> None:
     if not bad.size:
         return
     place = int(bad[0])
-    column = int(np.argmax(~np.isfinite(matrix[place : place + 1].dense()[0])))
+    column = int(np.argmax(~np.isfinite(matrix[place : place + 1].toarray()[0])))
     name = f"column {column + 1}" if names is None else f"variant {names[column]!r:.60}"
     raise InvalidDataError(
         f"Sample {place + 1} has no genotype of {name}, and {bad.size - 1} more samples lack one.",

@@ -14,12 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpspca.common.dictionary import Genotype
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading
 
 from .extras import import_extra
 from .genotypes import CELLS_A_BYTE, MISSING, Codes, Genotypes
 from .tables import Columns, RawTable, Source, columns_used
-from .variants import Agreement, Variant, agree, read_samples, read_variants
+from .variants import Agreement, Variant, agree, agree_with_counted, read_samples, read_variants
 
 _MAGIC: Final = b"\x6c\x1b"
 _BY_VARIANT, _BY_SAMPLE = b"\x01", b"\x00"
@@ -132,11 +134,20 @@ def _chosen(source: Source, variants: Sequence[Variant]) -> tuple[Columns, Agree
         reading = replace(reading, columns=listed, leave_out=())
     chosen = columns_used([each.name for each in variants], reading)
     used = variants if chosen.places is None else [variants[place] for place in chosen.places]
-    agreement = None if reference is None else agree(used, reference)
+    agreement = _agreed_alleles(used, reading, reference)
     counted = [(each.counted, each.other) for each in used]
     if agreement is not None:
         counted = [pair[::-1] if swap else pair for pair, swap in zip(counted, agreement.swapped, strict=True)]
     return Columns(chosen.names, chosen.places, tuple(f"copies of {one}, not {two}" for one, two in counted)), agreement
+
+
+def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequence[Variant] | None) -> Agreement | None:
+    """Compare alleles with those of the reference, or else with the allele that a dictionary counts."""
+    if reference is not None or reading.preparation is None:
+        return None if reference is None else agree(used, reference)
+    features = [(each.column, each.feature) for each in reading.preparation.mapped]
+    counted = {column: feature.allele for column, feature in features if isinstance(feature, Genotype)}
+    return agree_with_counted(used, {column: allele for column, allele in counted.items() if allele})
 
 
 def _table(source: Source, variants: Sequence[Variant], samples: int, codes_of: Any) -> RawTable:  # noqa: ANN401

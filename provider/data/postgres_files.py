@@ -135,7 +135,7 @@ def _selection(connection: Any, source: Source) -> Selection:  # noqa: ANN401  #
     reading, origin = source.reading, _origin(connection, source.reading)
     keys = [] if reading.query else connection.execute(_PRIMARY_KEY, [origin]).fetchall()
     described, usual = _described(connection, origin), [quoted(name) for (name,) in keys]
-    return selection(reading, origin, described, _CASTS, usual)
+    return selection(source, origin, described, _CASTS, usual)
 
 
 def _origin(connection: Any, reading: Reading) -> str:  # noqa: ANN401  # of psycopg

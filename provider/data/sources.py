@@ -37,6 +37,7 @@ from .preparation import CheckedRows, check_rows, check_size, numbers_of, with_p
 from .tables import Columns, Source, filled, without_codes
 from .triplets import TripletFacts, TripletRows, declared_columns
 from .variants import SAMPLE_LISTS, read_samples
+from .zarr_files import is_zarr
 
 _PLAIN: Final = Reading()
 
@@ -50,7 +51,7 @@ def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> Check
     """
     if reading.triplets is not None:
         whole = read_as_stored(path, reading)
-        return _all_usable(_complete(whole, reading), whole.names, least)
+        return _all_usable(complete(whole.matrix, whole.names, reading), _names(whole, reading), least)
     if _is_several(path):
         whole = read_folder(path, lambda file: _checked(file, reading, least=1))
         return _all_usable(whole.matrix, whole.names, least)
@@ -209,7 +210,7 @@ def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Colu
 
 
 def _is_several(path: Path) -> bool:
-    return path.is_dir() or is_pattern(path)
+    return (path.is_dir() and not is_zarr(path)) or is_pattern(path)
 
 
 def _usable(

@@ -198,9 +198,7 @@ class _Cells:
         self._places = range(len(names)) if columns.places is None else columns.places
         self._is_all = columns.places is None
         own_names = columns.names or ()
-        self._filled = [
-            reading.fill_of(name) is not None or reading.preparation is not None for name in own_names
-        ]
+        self._filled = [reading.fill_of(name) is not None or reading.preparation is not None for name in own_names]
         self._number: Callable[[str], float] = float if reading.decimal == "." else _with_comma
         self._readers = [cell_reader(reading, name, self._number) for name in own_names]
         self.unusable = [inf] * len(self._places)

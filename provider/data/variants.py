@@ -173,6 +173,16 @@ def agree(variants: Sequence[Variant], reference: Sequence[Variant]) -> Agreemen
     return Agreement(np.array(orders, dtype=np.bool_), np.array(means))
 
 
+def agree_with_counted(variants: Sequence[Variant], counted: Mapping[str, str]) -> Agreement:
+    """Compare alleles with those that are to be counted, by the name of the variant. Refuse variants without them."""
+
+    def known(own: Variant) -> Variant:
+        allele = counted.get(own.name, own.counted)
+        return Variant(own.name, allele, own.counted if allele == own.other else own.other)
+
+    return agree(variants, [known(each) for each in variants])
+
+
 def _is_swapped(own: Variant, known: Variant) -> bool | None:
     """Tell whether the alleles are those of the reference in the other order, or None if they are other ones."""
     if _fits(own.counted, known.counted) and _fits(own.other, known.other):

@@ -30,7 +30,7 @@ class PackedRows:
         self.block_rows = DenseRows.rows_per_block(rows.shape[1])
 
     def block(self, start: int, stop: int) -> FloatArray:
-        return self._convert(self._rows[start:stop].dense()).astype(np.float64)
+        return self._convert(self._rows[start:stop].toarray()).astype(np.float64)
 
     def sums(self) -> Integers:
         total = np.zeros(self.dimension, dtype=np.int64)

@@ -280,7 +280,7 @@ class Shard:
             rows = self._rows.part(piece)
             if isinstance(rows, Genotypes):
                 yield np.empty((0, rows.shape[1]))
-                yield from (block.dense() for block in rows.blocks())
+                yield from (block.toarray() for block in rows.blocks())
             else:
                 yield rows
 

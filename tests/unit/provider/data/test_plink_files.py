@@ -1,17 +1,20 @@
 """Genotypes as PLINK writes them: what is read, which allele is counted, and what is refused."""
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from plink import alleles, genotypes, plink2, write_bed, write_bim
 
+from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError, MissingExtraError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.provider.data import extras, require_unit
 from dpspca.provider.data.examination import examine_rows
+from dpspca.provider.data.features import preview_row
 from dpspca.provider.data.genotypes import Genotypes
 from dpspca.provider.data.sources import names_in, read_protected, read_rows
 
@@ -23,7 +26,7 @@ FILLED = Reading(missing=0.5)
 def dense(path: Path, reading: Reading = FILLED) -> np.ndarray:
     matrix = read_protected(path, reading).matrix
     assert isinstance(matrix, Genotypes)
-    return matrix.dense()
+    return matrix.toarray()
 
 
 def expected(counts: np.ndarray = COUNTS, fill: float = 0.5) -> np.ndarray:
@@ -54,7 +57,7 @@ def test_cells_take_two_bits(tmp_path: Path) -> None:
     rows = read_protected(write_bed(tmp_path / "cohort", counts), FILLED)
     assert isinstance(rows.matrix, Genotypes)
     assert rows.matrix.packed.nbytes == 400 * 120 // 4
-    assert (rows.matrix.dense() == expected(counts)).all()
+    assert (rows.matrix.toarray() == expected(counts)).all()
 
 
 def test_a_sample_with_a_missing_genotype_is_a_row_of_zeros_if_nothing_is_declared(tmp_path: Path) -> None:
@@ -168,6 +171,44 @@ def test_a_variant_without_a_name_is_named_by_its_place_and_alleles(tmp_path: Pa
     assert names_in(path) == ("chr2:500:C:A", "rs1")
 
 
+DICTIONARY = """format = "dpspca-dictionary-1"
+[features]
+rs3 = { kind = "genotype", allele = "T", frequency = 0.3 }
+rs1 = { kind = "genotype", allele = "A", frequency = 0.4, missing = 2 }
+rs0 = { kind = "genotype" }
+"""
+
+
+def described(text: str = DICTIONARY) -> Reading:
+    return Reading().prepared(Preparation.parse(Dictionary.parse(tomllib.loads(text)), None, None))
+
+
+def test_genotypes_are_prepared_for_a_dictionary_and_stay_packed(tmp_path: Path) -> None:
+    """The dictionary counts A of rs1, which the file has as its second allele, and T of rs3, its first."""
+    path = write_bed(tmp_path / "cohort", COUNTS, [("A", "C"), ("G", "A"), ("C", "T"), ("T", "G"), *alleles(6)])
+    rows = read_protected(path, described())
+    assert isinstance(rows.matrix, Genotypes)
+    assert rows.names == ("rs3", "rs1", "rs0")
+    counts = np.where(COUNTS < 0, np.nan, COUNTS)
+    counts[:, 1] = 2 - counts[:, 1]
+    np.savetxt(tmp_path / "rows.csv", counts, delimiter=",", header=",".join(NAMES), comments="")
+    same = read_protected(tmp_path / "rows.csv", described())
+    assert rows.matrix.toarray() == pytest.approx(same.matrix)
+    assert rows.fingerprints() & same.fingerprints()
+    facts = examine_rows(path, described())
+    assert [each.missing for each in facts.features] == [(COUNTS[:, place] < 0).sum() for place in (3, 1, 0)]
+    assert preview_row(path, described(), 1).is_usable
+    assert read_rows(path, described()).names == rows.names
+
+
+def test_an_allele_of_the_dictionary_that_the_file_lacks_is_refused_by_name(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS)
+    with pytest.raises(DpspcaError, match=r"Other alleles.*'rs1'"):
+        read_protected(path, described(DICTIONARY.replace('"A"', '"AT"')))
+    with pytest.raises(DpspcaError, match="'rs1'"):
+        read_protected(path, described(DICTIONARY.replace('"A"', '"C"')))
+
+
 # --- What is refused --------------------------------------------------------------------------------------------------
 
 
@@ -254,7 +295,7 @@ def test_samples_are_persons_or_families(tmp_path: Path) -> None:
     assert by_family.bounded(1).count == 12, "a family of 0 is none"
     kept = by_family.bounded(1).matrix
     assert isinstance(kept, Genotypes)
-    assert (kept.dense() == expected()[[0, 1, *range(2, 21, 2)]]).all()
+    assert (kept.toarray() == expected()[[0, 1, *range(2, 21, 2)]]).all()
 
 
 def test_paths_are_taken_from_the_folder_of_the_settings(tmp_path: Path) -> None:

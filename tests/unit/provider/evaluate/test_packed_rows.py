@@ -26,7 +26,7 @@ def packed(rows: int, columns: int, seed: int = 0) -> CheckedRows:
 
 def dense(rows: CheckedRows) -> CheckedRows:
     assert isinstance(rows.matrix, Genotypes)
-    return CheckedRows(rows.matrix.dense(), rows.names)
+    return CheckedRows(rows.matrix.toarray(), rows.names)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -88,12 +88,12 @@ def test_a_row_depends_on_itself_alone() -> None:
 def test_selected_columns_and_rows() -> None:
     table = packed(50, 11).matrix
     assert isinstance(table, Genotypes)
-    numbers = table.dense()
+    numbers = table.toarray()
     places = np.array([10, 3, 3, 0, 7])
-    assert (table.select(places).dense() == numbers[:, places]).all()
+    assert (table.select(places).toarray() == numbers[:, places]).all()
     some = np.array([4, 4, 49, 0])
-    assert (table[some].dense() == numbers[some]).all()
-    assert (np.concatenate([block.dense() for block in table.blocks(40)]) == numbers).all()
+    assert (table[some].toarray() == numbers[some]).all()
+    assert (np.concatenate([block.toarray() for block in table.blocks(40)]) == numbers).all()
     assert (table.stored().toarray() == numbers).all()
     assert table.counts().sum() == 50 * 11
     assert table.values.shape == (MISSING + 1, 11)
