@@ -45,6 +45,8 @@ class Format:
     """What may be declared about this kind of file, beside ``_KEYS``."""
     triplets: Callable[[Source], Iterator[Batch]] | None = None
     """Reads a long table of triplets."""
+    may_hang: bool = False
+    """Whether its library may loop for ever or crash on a damaged file. Then another process reads it first."""
 
 
 _KEYS: Final = frozenset({"columns", "leave_out", "missing_codes", "missing"})
@@ -58,19 +60,21 @@ _TEXT: Final = Format(
 )
 _PARQUET: Final = Format(read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet)
 _ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow)
-_HDF5: Final = Format(read_hdf5, keys=frozenset({"array"}))
+_ARRAY: Final = frozenset({"array"})
+_HDF5: Final = Format(read_hdf5, keys=_ARRAY, may_hang=True)
 _SQLITE: Final = Format(read_sqlite, columns_of_sqlite, _DATABASE - {"order_by"}, triplets=triplets_of_sqlite)
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".csv": _TEXT, ".tsv": _TEXT, ".tab": _TEXT, ".txt": _TEXT,
     ".parquet": _PARQUET, ".pq": _PARQUET, ".arrow": _ARROW, ".feather": _ARROW,
-    ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, columns_of_h5ad, frozenset({"array"})),
+    ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, columns_of_h5ad, _ARRAY, may_hang=True),
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
-    ".bed": Format(read_bed, columns_of_bed, _GENOTYPES), ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES),
+    ".bed": Format(read_bed, columns_of_bed, _GENOTYPES),
+    ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True),
     ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE, triplets=triplets_of_duckdb),
     ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE, triplets=triplets_of_postgres),
-    ".zarr": Format(read_zarr, columns_of_zarr, frozenset({"array"})),
-    ".npy": Format(read_npy), ".npz": Format(read_npz, keys=frozenset({"array"})),
+    ".zarr": Format(read_zarr, columns_of_zarr, _ARRAY),
+    ".npy": Format(read_npy), ".npz": Format(read_npz, keys=_ARRAY),
 })  # fmt: skip
 _PACKED: Final = (".gz", ".zst")
 

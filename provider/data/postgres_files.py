@@ -55,7 +55,7 @@ WHERE i.indrelid = %s::regclass AND i.indisprimary ORDER BY array_position(i.ind
 
 def read_postgres(source: Source) -> RawTable:
     """Read the rows of the table or query that is declared. If there is one table, it may be left out."""
-    with _connected(source) as connection:
+    with connected(source) as connection:
         chosen = _selection(connection, source)
         chunks = [np.empty((0, len(chosen.columns.names or ())))]
         with connection.cursor() as cursor, cursor.copy(f"COPY ({chosen.statement}) TO STDOUT (FORMAT BINARY)") as copy:
@@ -65,7 +65,7 @@ def read_postgres(source: Source) -> RawTable:
 
 def triplets_of_postgres(source: Source) -> Iterator[Batch]:
     """Read triplets in batches, through a cursor on the server."""
-    with _connected(source) as connection:
+    with connected(source) as connection:
         origin = _origin(connection, source.reading)
         statement = triplet_statement(source, origin, _described(connection, origin), _CASTS)
         with connection.cursor(name="triplets", binary=True) as cursor:
@@ -77,13 +77,13 @@ def triplets_of_postgres(source: Source) -> Iterator[Batch]:
 
 def columns_of_postgres(source: Source) -> Columns:
     """Read which columns are used, and their types."""
-    with _connected(source) as connection:
+    with connected(source) as connection:
         return _selection(connection, source).columns
 
 
 @contextmanager
-def _connected(source: Source) -> Iterator[Any]:
-    """Connect for one transaction that can only read."""
+def connected(source: Source, *, writes: bool = False) -> Iterator[Any]:
+    """Connect for one transaction, which can only read unless scores are to be written."""
     driver = import_extra("psycopg")
     try:
         text = files.read(source.path, private=True).decode()
@@ -99,7 +99,7 @@ def _connected(source: Source) -> Iterator[Any]:
         raise _unreachable(problem) from None
     try:
         with connection:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ {'WRITE' if writes else 'ONLY'}")
             yield connection
     except driver.Error as problem:
         raise _failed(problem, connection) from None

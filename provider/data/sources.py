@@ -35,6 +35,7 @@ from .odd_rows import make_unusable, require_genotypes, rows_or_zeros
 from .plink_files import located
 from .preparation import CheckedRows, check_rows, check_size, numbers_of, with_persons
 from .tables import Columns, Source, filled, without_codes
+from .trial import require_readable
 from .triplets import TripletFacts, TripletRows, declared_columns
 from .variants import SAMPLE_LISTS, read_samples
 from .zarr_files import is_zarr
@@ -289,7 +290,10 @@ def _table(path: Path, reading: Reading, *, lenient: bool) -> CheckedRows:
     """Read one file, and check its form but not its numbers."""
     source = Source(located(path), reading, lenient)
     with _file_errors(path):
-        raw = format_of(source).read(source)
+        found = format_of(source)
+        if lenient and found.may_hang:
+            require_readable(source)
+        raw = found.read(source)
         matrix: Any = numbers_of(raw.numbers, lenient=lenient)
         if raw.to_select is not None:
             matrix = matrix[:, list(raw.to_select)]

@@ -78,6 +78,15 @@ def read_samples(path: Path, column: str = "IID") -> list[bytes]:
     return found
 
 
+def sample_ids(path: Path) -> list[tuple[str, str]]:
+    """Read the family (0 if there is none) and the name of all samples of a .fam or .psam file."""
+    with _lines(path) as lines:
+        heads, cells = _headed(lines, {}, _FAM)
+        places = _Places(path, heads)
+        family, name = places.optional("FID"), places.of("IID")
+        return [("0" if family is None else row[family], row[name]) for _, row in cells]
+
+
 def _person(row: Sequence[str], place: int, column: str) -> str:
     """Name the person or family of a sample. A family of 0 is none, and such a sample stands for itself."""
     return " ".join(row[:2]) if column == "FID" and row[place] == "0" else row[place]

@@ -346,13 +346,13 @@ def test_a_stored_model_can_be_plotted_applied_and_exported(here: Callable[..., 
     assert (
         here("model", "plot", "model.dpspca", "--out", "drawn", "--json").facts["files"]["scree"] == "drawn/scree.png"
     )
-    ended = here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.npy")
+    ended = here("model", "project", "model.dpspca", "north.csv", "--out", "scores.npy")
     assert "Scores are not private" in ended.err
     rows = np.loadtxt(town / "north.csv", delimiter=",", skiprows=1)
     assert np.array_equal(np.load(town / "scores.npy"), stored.transform(rows))
-    assert "warning" in here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.csv", "--json").facts
+    assert "warning" in here("model", "project", "model.dpspca", "north.csv", "--out", "scores.csv", "--json").facts
     (town / "patient.csv").write_text("\n".join((town / "north.csv").read_text().splitlines()[:2]))
-    here("model", "transform", "model.dpspca", "patient.csv", "--out", "patient.npy")
+    here("model", "project", "model.dpspca", "patient.csv", "--out", "patient.npy")
     assert np.array_equal(np.load(town / "patient.npy"), stored.transform(rows[:1]))
     here("model", "export", "model.dpspca", "--out", "loadings.csv")
     first = (town / "loadings.csv").read_text().splitlines()[:2]
@@ -389,7 +389,7 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
         (town / "some.csv").write_text("\n".join(lines) + "\n")
 
     def scored(*words: object) -> Ended:
-        return here("model", "transform", "model.dpspca", *words, "--out", "some.npy")
+        return here("model", "project", "model.dpspca", *words, "--out", "some.npy")
 
     write([NAMES[place] for place in order], table[:, order])
     assert scored("some.csv").code == 0
@@ -413,7 +413,7 @@ def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., En
     (town / "german.toml").write_text((town / "north.toml").read_text() + declared)
 
     def scored(*words: object) -> Ended:
-        return here("model", "transform", "model.dpspca", "german.csv", "--out", "german.npy", *words)
+        return here("model", "project", "model.dpspca", "german.csv", "--out", "german.npy", *words)
 
     assert "holds text" in scored().error_line
     assert "--config and --data-set" in scored("--config", "german.toml").error_line
@@ -425,10 +425,10 @@ def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., En
 @pytest.mark.usefixtures("finished_job")
 def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[..., Ended], town: Path) -> None:
     save_model(replace(load_model(town / "model.dpspca"), feature_names=None), town / "bare.dpspca")
-    refused = here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
+    refused = here("model", "project", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
     assert "the model's features have none: which column is which" in refused.error_line
     assert not (town / "bare-scores.npy").exists()
-    assert here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
+    assert here("model", "project", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
         (["run", "nobody.json"], "providers is 'all'"),
         (["run", "rows.json", "--minimum-parties", "2"], "Both a job and flags are given: --minimum-parties"),
         (["model", "export", "model.dpspca", "--out", "model.txt"], "neither .json nor .csv"),
-        (["model", "transform", "model.dpspca", "none.csv"], "cannot be read"),
+        (["model", "project", "model.dpspca", "none.csv"], "cannot be read"),
         (
             ["jobs", "result", "abc", "--config", "ada.toml"],
             "model.dpspca already exists. Name another file with --out",
