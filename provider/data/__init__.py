@@ -8,7 +8,16 @@ from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
 from .genotypes import Genotypes
 from .odd_rows import zero_row
-from .preparation import CheckedRows, UsableRows, check_names, check_rows, numeric, require_unit, with_persons
+from .preparation import (
+    CheckedRows,
+    UsableRows,
+    check_names,
+    check_rows,
+    check_size,
+    numeric,
+    require_unit,
+    with_persons,
+)
 from .score_tables import DATABASES, write_scores_table
 from .sources import names_in, outline_of, read_arriving, read_protected, read_rows
 from .threads import run_in_row_thread
@@ -31,6 +40,7 @@ __all__ = [
     "agree",
     "check_names",
     "check_rows",
+    "check_size",
     "columns_of",
     "duplicates",
     "examine_rows",

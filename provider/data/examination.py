@@ -156,7 +156,7 @@ def _variants(
             missing=int(counts[MISSING, place]),
             unusable=0,
             filled_with=float(fills[place]) if isfinite(fills[place]) else reading.fill_of(name),
-            is_constant=np.count_nonzero(counts[:MISSING, place]) == 1 and matrix.shape[0] > 1,
+            is_constant=bool(np.count_nonzero(counts[:MISSING, place]) == 1) and matrix.shape[0] > 1,
             is_index=False,
         )
         for place, (name, stated) in enumerate(zip(names, types, strict=True))

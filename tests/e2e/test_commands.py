@@ -444,7 +444,10 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
         (["run", *JOB, "--data-set", "cohort", "--out", "/proc/none/model"], "cannot be written"),
         (["run", "nobody.json"], "providers is 'all'"),
         (["run", "rows.json", "--minimum-parties", "2"], "Both a job and flags are given: --minimum-parties"),
-        (["model", "export", "model.dpspca", "--out", "model.txt"], "neither .json nor .csv"),
+        (
+            ["model", "export", "model.dpspca", "--out", "model.txt"],
+            "The format is 'txt'. Use one of: json, csv",
+        ),
         (["model", "project", "model.dpspca", "none.csv"], "cannot be read"),
         (
             ["jobs", "result", "abc", "--config", "ada.toml"],

@@ -27,6 +27,16 @@ COMMANDS: Final = list(commands())
 NOT_RUN: Final = {
     "dpspca --install-completion": "it changes the start-up file of the shell",
     "dpspca health --config /party/settings.toml": "it runs in containers: see tests/compose",
+    **dict.fromkeys(
+        (
+            "dpspca model project MODEL panel --out pcs.eigenvec",
+            "dpspca model project MODEL ROWS --out warehouse.postgresql --table pcs",
+            "dpspca model project MODEL ROWS --out DATABASE --table NAME",
+            "dpspca model export MODEL --format plink2 --alleles reference.afreq --out panel",
+            "dpspca model export MODEL --format plink2 --alleles FILE --out PREFIX",
+        ),
+        "it needs genotypes or a database: see tests/unit/cli/test_model_files.py",
+    ),
 }
 TUTORIAL: Final = "docs/tutorial.md"
 AUDIT: Final = "docs/audit.md"

@@ -1,5 +1,6 @@
 """Genotypes as PLINK writes them: what is read, which allele is counted, and what is refused."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 from plink import alleles, genotypes, plink2, write_bed, write_bim
 
+from dpspca.cli.render import to_json
+from dpspca.client.data_check import examine_file
 from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError, MissingExtraError
 from dpspca.common.privacy.units import PrivacyUnit
@@ -331,6 +334,7 @@ def test_data_check_counts_missing_genotypes(tmp_path: Path) -> None:
     assert facts.persons is not None
     assert facts.persons.persons == 21
     assert facts.memory.rows < 21 * 10 * 8
+    assert json.loads(to_json(examine_file(path).to_dict()))["facts"]["rows"] == 21
 
 
 # --- PLINK 2 ----------------------------------------------------------------------------------------------------------
