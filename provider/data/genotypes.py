@@ -83,7 +83,8 @@ class Genotypes:
     def toarray(self) -> FloatArray:
         """Return the numbers of all rows.
 
-        Each is looked up by its column and code, which takes the same time whatever the code is.
+        Each is looked up by its column and code, which takes the same time whatever the code is. So does a row that
+        counts as zeros.
         """
         rows, columns = self.shape
         numbers = np.empty((rows, columns))
@@ -92,8 +93,8 @@ class Genotypes:
         for start in range(0, rows, step):
             part = slice(start, start + step)
             places = _codes(self.packed[part], columns) + first
-            np.take(by_column, places, out=numbers[part], mode="clip")  # "clip" spares a copy; no place is outside
-        numbers[self.blank] = 0.0
+            found = np.take(by_column, places, mode="clip")  # no place is outside, and "clip" spares a check
+            numbers[part] = np.where(self.blank[part, None], 0.0, found)
         return numbers
 
     def blocks(self, cells: int = _BLOCK_CELLS) -> Iterator[Self]:

@@ -101,7 +101,10 @@ _PGEN_LISTS: Final = ".pvar", ".psam"
 
 
 def _listed(source: Source, variants: str, samples: str) -> tuple[list[Variant], int]:
-    return _variants(source, variants), len(read_samples(_beside(source.path, samples)))
+    listed = len(read_samples(_beside(source.path, samples)))
+    if not listed:
+        raise InvalidDataError(f"The {samples} file lists no sample.", _WRITE_AGAIN)
+    return _variants(source, variants), listed
 
 
 def _variants(source: Source, ending: str) -> list[Variant]:

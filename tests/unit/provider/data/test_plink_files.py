@@ -242,6 +242,13 @@ def test_a_missing_companion_is_named(gone: str, tmp_path: Path) -> None:
         read_protected(path)
 
 
+def test_a_file_without_samples_is_refused(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS)
+    (tmp_path / "cohort.fam").write_text("", encoding="utf-8")
+    with pytest.raises(DpspcaError, match=r"\.fam file lists no sample"):
+        read_protected(path)
+
+
 def test_a_line_with_too_few_cells_is_named(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     with (tmp_path / "cohort.bim").open("a", encoding="utf-8") as bim:
