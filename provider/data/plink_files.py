@@ -21,7 +21,7 @@ from dpspca.common.storage import Reading
 from .extras import import_extra
 from .genotypes import CELLS_A_BYTE, MISSING, Codes, Genotypes
 from .tables import Columns, RawTable, Source, columns_used
-from .variants import Agreement, Variant, agree, agree_with_counted, read_samples, read_variants
+from .variants import Agreement, Variant, agree, counting, read_samples, read_variants
 
 _MAGIC: Final = b"\x6c\x1b"
 _BY_VARIANT, _BY_SAMPLE = b"\x01", b"\x00"
@@ -145,12 +145,13 @@ def _chosen(source: Source, variants: Sequence[Variant]) -> tuple[Columns, Agree
 
 
 def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequence[Variant] | None) -> Agreement | None:
-    """Compare alleles with those of the reference, or else with the allele that a dictionary counts."""
-    if reference is not None or reading.preparation is None:
+    """Compare alleles with those of the reference, if there is one, and with the allele that a dictionary counts."""
+    if reading.preparation is None:
         return None if reference is None else agree(used, reference)
     features = [(each.column, each.feature) for each in reading.preparation.mapped]
     counted = {column: feature.allele for column, feature in features if isinstance(feature, Genotype)}
-    return agree_with_counted(used, {column: allele for column, allele in counted.items() if allele})
+    stated = {column: allele for column, allele in counted.items() if allele}
+    return agree(used, counting(used if reference is None else reference, stated))
 
 
 def _table(source: Source, variants: Sequence[Variant], samples: int, codes_of: Any) -> RawTable:  # noqa: ANN401
@@ -166,7 +167,7 @@ def _table(source: Source, variants: Sequence[Variant], samples: int, codes_of: 
             yield np.where(swapped[start : start + step, None], _SWAPPED[codes], codes)
 
     table = Genotypes.of_columns(read(), (samples, len(places)))
-    if agreement is not None:
+    if agreement is not None and source.reading.preparation is None:  # a dictionary says itself what is filled in
         filled = [source.reading.fill_of(name) is None for name in columns.names or ()]
         table.values[MISSING, filled] = agreement.means[filled]
     return RawTable(table, columns)

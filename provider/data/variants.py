@@ -182,14 +182,18 @@ def agree(variants: Sequence[Variant], reference: Sequence[Variant]) -> Agreemen
     return Agreement(np.array(orders, dtype=np.bool_), np.array(means))
 
 
-def agree_with_counted(variants: Sequence[Variant], counted: Mapping[str, str]) -> Agreement:
-    """Compare alleles with those that are to be counted, by the name of the variant. Refuse variants without them."""
+def counting(variants: Sequence[Variant], counted: Mapping[str, str]) -> list[Variant]:
+    """Return variants of which these alleles are counted, by the name of the variant. Others stay as they are."""
 
-    def known(own: Variant) -> Variant:
+    def turned(own: Variant) -> Variant:
         allele = counted.get(own.name, own.counted)
-        return Variant(own.name, allele, own.counted if allele == own.other else own.other)
+        if allele == own.counted:
+            return own
+        if allele == own.other:
+            return Variant(own.name, own.other, own.counted, None if own.mean is None else 2 - own.mean)
+        return Variant(own.name, allele, own.other)  # which no variant with these two alleles agrees with
 
-    return agree(variants, [known(each) for each in variants])
+    return [turned(each) for each in variants]
 
 
 def _is_swapped(own: Variant, known: Variant) -> bool | None:

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -202,6 +203,22 @@ def test_genotypes_are_prepared_for_a_dictionary_and_stay_packed(tmp_path: Path)
     assert [each.missing for each in facts.features] == [(COUNTS[:, place] < 0).sum() for place in (3, 1, 0)]
     assert preview_row(path, described(), 1).is_usable
     assert read_rows(path, described()).names == rows.names
+
+
+def test_a_dictionary_decides_where_a_reference_counts_the_other_allele(tmp_path: Path) -> None:
+    """The reference knows the strand of both alleles; its frequencies fill in nothing."""
+    path = write_bed(tmp_path / "cohort", COUNTS, [("A", "C"), ("G", "A"), ("C", "T"), ("T", "G"), *alleles(6)])
+    lines = ["#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT"]
+    lines += [f"1\trs{place}\t{second}\t{first}\t0.11\t9" for place, (first, second) in enumerate(alleles(10))]
+    (tmp_path / "reference.afreq").write_text("\n".join(lines), encoding="utf-8")
+    both = replace(described(), alleles=tmp_path / "reference.afreq")
+    plain, told = (read_protected(path, each).matrix for each in (described(), both))
+    assert isinstance(plain, Genotypes)
+    assert isinstance(told, Genotypes)
+    assert (told.toarray() == plain.toarray()).all()
+    (tmp_path / "reference.afreq").write_text("\n".join(lines).replace("\tA\tG\t", "\tT\tC\t"), encoding="utf-8")
+    with pytest.raises(DpspcaError, match="'rs1'"):
+        read_protected(path, both)
 
 
 def test_an_allele_of_the_dictionary_that_the_file_lacks_is_refused_by_name(tmp_path: Path) -> None:
