@@ -97,6 +97,12 @@ def _makes_all_unusable(column: ColumnFacts, facts: DataSetFacts) -> bool:
 
 
 def _remarks(facts: DataSetFacts) -> Iterator[str]:
+    if facts.triplets is not None:
+        told = facts.triplets
+        yield (
+            f"{told.triplets} triplets. {told.unknown_columns} have a column that is not declared, and "
+            f"{told.unknown_rows} more a row that is not declared: they are not used."
+        )
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
     if spoilers:

@@ -28,7 +28,8 @@ def dilation(rows: Any, start: int, total: int) -> scipy.sparse.csr_array:  # no
     providers must not overlap, because shares add up. Time and memory grow with the number of nonzero entries. Declare
     ``Span(start, rows, total)`` with the share, so that the provider adds no noise to the rows of others.
     """
-    table = scipy.sparse.coo_array(check_rows(rows, least=1).matrix)
+    numbers: Any = check_rows(rows, least=1).matrix
+    table = scipy.sparse.coo_array(numbers)
     count, columns = table.shape
     total = check_whole("total (rows of the whole table)", total, least=count, most=MAX_DIMENSION - columns)
     start = Span(start, count, total).start

@@ -24,7 +24,7 @@ from dpspca.common.queries import RowQuery
 from dpspca.common.spans import Span
 from dpspca.common.spec import JobSpec
 from dpspca.common.version import __version__
-from dpspca.provider.data import CheckedRows, check_rows, with_persons
+from dpspca.provider.data import CheckedRows, check_names, check_rows, check_size, require_unit, with_persons
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, with_span
 from dpspca.provider.ledger import MemoryLedger
 from dpspca.provider.release import Evaluator, Responder, system_entropy
@@ -77,7 +77,7 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     """Run a job over shards and return its model. Each shard is the dense or sparse table of one provider.
 
     ``shards`` is a list, or a mapping by name. If tables have column names, all must have the same, and the model gets
-    them.
+    them. A shard may also be what a provider reads, with its persons (``dpspca.provider.startup.read_data_set``).
 
     If the job's unit is "entry" or "spectral", shards are shares of a symmetric matrix. If that is a divided table,
     ``spans`` gives each shard's span, in the order of the shards or by the same names. Each provider then adds noise to
@@ -97,15 +97,18 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     features = features_of(spec, dictionary)
     if features is not None:
         tables = [
-            _for_shard(number, len(tables), partial(prepare_table, features, each))
+            each  # what a provider reads is prepared already
+            if isinstance(each, CheckedRows)
+            else _for_shard(number, len(tables), partial(prepare_table, features, each))
             for number, each in enumerate(tables, start=1)
         ]
-    spec = spec.with_names({f"shard {number}": column_names(each) for number, each in enumerate(tables, start=1)})
+    spec = spec.with_names({f"shard {number}": _names_of(each) for number, each in enumerate(tables, start=1)})
     seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)
     chosen = None if strategy is None else choice(Strategy, "strategy", strategy)
     plan = catalogue.plan(spec)
     own_spans = _spans(spans, shards, len(tables), spec.unit)
-    own_persons = _persons(persons, shards, len(tables), spec.unit)
+    have_persons = persons is None and all(isinstance(each, CheckedRows) for each in tables)
+    own_persons = [None] * len(tables) if have_persons else _persons(persons, shards, len(tables), spec.unit)
     checked = [
         _for_shard(number, len(tables), partial(_checked, rows, spec, span, labels))
         for number, (rows, span, labels) in enumerate(zip(tables, own_spans, own_persons, strict=True), start=1)
@@ -250,11 +253,27 @@ def _for_shard(number: int, parties: int, work: Callable[[], Done]) -> Done:
 
 def _checked(rows: Any, spec: JobSpec, span: Span | None, persons: Any) -> CheckedRows:  # noqa: ANN401
     """Check a shard's rows, attach their persons, and check its span against them."""
-    checked = check_rows(rows, spec.schema, least=2 if spec.unit.is_row else 1)
+    checked = _as_read(rows, spec) if isinstance(rows, CheckedRows) else _as_given(rows, spec)
     if persons is not None:
         checked = with_persons(checked, persons).bounded(spec.rows_per_person)
     limited = checked.first(catalogue.rows_of(spec))
     return limited if span is None else with_span(limited, span)
+
+
+def _names_of(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a table, or rows that were read
+    return table.names if isinstance(table, CheckedRows) else column_names(table)
+
+
+def _as_given(rows: Any, spec: JobSpec) -> CheckedRows:  # noqa: ANN401  # the caller's table
+    return check_rows(rows, spec.schema, least=2 if spec.unit.is_row else 1)
+
+
+def _as_read(rows: CheckedRows, spec: JobSpec) -> CheckedRows:
+    """Take the rows that a provider would offer, as its settings say how to read them."""
+    check_names(rows.names, spec.schema)
+    check_size(*rows.matrix.shape, least=2 if spec.unit.is_row else 1)
+    require_unit(spec.unit, persons=rows.persons is not None, cut=rows.uncut is not None)
+    return rows.bounded(spec.rows_per_person)
 
 
 def _shard(rows: CheckedRows, plan: Plan, strategy: Strategy | None) -> Evaluator:

@@ -21,11 +21,13 @@ from .settings import (
     require_own,
 )
 from .toml_file import read_toml
+from .triplets import UNUSABLE, Triplets
 
 __all__ = [
     "DELIMITERS",
     "MAX_DATA_SETS",
     "PRIVATE",
+    "UNUSABLE",
     "Address",
     "AnalystConfig",
     "AnyConfig",
@@ -34,6 +36,7 @@ __all__ = [
     "DatabaseUrl",
     "ProviderConfig",
     "Reading",
+    "Triplets",
     "dictionary_faults",
     "faults",
     "files",

@@ -4,15 +4,18 @@ Everything here is declared once and in advance. Nothing is guessed from rows, b
 depend on one of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from dpspca.common.checks import is_real
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidParameterError
+
+from .triplets import Triplets
 
 ENCODINGS: Final = ("utf-8", "utf-16", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252")
 """Encodings in which no character changes the meaning of what follows it, so that each line is read by itself."""
@@ -38,14 +41,22 @@ class Reading:
     """The encoding of a text file. By default UTF-8, or UTF-16 if the file begins with its mark."""
     missing_codes: Codes | Mapping[str, Codes] = ()
     """Values that stand for a missing value: in all columns, or by column."""
-    missing: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """For each column, a public number that is used in place of a missing value."""
+    missing: float | Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """A public number that is used in place of a missing value: in all columns, or by column."""
     array: str | None = None
     """Which array or layer of the file holds the rows."""
     table: str | None = None
     """Which table of a database holds the rows."""
     query: str | None = None
     """The SQL query that gives the rows."""
+    order_by: tuple[str, ...] | None = None
+    """The columns that order the rows of a database."""
+    triplets: Triplets | None = None
+    """For a long table, which of its columns name the row and the column of each number."""
+    alleles: Path | None = None
+    """A public list of variants (.bim, .pvar, .afreq) that says which allele of each is counted."""
+    person: str = "IID"
+    """Which column of a .fam or .psam file says whose a row is."""
     preparation: Preparation | None = None
     """How rows become those of a shared dictionary: what [dictionaries.NAME] says. Then ``columns`` follow from it."""
 
@@ -53,14 +64,19 @@ class Reading:
     """For each column of a category, the places of the texts that stand for levels. They follow from the dictionary."""
 
     @classmethod
-    def parse(cls, told: object) -> Self:
-        """Check a table of the settings. An error does not say which data set it is about."""
+    def parse(cls, told: object, locate: Callable[[str], Path] = Path) -> Self:
+        """Check a table of the settings. An error does not say which data set it is about.
+
+        ``locate`` says where a path of the settings leads. A list of columns in a file is read at once.
+        """
         if not isinstance(told, dict):
             raise InvalidParameterError(f"It is {told!r:.80}, not a table.", "Write key = value under [reading.NAME].")
         unknown = sorted(set(told) - KEYS)
         if unknown:
             raise InvalidParameterError(f"Unknown key {unknown[0]!r:.80}.", _known(unknown[0]))
-        read = cls(**{key: _CHECKS[key](key, value) for key, value in told.items()})
+        if isinstance(told.get("columns"), str):
+            told = {**told, "columns": _listed(locate(told["columns"]))}
+        read = cls(**{key: _CHECKS[key](key, value) for key, value in told.items()}).located(locate)
         _require_one_of(told, "columns", "leave_out")
         _require_one_of(told, "table", "query")
         return read
@@ -86,6 +102,23 @@ class Reading:
     def codes_of(self, column: str) -> Codes:
         """Return the values that stand for a missing value in a column."""
         return self.missing_codes if isinstance(self.missing_codes, tuple) else self.missing_codes.get(column, ())
+
+    def fill_of(self, column: str) -> float | None:
+        """Return the number that is used in place of a missing value in a column, if there is one."""
+        return self.missing.get(column) if isinstance(self.missing, Mapping) else self.missing
+
+    @property
+    def columns_with_fill(self) -> frozenset[str]:
+        """Name the columns for which ``missing`` gives a number of their own."""
+        return frozenset(self.missing) if isinstance(self.missing, Mapping) else frozenset()
+
+    def located(self, locate: Callable[[str], Path]) -> Self:
+        """Take paths from where ``locate`` finds them."""
+        return replace(
+            self,
+            alleles=None if self.alleles is None else locate(str(self.alleles)),
+            triplets=None if self.triplets is None else self.triplets.located(locate),
+        )
 
     @property
     def declared(self) -> frozenset[str]:
@@ -115,6 +148,21 @@ def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise _wrong(key, value, "Give text that is not empty.")
     return value
+
+
+def _listed(path: Path) -> list[str]:
+    """Read names from a file, one a line. Blank lines are skipped."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidParameterError(
+            f"columns names {path}, which cannot be read.", "Give a list, or a file with one name a line."
+        ) from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _file(key: str, value: object) -> Path:
+    return Path(_text(key, value))
 
 
 def _columns(key: str, value: object) -> tuple[str, ...]:
@@ -152,9 +200,11 @@ def _list_of_codes(key: str, value: object) -> Codes:
     return tuple(value)
 
 
-def _numbers(key: str, value: object) -> Mapping[str, float]:
+def _numbers(key: str, value: object) -> float | Mapping[str, float]:
+    if is_real(value):
+        return float(value)  # type: ignore[arg-type]  # is_real says so
     if not isinstance(value, dict) or not all(map(is_real, value.values())):
-        raise _wrong(key, value, "Give a number for each column, as in { age = 50.0 }.")
+        raise _wrong(key, value, "Give a number for each column, as in { age = 50.0 }, or one number for all.")
     return MappingProxyType({name: float(number) for name, number in value.items()})
 
 
@@ -169,4 +219,8 @@ _CHECKS: Final[Mapping[str, Any]] = MappingProxyType({
     "array": _text,
     "table": _text,
     "query": _text,
+    "order_by": _columns,
+    "triplets": lambda _key, value: Triplets.parse(value),
+    "alleles": _file,
+    "person": _one_of("IID", "FID"),
 })  # fmt: skip

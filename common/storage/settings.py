@@ -231,8 +231,10 @@ def _replaces(told: object) -> bool:
 def _twice(folder: Path, tables: _Tables) -> Iterator[tuple[str, str]]:
     """Find data sets under two names: each has a budget of its own, and both would be spent on the same rows.
 
-    Paths are compared, through links, and not what files hold: of a copy nobody can tell here.
+    Paths are compared, through links, and not what files hold: of a copy nobody can tell here. Of one database, two
+    tables or queries are two data sets. If they hold the same rows, their fingerprints show it.
     """
+    parts = {name: _part(told) for name, told in (tables["reading"] or {}).items()}
     offered = [
         (key, name, *_places(_path(folder, place)))
         for key in ("data_sets", "arriving")
@@ -242,11 +244,17 @@ def _twice(folder: Path, tables: _Tables) -> Iterator[tuple[str, str]]:
     for (key, name, held, around), (other_key, other, other_held, other_around) in combinations(offered, 2):
         if name == other:
             yield f": {name!r:.80} is under {other_key} and under {key}.", "Give two data sets two names."
-        if held & other_around or other_held & around:
+        are_parts = parts.get(name) and parts.get(other) and parts[name] != parts[other]
+        if (held & other_around or other_held & around) and not are_parts:
             yield (
                 f": {name!r:.80} under {key} and {other!r:.80} under {other_key} hold the same rows.",
                 "Rows have one budget, and so one name: take one of the two away, or give it another file or folder.",
             )
+
+
+def _part(told: object) -> object:
+    """Return which part of a database is declared, if any is."""
+    return (told.get("table") or told.get("query")) if isinstance(told, dict) else None
 
 
 def _places(path: Path) -> tuple[set[Path], set[Path]]:
@@ -319,7 +327,7 @@ def _span(path: Path, name: str, told: object) -> Span:
 
 
 def _reading(path: Path, name: str, told: object) -> Reading:
-    return _parsed(path, f"reading.{name:.80}", Reading.parse, told)
+    return _parsed(path, f"reading.{name:.80}", lambda given: Reading.parse(given, partial(_path, path.parent)), told)
 
 
 def _parsed(path: Path, where: str, parse: Callable[[object], Parsed], told: object) -> Parsed:

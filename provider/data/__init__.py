@@ -3,29 +3,48 @@
 from .arrivals import Arrivals, DataSet, WaitingQueries
 from .chosen_columns import columns_of
 from .examination import ColumnFacts, DataSetFacts, examine_rows
+from .extras import import_extra
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
+from .genotypes import Genotypes
 from .odd_rows import zero_row
-from .preparation import CheckedRows, UsableRows, check_names, check_rows, numeric, require_unit, with_persons
+from .preparation import (
+    CheckedRows,
+    UsableRows,
+    check_names,
+    check_rows,
+    check_size,
+    numeric,
+    require_unit,
+    with_persons,
+)
+from .score_tables import DATABASES, write_scores_table
 from .sources import names_in, outline_of, read_arriving, read_protected, read_rows
 from .threads import run_in_row_thread
+from .variants import Variant, agree, read_variants, sample_ids
 
 __all__ = [
+    "DATABASES",
     "Arrivals",
     "CheckedRows",
     "ColumnFacts",
     "DataSet",
     "DataSetFacts",
     "FeatureFacts",
+    "Genotypes",
     "PreviewedFeature",
     "PreviewedRow",
     "UsableRows",
+    "Variant",
     "WaitingQueries",
+    "agree",
     "check_names",
     "check_rows",
+    "check_size",
     "columns_of",
     "duplicates",
     "examine_rows",
+    "import_extra",
     "names_in",
     "numeric",
     "outline_of",
@@ -33,8 +52,11 @@ __all__ = [
     "read_arriving",
     "read_protected",
     "read_rows",
+    "read_variants",
     "require_unit",
     "run_in_row_thread",
+    "sample_ids",
     "with_persons",
+    "write_scores_table",
     "zero_row",
 ]

@@ -8,11 +8,14 @@ import scipy.sparse
 
 from dpspca.common.errors import InvalidDataError
 
+from .preparation import stray_column
 from .tables import RawTable, Source, columns_used
 
 _LISTED: Final = 20
 _SPARSE: Final = frozenset({"format", "shape"})
 """Members of a file that ``scipy.sparse.save_npz`` wrote."""
+_COORDINATES: Final = _SPARSE | {"row", "col", "data"}
+"""Members of such a file if it has a row and a column for each number."""
 
 
 def read_npy(source: Source) -> RawTable:
@@ -28,8 +31,25 @@ def read_npz(source: Source) -> RawTable:
             members = list(stored.files)
             if not _SPARSE.issubset(members):
                 return RawTable(stored[array_name(source, members)], columns)
+            if _COORDINATES.issubset(members):
+                return RawTable(_rows_of_coordinates(stored, lenient=source.lenient), columns)
         file.seek(0)
         return RawTable(rows_of_sparse(scipy.sparse.load_npz(file)), columns)
+
+
+def _rows_of_coordinates(stored: Any, *, lenient: bool) -> scipy.sparse.csr_array:  # noqa: ANN401  # of numpy
+    """Assign numbers to rows. A number in a column that does not exist makes its row unusable, as in CSR form.
+
+    A number in a row that does not exist belongs to no row, so the file is refused.
+    """
+    (rows, columns), numbers = map(int, stored["shape"]), stored["data"]
+    row, column = stored["row"], stored["col"]
+    stray = (column < 0) | (column >= columns)
+    if stray.any():
+        if not lenient:
+            raise stray_column()
+        column, numbers = np.where(stray, 0, column), np.where(stray, np.nan, numbers)
+    return scipy.sparse.csr_array(scipy.sparse.coo_array((numbers, (row, column)), shape=(rows, columns)))
 
 
 def rows_of_sparse(stored: Any) -> scipy.sparse.csr_array:  # noqa: ANN401  # of any sparse form

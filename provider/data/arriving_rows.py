@@ -36,14 +36,11 @@ from secrets import token_hex
 from threading import Lock
 from typing import Final, TypeAlias
 
-import scipy.sparse
-
-from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
 
 from .fingerprints import Fingerprint
 from .folders import Form, Stamp, UnreadableError, files_of, stacked
-from .preparation import CheckedRows
+from .preparation import CheckedRows, Table
 from .sources import read_arriving
 
 DIGEST_BYTES: Final = 32
@@ -141,7 +138,7 @@ class CountedFiles:
         edges = (0, *(each.end for each in self._counted))
         return [slice(start, min(end, rows)) for start, end in pairwise(edges) if start < min(end, rows)]
 
-    def part(self, start: int, stop: int) -> FloatArray | scipy.sparse.csr_array:
+    def part(self, start: int, stop: int) -> Table:
         """Read rows by their position. Refuse if they are not the ones that were counted."""
         if stop > self.count:
             raise RefusedError("The rows of this query have not arrived yet.", "Ask again later.")
@@ -245,7 +242,7 @@ class ArrivingRows:
         """The span of rows in each file."""
         return self.counted_files.spans(self.count)
 
-    def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
+    def part(self, which: slice) -> Table:
         """Read rows by their position."""
         start, stop, _ = which.indices(self.count)
         return self.counted_files.part(start, stop)

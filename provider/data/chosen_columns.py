@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import scipy.sparse
-
-from dpspca.common.arrays import FloatArray
-
-from .preparation import UsableRows, column_places
+from .preparation import Table, UsableRows, column_places, with_places
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -37,9 +33,9 @@ class ChosenColumns:
         """The parts in which all rows are read one after the other, or None if they are in memory."""
         return self.rows.pieces
 
-    def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
+    def part(self, which: slice) -> Table:
         """Return rows by their position."""
-        return self.rows.part(which)[:, column_places(self.rows.names or (), self.names)]
+        return with_places(self.rows.part(which), column_places(self.rows.names or (), self.names))
 
 
 def columns_of(rows: UsableRows, names: Sequence[str] | None) -> UsableRows:

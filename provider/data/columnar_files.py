@@ -10,10 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidTypeError
 from dpspca.common.storage import Reading
 
 from .extras import import_extra
 from .tables import Columns, RawTable, Source, cell_reader, columns_used, require_numeric
+from .triplets import Batch, arrow_batch, triplet_columns
 
 _BATCH_ROWS: Final = 65_536
 _MOST_DIGITS: Final = 76
@@ -57,6 +59,38 @@ def columns_of_arrow(source: Source) -> Columns:
     """Read which columns are used, and their types."""
     with source.path.open("rb") as file:
         return _columns(import_extra("pyarrow.ipc").open_file(file).schema, source)
+
+
+def triplets_of_parquet(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches."""
+    with source.path.open("rb") as file, import_extra("pyarrow.parquet").ParquetFile(file) as stored:
+        wanted = _triplet_columns(source, stored.schema_arrow)
+        for batch in stored.iter_batches(_BATCH_ROWS, columns=wanted):
+            yield arrow_batch(batch, source.reading.triplets)
+
+
+def triplets_of_arrow(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches."""
+    with source.path.open("rb") as file:
+        stored = import_extra("pyarrow.ipc").open_file(file)
+        _triplet_columns(source, stored.schema)
+        for batch in _batches(stored):
+            yield arrow_batch(_whole(batch), source.reading.triplets)
+
+
+def _triplet_columns(source: Source, schema: Any) -> list[str]:  # noqa: ANN401  # of pyarrow
+    """Choose the columns of triplets. Names must be whole numbers or text: 1.0 and 1 would be two names."""
+    wanted = triplet_columns(source, schema.names)
+    types, is_numeric = import_extra("pyarrow.types"), _numeric()
+    kinds = {name: schema.field(name).type for name in wanted}
+    for name in wanted[:2]:
+        kind = kinds[name].value_type if types.is_dictionary(kinds[name]) else kinds[name]
+        if not any(is_kind(kind) for is_kind in (types.is_integer, types.is_string, types.is_large_string)):
+            raise InvalidTypeError(
+                f"The column {name!r:.60} of triplets has type {kind}.", "Write it as whole numbers or as text."
+            )
+    require_numeric([(name, str(kinds[name])) for name in wanted[2:] if not is_numeric(kinds[name])])
+    return wanted
 
 
 def _batches(stored: Any) -> Iterator[Any]:  # noqa: ANN401  # of pyarrow

@@ -4,7 +4,9 @@ These are facts about rows, for the person who may see the rows. None of them ma
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +17,12 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.storage import Reading
 
 from .features import FeatureFacts, examine_features
+from .genotypes import MISSING, Genotypes, entry_by_entry
 from .odd_rows import make_unusable, rows_or_zeros
 from .preparation import LARGEST, CheckedRows
-from .sources import complete, first_fault, read_as_stored, read_persons, types_in
+from .sources import complete, first_fault, read_as_stored, read_persons, triplets_in, types_in
 from .tables import without_codes
+from .triplets import TripletFacts
 
 _PEAK: Final = 3.5
 """How many times the memory of the rows the provider takes while it reads them, at most (measured, for text)."""
@@ -87,13 +91,15 @@ class DataSetFacts:
     """Where the first unusable row is, and why it is unusable."""
     persons: PersonFacts | None
     memory: MemoryFacts
+    triplets: TripletFacts | None = None
+    """Of a long table, what was not used."""
 
 
 def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> DataSetFacts:
     """Read a file or folder as a provider does, and describe it. Refuse it if the provider would refuse it."""
     stored = read_as_stored(path, reading)
-    whose = None if persons is None else read_persons(persons, stored.count)
-    coded = without_codes(stored.matrix, stored.names, reading)
+    whose = None if persons is None else read_persons(persons, stored.count, reading)
+    coded = entry_by_entry(stored.matrix, lambda numbers: without_codes(numbers, stored.names, reading))
     used_rows = complete(coded, stored.names, reading)
     is_whole = rows_or_zeros(used_rows).unusable is None
     if whose is not None:
@@ -109,11 +115,13 @@ def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> D
         first_fault=None if is_whole else first_fault(path, reading),
         persons=None if whose is None else _persons(whose),
         memory=_memory(used),
+        triplets=None if reading.triplets is None else triplets_in(path, reading),
     )
 
 
-def _dense(matrix: Any) -> FloatArray:  # noqa: ANN401  # dense or sparse
-    return matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+def _dense(matrix: Any) -> FloatArray | Genotypes:  # noqa: ANN401  # of any form
+    """Return a table that is not sparse. Genotypes stay small."""
+    return matrix if isinstance(matrix, np.ndarray | Genotypes) else matrix.toarray()
 
 
 def _columns(
@@ -122,6 +130,8 @@ def _columns(
     types: tuple[str, ...] | None,
     reading: Reading,
 ) -> tuple[ColumnFacts, ...]:
+    if isinstance(matrix, Genotypes):
+        return _variants(matrix, names or (), types or (), reading)
     by_column = matrix if isinstance(matrix, np.ndarray) else scipy.sparse.csc_array(matrix)
     return tuple(
         _column(
@@ -132,6 +142,24 @@ def _columns(
             reading,
         )
         for place in range(matrix.shape[1])
+    )
+
+
+def _variants(
+    matrix: Genotypes, names: Sequence[str], types: Sequence[str], reading: Reading
+) -> tuple[ColumnFacts, ...]:
+    counts, fills = matrix.counts(), matrix.values[MISSING]
+    return tuple(
+        ColumnFacts(
+            name=name,
+            type=stated,
+            missing=int(counts[MISSING, place]),
+            unusable=0,
+            filled_with=float(fills[place]) if isfinite(fills[place]) else reading.fill_of(name),
+            is_constant=bool(np.count_nonzero(counts[:MISSING, place]) == 1) and matrix.shape[0] > 1,
+            is_index=False,
+        )
+        for place, (name, stated) in enumerate(zip(names, types, strict=True))
     )
 
 
@@ -153,7 +181,7 @@ def _column(values: FloatArray, rows: int, name: str | None, stated: str | None,
         type=stated or _kind(distinct),
         missing=int(missing.sum()),
         unusable=int((~missing & ~usable).sum()),
-        filled_with=None if name is None else reading.missing.get(name),
+        filled_with=reading.fill_of(name or ""),
         is_constant=len(distinct) == 1 and rows > 1,
         is_index=len(good) == rows > 1 and bool((np.diff(good) == 1).all()) and good[0] in {0, 1},
     )
@@ -175,9 +203,14 @@ def _persons(whose: list[bytes]) -> PersonFacts:
 
 def _memory(rows: CheckedRows) -> MemoryFacts:
     matrix = rows.matrix
+    if isinstance(matrix, Genotypes):
+        return MemoryFacts(matrix.nbytes, 2 * matrix.nbytes, matrix.nbytes + _gram(rows.dimension))
     if isinstance(matrix, np.ndarray):
-        gram = _NUMBER_BYTES * rows.dimension**2 if rows.dimension <= _MOST_GRAM_COLUMNS else 0
-        held, prepared = matrix.nbytes, matrix.size * _INTEGER_BYTES + gram
+        held, prepared = matrix.nbytes, matrix.size * _INTEGER_BYTES + _gram(rows.dimension)
     else:
         held = prepared = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
     return MemoryFacts(held, int(_PEAK * held), held + prepared)
+
+
+def _gram(columns: int) -> int:
+    return _NUMBER_BYTES * columns**2 if columns <= _MOST_GRAM_COLUMNS else 0

@@ -1,18 +1,21 @@
 """Packages that only some kinds of files need."""
 
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from dpspca.common.errors import MissingExtraError
 
+_EXTRAS: Final = {"pgenlib": "genetics", "psycopg": "postgres", "duckdb": "duckdb", "zarr": "zarr"}
+
 
 def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module
-    """Import a module of the extra ``formats``."""
+    """Import a module of an extra: ``formats``, if no other has it."""
     try:
         return import_module(module)
     except ImportError:
         package = module.partition(".")[0]
+        extra = _EXTRAS.get(package, "formats")
         raise MissingExtraError(
             f"Reading this kind of file needs {package}, which is not installed.",
-            f"Install it with: pip install 'dpspca[formats]', or pip install {package}",
+            f"Install it with: pip install 'dpspca[{extra}]', or pip install {package}",
         ) from None

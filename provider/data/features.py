@@ -6,7 +6,7 @@ These are facts about rows, for the person who may see the rows. None of them ma
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpspca.common.checks import check
 from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, Number, Preparation, text_code
 from dpspca.common.storage import Reading
 
+from .genotypes import Genotypes
 from .odd_rows import rows_or_zeros
 from .sources import complete, read_as_stored
 from .tables import without_codes
@@ -61,12 +62,16 @@ class FeatureFacts:
 
 
 def examine_features(
-    matrix: FloatArray, names: Sequence[str], types: Sequence[str] | None, preparation: Preparation
+    matrix: FloatArray | Genotypes, names: Sequence[str], types: Sequence[str] | None, preparation: Preparation
 ) -> tuple[FeatureFacts, ...]:
     """Describe each feature. ``matrix`` has the columns of the file, with NaN for missing values."""
     places = {name: place for place, name in enumerate(names)}
+
+    def cells(place: int) -> FloatArray:
+        return matrix.column(place) if isinstance(matrix, Genotypes) else matrix[:, place]
+
     return tuple(
-        _facts(each, matrix[:, places[each.column]], None if types is None else types[places[each.column]])
+        _facts(each, cells(places[each.column]), None if types is None else types[places[each.column]])
         for each in preparation.mapped
     )
 
@@ -137,12 +142,13 @@ def preview_row(path: Path, reading: Reading, number: int) -> PreviewedRow:
     assert preparation is not None
     stored = read_as_stored(path, reading)
     check(0 < number <= stored.count, f"There is no row {number}.", f"Give a number from 1 to {stored.count}.")
-    one = stored.matrix[number - 1 : number]
+    one: Any = stored.matrix[number - 1 : number]
     dense = one if isinstance(one, np.ndarray) else one.toarray()
     cells = without_codes(dense, stored.names, reading)
     made = complete(cells, stored.names, reading)
     used = rows_or_zeros(made)
-    row, places = used.matrix[0], {name: place for place, name in enumerate(stored.names or ())}
+    prepared: Any = used.matrix
+    row, places = prepared[0], {name: place for place, name in enumerate(stored.names or ())}
     assert isinstance(row, np.ndarray)
     values = dict(zip(preparation.held.columns, row.tolist(), strict=True))
     features = tuple(_previewed(each, cells[:, places[each.column]], values) for each in preparation.mapped)

@@ -32,7 +32,9 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
-Table: TypeAlias = FloatArray | scipy.sparse.csr_array
+from .genotypes import Genotypes
+
+Table: TypeAlias = FloatArray | scipy.sparse.csr_array | Genotypes
 Words: TypeAlias = NDArray[np.uint64]
 
 BLOCK_ENTRIES: Final = 2**16
@@ -127,6 +129,9 @@ def _name(totals: tuple[int, ...]) -> str:
 
 def _blocks(table: Table) -> Iterator[Any]:
     """Yield a table's values as words, some rows at a time, dense or sparse as the table is."""
+    if isinstance(table, Genotypes):
+        yield from (_words(block.toarray()) for block in table.blocks(BLOCK_ENTRIES))
+        return
     size = max(BLOCK_ENTRIES, table.shape[1])  # of a sparse block, a sum goes over all columns
     if isinstance(table, np.ndarray):
         step = max(1, BLOCK_ENTRIES // table.shape[1])
@@ -161,7 +166,7 @@ def _undilated(table: Table) -> Table | None:
     rows, columns = table.shape
     if rows != columns or table.diagonal().any():
         return None
-    sparse = scipy.sparse.csr_array(table)
+    sparse = table.stored() if isinstance(table, Genotypes) else scipy.sparse.csr_array(table)
     difference = sparse - sparse.T
     row, column = (places[sparse.data != 0] for places in scipy.sparse.coo_array(sparse).coords)
     above = row < column

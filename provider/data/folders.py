@@ -19,11 +19,12 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import scipy.sparse
 
-from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import is_pattern
 
-from .preparation import CheckedRows
+from .genotypes import Genotypes
+from .genotypes import stacked as genotypes_of_all
+from .preparation import CheckedRows, Table
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""
@@ -129,8 +130,10 @@ def read_folder(folder: Path, read: Callable[[Path], CheckedRows]) -> CheckedRow
     return CheckedRows(stacked([part.matrix for part in parts], is_sparse=form.is_sparse), form.names)
 
 
-def stacked(matrices: Sequence[Any], *, is_sparse: bool) -> FloatArray | scipy.sparse.csr_array:
-    """Stack rows, all of them dense or all of them sparse."""
+def stacked(matrices: Sequence[Any], *, is_sparse: bool) -> Table:
+    """Stack rows, all of them dense, all of them sparse, or all of them genotypes."""
     if len(matrices) == 1:
         return matrices[0]  # type: ignore[no-any-return]
+    if all(isinstance(each, Genotypes) for each in matrices):
+        return genotypes_of_all(matrices)
     return scipy.sparse.vstack(matrices, format="csr") if is_sparse else np.concatenate(matrices)

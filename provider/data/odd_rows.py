@@ -1,5 +1,6 @@
 """Rows that cannot be used count as rows of zeros. This depends on each row alone. Pure."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,13 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidDataError
 
-from .preparation import LARGEST, CheckedRows, Unusable, check_size
+from .genotypes import Genotypes
+from .preparation import LARGEST, CheckedRows, Table, Unusable, check_size
 
 
-def rows_or_zeros(matrix: FloatArray | scipy.sparse.csr_array) -> CheckedRows:
+def rows_or_zeros(matrix: Table) -> CheckedRows:
     """Accept the table that ``numbers_of`` returned, with any numbers, even one without rows.
 
     A row with a number that is not finite, too large, or in no column counts as a row of zeros. This depends on that
@@ -19,6 +22,8 @@ def rows_or_zeros(matrix: FloatArray | scipy.sparse.csr_array) -> CheckedRows:
     table is refused for its form alone: its type, its columns, or more rows than sums can hold.
     """
     check_size(*matrix.shape, least=0)
+    if isinstance(matrix, Genotypes):
+        return _genotypes_or_zeros(matrix)
     stored: FloatArray = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
     good = np.abs(stored) <= LARGEST  # False for NaN
     lengths = matrix.shape[1] if isinstance(matrix, np.ndarray) else np.diff(matrix.indptr)
@@ -33,19 +38,48 @@ def rows_or_zeros(matrix: FloatArray | scipy.sparse.csr_array) -> CheckedRows:
     return CheckedRows(whole, unusable=Unusable(int(bad.sum()), places, np.where(good, stored, 0.0)[places]))
 
 
+def _genotypes_or_zeros(matrix: Genotypes) -> CheckedRows:
+    """Do the same for genotypes. A row is unusable if it lacks a genotype for which no number is declared."""
+    bad = matrix.blank | matrix.has(_unusable_values)
+    count = int(np.count_nonzero(bad))
+    nowhere = np.empty(0, dtype=np.intp)
+    return CheckedRows(matrix.blanked(bad), unusable=Unusable(count, nowhere, np.empty(0)) if count else None)
+
+
+def require_genotypes(matrix: Genotypes, names: Sequence[str] | None) -> None:
+    """Refuse genotypes with an unusable row, and say which sample lacks which variant, for people who may see them."""
+    bad = np.flatnonzero(matrix.has(_unusable_values))
+    if not bad.size:
+        return
+    place = int(bad[0])
+    column = int(np.argmax(~np.isfinite(matrix[place : place + 1].toarray()[0])))
+    name = f"column {column + 1}" if names is None else f"variant {names[column]!r:.60}"
+    raise InvalidDataError(
+        f"Sample {place + 1} has no genotype of {name}, and {bad.size - 1} more samples lack one.",
+        "Declare a number in place of missing genotypes as missing under [reading], or a reference with frequencies "
+        "(.afreq) as alleles.",
+    )
+
+
+def _unusable_values(values: FloatArray) -> NDArray[np.bool_]:
+    return ~(np.abs(values) <= LARGEST)
+
+
 def _with(matrix: scipy.sparse.csr_array, data: FloatArray) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def make_unusable(matrix: FloatArray | scipy.sparse.csr_array, which: NDArray[np.bool_]) -> Any:  # noqa: ANN401  # as it came
-    """Fill the marked rows with NaN, which makes them unusable."""
+def make_unusable(matrix: Table, which: NDArray[np.bool_]) -> Any:  # noqa: ANN401  # as it came
+    """Fill the marked rows with NaN, which makes them unusable. Of genotypes, let them count as zeros at once."""
+    if isinstance(matrix, Genotypes):
+        return matrix.blanked(which)
     if isinstance(matrix, np.ndarray):
         return np.where(which[:, None], np.nan, matrix)
     whose = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return _with(matrix, np.where(which[whose], np.nan, matrix.data))
 
 
-def zero_row(like: FloatArray | scipy.sparse.csr_array) -> FloatArray | scipy.sparse.csr_array:
+def zero_row(like: Table) -> FloatArray | scipy.sparse.csr_array:
     """Return one row of zeros in the form and width of these rows."""
     shape = (1, like.shape[1])
-    return np.zeros(shape) if isinstance(like, np.ndarray) else scipy.sparse.csr_array(shape)
+    return scipy.sparse.csr_array(shape) if scipy.sparse.issparse(like) else np.zeros(shape)

@@ -6,7 +6,7 @@ Each row is handled by itself, except for the bound on a person's rows. ``intege
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -19,11 +19,13 @@ from dpspca.common.spans import Span
 from dpspca.common.spec import Schema
 
 from . import fingerprints
+from .genotypes import Genotypes
+
+Table: TypeAlias = FloatArray | scipy.sparse.csr_array | Genotypes
+"""Rows in memory: dense, sparse, or genotypes of two bits a cell."""
 
 LARGEST: Final = 2.0**100
 """Larger entries are refused, because their squares would overflow floating point."""
-
-_NOWHERE: Final = np.empty(0, dtype=np.intp)
 
 
 class UsableRows(Protocol):
@@ -54,7 +56,7 @@ class UsableRows(Protocol):
         """The parts in which all rows are read one after the other, or None if they are in memory."""
         ...
 
-    def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
+    def part(self, which: slice) -> Table:
         """Return rows by their position."""
         ...
 
@@ -79,7 +81,7 @@ class Unusable:
 class CheckedRows:
     """Rows that were checked once, before any job, so that nothing about them can fail later."""
 
-    matrix: FloatArray | scipy.sparse.csr_array
+    matrix: Table
     names: tuple[str, ...] | None = None
     """The names of the columns, if they have names."""
     persons: NDArray[np.intp] | None = None
@@ -109,7 +111,9 @@ class CheckedRows:
 
     @property
     def entries(self) -> int:
-        """Number of entries that are not zero."""
+        """Number of entries that are not zero. Of genotypes, all are stored and count."""
+        if isinstance(self.matrix, Genotypes):
+            return self.count * self.dimension
         return int(np.count_nonzero(self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.data))
 
     @property
@@ -117,14 +121,14 @@ class CheckedRows:
         """None: all rows are in memory."""
         return
 
-    def part(self, which: slice) -> FloatArray | scipy.sparse.csr_array:
+    def part(self, which: slice) -> Table:
         """Return rows by their position."""
         return self.matrix[which]
 
     def digest(self) -> str:
         """Return a hash of these rows in their form. A job that began over them must not continue over others."""
         matrix = self.matrix
-        parts = [matrix] if isinstance(matrix, np.ndarray) else [matrix.indptr, matrix.indices, matrix.data]
+        parts = _parts(matrix)
         form = (matrix.shape, len(parts), [part.dtype.str for part in parts], self.names)
         found = sha256(repr(form if self.span is None else (*form, astuple(self.span))).encode())
         for part in parts if self.persons is None else [*parts, self.persons]:
@@ -165,24 +169,43 @@ class CheckedRows:
         if names is None or tuple(names) == self.names:
             return self
         places = column_places(self.names or (), names)
-        return replace(self, matrix=self.matrix[:, places], names=tuple(names), unusable=None)
+        return replace(self, matrix=with_places(self.matrix, places), names=tuple(names), unusable=None)
 
     def as_matrix(self) -> "CheckedRows":
         """Return the same numbers as entries of a matrix. An unusable entry is zero, and does not affect its row.
 
         A copy is always made, so that the time does not reveal whether there is such an entry.
         """
-        matrix = self.matrix.copy()
+        matrix = not_genotypes(self.matrix, "are rows, and no symmetric matrix").copy()
         if self.unusable is not None:
             stored = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
             stored[self.unusable.places] = self.unusable.entries
         return replace(self, matrix=matrix, unusable=None)
 
 
+def with_places(matrix: Table, places: Sequence[int]) -> Table:
+    """Keep the columns at these places, in this order."""
+    return matrix.select(np.array(places, dtype=np.intp)) if isinstance(matrix, Genotypes) else matrix[:, places]
+
+
 def column_places(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Return where columns of these names stand."""
     places = {name: place for place, name in enumerate(names)}
     return [places[name] for name in wanted]
+
+
+def _parts(matrix: Table) -> list[Any]:
+    """Return the arrays that make a table."""
+    if isinstance(matrix, Genotypes):
+        return [matrix.packed, matrix.values, matrix.blank]
+    return [matrix] if isinstance(matrix, np.ndarray) else [matrix.indptr, matrix.indices, matrix.data]
+
+
+def not_genotypes(matrix: Table, what: str) -> FloatArray | scipy.sparse.csr_array:
+    """Refuse genotypes, and say why."""
+    if isinstance(matrix, Genotypes):
+        raise InvalidDataError(f"Genotypes {what}.", "Choose a unit of rows or persons, and no row_entries.")
+    return matrix
 
 
 def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401  # whatever was given
@@ -262,35 +285,11 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
     return CheckedRows(matrix, names)
 
 
-def numbers_of(rows: Any, *, lenient: bool = True) -> FloatArray | scipy.sparse.csr_array:  # noqa: ANN401
+def numbers_of(rows: Any, *, lenient: bool = True) -> Table:  # noqa: ANN401
     """Convert a table to numbers, and check its form alone. If not ``lenient``, also check where they are."""
+    if isinstance(rows, Genotypes):
+        return rows
     return _csr(rows, lenient=lenient) if scipy.sparse.issparse(rows) else _dense(rows)
-
-
-def with_largest_entries(rows: CheckedRows, most: int) -> CheckedRows:
-    """Keep the ``most`` largest entries of each row. Of entries of equal size, those in the first columns are kept.
-
-    The time of a query about sparse rows grows with the number of their entries, so a public bound on that number
-    bounds the time that one row can add. Which entries are kept depends on their row alone, so no sensitivity changes.
-    """
-    matrix = rows.matrix.copy()
-    unusable = rows.unusable and replace(
-        rows.unusable, places=_NOWHERE, entries=np.empty(0)
-    )  # of a matrix, not of rows
-    if isinstance(matrix, np.ndarray):
-        for place in np.flatnonzero(np.count_nonzero(matrix, axis=1) > most):
-            matrix[place, _smaller_entries(matrix[place], most)] = 0.0
-        return replace(rows, matrix=matrix, unusable=unusable, uncut=rows.fingerprints())
-    for place in np.flatnonzero(np.diff(matrix.indptr) > most):
-        stored = matrix.data[matrix.indptr[place] : matrix.indptr[place + 1]]
-        stored[_smaller_entries(stored, most)] = 0.0
-    matrix.eliminate_zeros()
-    return replace(rows, matrix=matrix, unusable=unusable, uncut=rows.fingerprints())
-
-
-def _smaller_entries(entries: FloatArray, most: int) -> NDArray[np.intp]:
-    """Return the places of the entries that are not among the largest. Of equal ones, the first count as larger."""
-    return np.argsort(-np.abs(entries), kind="stable")[most:]
 
 
 def check_names(names: tuple[str, ...] | None, schema: Schema) -> None:
@@ -354,12 +353,15 @@ def _csr(rows: Any, *, lenient: bool = False) -> scipy.sparse.csr_array:  # noqa
     stray = (matrix.indices < 0) | (matrix.indices >= matrix.shape[1])
     if stray.any():
         if not lenient:
-            raise InvalidDataError(
-                "A sparse row has a number in a column that does not exist.", "Write the file again."
-            )
+            raise stray_column()
         matrix.indices[stray], matrix.data[stray] = 0, np.nan
     matrix.sum_duplicates()
     return matrix
+
+
+def stray_column() -> InvalidDataError:
+    """Say that a number is in a column beyond the last."""
+    return InvalidDataError("A sparse row has a number in a column that does not exist.", "Write the file again.")
 
 
 def _check_row_ends(matrix: scipy.sparse.csr_array) -> None:

@@ -26,11 +26,19 @@ import numpy as np
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import Reading, is_pattern
 
+from . import fingerprints
 from .folders import UnreadableError, files_of, read_folder
 from .formats import format_of
-from .odd_rows import make_unusable, rows_or_zeros
-from .preparation import CheckedRows, check_rows, numbers_of, with_largest_entries, with_persons
+from .genotypes import Genotypes, entry_by_entry, prepared_genotypes
+from .largest_entries import with_largest_entries
+from .odd_rows import make_unusable, require_genotypes, rows_or_zeros
+from .plink_files import located
+from .preparation import CheckedRows, check_rows, check_size, numbers_of, with_persons
 from .tables import Columns, Source, filled, without_codes
+from .trial import require_readable
+from .triplets import TripletFacts, TripletRows, declared_columns
+from .variants import SAMPLE_LISTS, read_samples
+from .zarr_files import is_zarr
 
 _PLAIN: Final = Reading()
 
@@ -42,9 +50,12 @@ def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> Check
 
     For a folder or a pattern, read the rows of all its files in the order of their names (``folders.py``).
     """
+    if reading.triplets is not None:
+        whole = read_as_stored(path, reading)
+        return _all_usable(complete(whole.matrix, whole.names, reading), _names(whole, reading), least)
     if _is_several(path):
         whole = read_folder(path, lambda file: _checked(file, reading, least=1))
-        return replace(check_rows(whole.matrix, least=least), names=whole.names)
+        return _all_usable(whole.matrix, whole.names, least)
     return _checked(path, reading, least)
 
 
@@ -59,7 +70,7 @@ def read_protected(
     that count, the largest ones. By default all count.
     """
     table = read_as_stored(path, reading)
-    whose = None if persons is None else read_persons(persons, table.count)
+    whose = None if persons is None else read_persons(persons, table.count, reading)
     with _file_errors(path):
         if whose is None:
             return _usable(path, table, reading, row_entries)
@@ -71,6 +82,11 @@ def read_protected(
 
 def read_as_stored(path: Path, reading: Reading = _PLAIN) -> CheckedRows:
     """Read a file or folder, and check its form but not its numbers. NaN is a missing value, infinity no number."""
+    if reading.triplets is not None:
+        rows, facts = _rows_of_triplets(path, reading)
+        if facts.unknown_columns or facts.unknown_rows:
+            _log.warning("%s has triplets of rows or columns that are not declared. They are not used.", path)
+        return rows
     return (
         read_folder(path, lambda file: _table(file, reading, lenient=True))
         if _is_several(path)
@@ -84,6 +100,11 @@ def read_arriving(path: Path, reading: Reading = _PLAIN, *, row_entries: int | N
     Also return whether it has rows that count as rows of zeros. A file may be without rows, for example if nobody came
     on that day.
     """
+    if reading.triplets is not None:
+        raise InvalidDataError(
+            f"{path}: rows that arrive cannot be triplets, because one row's may be in several files.",
+            "Name the folder under data_sets.",
+        )
     table = _table(path, reading, lenient=True)
     with _file_errors(path):
         rows = _usable(path, table, reading, row_entries)
@@ -119,12 +140,25 @@ def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
     return _columns_in(path, reading).kinds
 
 
-def read_persons(path: Path, rows: int) -> list[bytes]:
-    """Read whose each row is. A blank line names nobody."""
+def read_persons(path: Path, rows: int, reading: Reading = _PLAIN) -> list[bytes]:
+    """Read whose each row is. A blank line names nobody.
+
+    The last line may end with a line break or without. Otherwise a last row of nobody would look like no line. Of the
+    samples that PLINK lists, read the names that are declared.
+    """
     try:
-        lines = path.read_bytes().splitlines()
+        if path.suffix.lower() in SAMPLE_LISTS:
+            lines = read_samples(path, reading.person)
+            return _one_for_each_row(path, lines, rows)
+        lines = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     except OSError as problem:
         raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
+    if len(lines) != rows and not lines[-1]:
+        lines.pop()
+    return _one_for_each_row(path, lines, rows)
+
+
+def _one_for_each_row(path: Path, lines: list[bytes], rows: int) -> list[bytes]:
     if len(lines) != rows:
         raise InvalidDataError(
             f"{path} has {len(lines)} lines, but there are {rows} rows.",
@@ -138,23 +172,46 @@ def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
 
     Only text has lines that can be named; of other files, the first with an unusable row is named.
     """
-    for file in files_of(path) if _is_several(path) else [path]:
+    for file in files_of(path) if _is_several(path) and reading.triplets is None else [path]:
         try:
+            if reading.triplets is not None:
+                read_rows(path, reading, least=0)
+                continue
             _checked(file, reading, least=0)
         except DpspcaError as problem:
             return str(problem)
     return None
 
 
+def triplets_in(path: Path, reading: Reading) -> TripletFacts:
+    """Count the triplets of a data set, and those that are not used."""
+    return _rows_of_triplets(path, reading)[1]
+
+
+def _rows_of_triplets(path: Path, reading: Reading) -> tuple[CheckedRows, TripletFacts]:
+    """Build rows from all triplets of a file, or of all files of a folder."""
+    with _file_errors(path):
+        rows = TripletRows(reading)
+    for file in files_of(path) if _is_several(path) else [path]:
+        with _file_errors(file):
+            source = Source(file, reading)
+            read = format_of(source).triplets
+            for batch in read(source) if read else ():
+                rows.add(batch)
+    return CheckedRows(numbers_of(rows.matrix()), rows.columns.names), rows.facts
+
+
 def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:
-    file = next(iter(files_of(path))) if _is_several(path) else path
+    if reading.triplets is not None:
+        return declared_columns(reading)
+    file = next(iter(files_of(path))) if _is_several(path) else located(path)
     with _file_errors(file):
         source = Source(file, reading, any_type=any_type)
         return format_of(source).columns(source)
 
 
 def _is_several(path: Path) -> bool:
-    return path.is_dir() or is_pattern(path)
+    return (path.is_dir() and not is_zarr(path)) or is_pattern(path)
 
 
 def _usable(
@@ -171,20 +228,26 @@ def _usable(
     used = replace(_bounded(path, rows_or_zeros(matrix), row_entries), names=_names(table, reading))
     if matrix is table.matrix:
         return used
+    stored: Any = table.matrix
+    if isinstance(stored, Genotypes):
+        # Most samples lack some genotype. As rows of zeros, they would leave no content to recognise.
+        return replace(used, uncut=used.fingerprints() | fingerprints.of_table(stored.as_counted()))
     # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
     # ones, do not give the rows a new budget.
-    return replace(used, uncut=used.fingerprints() | rows_or_zeros(table.matrix).fingerprints())
+    return replace(used, uncut=used.fingerprints() | rows_or_zeros(stored).fingerprints())
 
 
 def complete(
-    matrix: Any,  # noqa: ANN401  # dense or sparse
+    matrix: Any,  # noqa: ANN401  # of any form
     names: tuple[str, ...] | None,
     reading: Reading,
 ) -> Any:  # noqa: ANN401
     """Put declared numbers in place of missing ones. With a dictionary, prepare the rows, which are then dense."""
-    whole: Any = filled(without_codes(matrix, names, reading), names, reading)
+    whole = entry_by_entry(matrix, lambda numbers: filled(without_codes(numbers, names, reading), names, reading))
     if reading.preparation is None:
         return whole
+    if isinstance(whole, Genotypes):
+        return prepared_genotypes(whole, names or (), reading.preparation)
     return reading.preparation.prepare(whole if isinstance(whole, np.ndarray) else whole.toarray(), names or ())
 
 
@@ -212,18 +275,29 @@ def _checked(path: Path, reading: Reading, least: int) -> CheckedRows:
     """Read one file, and refuse it if a row cannot be used."""
     table = _table(path, reading, lenient=False)
     with _file_errors(path):
-        return replace(
-            check_rows(complete(table.matrix, table.names, reading), least=least), names=_names(table, reading)
-        )
+        return _all_usable(complete(table.matrix, table.names, reading), _names(table, reading), least)
+
+
+def _all_usable(matrix: Any, names: tuple[str, ...] | None, least: int) -> CheckedRows:  # noqa: ANN401  # of any form
+    if isinstance(matrix, Genotypes):
+        check_size(*matrix.shape, least=least)
+        require_genotypes(matrix, names)
+        return CheckedRows(matrix, names)
+    return replace(check_rows(matrix, least=least), names=names)
 
 
 def _table(path: Path, reading: Reading, *, lenient: bool) -> CheckedRows:
     """Read one file, and check its form but not its numbers."""
-    source = Source(path, reading, lenient)
+    source = Source(located(path), reading, lenient)
     with _file_errors(path):
-        raw = format_of(source).read(source)
+        found = format_of(source)
+        if lenient and found.may_hang:
+            require_readable(source)
+        raw = found.read(source)
         matrix: Any = numbers_of(raw.numbers, lenient=lenient)
-        return CheckedRows(matrix if raw.to_select is None else matrix[:, list(raw.to_select)], raw.columns.names)
+        if raw.to_select is not None:
+            matrix = matrix[:, list(raw.to_select)]
+        return CheckedRows(matrix, raw.columns.names)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ The rows of a table come in the order of their row numbers, which SQLite assigns
 SQLite may read a table along an index, and then a changed value moves its row. The order of a query's rows is up to
 whoever writes the query.
 
-SQLite may hold any value in any column. A value that is no number makes its own row unusable.
+SQLite may hold any value in any column. A value that is no number makes its own row unusable. A column that SQLite
+computes while it reads could fail on one row, and is refused by name.
 """
 
 import sqlite3
@@ -20,10 +21,14 @@ from dpspca.common.errors import InvalidDataError
 
 from .folders import UnreadableError
 from .tables import Columns, RawTable, Source, cell_reader, columns_used
+from .triplets import Batch, triplet_columns
 
 _PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _ROW_NUMBERS: Final = ("rowid", "_rowid_", "oid")
+_VIRTUAL: Final = 2
+"""How SQLite marks a generated column that is not stored."""
 _LISTED: Final = 20
+_BATCH_ROWS: Final = 65_536
 _REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
 
@@ -37,6 +42,25 @@ def read_sqlite(source: Source) -> RawTable:
         for row in database.execute(text):
             numbers.extend(number_of(row[place]) for place, number_of in zip(places, numbers_of, strict=True))
     return RawTable(np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(numbers_of)), columns)
+
+
+def triplets_of_sqlite(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches."""
+    with _opened(source) as database:
+        text = source.reading.query or f"SELECT * FROM {_quoted(_table(database, source))}"  # noqa: S608  # a quoted name
+        there = _columns_of(database, text)
+        places = [there.index(name) for name in triplet_columns(source, there)]
+        found, number_of = database.execute(text), _number_of(cell_reader(source.reading, ""))
+        while rows := found.fetchmany(_BATCH_ROWS):
+            names = [[_name_of(each[place]) for each in rows] for place in places[:2]]
+            numbers = [number_of(each[place]) for each in rows for place in places[2:]]
+            yield names[0], names[1], np.array(numbers) if places[2:] else None
+
+
+def _name_of(value: bytes | float | None) -> str | None:
+    if value is None:
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def columns_of_sqlite(source: Source) -> Columns:
@@ -80,8 +104,21 @@ def _query(database: sqlite3.Connection, source: Source) -> tuple[str, Columns]:
     if number is None:
         raise InvalidDataError("Columns of the table hide its row numbers.", "Write a query instead.")
     columns = Columns(columns_used(names, source.reading).names, None)
+    _require_stored(database, table, columns)
     chosen = ", ".join(map(_quoted, columns.names or ()))
     return f"SELECT {chosen} FROM {table} ORDER BY {number}", columns  # noqa: S608  # quoted names
+
+
+def _require_stored(database: sqlite3.Connection, table: str, columns: Columns) -> None:
+    """Refuse columns that are computed while rows are read: for one row, that could fail and stop the reading."""
+    listed = database.execute(f"PRAGMA table_xinfo({table})")
+    computed = {bytes(name).decode("utf-8", "replace") for _, name, *_, hidden in listed if hidden == _VIRTUAL}
+    for name in columns.names or ():
+        if name in computed:
+            raise InvalidDataError(
+                f"The column {name!r:.60} is computed while it is read, which could fail for one row.",
+                "Make it STORED in the database, or list it in leave_out under [reading].",
+            )
 
 
 def _columns_of(database: sqlite3.Connection, text: str) -> list[str]:

@@ -65,7 +65,7 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
     if reading.preparation is not None:
         _require_features(reading.preparation, all_names)
     if all_names is None:
-        if declared or not isinstance(reading.missing_codes, tuple) or reading.missing:
+        if declared or not isinstance(reading.missing_codes, tuple) or reading.columns_with_fill:
             raise InvalidDataError(
                 "The file has no column names, but the settings name columns of it.",
                 "Remove columns, leave_out and missing under [reading], or save the file in a form with names.",
@@ -92,7 +92,10 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
             'If it numbers the rows, leave it out with leave_out = [""] under [reading]. Otherwise give it a name.',
         )
     names = Schema.of(list(chosen)).names
-    for name in (*reading.missing, *(reading.missing_codes if not isinstance(reading.missing_codes, tuple) else ())):
+    for name in (
+        *sorted(reading.columns_with_fill),
+        *(reading.missing_codes if not isinstance(reading.missing_codes, tuple) else ()),
+    ):
         _require_some(name, names or ())
     return Columns(names, places)
 
@@ -186,7 +189,8 @@ def without_codes(matrix: Any, names: Sequence[str] | None, reading: Reading) ->
 
 def filled(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
     """Put the declared public number of its column in place of each missing value. This depends on each cell alone."""
-    values = [(reading.missing[name],) if name in reading.missing else () for name in _each(matrix, names)]
+    fills = [reading.fill_of(name) for name in _each(matrix, names)]
+    values = [() if fill is None else (fill,) for fill in fills]
     return _replaced(matrix, values, _nan_to_value)
 
 

@@ -15,7 +15,7 @@ import io
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from math import inf, isfinite, isnan
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeAlias
@@ -28,11 +28,13 @@ from dpspca.common.storage import DELIMITERS, Reading
 
 from .extras import import_extra
 from .tables import Columns, RawTable, Source, cell_reader, columns_used, is_number
+from .triplets import Batch, triplet_columns
 
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""
 
 _LONGEST_NAME: Final = 60
+_BATCH_LINES: Final = 65_536
 _FORM: Final = "Write one line of column names, and under it a line of numbers for each row."
 _DECIMAL: Final = (
     "Write numbers with a point, and without marks between thousands. Or declare the decimal mark under [reading] in "
@@ -59,6 +61,26 @@ def read_text(source: Source) -> RawTable:
         if not len(table):
             raise InvalidDataError("There are no rows under the line of names.", _FORM)
         return RawTable(table, columns)
+
+
+def triplets_of_text(source: Source) -> Iterator[Batch]:
+    """Read triplets, each from its own line. A line with too few or too many cells belongs to no row."""
+    reading, declared = source.reading, source.reading.triplets
+    number_of = cell_reader(reading, "", float if reading.decimal == "." else _with_comma)
+    with _opened(source.path, reading) as text:
+        head, delimiter, _ = _head(text, source)
+        names = _names(head, reading)
+        places = [names.index(name) for name in triplet_columns(source, names)]
+        for lines in _batched(_single_lines(text, delimiter)):
+            rows = [cells for _, cells in lines if len(cells) == len(names)]
+            row, column, *value = ([cells[place] for cells in rows] for place in places)
+            numbers = [number_of(cell) for cell in value[0]] if declared and declared.value else None
+            yield row, column, None if numbers is None else np.array(numbers)
+
+
+def _batched(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
+    while batch := list(islice(lines, _BATCH_LINES)):
+        yield batch
 
 
 def columns_of_text(source: Source) -> Columns:
@@ -176,7 +198,7 @@ class _Cells:
         self._places = range(len(names)) if columns.places is None else columns.places
         self._is_all = columns.places is None
         own_names = columns.names or ()
-        self._filled = [name in reading.missing or reading.preparation is not None for name in own_names]
+        self._filled = [reading.fill_of(name) is not None or reading.preparation is not None for name in own_names]
         self._number: Callable[[str], float] = float if reading.decimal == "." else _with_comma
         self._readers = [cell_reader(reading, name, self._number) for name in own_names]
         self.unusable = [inf] * len(self._places)

@@ -77,7 +77,8 @@ def with_span(share: CheckedRows, span: Span) -> CheckedRows:
             f"The matrix has {share.dimension} columns, too few for a span of {span.of} rows and at least one column.",
             "Give the dilation of the table, which has its rows first and then its columns, or correct the span.",
         )
-    matrix: Any = scipy.sparse.coo_array(entries.matrix)
+    stored: Any = entries.matrix
+    matrix: Any = scipy.sparse.coo_array(stored)
     row, column = (places[matrix.data != 0] for places in matrix.coords)
     if not (_is_within(span, row, column) | _is_within(span, column, row)).all():
         raise InvalidDataError(
@@ -253,7 +254,7 @@ def _check_largest(share: CheckedRows, least_bound: float) -> None:
 
 
 def _largest(share: CheckedRows) -> float:
-    matrix = share.matrix
+    matrix: Any = share.matrix
     return float(np.abs(matrix if isinstance(matrix, np.ndarray) else matrix.data).max(initial=0.0))
 
 

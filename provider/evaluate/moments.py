@@ -151,6 +151,10 @@ class DenseRows:
     def block(self, start: int, stop: int) -> FloatArray:
         return self.rows[start:stop].astype(np.float64)
 
+    def sums(self) -> Integers:
+        """Return the sum of each column, exactly."""
+        return np.asarray(self.rows.sum(axis=0, dtype=np.int64))
+
 
 class SparseRows:
     """Rows in CSR form, never made dense. Work grows with the stored entries and with the number of columns.
@@ -178,6 +182,9 @@ class SparseRows:
     def across(block: scipy.sparse.csr_array, wide: FloatArray) -> Integers:
         product: Integers = block.astype(np.int64).T @ wide.astype(np.int64)
         return product
+
+    def sums(self) -> Integers:
+        return np.asarray(self.rows.sum(axis=0, dtype=np.int64))
 
     def block(self, start: int, stop: int) -> scipy.sparse.csr_array:
         starts = self.rows.indptr[start : stop + 1]

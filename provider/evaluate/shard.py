@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Any, Final
 
 import numpy as np
+import scipy.sparse
 
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError
@@ -30,7 +31,7 @@ from dpspca.common.queries import (
     ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.data import UsableRows, check_names, zero_row
+from dpspca.provider.data import Genotypes, UsableRows, check_names, zero_row
 
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, row_norms
 from .mechanisms import release_subspace
@@ -46,6 +47,7 @@ from .moments import (
     SparseRows,
     StreamedMoments,
 )
+from .packed_rows import BlockRows, PackedRows
 from .sketches import SketchAnswers
 from .summed_moments import SummedMoments
 from .views import answer_view, floor_view, ranges_of, release_columns, release_pairs, sign_scores, tied_scores
@@ -196,12 +198,14 @@ class Shard:
             total *= self._rows.count > 0  # the row of zeros that stands for no rows is not counted
         return floor_view(query, total)
 
-    def _columns(self, query: ViewQuery, part: slice) -> DenseRows | SparseRows:
+    def _columns(self, query: ViewQuery, part: slice) -> BlockRows:
         """Clip rows to the bound, keep the columns of a view, and make integers of them."""
         (matrix, center), columns = self._centred(part, query.center), query.view.columns
         bounds = self._norm_bound, self._norm_bound / query.lift
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_columns(matrix, columns, bounds, center))
+        if isinstance(matrix, Genotypes):
+            return PackedRows(matrix, len(columns), lambda rows: integer_columns(rows, columns, bounds, center))
         return SparseRows(integer_csr_columns(matrix, columns, bounds))
 
     def _centred(self, part: slice, center: FloatArray | None) -> tuple[Any, FloatArray | None]:
@@ -210,7 +214,7 @@ class Shard:
         Of no rows, give a row of zeros and nothing to take off: it adds nothing to any sum, which a centred row would.
         """
         matrix = self._rows.part(part)
-        if center is not None and not isinstance(matrix, np.ndarray):
+        if center is not None and scipy.sparse.issparse(matrix):
             raise _dense_when_centred()
         return (matrix, center) if matrix.shape[0] else (zero_row(matrix), None)
 
@@ -248,31 +252,37 @@ class Shard:
         for piece in pieces:
             yield StreamedMoments(self._integers(self._norm_bound, center, piece), self._threads)
 
-    def _integers(
-        self, bound: float, center: FloatArray | None = None, part: slice = slice(None)
-    ) -> DenseRows | SparseRows:
+    def _integers(self, bound: float, center: FloatArray | None = None, part: slice = slice(None)) -> BlockRows:
         matrix, center = self._centred(part, center)
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center))
+        if isinstance(matrix, Genotypes):
+            return PackedRows(matrix, matrix.shape[1], lambda rows: integer_rows(rows, bound, center))
         return SparseRows(integer_csr(matrix, bound))
 
     def _column_sums(self) -> Integers:
         if self._mean_bound is None:
             raise InvalidQueryError("This job sets no bound for the mean.", "Sign a job that centres privately.")
-        rows = self._integers(self._mean_bound).rows
-        return np.asarray(rows.sum(axis=0, dtype=np.int64))
+        return self._integers(self._mean_bound).sums()
 
     def _ranges(self, center: FloatArray | None) -> Integers:
         """Count rows by their length. It is computed without the bound of the job, which may be far too large."""
         total: Any = 0
+        for rows in self._blocks():
+            if center is not None and not isinstance(rows, np.ndarray):
+                raise _dense_when_centred()
+            total = total + ranges_of(row_norms(rows if center is None else rows - center))
+        return np.asarray(total)
+
+    def _blocks(self) -> Iterator[FloatArray | scipy.sparse.csr_array]:
+        """Give all rows, piece by piece where they are not in memory as numbers. Of no rows, give an empty block."""
         for piece in self._rows.pieces or (slice(None),):
             rows = self._rows.part(piece)
-            if center is not None:
-                if not isinstance(rows, np.ndarray):
-                    raise _dense_when_centred()
-                rows = rows - center
-            total = total + ranges_of(row_norms(rows))
-        return np.asarray(total)
+            if isinstance(rows, Genotypes):
+                yield np.empty((0, rows.shape[1]))
+                yield from (block.toarray() for block in rows.blocks())
+            else:
+                yield rows
 
 
 def _dense_when_centred() -> InvalidParameterError:

@@ -71,7 +71,8 @@ from dpspca.common.queries import (
     Sketch,
 )
 
-from .moments import EXACT_ROWS, DenseRows, SparseRows
+from .moments import EXACT_ROWS
+from .packed_rows import BlockRows
 
 SketchArray: TypeAlias = NDArray[np.int32]
 
@@ -84,7 +85,7 @@ _FURTHEST_SHIFT: Final = 200
 class SketchAnswers:
     """Answers one job's queries about a sketch. The responder asks them one after the other."""
 
-    def __init__(self, rows: Callable[[], DenseRows | SparseRows], job: str, slot: int) -> None:
+    def __init__(self, rows: Callable[[], BlockRows], job: str, slot: int) -> None:
         """``rows`` makes the integer rows, ``job`` is the spec's digest, ``slot`` is the place in the audience."""
         self._rows = rows
         self._job = job
@@ -225,7 +226,7 @@ class SketchAnswers:
         return answer
 
 
-def add_sketch(noise: Integers, rows: DenseRows | SparseRows, omega: FloatArray) -> None:
+def add_sketch(noise: Integers, rows: BlockRows, omega: FloatArray) -> None:
     """Add M Omega to noise. Exact: a row has norm 2^17, and a column of Omega, 2^24 entries below 2^15, below 2^27."""
     for start in range(0, rows.count, rows.block_rows):
         block = slice(start, min(start + rows.block_rows, rows.count))
@@ -270,7 +271,7 @@ def weights(sketch: SketchArray, given: FloatArray) -> FloatArray:
     return seen
 
 
-def project(rows: DenseRows | SparseRows, sketch: SketchArray, query: Projection) -> Integers:
+def project(rows: BlockRows, sketch: SketchArray, query: Projection) -> Integers:
     """Return M^T U, where rows of U beyond the reach are set to zero, in units of 2^-30 of the bound, rounded down.
 
     Exact: an entry of a row is at most 2^17 and an entry of U at most 2^20, so sums over 2^14 rows are below 2^53. The
@@ -286,7 +287,7 @@ def project(rows: DenseRows | SparseRows, sketch: SketchArray, query: Projection
     return total >> PROJECTION_SHIFT  # type: ignore[no-any-return]
 
 
-def _block_products(rows: DenseRows | SparseRows, seen: FloatArray, start: int, stop: int) -> FloatArray:
+def _block_products(rows: BlockRows, seen: FloatArray, start: int, stop: int) -> FloatArray:
     """Multiply at most 2^14 rows, a block at a time. Each sum is exact in float64."""
     total: Any = 0
     for first in range(start, stop, rows.block_rows):

@@ -30,6 +30,7 @@ from dpspca.common.queries import (
 
 from .integer_rows import integer_rows, row_sums
 from .moments import EXACT_ROWS, SQUARE_SHIFT, DenseRows, SparseRows, StreamedMoments
+from .packed_rows import BlockRows
 
 _BOUND: Final = 2.0**ROW_BITS
 _EDGES: Final = 2.0 ** (-np.arange(BINS - 1) / 2) * (1 - 2.0**-10)
@@ -44,7 +45,7 @@ class ViewedRows:
 
     gain_by_threads = True
 
-    def __init__(self, rows: DenseRows | SparseRows, view: View, lift: float = 1.0) -> None:
+    def __init__(self, rows: BlockRows, view: View, lift: float = 1.0) -> None:
         """``rows`` have the columns of the view alone. They were multiplied by the lift, clipped and rounded."""
         self._rows = rows
         self._factors = view.factors[0] / lift, view.factors[1] / lift
@@ -93,7 +94,7 @@ class ViewedRows:
             yield self.unclipped(start, min(start + self.block_rows, self.count))
 
 
-def answer_view(query: ViewQuery, rows: DenseRows | SparseRows, threads: int | None = None) -> Integers:
+def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -> Integers:
     """Answer exactly, but for the floor of ``ViewCovariance``, which is taken of the whole sum (``floor_view``).
 
     ``rows`` have the columns of the view alone. They were multiplied by the query's lift, clipped and rounded.
@@ -114,7 +115,7 @@ def answer_view(query: ViewQuery, rows: DenseRows | SparseRows, threads: int | N
             raise InvalidQueryError(f"A view cannot answer '{query.kind}'.", "Report this as a bug.")
 
 
-def _score_cells(query: ScoreHistogram, rows: DenseRows | SparseRows) -> Integers:
+def _score_cells(query: ScoreHistogram, rows: BlockRows) -> Integers:
     """Count rows by the cell that their scores fall into.
 
     Each cell follows from its own row alone: the product with an axis is exact (``ViewedRows.unclipped`` says why), and
@@ -195,7 +196,7 @@ def ranges_of(norms: FloatArray) -> Integers:
     return _binned(norms, _RANGE_EDGES)
 
 
-def sign_scores(rows: DenseRows | SparseRows) -> NDArray[np.float32]:
+def sign_scores(rows: BlockRows) -> NDArray[np.float32]:
     """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^24 rows of 1 stay whole in float32."""
     total = np.zeros((rows.dimension, rows.dimension), dtype=np.float32)
     for block in _some(rows, _dense_step(rows)):
@@ -210,18 +211,18 @@ def _signs(block: Any) -> Any:  # noqa: ANN401  # dense or sparse
     return scipy.sparse.csr_array((np.sign(block.data).astype(np.float32), block.indices, block.indptr), block.shape)
 
 
-def _dense_step(rows: DenseRows | SparseRows) -> int:
+def _dense_step(rows: BlockRows) -> int:
     """Say how many rows to take at a time where they are made dense."""
     return min(EXACT_ROWS, max(1, _SOME_ENTRIES // rows.dimension))
 
 
-def _some(rows: DenseRows | SparseRows, step: int) -> Iterator[Any]:
+def _some(rows: BlockRows, step: int) -> Iterator[Any]:
     """Give all rows, so many at a time."""
     for start in range(0, rows.count, step):
         yield rows.block(start, min(start + step, rows.count))
 
 
-def tied_scores(rows: DenseRows | SparseRows, view: View) -> NDArray[np.float32]:
+def tied_scores(rows: BlockRows, view: View) -> NDArray[np.float32]:
     """Add up sign(x_j) sign(q . x_S) for each axis q and column j, exactly.
 
     Each sign follows from its own row alone: the product with an axis is exact (``ViewedRows.unclipped`` says why).

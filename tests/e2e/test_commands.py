@@ -348,13 +348,13 @@ def test_a_stored_model_can_be_plotted_applied_and_exported(here: Callable[..., 
     assert (
         here("model", "plot", "model.dpspca", "--out", "drawn", "--json").facts["files"]["scree"] == "drawn/scree.png"
     )
-    ended = here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.npy")
+    ended = here("model", "project", "model.dpspca", "north.csv", "--out", "scores.npy")
     assert "Scores are not private" in ended.err
     rows = np.loadtxt(enrolment / "north.csv", delimiter=",", skiprows=1)
     assert np.array_equal(np.load(enrolment / "scores.npy"), stored.transform(rows))
-    assert "warning" in here("model", "transform", "model.dpspca", "north.csv", "--out", "scores.csv", "--json").facts
+    assert "warning" in here("model", "project", "model.dpspca", "north.csv", "--out", "scores.csv", "--json").facts
     (enrolment / "patient.csv").write_text("\n".join((enrolment / "north.csv").read_text().splitlines()[:2]))
-    here("model", "transform", "model.dpspca", "patient.csv", "--out", "patient.npy")
+    here("model", "project", "model.dpspca", "patient.csv", "--out", "patient.npy")
     assert np.array_equal(np.load(enrolment / "patient.npy"), stored.transform(rows[:1]))
     here("model", "export", "model.dpspca", "--out", "loadings.csv")
     first = (enrolment / "loadings.csv").read_text().splitlines()[:2]
@@ -391,7 +391,7 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
         (enrolment / "some.csv").write_text("\n".join(lines) + "\n")
 
     def scored(*words: object) -> Ended:
-        return here("model", "transform", "model.dpspca", *words, "--out", "some.npy")
+        return here("model", "project", "model.dpspca", *words, "--out", "some.npy")
 
     write([NAMES[place] for place in order], table[:, order])
     assert scored("some.csv").code == 0
@@ -415,7 +415,7 @@ def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., En
     (enrolment / "german.toml").write_text((enrolment / "north.toml").read_text() + declared)
 
     def scored(*words: object) -> Ended:
-        return here("model", "transform", "model.dpspca", "german.csv", "--out", "german.npy", *words)
+        return here("model", "project", "model.dpspca", "german.csv", "--out", "german.npy", *words)
 
     assert "holds text" in scored().error_line
     assert "--config and --data-set" in scored("--config", "german.toml").error_line
@@ -427,10 +427,10 @@ def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., En
 @pytest.mark.usefixtures("finished_job")
 def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[..., Ended], enrolment: Path) -> None:
     save_model(replace(load_model(enrolment / "model.dpspca"), feature_names=None), enrolment / "bare.dpspca")
-    refused = here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
+    refused = here("model", "project", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
     assert "the model's features have none: which column is which" in refused.error_line
     assert not (enrolment / "bare-scores.npy").exists()
-    assert here("model", "transform", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
+    assert here("model", "project", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
 
 
 @pytest.mark.parametrize(
@@ -446,8 +446,11 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
         (["run", *JOB, "--data-set", "cohort", "--out", "/proc/none/model"], "cannot be written"),
         (["run", "nobody.json"], "providers is 'all'"),
         (["run", "rows.json", "--minimum-parties", "2"], "Both a job and flags are given: --minimum-parties"),
-        (["model", "export", "model.dpspca", "--out", "model.txt"], "neither .json nor .csv"),
-        (["model", "transform", "model.dpspca", "none.csv"], "cannot be read"),
+        (
+            ["model", "export", "model.dpspca", "--out", "model.txt"],
+            "The format is 'txt'. Use one of: json, csv",
+        ),
+        (["model", "project", "model.dpspca", "none.csv"], "cannot be read"),
         (
             ["jobs", "result", "abc", "--config", "ada.toml"],
             "model.dpspca already exists. Name another file with --out",

@@ -11,6 +11,7 @@ from coordinator_processes import free_port
 from daemons import Daemons, Process, daemons
 from local_federation import permissive_policy
 from numpy.typing import NDArray
+from plink import write_bed
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.privacy.units import PrivacyUnit
@@ -50,6 +51,30 @@ def parquet(folder: Path, rows: NDArray[np.float64], odd: str | None) -> str:
     return f'cohort = "lake/part-*.parquet"\n[reading.cohort]\ncolumns = {list(COLUMNS)}\nmissing = {{ age = 0.5 }}\n'
 
 
+def genotypes(folder: Path, rows: NDArray[np.float64], odd: str | None) -> str:
+    """Write genotypes as PLINK does. An odd one is missing."""
+    counts = (np.abs(rows) * 2).astype(np.int8) % 3
+    if odd is not None:
+        counts[4, 1] = -1
+    path = write_bed(folder / "panel", counts)
+    text = path.with_suffix(".bim").read_text(encoding="utf-8")
+    for place, name in enumerate(COLUMNS):
+        text = text.replace(f"rs{place}", name)
+    path.with_suffix(".bim").write_text(text, encoding="utf-8")
+    return 'cohort = "panel"\n'
+
+
+def triplets(folder: Path, rows: NDArray[np.float64], odd: str | None) -> str:
+    """Write a long table, as an extract of events is."""
+    lines = [f"p{row},{name},{rows[row, place]}" for row in range(len(rows)) for place, name in enumerate(COLUMNS)]
+    if odd is not None:
+        lines[7] = "p2,age,tall"
+    (folder / "long.csv").write_text("\n".join(["person,concept,value", *lines]), encoding="utf-8")
+    (folder / "persons.txt").write_text("".join(f"p{row}\n" for row in range(len(rows))), encoding="utf-8")
+    keys = 'row = "person", column = "concept", value = "value", rows = "persons.txt"'
+    return f'cohort = "long.csv"\n[reading.cohort]\ncolumns = {list(COLUMNS)}\ntriplets = {{ {keys} }}\n'
+
+
 Write = Callable[[Path, NDArray[np.float64], str | None], str]
 
 
@@ -76,7 +101,7 @@ async def observe(folder: Path, write: Write, odd: str | None) -> object:
             return offers, model.feature_names, model.components.shape, model.statement.text
 
 
-@pytest.mark.parametrize("write", [text, parquet])
+@pytest.mark.parametrize("write", [text, parquet, genotypes, triplets])
 def test_declared_files_answer_and_an_odd_row_shows_to_nobody(write: Write, tmp_path: Path) -> None:
     usual = asyncio.run(observe(tmp_path / "usual", write, None))
     assert "bmi" in str(usual)

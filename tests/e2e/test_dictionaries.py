@@ -184,15 +184,15 @@ async def wrong_units_are_found_and_clipped(folder: Path) -> None:
 async def transforms_agree(folder: Path, scores: NDArray[np.float64]) -> None:
     """A site's own file, read as its settings say, gives the scores of the same rows in the dictionary's terms."""
     made = await command(
-        folder, "model", "transform", "model.dpspca", "north.csv", "--config", "north.toml", "--data-set", "cohort"
+        folder, "model", "project", "model.dpspca", "north.csv", "--config", "north.toml", "--data-set", "cohort"
     )
     assert made.returncode == 0, made.stderr
     np.testing.assert_allclose(np.load(folder / "scores.npy"), scores, atol=1e-12)
     PEOPLE["north"].to_parquet(folder / "plain.parquet")
-    plain = await command(folder, "model", "transform", "model.dpspca", "plain.parquet", "--out", "plain.npy")
+    plain = await command(folder, "model", "project", "model.dpspca", "plain.parquet", "--out", "plain.npy")
     assert plain.returncode == 0, plain.stderr
     np.testing.assert_array_equal(np.load(folder / "plain.npy"), scores)
-    other = await command(folder, "model", "transform", "model.dpspca", "south.parquet", "--dictionary", "other.toml")
+    other = await command(folder, "model", "project", "model.dpspca", "south.parquet", "--dictionary", "other.toml")
     assert other.returncode == 2
     assert "names the dictionary" in other.stderr
 
@@ -204,7 +204,7 @@ async def later_results_prepare_rows_too(folder: Path, job: str) -> None:
             folder, "jobs", "result", job, "--config", "ada.toml", "--out", "again.dpspca", "--force", *more
         )
         assert again.returncode == 0, again.stderr
-        made = await command(folder, "model", "transform", "again.dpspca", "plain.parquet", "--out", "again.npy")
+        made = await command(folder, "model", "project", "again.dpspca", "plain.parquet", "--out", "again.npy")
         assert (made.returncode, said in made.stderr) == (2 if said else 0, True)
 
 

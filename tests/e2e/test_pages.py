@@ -31,6 +31,16 @@ NOT_RUN: Final = {
     "dpspca approval show JOB --config provider.toml": "it needs a job that waits: see test_approval_commands.py",
     "dpspca approval approve JOB --config provider.toml --person maria": "the same",
     "dpspca approval reject JOB --config provider.toml --person maria --reason TEXT": "the same",
+    **dict.fromkeys(
+        (
+            "dpspca model project MODEL panel --out pcs.eigenvec",
+            "dpspca model project MODEL ROWS --out warehouse.postgresql --table pcs",
+            "dpspca model project MODEL ROWS --out DATABASE --table NAME",
+            "dpspca model export MODEL --format plink2 --alleles reference.afreq --out panel",
+            "dpspca model export MODEL --format plink2 --alleles FILE --out PREFIX",
+        ),
+        "it needs genotypes or a database: see tests/unit/cli/test_model_files.py",
+    ),
 }
 TUTORIAL: Final = "docs/tutorial.md"
 AUDIT: Final = "docs/audit.md"

@@ -1,5 +1,6 @@
 """Simulation of a whole federation in one process. Shards, order and strategy change only who adds which noise."""
 
+from dataclasses import replace
 from typing import Any
 
 import examples
@@ -18,6 +19,7 @@ from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CompressedCovariance, CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.provider.data import check_rows, with_persons
 from dpspca.provider.evaluate.shard import Strategy
 
 DIMENSION, SUPPORT, COMPONENTS = 60, 6, 2
@@ -322,3 +324,21 @@ def test_persons_need_a_person_unit_and_one_name_per_row(unit: str, persons: Any
     rows = np.random.default_rng(0).standard_normal((5, DIMENSION))
     with pytest.raises(DpspcaError, match=why):
         simulate([rows], spec(unit=PrivacyUnit(unit)), persons=persons)
+
+
+def test_rows_as_a_provider_reads_them_are_shards() -> None:
+    """They bring their names and persons, and give the same bits as the table itself."""
+    names = tuple(f"c{place}" for place in range(DIMENSION))
+    frame, read = pd.DataFrame(ROWS, columns=list(names)), replace(check_rows(ROWS), names=names)
+    job = spec(unit=PrivacyUnit.ROW_REPLACE_ONE)
+    one, other = (simulate([each], job, noise_seed=1) for each in (read, frame))
+    assert (one.components == other.components).all()
+    assert one.feature_names == names
+    whose = np.arange(len(ROWS)) // 2
+    of_persons = spec(unit=PrivacyUnit.PERSON_REPLACE_ONE)
+    both = simulate([with_persons(read, whose)], of_persons, noise_seed=1)
+    assert (both.components == simulate([frame], of_persons, noise_seed=1, persons=[whose]).components).all()
+    with pytest.raises(DpspcaError, match="protects no person"):
+        simulate([with_persons(read, whose)], job)
+    with pytest.raises(DpspcaError, match="whose each row is"):
+        simulate([read], of_persons)

@@ -7,6 +7,7 @@ import pytest
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage.reading import KEYS, Reading
 from dpspca.common.storage.settings import ProviderConfig, faults, read_config, read_toml
+from dpspca.common.storage.triplets import Triplets
 
 SETTINGS = 'coordinator = "hub:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
 
@@ -27,6 +28,10 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
     missing = { age = 50, bmi = 24.5 }
     array = "x"
     table = "visits"
+    order_by = ["visit"]
+    triplets = { row = "person", column = "concept", rows = "~/persons.txt" }
+    alleles = "panel.bim"
+    person = "FID"
     """
     read = read_config(ProviderConfig, settings(tmp_path, lines)).reading_of("cohort")
     assert read == Reading(
@@ -38,6 +43,10 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
         missing={"age": 50.0, "bmi": 24.5},
         array="x",
         table="visits",
+        order_by=("visit",),
+        triplets=Triplets(row="person", column="concept", rows=Path.home() / "persons.txt"),
+        alleles=tmp_path / "panel.bim",
+        person="FID",
     )
     assert read.declared == KEYS - {"leave_out", "query"}
     assert read_config(ProviderConfig, settings(tmp_path, "")).reading_of("cohort") == Reading()
@@ -58,7 +67,7 @@ def test_codes_may_be_declared_for_each_column() -> None:
         ("decimal = 1", ("decimal is 1",)),
         ('encoding = "utf-7"', ("encoding is 'utf-7'", "'cp1252'")),
         ("columns = []", ("columns is []",)),
-        ('columns = "age"', ("columns is 'age'",)),
+        ('columns = "age"', ("/age, which cannot be read",)),
         ('columns = ["age", "age"]', ("columns is ['age', 'age']",)),
         ('columns = ["age", " "]', ("columns is",)),
         ('columns = ["age", ["b"]]', ("columns is",)),
@@ -67,7 +76,8 @@ def test_codes_may_be_declared_for_each_column() -> None:
         ("missing_codes = 9", ("missing_codes is 9",)),
         ("missing_codes = [nan]", ("missing_codes is [nan]",)),
         ("missing_codes = { age = 9 }", ("missing_codes.age is 9",)),
-        ("missing = 50", ("missing is 50",)),
+        ('missing = "50"', ("missing is '50'",)),
+        ("alleles = 1", ("alleles is 1",)),
         ("missing = { age = true }", ("missing is {'age': True}",)),
         ("missing = { age = inf }", ("missing is {'age': inf}",)),
         ('query = " "', ("query is ' '",)),

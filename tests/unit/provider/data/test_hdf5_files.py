@@ -1,5 +1,7 @@
 """HDF5 and AnnData: which array is read follows from names, types and shapes."""
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import scipy.sparse
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data import hdf5_files
+from dpspca.provider.data import hdf5_files, sources, trial
 from dpspca.provider.data.sources import names_in, read_protected, read_rows
 
 RNG = np.random.default_rng(0)
@@ -107,3 +109,37 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         assert "SECRET" not in str(caught.value)
     with pytest.raises(DpspcaError, match=r"gone\.h5 cannot be read"):
         read_protected(tmp_path / "gone.h5")
+
+
+def looping(path: Path) -> Path:
+    """Write a file in whose index of names a node is its own neighbour. Libhdf5 follows it for ever."""
+    with h5py.File(path, "w", libver="earliest") as file:
+        for number in range(400):
+            file.create_dataset(f"name{number:05d}", data=np.zeros((2, 2)))
+    content = bytearray(path.read_bytes())
+    nodes = [place for place in range(len(content)) if content[place : place + 5] == b"TREE\0"]
+    first = next(place for place in nodes if content[place + 16 : place + 24] != b"\xff" * 8)
+    content[first + 16 : first + 24] = first.to_bytes(8, "little")
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["rows.h5", "pipe.h5"])
+def test_a_file_that_is_read_for_ever_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / name
+    if name == "pipe.h5":
+        os.mkfifo(path)
+    else:
+        looping(path)
+    monkeypatch.setattr(sources, "require_readable", partial(trial.require_readable, seconds=5.0))
+    with pytest.raises(DpspcaError, match=rf"{name}: Reading it did not end within 5 seconds"):
+        read_protected(path, Reading(array="name00000"))
+
+
+def test_a_library_that_crashes_takes_its_own_process_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["x"] = np.zeros((2, 2))
+    (tmp_path / "h5py.py").write_text("import os\nos.abort()\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with pytest.raises(DpspcaError, match="crashed: it is damaged"):
+        read_protected(tmp_path / "rows.h5")

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import InvalidDataError, RefusedError
+from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.provider.data.preparation import CheckedRows, require_unit
-from dpspca.provider.data.sources import read_protected
+from dpspca.provider.data.sources import read_protected, read_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard, SpectralCheck
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.ledger import MemoryLedger
@@ -140,6 +140,19 @@ def test_a_number_in_no_column_counts_as_a_row_of_zeros(tmp_path: Path) -> None:
         expected = ROWS.copy()
         expected[1] = 0
         assert (dense(read_protected(tmp_path / "rows.npz")) == expected).all()
+
+
+@pytest.mark.parametrize("stray", [3, 2**31 - 1, -1])
+def test_a_number_in_no_column_is_the_same_by_coordinates(stray: int, tmp_path: Path) -> None:
+    matrix = scipy.sparse.coo_array(ROWS)
+    matrix.col[4] = stray
+    parts = {"row": matrix.row, "col": matrix.col, "data": matrix.data, "shape": np.array(matrix.shape)}
+    np.savez(tmp_path / "rows.npz", format=np.array(b"coo"), _is_array=np.array(True), **parts)
+    expected = ROWS.copy()
+    expected[matrix.row[4]] = 0
+    assert (dense(read_protected(tmp_path / "rows.npz")) == expected).all()
+    with pytest.raises(DpspcaError, match="in a column that does not exist"):
+        read_rows(tmp_path / "rows.npz")
 
 
 def test_rows_of_several_files_are_dealt_with_one_by_one(tmp_path: Path) -> None:

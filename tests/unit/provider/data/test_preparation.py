@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
 from dpspca.common.spec import Schema
-from dpspca.provider.data.preparation import check_rows, with_largest_entries
+from dpspca.provider.data.largest_entries import with_largest_entries
+from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows, row_norms
 
 BOUND = 2**17

@@ -312,6 +312,18 @@ def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: st
         read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_last_row_of_nobody_needs_no_line_break(end: str, is_ended: bool, tmp_path: Path) -> None:
+    """Otherwise whether the last person is known would decide whether the provider starts."""
+    np.save(tmp_path / "rows.npy", ROWS)
+    lines = [*(f"p{row}" for row in range(len(ROWS) - 1)), ""]
+    (tmp_path / "whose.txt").write_bytes((end.join(lines) + end * is_ended).encode())
+    read = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    assert not np.asarray(read.matrix)[-1].any()
+    assert (np.asarray(read.matrix)[:-1] == ROWS[:-1]).all()
+
+
 def test_a_file_of_persons_that_is_not_there_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     with pytest.raises(InvalidDataError, match="cannot be read"):

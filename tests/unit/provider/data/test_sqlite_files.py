@@ -121,6 +121,19 @@ def test_a_table_without_row_numbers_needs_a_query(tmp_path: Path) -> None:
     assert (read_protected(path, Reading(query=query)).matrix == [[50, 24.5], [60, 25]]).all()
 
 
+@pytest.mark.parametrize("first", [1, -(2**63)])
+def test_a_column_computed_while_it_is_read_is_refused_whatever_rows_hold(first: int, tmp_path: Path) -> None:
+    """The absolute value of the least integer is an error, which one row would bring about."""
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as database, database:
+        database.execute("CREATE TABLE visits (age INTEGER, twice AS (age * 2.0) STORED)")
+        database.executemany("INSERT INTO visits VALUES (?)", [(first,), (3,)])
+        database.execute("ALTER TABLE visits ADD COLUMN size AS (abs(age))")
+    with pytest.raises(DpspcaError, match="'size' is computed while it is read"):
+        read_protected(tmp_path / "rows.db")
+    read = read_protected(tmp_path / "rows.db", Reading(leave_out=("size",)))
+    assert np.asarray(read.matrix).tolist() == [[first, 2.0 * first], [3, 6]]
+
+
 def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
     path = database(tmp_path / "rows.db")
     with closing(sqlite3.connect(path)) as other:

@@ -1,0 +1,283 @@
+"""What a stored model is turned into: scores of rows, which stay here, and files for other programs."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from dpspca.cli.arguments import AsJson
+from dpspca.cli.render import print_output, to_json, write_file
+from dpspca.client import score_files
+from dpspca.client.described_jobs import load_dictionary
+from dpspca.client.files import load_model
+from dpspca.client.input_files import reading
+from dpspca.client.plink_scores import plink_scores
+from dpspca.common.checks import check
+from dpspca.common.dictionary import Preparation
+from dpspca.common.model import Model
+from dpspca.common.storage import ProviderConfig, Reading, read_config
+from dpspca.common.text import to_csv
+from dpspca.provider.data import CheckedRows, Genotypes, import_extra, read_rows, read_variants
+
+SCORES_WARNING: Final = (
+    "Scores are not private: each is computed from one row and reveals something about it. Treat them like the rows."
+)
+PLINK: Final = "plink2"
+_FORMS: Final = ("json", "csv", "parquet", PLINK)
+
+Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
+
+
+def project(  # noqa: PLR0913  # a command's flags are its parameters
+    stored: Stored,
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="File or folder of rows: text, Parquet, genotypes, a database and others.",
+            show_default=False,
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help=f"File to write the scores to: {', '.join(score_files.FILES)}, or a database: .sqlite, .duckdb, "
+            ".postgresql."
+        ),
+    ] = Path("scores.npy"),
+    table: Annotated[
+        str | None, typer.Option(help="In a database: the new table to write.", show_default=False)
+    ] = None,
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            help="What the rows are called: a .fam or .psam file, or one name a line. Default: the samples beside "
+            "genotypes.",
+            show_default=False,
+        ),
+    ] = None,
+    by_position: Annotated[
+        bool,
+        typer.Option(
+            "--by-position",
+            help="Match columns to features by position and ignore their names. Needed if only the model or only the "
+            "file has column names.",
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A provider's settings that declare how to read the rows.", show_default=False),
+    ] = None,
+    data_set: Annotated[
+        str | None,
+        typer.Option(help="The data set of these settings whose reading and dictionary to use.", show_default=False),
+    ] = None,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="The dictionary of the model's job, if the model does not hold it.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Project rows onto the components. The scores reveal something about the rows: they are not private.
+
+    Columns are matched to the model's features by name, in any order. The file is refused if a column is missing,
+    unknown or there twice. Nothing is sent.
+
+    If the model's job had a dictionary, rows are prepared by it first. Columns of the file are then features in the
+    dictionary's units, or the settings map them to features.
+    """
+    check_ending(out, *score_files.ENDINGS)
+    read, reading_as = read_model(stored), _declared(config, data_set)
+    if dictionary is not None:
+        read = read.with_dictionary(load_dictionary(dictionary))
+    if read.statement.dictionary:
+        found = _rows_of_dictionary(read, rows, reading_as)
+    else:
+        found = read_rows(rows, reading_as, least=1)
+        order = None if by_position else _columns_in_model_order(read, found.names, rows)
+        found = found if order is None else replace(found, matrix=found.matrix[:, order], names=None)
+    listed = ids or score_files.names_beside(rows)
+    names = None if listed is None else score_files.RowNames.read(listed, found.count)
+    scores = _scores(read, found.matrix)
+    score_files.write_scores(out, scores, names, table)
+    facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": SCORES_WARNING}
+    print_output(facts | ({} if table is None else {"table": table}), str(out), as_json=as_json)
+    typer.echo(SCORES_WARNING, err=True)
+
+
+def export(  # noqa: PLR0913  # a command's flags are its parameters
+    stored: Stored,
+    *,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File to write the components to: .json, .csv or .parquet. For plink2: what both files begin with.",
+            show_default=False,
+        ),
+    ],
+    form: Annotated[
+        str | None, typer.Option("--format", help=f"One of: {', '.join(_FORMS)}. Default: the file's ending.")
+    ] = None,
+    alleles: Annotated[
+        Path | None,
+        typer.Option(
+            help="For plink2: the .bim, .pvar or .afreq file that says which allele is counted.", show_default=False
+        ),
+    ] = None,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="For plink2: the dictionary of the job, if the model does not hold it.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write all loadings as JSON, with the privacy statement, or as a table with one line per feature, or for PLINK 2.
+
+    In a .csv table, an apostrophe is put before every name that a spreadsheet could take for a formula: a name that
+    begins with =, +, -, @, a tab, a line break or an apostrophe. Remove one apostrophe to get the name back.
+    """
+    chosen = form or out.suffix.removeprefix(".")
+    check(chosen in _FORMS, f"The format is {chosen!r:.60}.", f"Use one of: {', '.join(_FORMS)}.")
+    check((alleles is not None) == (chosen == PLINK), "--alleles goes with --format plink2.", "Give both or neither.")
+    check(dictionary is None or chosen == PLINK, "--dictionary goes with --format plink2.", "Leave it out.")
+    read = read_model(stored)
+    if chosen == PLINK and alleles is not None:
+        _export_for_plink(read, out, alleles, dictionary, as_json=as_json)
+        return
+    write_file(out, _WRITERS[chosen](read))
+    print_output({"file": str(out)}, str(out), as_json=as_json)
+
+
+def _export_for_plink(read: Model, out: Path, alleles: Path, dictionary: Path | None, *, as_json: bool) -> None:
+    with reading(alleles, "a list of variants"):
+        known = read_variants(alleles)
+    if dictionary is not None:
+        read = read.with_dictionary(load_dictionary(dictionary))
+    made = plink_scores(read, known)
+    score, frequencies = (out.with_name(out.name + end) for end in (".score", ".afreq"))
+    write_file(score, made.score)
+    write_file(frequencies, made.frequencies)
+    command = made.command(str(score), str(frequencies))
+    facts = {"files": [str(score), str(frequencies)], "command": command, "offsets": made.offsets}
+    lines = [str(score), str(frequencies), command]
+    if any(made.offsets):
+        lines.append(f"Add to the sums: {', '.join(f'{each:.9g}' for each in made.offsets)}.")
+    print_output(facts, *lines, as_json=as_json)
+
+
+def read_model(stored: Path) -> Model:
+    """Read a model to plot, apply or export. Warn if it must not be released."""
+    with reading(stored, "a model"):
+        read = load_model(stored)
+    if not read.statement.releasable:
+        typer.echo(read.statement.headline, err=True)
+    return read
+
+
+def check_ending(path: Path, *known: str) -> None:
+    """Refuse a file of another kind."""
+    check(path.suffix in known, f"{path} ends in neither {' nor '.join(known)}.", f"Use {' or '.join(known)}.")
+
+
+def _declared(config: Path | None, data_set: str | None) -> Reading:
+    """Return what a provider's settings declare about the files of a data set."""
+    check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
+    if config is None or data_set is None:
+        return Reading()
+    settings = read_config(ProviderConfig, config)
+    settings.require_name(data_set)
+    return settings.reading_of(data_set)
+
+
+def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading) -> CheckedRows:
+    """Prepare the rows of a file by the model's dictionary, and take the model's features.
+
+    With settings, the columns are mapped as they say, and the dictionary must be the model's.
+    """
+    if reading_as.preparation is None:
+        check(
+            read.dictionary is not None,
+            f"Rows have to be prepared by the dictionary {read.statement.dictionary:.12}, which the model lacks.",
+            "Give --dictionary FILE, or --config and --data-set of a provider that has it.",
+        )
+        assert read.dictionary is not None
+        reading_as = Reading().prepared(Preparation.parse(read.dictionary, None, None))
+    else:
+        held = reading_as.preparation.dictionary.digest()
+        check(
+            held == read.statement.dictionary,
+            f"The model's job names the dictionary {read.statement.dictionary}, and the settings hold {held}.",
+            "Use the settings with the dictionary of the job.",
+        )
+    table = read_rows(rows, reading_as, least=1)
+    held_names = table.names or ()
+    absent = [name for name in read.feature_names or () if name not in held_names]
+    check(not absent, f"The data set does not have {', '.join(absent[:8])}.", "Use rows that have all features.")
+    return table.with_columns(read.feature_names)
+
+
+def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:
+    """Match columns to features by name. Refuse if only the model has names: the file's columns may have any order."""
+    check(
+        names is not None or read.feature_names is None,
+        f"{rows} has no column names, but the model's features have names, so columns cannot be matched to features.",
+        "Give a file with names, such as .csv or .parquet. Or give --by-position if the columns are in the order of "
+        "the features, which `dpspca model export` shows.",
+    )
+    return read.order_of(names)
+
+
+def _scores(read: Model, matrix: Any) -> NDArray[np.float64]:  # noqa: ANN401  # of any form
+    """Project rows, which are prepared. Genotypes are widened some at a time."""
+    blocks = (each.toarray() for each in matrix.blocks()) if isinstance(matrix, Genotypes) else [matrix]
+    return np.concatenate([read.transform(each, by_position=True, prepared=True) for each in blocks])
+
+
+def _headings(read: Model) -> list[str]:
+    return [f"component {number}" for number in range(1, len(read.components) + 1)]
+
+
+def _features(read: Model) -> tuple[str, ...]:
+    return read.feature_names or tuple(f"feature {index}" for index in range(read.components.shape[1]))
+
+
+def _table(read: Model) -> str:
+    lines = [[name, *loadings] for name, loadings in zip(_features(read), read.components.T.tolist(), strict=True)]
+    return to_csv([["feature", *_headings(read)], *lines])
+
+
+def _parquet(read: Model) -> bytes:
+    columns = {"feature": _features(read), **dict(zip(_headings(read), read.components, strict=True))}
+    content = io.BytesIO()
+    import_extra("pyarrow.parquet").write_table(import_extra("pyarrow").table(columns), content)
+    return content.getvalue()
+
+
+def _loadings_facts(read: Model) -> dict[str, Any]:
+    optional = {
+        name: None if value is None else value.tolist()
+        for name, value in {
+            "mean": read.mean,
+            "explained_variance": read.explained_variance,
+            "explained_variance_ratio": read.explained_variance_ratio,
+        }.items()
+    }
+    return {
+        "promise": read.statement.headline,  # first, because it also says if the model must not be released
+        "feature_names": read.feature_names,
+        "components": read.components.tolist(),
+        **optional,
+        "explained_variance_std": read.explained_variance_std,
+        "statement": read.statement.to_dict(),
+    }
+
+
+_WRITERS: Final[Mapping[str, Callable[[Model], str | bytes]]] = MappingProxyType({
+    "csv": _table, "json": lambda read: to_json(_loadings_facts(read)) + "\n", "parquet": _parquet,
+})  # fmt: skip

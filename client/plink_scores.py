@@ -1,0 +1,116 @@
+"""Writes a model so that PLINK 2 computes its scores: the weight of each variant's allele, and allele frequencies.
+
+A score is the sum over variants of a loading times what preparation makes of a genotype: (x - c) / s - m, with the
+public centre c and divisor s of a dictionary, if there is one, and the model's mean m. That is a weight, loading / s,
+times x - (c + s m). PLINK subtracts twice the allele's frequency, so the frequency is (c + s m) / 2. A noisy mean may
+lie outside 0 to 2, where there is no frequency: then the nearest one is written, and a constant is missing from all
+scores.
+
+A missing genotype adds nothing, as one that is the mean does here. PLINK is told not to put the mean in its place
+itself, because some versions do so after they subtracted it from the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.dictionary import Dictionary, Genotype
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.model import Model
+from dpspca.provider.data import Variant, agree
+
+_NAMED: Final = 5
+_FIRST_WEIGHT: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PlinkScores:
+    """What PLINK 2 reads."""
+
+    score: str
+    """For ``--score``: variants, alleles and weights, one column for each component."""
+    frequencies: str
+    """For ``--read-freq``."""
+    offsets: tuple[float, ...]
+    """What to add to the sums of each component. Zero, unless a mean lies outside 0 to 2."""
+
+    def command(self, score: str, frequencies: str) -> str:
+        """Return the command that computes the scores. The .sscore file has them as sums."""
+        last = _FIRST_WEIGHT + len(self.offsets) - 1
+        return (
+            f"plink2 --pfile PREFIX --read-freq {frequencies} --score {score} 1 2 header-read center "
+            f"no-mean-imputation cols=+scoresums,-scoreavgs --score-col-nums {_FIRST_WEIGHT}-{last} --out scores"
+        )
+
+
+def plink_scores(model: Model, reference: Sequence[Variant]) -> PlinkScores:
+    """Write a model's variants with a loading. ``reference`` says which alleles they have, and which is counted."""
+    names, dictionary = model.feature_names, model.dictionary
+    if model.statement.dictionary and dictionary is None:
+        raise InvalidDataError("The model's job has a dictionary, which the model lacks.", "Give --dictionary.")
+    if names is None:
+        raise InvalidDataError("The model's features have no names.", "Name the columns of a job by its variants.")
+    used = model.support.tolist()
+    variants = _variants([names[place] for place in used], reference, dictionary)
+    centre, divisor = _prepared([each.name for each in variants], dictionary)
+    loadings = model.components[:, used].T
+    mean = np.zeros(len(used)) if model.mean is None else model.mean[used]
+    weights, taken = loadings / divisor[:, None], centre + divisor * mean
+    frequency = np.clip(taken / 2, 0.0, 1.0)
+    offsets = (2 * frequency - taken) @ weights
+    heads = ["ID", "A1", *(f"PC{number}" for number in range(1, len(model.components) + 1))]
+    cells = [[each.name, each.counted, *map(repr, row)] for each, row in zip(variants, weights.tolist(), strict=True)]
+    return PlinkScores(
+        _table([heads, *cells]),
+        _table([
+            ["#ID", "REF", "ALT", "ALT_FREQS", "OBS_CT"],
+            *([each.name, each.other, each.counted, repr(p), "2"]
+              for each, p in zip(variants, frequency.tolist(), strict=True)),
+        ]),
+        tuple(offsets.tolist()),
+    )  # fmt: skip
+
+
+def _variants(names: Sequence[str], reference: Sequence[Variant], dictionary: Dictionary | None) -> list[Variant]:
+    """Return each feature's variant, with the allele that is counted."""
+    known = {each.name: each for each in reference}
+    missing = [name for name in names if name not in known]
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        raise InvalidDataError(
+            f"The list of alleles lacks {', '.join(f'{name!r:.60}' for name in missing[:_NAMED])}{more}.",
+            "Give the .bim, .pvar or .afreq file that all providers share.",
+        )
+    found = [known[name] for name in names]
+    features = {} if dictionary is None else {each.name: each for each in dictionary.features}
+    wanted = [getattr(features.get(each.name), "allele", "") or each.counted for each in found]
+    stated = [
+        Variant(each.name, allele, each.counted if allele == each.other else each.other)
+        for each, allele in zip(found, wanted, strict=True)
+    ]
+    agree(found, stated)  # refuses an allele that a variant does not have
+    return stated
+
+
+def _prepared(names: Sequence[str], dictionary: Dictionary | None) -> tuple[FloatArray, FloatArray]:
+    """Return the public centre and divisor of each variant."""
+    if dictionary is None:
+        return np.zeros(len(names)), np.ones(len(names))
+    features = {each.name: each for each in dictionary.features}
+    stray = [name for name in names if not isinstance(features.get(name), Genotype)]
+    if stray:
+        raise InvalidDataError(
+            f"The dictionary describes no genotype {stray[0]!r:.60}.", "Give the dictionary of the job."
+        )
+    found = [features[name] for name in names]
+    return (
+        np.array([each.centre for each in found if isinstance(each, Genotype)]),
+        np.array([each.divisor for each in found if isinstance(each, Genotype)]),
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return "".join("\t".join(row) + "\n" for row in rows)

@@ -1,0 +1,87 @@
+"""What the readers of databases have in common: names in SQL, the table or query, and the columns that are used.
+
+Every value that is asked for is cast to floating point by the database, column by column, and comes as NaN where it is
+missing. Only types of which each value can be cast are accepted, so no value decides whether the rows are read. A query
+is the steward's own, and must not fail for any value.
+
+Rows have no order in most databases. So the order is declared, or is that of the primary key: a number that was
+assigned without looking at the rows. If it does not determine the order, rows may come in another one at the next
+start. Then their digest is another, and open jobs are refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dpspca.common.errors import InvalidDataError
+
+from .tables import Columns, Source, columns_used, require_numeric
+from .triplets import triplet_columns
+
+BATCH_ROWS: Final = 65_536
+NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Columns of a table or query that are read in a definite order."""
+
+    columns: Columns
+    statement: str
+
+
+def selection(
+    source: Source,
+    origin: str,
+    described: Sequence[tuple[str, str]],
+    casts: Mapping[str, str],
+    usual_order: Sequence[str],
+) -> Selection:
+    """Choose the columns by their names and types, and write the statement that gives them.
+
+    ``origin`` is what stands after FROM. ``casts`` has an expression for each numeric type, with ``{}`` for the column.
+    ``usual_order`` is what orders the rows if nothing is declared. If columns of any type are wanted, no row is.
+    """
+    reading = source.reading
+    chosen = columns_used([name for name, _ in described], reading)
+    used = described if chosen.places is None else [described[place] for place in chosen.places]
+    columns = Columns(chosen.names, chosen.places, tuple(kind for _, kind in used))
+    if source.any_type:
+        return Selection(columns, "")
+    require_numeric([(name, kind) for name, kind in used if kind not in casts])
+    order = [quoted(name) for name in reading.order_by or ()] or list(usual_order)
+    if not order:
+        raise InvalidDataError(
+            "The rows have no definite order.",
+            "Name columns that order them as order_by under [reading]: a number that was assigned without looking at "
+            "what the rows say, and that no two rows share.",
+        )
+    known = {name for name, _ in described}
+    for name in reading.order_by or ():
+        if name not in known:
+            raise InvalidDataError(f"There is no column {name!r:.60} to order by.", "Correct order_by.")
+    cells = ", ".join(casts[kind].format(quoted(name)) for name, kind in used)
+    statement = f"SELECT {cells} FROM {origin} ORDER BY {', '.join(order)}"  # noqa: S608  # quoted names
+    return Selection(columns, statement)
+
+
+def triplet_statement(
+    source: Source, origin: str, described: Sequence[tuple[str, str]], casts: Mapping[str, str]
+) -> str:
+    """Write the statement that gives triplets: two names as text, and a floating-point number, in any order."""
+    row, column, *value = triplet_columns(source, [name for name, _ in described])
+    kinds = dict(described)
+    require_numeric([(name, kinds[name]) for name in value if kinds[name] not in casts])
+    cells = [f"CAST({quoted(name)} AS VARCHAR)" for name in (row, column)]
+    cells += [casts[kinds[name]].format(quoted(name)) for name in value]
+    return f"SELECT {', '.join(cells)} FROM {origin}"  # noqa: S608  # quoted names
+
+
+def as_table(query: str) -> str:
+    """Write a steward's query as what stands after FROM."""
+    return f"({query.strip().rstrip(';')}\n) AS steward_query"
+
+
+def quoted(name: str) -> str:
+    """Write a name in SQL."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,111 @@
+"""Reads a table or the answer to a query from a DuckDB file, as batches of Arrow.
+
+The file is opened for reading only. Queries reach no other file and no network, and nothing is installed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading
+
+from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection, triplet_statement
+from .extras import import_extra
+from .folders import UnreadableError
+from .tables import Columns, RawTable, Source
+from .triplets import Batch
+
+_SETTINGS: Final = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+_CAST: Final = "coalesce(TRY_CAST({} AS DOUBLE), 'NaN'::DOUBLE)"
+_WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_CASTS: Final = dict.fromkeys(
+    (*_WHOLE, *(f"U{kind}" for kind in _WHOLE), "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL"), _CAST
+)
+_LISTED: Final = 20
+
+
+def read_duckdb(source: Source) -> RawTable:
+    """Read the rows of the table or query that is declared. If the file has one table, it may be left out."""
+    import_extra("pyarrow")
+    with _opened(source) as database:
+        chosen = _selection(database, source)
+        names = chosen.columns.names or ()
+        blocks = [np.empty((0, len(names)))]
+        blocks += map(_numbers, database.sql(chosen.statement).to_arrow_reader(BATCH_ROWS))
+    return RawTable(np.concatenate(blocks), chosen.columns)
+
+
+def triplets_of_duckdb(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches."""
+    import_extra("pyarrow")
+    with _opened(source) as database:
+        origin, described = _described(database, source.reading)
+        statement = triplet_statement(source, origin, described, _CASTS)
+        for batch in database.sql(statement).to_arrow_reader(BATCH_ROWS):
+            row, column, *value = batch.columns
+            numbers = value[0].to_numpy(zero_copy_only=False) if value else None
+            yield row.to_pylist(), column.to_pylist(), numbers
+
+
+def _numbers(batch: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow
+    return np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
+
+
+def columns_of_duckdb(source: Source) -> Columns:
+    """Read which columns are used, and their types."""
+    with _opened(source) as database:
+        return _selection(database, source).columns
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[Any]:
+    """Open a database. An error is told without what DuckDB says, which may hold a value, unless it is about names."""
+    source.path.stat()  # DuckDB does not say why it cannot open a file
+    driver = import_extra("duckdb")
+    try:
+        with driver.connect(str(source.path), read_only=True, config=_SETTINGS) as database:
+            yield database
+    except driver.IOException:
+        raise UnreadableError(
+            "The file is locked or is no DuckDB database.", "Try again when no program writes to it, or copy it."
+        ) from None
+    except (driver.CatalogException, driver.BinderException, driver.ParserException) as problem:
+        raise InvalidDataError(f"The query failed: {str(problem).splitlines()[0]}.", NAME_IT) from None
+    except driver.Error as problem:
+        raise InvalidDataError(f"Reading from the database failed: {type(problem).__name__}.", NAME_IT) from None
+
+
+def _selection(database: Any, source: Source) -> Selection:  # noqa: ANN401  # of duckdb
+    reading = source.reading
+    usual = [] if reading.query else _table(database, reading.table)[1]
+    return selection(source, *_described(database, reading), _CASTS, usual)
+
+
+def _described(database: Any, reading: Reading) -> tuple[str, list[tuple[str, str]]]:  # noqa: ANN401  # of duckdb
+    """Return what stands after FROM, and the names and types of its columns."""
+    origin = as_table(reading.query) if reading.query else _table(database, reading.table)[0]
+    described = database.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()  # noqa: S608  # a quoted name
+    return origin, [(str(name), str(kind).partition("(")[0]) for name, kind, *_ in described]
+
+
+def _table(database: Any, wanted: str | None) -> tuple[str, list[str]]:  # noqa: ANN401  # of duckdb
+    """Return the table or view that is declared, or the only one. Also return what orders its rows."""
+    there = database.execute(
+        "SELECT table_schema, table_name, table_type FROM information_schema.tables "
+        "WHERE table_catalog = current_database() ORDER BY 1, 2"
+    ).fetchall()
+    found = [each for each in there if wanted in {None, each[1], f"{each[0]}.{each[1]}"}]
+    if len(found) == 1:
+        schema, name, kind = found[0]
+        return f"{quoted(schema)}.{quoted(name)}", ["rowid"] if kind == "BASE TABLE" else []
+    what = f"There is no table {wanted!r:.60}" if wanted and not found else "There are several tables"
+    listed = ", ".join(f"{schema}.{name}" for schema, name, _ in (found or there)[:_LISTED])
+    raise InvalidDataError(f"{what}: {listed or 'none'}.", NAME_IT)

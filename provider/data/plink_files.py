@@ -1,0 +1,173 @@
+"""Reads genotypes that PLINK wrote: .bed with .bim and .fam, or .pgen with .pvar and .psam.
+
+Rows are samples. Columns are variants, and count copies of one allele: the first allele of a .bim, or ALT of a .pvar,
+or what a public reference declares (``variants.py``). Cells take two bits in memory (``genotypes.py``). A .bed file is
+read here, because its form is two bits a cell under three bytes of magic number. For .pgen there is pgenlib.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.dictionary import Genotype
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading
+
+from .extras import import_extra
+from .genotypes import CELLS_A_BYTE, MISSING, Codes, Genotypes
+from .tables import Columns, RawTable, Source, columns_used
+from .variants import Agreement, Variant, agree, counting, read_samples, read_variants
+
+_MAGIC: Final = b"\x6c\x1b"
+_BY_VARIANT, _BY_SAMPLE = b"\x01", b"\x00"
+_CODE_OF_BITS: Final = np.array([2, MISSING, 1, 0], dtype=np.uint8)
+"""How many copies of the first allele two bits of a .bed file stand for."""
+_CODES_OF_BYTE: Final = _CODE_OF_BITS[(np.arange(256)[:, None] >> (2 * np.arange(CELLS_A_BYTE))) & MISSING]
+_SWAPPED: Final = np.array([2, 1, 0, MISSING], dtype=np.uint8)
+_BLOCK_CELLS: Final = 2**24
+_WRITE_AGAIN: Final = "Write the files again, whole and together, for example with plink2 --make-bed."
+
+
+def read_bed(source: Source) -> RawTable:
+    """Read a .bed file. The .bim and .fam beside it must describe it."""
+    variants, samples = _listed(source, ".bim", ".fam")
+    with source.path.open("rb") as file:
+        magic, order = file.read(2), file.read(1)
+        size = os.fstat(file.fileno()).st_size
+    if magic != _MAGIC:
+        raise InvalidDataError("This is no .bed file of PLINK: its first bytes are others.", _WRITE_AGAIN)
+    if order == _BY_SAMPLE:
+        raise InvalidDataError(
+            "The .bed file is ordered by sample, as only old programs write it.",
+            "Convert it: plink --bfile PREFIX --make-bed --out OTHER",
+        )
+    width = -(-samples // CELLS_A_BYTE)
+    if order != _BY_VARIANT or size != len(_MAGIC + order) + len(variants) * width:
+        raise InvalidDataError(
+            f"The .bed file has {size} bytes, which do not fit {len(variants)} variants in .bim and {samples} samples "
+            "in .fam.",
+            _WRITE_AGAIN,
+        )
+    stored = np.memmap(source.path, np.uint8, "r", len(_MAGIC + order), (len(variants), width))
+
+    def codes_of(places: NDArray[np.intp]) -> Codes:
+        codes: Codes = _CODES_OF_BYTE[stored[places]].reshape(len(places), -1)[:, :samples]
+        return codes
+
+    return _table(source, variants, samples, codes_of)
+
+
+def read_pgen(source: Source) -> RawTable:
+    """Read the hard calls of a .pgen file. The .pvar (or .pvar.zst) and .psam beside it must describe it."""
+    variants, samples = _listed(source, *_PGEN_LISTS)
+    with import_extra("pgenlib").PgenReader(
+        os.fsencode(source.path), raw_sample_ct=samples, variant_ct=len(variants)
+    ) as stored:
+
+        def codes_of(places: NDArray[np.intp]) -> Codes:
+            counts = np.empty((len(places), samples), dtype=np.int8)
+            stored.read_list(places.astype(np.uint32), counts)
+            return np.where(counts < 0, MISSING, counts).astype(np.uint8)
+
+        return _table(source, variants, samples, codes_of)
+
+
+def located(path: Path) -> Path:
+    """Find the file of a name without ending, as PLINK's users write it."""
+    if path.exists():
+        return path
+    found = [each for ending in (".bed", ".pgen") if (each := path.with_name(path.name + ending)).exists()]
+    if len(found) > 1:
+        raise InvalidDataError(f"{path} may be {found[0].name} or {found[1].name}.", "Write the ending, too.")
+    return found[0] if found else path
+
+
+def columns_of_bed(source: Source) -> Columns:
+    """Read which variants are used, and their alleles."""
+    return _chosen(source, _variants(source, ".bim"))[0]
+
+
+def columns_of_pgen(source: Source) -> Columns:
+    """Read which variants are used, and their alleles."""
+    return _chosen(source, _variants(source, _PGEN_LISTS[0]))[0]
+
+
+_PGEN_LISTS: Final = ".pvar", ".psam"
+
+
+def _listed(source: Source, variants: str, samples: str) -> tuple[list[Variant], int]:
+    listed = len(read_samples(_beside(source.path, samples)))
+    if not listed:
+        raise InvalidDataError(f"The {samples} file lists no sample.", _WRITE_AGAIN)
+    return _variants(source, variants), listed
+
+
+def _variants(source: Source, ending: str) -> list[Variant]:
+    found = read_variants(_beside(source.path, ending))
+    several = [each.name for each in found if "," in each.counted]
+    if several:
+        raise InvalidDataError(
+            f"The variant {several[0]!r:.60} has several ALT alleles, and {len(several) - 1} more have.",
+            "Divide or drop them: plink2 --pfile PREFIX --max-alleles 2 --make-pgen --out OTHER",
+        )
+    return found
+
+
+def _beside(path: Path, ending: str) -> Path:
+    """Return the file that belongs to another, by its ending."""
+    found = [path.with_suffix(each) for each in (ending, f"{ending}.zst") if path.with_suffix(each).exists()]
+    if not found:
+        raise InvalidDataError(
+            f"There is no {path.with_suffix(ending).name} beside it.", f"Put the {ending} file into the same folder."
+        )
+    return found[0]
+
+
+def _chosen(source: Source, variants: Sequence[Variant]) -> tuple[Columns, Agreement | None]:
+    """Choose variants: those that are declared, or those of the reference, or all. Compare their alleles."""
+    reading = source.reading
+    reference = None if reading.alleles is None else read_variants(reading.alleles)
+    if reference is not None and reading.columns is None:
+        listed = tuple(each.name for each in reference if each.name not in reading.leave_out)
+        reading = replace(reading, columns=listed, leave_out=())
+    chosen = columns_used([each.name for each in variants], reading)
+    used = variants if chosen.places is None else [variants[place] for place in chosen.places]
+    agreement = _agreed_alleles(used, reading, reference)
+    counted = [(each.counted, each.other) for each in used]
+    if agreement is not None:
+        counted = [pair[::-1] if swap else pair for pair, swap in zip(counted, agreement.swapped, strict=True)]
+    return Columns(chosen.names, chosen.places, tuple(f"copies of {one}, not {two}" for one, two in counted)), agreement
+
+
+def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequence[Variant] | None) -> Agreement | None:
+    """Compare alleles with those of the reference, if there is one, and with the allele that a dictionary counts."""
+    if reading.preparation is None:
+        return None if reference is None else agree(used, reference)
+    features = [(each.column, each.feature) for each in reading.preparation.mapped]
+    counted = {column: feature.allele for column, feature in features if isinstance(feature, Genotype)}
+    stated = {column: allele for column, allele in counted.items() if allele}
+    return agree(used, counting(used if reference is None else reference, stated))
+
+
+def _table(source: Source, variants: Sequence[Variant], samples: int, codes_of: Any) -> RawTable:  # noqa: ANN401
+    """Read the variants that are used. ``codes_of`` reads some of them, by their places in the file."""
+    columns, agreement = _chosen(source, variants)
+    places = np.arange(len(variants)) if columns.places is None else np.array(columns.places, dtype=np.intp)
+    swapped = np.zeros(len(places), dtype=np.bool_) if agreement is None else agreement.swapped
+
+    def read() -> Iterator[Codes]:
+        step = max(1, _BLOCK_CELLS // max(1, samples) // CELLS_A_BYTE) * CELLS_A_BYTE
+        for start in range(0, len(places), step):
+            codes = codes_of(places[start : start + step])
+            yield np.where(swapped[start : start + step, None], _SWAPPED[codes], codes)
+
+    table = Genotypes.of_columns(read(), (samples, len(places)))
+    if agreement is not None and source.reading.preparation is None:  # a dictionary says itself what is filled in
+        filled = [source.reading.fill_of(name) is None for name in columns.names or ()]
+        table.values[MISSING, filled] = agreement.means[filled]
+    return RawTable(table, columns)

@@ -1,0 +1,193 @@
+"""Reads rows from PostgreSQL through psycopg. The data set is a private file that says how to connect.
+
+The file holds one connection string, as libpq takes it. A password may be in it, in a file that it names as passfile,
+in ~/.pgpass or in the environment. Nothing of the string, and no text of the server that could hold a value, goes into
+an error or a log.
+
+Rows come as a binary COPY in one read-only transaction, so that they are those of one moment, and are converted a
+megabyte at a time.
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading, files
+
+from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection, triplet_statement
+from .extras import import_extra
+from .folders import UnreadableError
+from .tables import Columns, RawTable, Source
+from .triplets import Batch
+
+_CONNECT_SECONDS: Final = 10
+_CHUNK_BYTES: Final = 2**20
+_HEAD: Final = b"PGCOPY\n\xff\r\n\0"
+_CELL: Final = np.dtype([("bytes", ">i4"), ("number", ">f8")])
+_END: Final = struct.pack(">h", -1)
+_LISTED: Final = 20
+
+_PLAIN: Final = "coalesce({}::float8, 'NaN')"
+_CASTS: Final = {
+    **dict.fromkeys(("int2", "int4", "int8", "float4", "float8"), _PLAIN),
+    "bool": "coalesce({}::int::float8, 'NaN')",
+    "numeric": (
+        "CASE WHEN {0} IS NULL OR {0} = 'NaN' THEN 'NaN' WHEN abs({0}) > 1e300 THEN 'Infinity' "
+        "WHEN abs({0}) < 1e-300 THEN 0 ELSE {0}::float8 END"
+    ),
+}
+"""How each numeric type becomes a floating-point number. A cast of ``numeric`` alone could fail for one value."""
+_TABLES: Final = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+AND n.nspname NOT LIKE 'pg\\_toast%%' AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1, 2
+"""
+_PRIMARY_KEY: Final = """
+SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+WHERE i.indrelid = %s::regclass AND i.indisprimary ORDER BY array_position(i.indkey::int2[], a.attnum)
+"""
+
+
+def read_postgres(source: Source) -> RawTable:
+    """Read the rows of the table or query that is declared. If there is one table, it may be left out."""
+    with connected(source) as connection:
+        chosen = _selection(connection, source)
+        chunks = [np.empty((0, len(chosen.columns.names or ())))]
+        with connection.cursor() as cursor, cursor.copy(f"COPY ({chosen.statement}) TO STDOUT (FORMAT BINARY)") as copy:
+            chunks += _rows(copy, chunks[0].shape[1])
+    return RawTable(np.concatenate(chunks), chosen.columns)
+
+
+def triplets_of_postgres(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches, through a cursor on the server."""
+    with connected(source) as connection:
+        origin = _origin(connection, source.reading)
+        statement = triplet_statement(source, origin, _described(connection, origin), _CASTS)
+        with connection.cursor(name="triplets", binary=True) as cursor:
+            cursor.execute(statement)
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                row, column, *value = zip(*rows, strict=True)
+                yield row, column, np.array(value[0], dtype=np.float64) if value else None
+
+
+def columns_of_postgres(source: Source) -> Columns:
+    """Read which columns are used, and their types."""
+    with connected(source) as connection:
+        return _selection(connection, source).columns
+
+
+@contextmanager
+def connected(source: Source, *, writes: bool = False) -> Iterator[Any]:
+    """Connect for one transaction, which can only read unless scores are to be written."""
+    driver = import_extra("psycopg")
+    try:
+        text = files.read(source.path, private=True).decode()
+        how = driver.conninfo.conninfo_to_dict(" ".join(line for line in text.splitlines() if not line.startswith("#")))
+    except (UnicodeDecodeError, driver.Error):
+        raise InvalidDataError(  # without the driver's words, which could quote a password
+            "The file is no connection string.", "Write one line, as in: host=db.example dbname=omop user=steward"
+        ) from None
+    how = {"connect_timeout": _CONNECT_SECONDS, **how}
+    try:
+        connection = driver.connect(**how, autocommit=True)
+    except driver.Error as problem:
+        raise _unreachable(problem) from None
+    try:
+        with connection:
+            connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ {'WRITE' if writes else 'ONLY'}")
+            yield connection
+    except driver.Error as problem:
+        raise _failed(problem, connection) from None
+
+
+def _unreachable(problem: Exception) -> UnreadableError:
+    """Say why there is no connection, without what the server or the driver says."""
+    text = str(problem)
+    reasons = {
+        "password": "The database refuses the user or the password, or no password was given",
+        "does not exist": "The database has no such user or database",
+        "refused": "No database answers at that host and port",
+        "could not translate": "The host is unknown",
+        "timeout": f"The database did not answer within {_CONNECT_SECONDS} seconds",
+    }
+    why = next((reason for word, reason in reasons.items() if word in text), "The database cannot be reached")
+    return UnreadableError(f"{why}.", "Check the connection string in the file, and try psql with it.")
+
+
+def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401  # of psycopg
+    """Say why reading failed. Only errors about names and rights are quoted, because they hold no values."""
+    state = problem.sqlstate or ""
+    if connection.broken or state.startswith(("08", "57")) or not state:
+        return UnreadableError(
+            "The connection to the database was lost while rows were read.", "Start again when the database runs."
+        )
+    kind = type(problem).__name__
+    told = f"{kind}: {problem.diag.message_primary}" if state.startswith("42") else kind
+    return InvalidDataError(f"Reading from the database failed: {told}.", NAME_IT)
+
+
+def _selection(connection: Any, source: Source) -> Selection:  # noqa: ANN401  # of psycopg
+    reading, origin = source.reading, _origin(connection, source.reading)
+    keys = [] if reading.query else connection.execute(_PRIMARY_KEY, [origin]).fetchall()
+    described, usual = _described(connection, origin), [quoted(name) for (name,) in keys]
+    return selection(source, origin, described, _CASTS, usual)
+
+
+def _origin(connection: Any, reading: Reading) -> str:  # noqa: ANN401  # of psycopg
+    """Return what stands after FROM."""
+    return as_table(reading.query) if reading.query else _table(connection, reading.table)
+
+
+def _described(connection: Any, origin: str) -> list[tuple[str, str]]:  # noqa: ANN401  # of psycopg
+    """Return the names and types of all columns."""
+    found = connection.execute(f"SELECT * FROM {origin} LIMIT 0").description  # noqa: S608  # a quoted name
+    return [(column.name, _type(connection, column.type_code)) for column in found]
+
+
+def _type(connection: Any, code: int) -> str:  # noqa: ANN401  # of psycopg
+    known = connection.adapters.types.get(code)
+    return str(known.name) if known is not None and known.oid == code else f"type {code}"
+
+
+def _table(connection: Any, wanted: str | None) -> str:  # noqa: ANN401  # of psycopg
+    """Return the table that is declared, with or without its schema, or the only one."""
+    there = connection.execute(_TABLES).fetchall()
+    found = [(schema, name) for schema, name in there if wanted in {None, f"{schema}.{name}"} or (wanted == name)]
+    if len(found) == 1:
+        return ".".join(map(quoted, found[0]))
+    what = f"There is no table {wanted!r:.60}" if wanted and not found else "There are several tables"
+    listed = ", ".join(f"{schema}.{name}" for schema, name in (found or there)[:_LISTED])
+    raise InvalidDataError(f"{what}: {listed or 'none'}.", NAME_IT)
+
+
+def _rows(copy: Any, columns: int) -> Iterator[FloatArray]:  # noqa: ANN401  # of psycopg
+    """Convert the bytes of a binary COPY, whose rows all have the same length."""
+    row = np.dtype([("cells", ">i2"), ("cell", _CELL, (columns,))])
+    pending, is_first = bytearray(), True
+    for block in copy:
+        pending += block
+        if is_first and len(pending) > len(_HEAD) + 8:
+            is_first = False
+            (extra,) = struct.unpack_from(">i", pending, len(_HEAD) + 4)
+            if not pending.startswith(_HEAD) or extra:
+                raise InvalidDataError("The database sent a COPY in an unknown form.", "Report this as a bug.")
+            del pending[: len(_HEAD) + 8]
+        if len(pending) >= _CHUNK_BYTES:
+            whole = len(pending) - len(pending) % row.itemsize
+            yield _numbers(bytes(pending[:whole]), row)
+            del pending[:whole]
+    if is_first or pending[-len(_END) :] != _END:
+        raise UnreadableError("The database ended before all rows were sent.", "Start again when it runs.")
+    yield _numbers(bytes(pending[: -len(_END)]), row)
+
+
+def _numbers(content: bytes, row: "np.dtype[Any]") -> FloatArray:
+    found = np.frombuffer(content, row)
+    if (found["cells"] != row["cell"].shape[0]).any() or (found["cell"]["bytes"] != _CELL["number"].itemsize).any():
+        raise InvalidDataError("The database sent other columns than it announced.", "Report this as a bug.")
+    return found["cell"]["number"].astype(np.float64)

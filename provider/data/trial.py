@@ -1,0 +1,70 @@
+"""Reads a file once in a process of its own, with a time limit, before the provider reads it.
+
+Libraries that read HDF5 and .pgen may loop for ever or crash on a damaged file, and would take the daemon with them. So
+such files are first read by another process, which is ended if it takes too long. What it reads is thrown away.
+
+The limit follows from the size of the file, which counts as public, as its number of rows does.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading
+
+from .tables import Source
+
+SECONDS: Final = 60.0
+BYTES_A_SECOND: Final = 5e6
+"""Ten times slower than the slowest disk and decompression."""
+
+
+def require_readable(source: Source, seconds: float = SECONDS) -> None:
+    """Refuse a file with which another process does not come to an end, well or with an error."""
+    limit = seconds + source.path.stat().st_size / BYTES_A_SECOND
+    reading = source.reading
+    alleles = None if reading.alleles is None else str(reading.alleles.absolute())
+    job = {
+        "path": str(source.path.absolute()),
+        "columns": reading.columns,
+        "leave_out": reading.leave_out,
+        "array": reading.array,
+        "alleles": alleles,
+    }
+    try:
+        ended = subprocess.run(  # noqa: S603  # this module
+            [sys.executable, "-P", "-m", __name__],
+            input=json.dumps(job).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InvalidDataError(
+            f"Reading it did not end within {limit:.0f} seconds: it is damaged, or no regular file.", "Write it again."
+        ) from None
+    if ended.returncode < 0:
+        raise InvalidDataError("The library that reads it crashed: it is damaged.", "Write it again.")
+
+
+def main() -> None:
+    """Read what the first process asks for. It meets any error itself."""
+    from .formats import format_of  # noqa: PLC0415  # it knows this module
+
+    told = json.load(sys.stdin)
+    reading = Reading(
+        columns=None if told["columns"] is None else tuple(told["columns"]),
+        leave_out=tuple(told["leave_out"]),
+        array=told["array"],
+        alleles=None if told["alleles"] is None else Path(told["alleles"]),
+    )
+    source = Source(Path(told["path"]), reading)
+    format_of(source).read(source)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Lists of variants and samples as PLINK writes them, and the alleles that a public reference declares.
+
+All providers must count the same allele of each variant. Files disagree about which that is, because some programs put
+the rarer allele first. So the steward can declare a reference that all providers share. Alleles in another order are
+swapped; alleles that differ, or that are on the other strand, are refused by the name of the variant.
+
+Lists of variants count as public, as column names do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidDataError
+
+from .extras import import_extra
+
+_COMPLEMENTS: Final = {"A": "T", "T": "A", "C": "G", "G": "C"}
+_UNKNOWN: Final = frozenset({"0", "."})
+"""How a file writes an allele that none of its samples has."""
+_NAMED: Final = 8
+SAMPLE_LISTS: Final = (".fam", ".psam")
+_BIM: Final = ("#CHROM", "ID", "CM", "POS", "ALT", "REF")
+_SHORT_BIM: Final = ("#CHROM", "ID", "POS", "ALT", "REF")
+_FAM: Final = ("#FID", "IID")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A variant: its name, the allele that is counted, and the other one."""
+
+    name: str
+    counted: str
+    other: str
+    mean: float | None = None
+    """The mean count that a reference states."""
+
+
+def read_variants(path: Path) -> list[Variant]:
+    """Read a .bim, .pvar, .pvar.zst or .afreq file."""
+    with _lines(path) as lines:
+        heads, cells = _headed(lines, {len(_SHORT_BIM): _SHORT_BIM}, _BIM)
+        places = _Places(path, heads)
+        chromosome, place = places.optional("#CHROM"), places.optional("POS")
+        name, counted, other = places.of("ID"), places.of("ALT"), places.of("REF")
+        frequency = places.optional("ALT_FREQS")
+        found = []
+        for number, row in cells:
+            if len(row) < len(heads):
+                raise InvalidDataError(f"{path.name}, line {number} has too few cells.", "Write the file again, whole.")
+            named = row[name]
+            if named == ".":
+                where = [row[each] for each in (chromosome, place) if each is not None]
+                named = ":".join([*where, row[other], row[counted]])
+            mean = None if frequency is None else _mean(path, number, row[frequency])
+            found.append(Variant(named, row[counted], row[other], mean))
+    if not found:
+        raise InvalidDataError(f"{path.name} lists no variant.", "Write the file again, whole.")
+    return found
+
+
+def read_samples(path: Path, column: str = "IID") -> list[bytes]:
+    """Read the names of all samples of a .fam or .psam file: those of persons (IID) or of families (FID)."""
+    with _lines(path) as lines:
+        heads, cells = _headed(lines, {}, _FAM)
+        place = _Places(path, heads).of(column)
+        found = []
+        for number, row in cells:
+            if len(row) <= place:
+                raise InvalidDataError(f"{path.name}, line {number} has too few cells.", "Write the file again, whole.")
+            found.append(_person(row, place, column).encode("utf-8", "surrogateescape"))
+    return found
+
+
+def sample_ids(path: Path) -> list[tuple[str, str]]:
+    """Read the family (0 if there is none) and the name of all samples of a .fam or .psam file."""
+    with _lines(path) as lines:
+        heads, cells = _headed(lines, {}, _FAM)
+        places = _Places(path, heads)
+        family, name = places.optional("FID"), places.of("IID")
+        return [("0" if family is None else row[family], row[name]) for _, row in cells]
+
+
+def _person(row: Sequence[str], place: int, column: str) -> str:
+    """Name the person or family of a sample. A family of 0 is none, and such a sample stands for itself."""
+    return " ".join(row[:2]) if column == "FID" and row[place] == "0" else row[place]
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterator[str]]:
+    """Open a file of lines. Bytes that are no text are kept, and match no name."""
+    if path.suffix.lower() == ".zst":
+        with path.open("rb") as file, import_extra("pyarrow").CompressedInputStream(file, "zstd") as packed:
+            yield iter(packed.read().decode("utf-8", "surrogateescape").splitlines())
+        return
+    with path.open(encoding="utf-8", errors="surrogateescape") as text:
+        yield text
+
+
+def _headed(
+    lines: Iterator[str], by_cells: Mapping[int, Sequence[str]], usual: Sequence[str]
+) -> tuple[Sequence[str], Iterator[tuple[int, list[str]]]]:
+    """Read the names of the columns, from the file's head or by their number. Also return all other lines."""
+    numbered = ((number, line.split()) for number, line in enumerate(lines, start=1) if line.strip())
+    first: tuple[int, list[str]] | None = next((each for each in numbered if not each[1][0].startswith("##")), None)
+    if first is not None and first[1][0].startswith("#"):
+        return first[1], numbered
+    cells = 0 if first is None else len(first[1])
+    return by_cells.get(cells, usual), _again(first, numbered)
+
+
+def _again(
+    first: tuple[int, list[str]] | None, others: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, list[str]]]:
+    if first is not None:
+        yield first
+    yield from others
+
+
+class _Places:
+    """Finds columns by their names in the head of a file."""
+
+    def __init__(self, path: Path, heads: Sequence[str]) -> None:
+        self._path = path
+        self._heads = [head.lstrip("#") for head in heads]
+
+    def optional(self, name: str) -> int | None:
+        plain = name.lstrip("#")
+        return self._heads.index(plain) if plain in self._heads else None
+
+    def of(self, name: str) -> int:
+        place = self.optional(name)
+        if place is None:
+            raise InvalidDataError(f"{self._path.name} has no column {name}.", "Write it again with plink2.")
+        return place
+
+
+def _mean(path: Path, number: int, cell: str) -> float | None:
+    """Turn a frequency into a mean count. A reference may lack it for some variants."""
+    try:
+        frequency = float(cell)
+    except ValueError:
+        return None
+    if not 0 <= frequency <= 1:
+        if frequency != frequency:  # noqa: PLR0124  # NaN
+            return None
+        raise InvalidDataError(f"{path.name}, line {number}: a frequency is not between 0 and 1.", "Correct it.")
+    return 2 * frequency
+
+
+# --- Which allele is counted ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How the alleles of some variants relate to those of a reference."""
+
+    swapped: NDArray[np.bool_]
+    """Whether the reference counts the other allele."""
+    means: FloatArray
+    """The mean counts that the reference states, or NaN."""
+
+
+def agree(variants: Sequence[Variant], reference: Sequence[Variant]) -> Agreement:
+    """Compare alleles with those of a reference. Refuse variants that it lacks, or whose alleles differ."""
+    declared = {each.name: each for each in reference}
+    if len(declared) < len(reference):
+        raise InvalidDataError("The reference has several variants of one name.", "Give each a name of its own.")
+    _refuse("The reference lacks", [each.name for each in variants if each.name not in declared])
+    pairs = [(each, declared[each.name]) for each in variants]
+    orders = [_is_swapped(own, known) for own, known in pairs]
+    _refuse("On the other strand than in the reference", _where(pairs, orders, is_strand=True))
+    _refuse("Other alleles than in the reference, or in an order that cannot be told (A and T, C and G)",
+            _where(pairs, orders, is_strand=False))  # fmt: skip
+    means = [np.nan if known.mean is None else known.mean for _, known in pairs]
+    return Agreement(np.array(orders, dtype=np.bool_), np.array(means))
+
+
+def counting(variants: Sequence[Variant], counted: Mapping[str, str]) -> list[Variant]:
+    """Return variants of which these alleles are counted, by the name of the variant. Others stay as they are."""
+
+    def turned(own: Variant) -> Variant:
+        allele = counted.get(own.name, own.counted)
+        if allele == own.counted:
+            return own
+        if allele == own.other:
+            return Variant(own.name, own.other, own.counted, None if own.mean is None else 2 - own.mean)
+        return Variant(own.name, allele, own.other)  # which no variant with these two alleles agrees with
+
+    return [turned(each) for each in variants]
+
+
+def _is_swapped(own: Variant, known: Variant) -> bool | None:
+    """Tell whether the alleles are those of the reference in the other order, or None if they are other ones."""
+    if _fits(own.counted, known.counted) and _fits(own.other, known.other):
+        return False if own.counted not in _UNKNOWN or own.other not in _UNKNOWN else None
+    is_ambiguous = _COMPLEMENTS.get(known.counted) == known.other
+    return True if _fits(own.counted, known.other) and _fits(own.other, known.counted) and not is_ambiguous else None
+
+
+def _fits(own: str, known: str) -> bool:
+    return own == known or own in _UNKNOWN
+
+
+def _where(pairs: Sequence[tuple[Variant, Variant]], orders: Sequence[bool | None], *, is_strand: bool) -> list[str]:
+    """Name the variants that do not agree and are, or are not, on the other strand."""
+    return [
+        own.name
+        for (own, known), order in zip(pairs, orders, strict=True)
+        if order is None and _is_on_other_strand(own, known) == is_strand
+    ]
+
+
+def _is_on_other_strand(own: Variant, known: Variant) -> bool:
+    if _COMPLEMENTS.get(known.counted) == known.other:
+        return False
+    counted, other = (_COMPLEMENTS.get(each, each) for each in (own.counted, own.other))
+    return _is_swapped(Variant(own.name, counted, other), known) is not None
+
+
+def _refuse(what: str, names: Sequence[Any]) -> None:
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        raise InvalidDataError(
+            f"{what}: {', '.join(f'{name!r:.60}' for name in names[:_NAMED])}{more}.",
+            "Correct them, or list them in leave_out under [reading] at every provider.",
+        )

@@ -1,0 +1,100 @@
+"""Reads Zarr folders, of version 2 or 3, and AnnData in Zarr. What is read follows from names, types and shapes alone.
+
+A folder whose name ends in .zarr is one array or one group. Chunks are decompressed a few rows at a time.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import scipy.sparse
+
+from dpspca.common.arrays import MATRIX
+from dpspca.common.errors import InvalidDataError
+
+from .array_files import array_name, rows_of_sparse
+from .extras import import_extra
+from .preparation import numbers_of
+from .tables import Columns, RawTable, Source, columns_used
+
+ENDING: Final = ".zarr"
+_BLOCK_ROWS: Final = 16_384
+_MAIN_LAYER: Final = "X"
+_SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
+
+
+def is_zarr(path: Path) -> bool:
+    """Tell whether a folder is one data set by itself, and no folder of files."""
+    return path.suffix.lower() == ENDING
+
+
+def read_zarr(source: Source) -> RawTable:
+    """Read a two-dimensional array of numbers, the only one or the one that is declared, or ``X`` of AnnData."""
+    stored = _opened(source)
+    if _is_anndata(stored):
+        return _anndata(stored, source)
+    columns = columns_used(None, source.reading)
+    if hasattr(stored, "shape"):
+        return _dense(stored, columns)
+    found = {name: each for name, each in stored.arrays() if len(each.shape) == MATRIX and each.dtype.kind in "fiub"}
+    return _dense(found[array_name(source, list(found))], columns)
+
+
+def columns_of_zarr(source: Source) -> Columns:
+    """Read which columns are used."""
+    stored = _opened(source)
+    return columns_used(_genes(stored) if _is_anndata(stored) else None, source.reading)
+
+
+def _opened(source: Source) -> Any:  # noqa: ANN401  # of zarr
+    """Open an array or a group. Without links: a link could lead out of the folder, which zarr would not notice."""
+    import_extra("zarr")
+    linked = [each for each in source.path.rglob("*") if each.is_symlink()]
+    if linked:
+        raise InvalidDataError(f"{linked[0].name} within it is a link.", "Copy the folder, with what links lead to.")
+    return import_extra("zarr").open(str(source.path), mode="r")
+
+
+def _is_anndata(stored: Any) -> bool:  # noqa: ANN401  # of zarr
+    return not hasattr(stored, "shape") and _MAIN_LAYER in stored and "var" in stored
+
+
+def _anndata(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zarr
+    """Read ``X``, or the layer that is declared: cells are rows, and genes are columns."""
+    layer, genes = _layer(stored, source), _genes(stored)
+    columns = columns_used(genes, source.reading)
+    kind = _SPARSE.get(str(layer.attrs.get("encoding-type")))
+    shape = tuple(map(int, layer.shape if kind is None else layer.attrs["shape"]))
+    if shape[1:] != (len(genes),):
+        raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
+    if kind is None:
+        return _dense(layer, columns)
+    matrix = kind(tuple(layer[part][:] for part in ("data", "indices", "indptr")), shape=shape)
+    return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
+
+
+def _layer(stored: Any, source: Source) -> Any:  # noqa: ANN401  # of zarr
+    wanted = source.reading.array or _MAIN_LAYER
+    there = [_MAIN_LAYER, *stored.get("layers", ())]
+    if wanted not in there:
+        raise InvalidDataError(
+            f"There is no layer {wanted!r:.60}. The folder has {', '.join(filter(str.isprintable, there))}.",
+            "Name one of them as array under [reading] in the provider's settings.",
+        )
+    return stored[wanted] if wanted == _MAIN_LAYER else stored["layers"][wanted]
+
+
+def _genes(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
+    variables = stored["var"]
+    return [str(name) for name in variables[variables.attrs["_index"]][:].tolist()]
+
+
+def _dense(stored: Any, columns: Columns) -> RawTable:  # noqa: ANN401  # of zarr
+    """Read the columns that are used, in blocks of rows."""
+    numbers_of(np.empty((0, *stored.shape[1:]), dtype=stored.dtype))  # checks the type and the dimensions
+    places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)
+    rows = np.empty((stored.shape[0], len(places)))
+    with np.errstate(all="ignore"):  # a number that is too large becomes infinite
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            rows[start : start + _BLOCK_ROWS] = stored[start : start + _BLOCK_ROWS][:, places]
+    return RawTable(rows, columns)

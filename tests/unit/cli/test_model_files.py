@@ -1,0 +1,272 @@
+"""Models for other programs: PLINK 2 computes the scores that we compute, and scores go where a steward wants them."""
+
+import json
+import sqlite3
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import database
+import duckdb
+import numpy as np
+import psycopg
+import pyarrow.parquet
+import pytest
+from numpy.typing import NDArray
+from plink import alleles, genotypes, plink2, write_bed, write_bim
+from typer.testing import CliRunner, Result
+
+from dpspca import save_model
+from dpspca.cli.app import app
+from dpspca.common.algorithms import catalogue
+from dpspca.common.dictionary import Dictionary, Preparation
+from dpspca.common.linalg import thin_qr
+from dpspca.common.model import Model
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.statement import PrivacyStatement
+from dpspca.common.storage.reading import Reading
+from dpspca.provider.data.sources import read_rows
+
+VARIANTS = 12
+SPEC = JobSpec(
+    schema=Schema(VARIANTS),
+    unit=PrivacyUnit.ROW_REPLACE_ONE,
+    budget=Budget(1.0, 1e-6),
+    norm_bound=3.0,
+    components=3,
+    options={"sparsity": 4},
+    method="dps-pca",
+)
+STATEMENT = PrivacyStatement.of(catalogue.plan(SPEC), parties=3, fresh_noise=True, federated=True)
+NAMES = tuple(f"rs{place}" for place in range(VARIANTS))
+PAIRS = alleles(VARIANTS)
+COUNTS = genotypes(37, VARIANTS, missing=0.0)
+MEANS = np.linspace(0.1, 1.9, VARIANTS)
+
+
+def model(
+    folder: Path, mean: NDArray[np.float64] | None = MEANS, names: Sequence[str] | None = NAMES, dictionary: str = ""
+) -> Path:
+    basis, _ = thin_qr(np.random.default_rng(0).standard_normal((VARIANTS, 3)))
+    loadings = basis.T.copy()
+    loadings[:, 5] = 0
+    statement = replace(STATEMENT, dictionary=dictionary)
+    save_model(Model(loadings, statement, mean=mean, feature_names=names and tuple(names)), folder / "model.dpspca")
+    return folder / "model.dpspca"
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def facts(*words: object) -> dict[str, Any]:
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def sscore(path: Path) -> NDArray[np.float64]:
+    head, *lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+    sums = [place for place, name in enumerate(head) if name.endswith("_SUM") and name.startswith("PC")]
+    return np.array([[float(line[place]) for place in sums] for line in lines])
+
+
+def scored_by_plink(folder: Path, prefix: Path, made: dict[str, Any]) -> NDArray[np.float64]:
+    score, frequencies = made["files"]
+    columns = ["cols=+scoresums,-scoreavgs", "--score-col-nums", "3-5"]
+    how = ["--read-freq", frequencies, "--score", score, 1, 2, "header-read", "center", "no-mean-imputation", *columns]
+    assert " ".join(map(str, how)) in made["command"]
+    plink2("--bfile", prefix, *how, "--out", folder / "plink")
+    return sscore(folder / "plink.sscore") + np.array(made["offsets"])
+
+
+@pytest.mark.parametrize("counted", ["first", "second", "mixed"])
+def test_plink_computes_our_scores(counted: str, tmp_path: Path) -> None:
+    """The study counts the reference's allele; the file lists it first or second."""
+    turned = [counted == "second" or (counted == "mixed" and place % 2 == 1) for place in range(VARIANTS)]
+    path = write_bed(
+        tmp_path / "cohort", COUNTS, [pair[::-1] if turn else pair for pair, turn in zip(PAIRS, turned, strict=True)]
+    )
+    reference = write_bim(tmp_path / "reference.bim", PAIRS)
+    made = facts(
+        "model", "export", model(tmp_path), "--format", "plink2", "--alleles", reference, "--out", tmp_path / "panel"
+    )
+    assert made["offsets"] == pytest.approx([0, 0, 0], abs=1e-12)
+    assert "rs5" not in (tmp_path / "panel.score").read_text(encoding="utf-8")
+    rows = read_rows(path, Reading(alleles=reference)).matrix.toarray()  # type: ignore[union-attr]
+    stored = Model.from_bytes((tmp_path / "model.dpspca").read_bytes())
+    ours = stored.transform(rows)
+    assert np.abs(ours).max() > 0.5
+    assert scored_by_plink(tmp_path, tmp_path / "cohort", made) == pytest.approx(ours, rel=1e-5, abs=1e-6)
+
+
+def test_missing_genotypes_count_as_the_mean_at_both(tmp_path: Path) -> None:
+    counts = genotypes(37, VARIANTS, missing=0.2)
+    path, reference = write_bed(tmp_path / "cohort", counts, PAIRS), tmp_path / "panel.afreq"
+    made = facts(
+        "model", "export", model(tmp_path), "--format", "plink2", "--alleles", tmp_path / "cohort.bim", "--out",
+        tmp_path / "panel",
+    )  # fmt: skip
+    stored = Model.from_bytes((tmp_path / "model.dpspca").read_bytes())
+    filled = Reading(missing=dict(zip(NAMES, MEANS.tolist(), strict=True)))
+    ours = stored.transform(read_rows(path, filled).matrix.toarray())  # type: ignore[union-attr]
+    assert scored_by_plink(tmp_path, tmp_path / "cohort", made) == pytest.approx(ours, rel=1e-5, abs=1e-6)
+    assert read_rows(path, Reading(alleles=reference, leave_out=("rs5",))).dimension == VARIANTS - 1
+
+
+@pytest.mark.parametrize("mean", [None, MEANS * 1.5 - 0.4])
+def test_a_mean_that_is_no_frequency_leaves_an_offset(mean: NDArray[np.float64] | None, tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    words = ("--format", "plink2", "--alleles", path.with_suffix(".bim"), "--out", tmp_path / "panel")
+    made = facts("model", "export", model(tmp_path, mean), *words)
+    assert any(made["offsets"]) == (mean is not None)
+    stored = Model.from_bytes((tmp_path / "model.dpspca").read_bytes())
+    ours = stored.transform(COUNTS.astype(float))
+    assert scored_by_plink(tmp_path, tmp_path / "cohort", made) == pytest.approx(ours, rel=1e-5, abs=2e-5)
+    assert ("Add to the sums" in run("model", "export", tmp_path / "model.dpspca", *words).output) == (mean is not None)
+
+
+def test_scaling_of_a_dictionary_is_part_of_the_weights(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    lines = ['format = "dpspca-dictionary-1"', "[features]"]
+    for place, (first, second) in enumerate(PAIRS):
+        allele = second if place % 2 else first
+        lines.append(f'rs{place} = {{ kind = "genotype", allele = "{allele}", frequency = {0.1 + 0.05 * place} }}')
+    (tmp_path / "panel.toml").write_text("\n".join(lines), encoding="utf-8")
+    dictionary = Dictionary.parse(tomllib.loads("\n".join(lines)))
+    made = facts(
+        "model", "export", model(tmp_path, MEANS / 9, dictionary=dictionary.digest()), "--format", "plink2",
+        "--alleles", path.with_suffix(".bim"),
+        "--dictionary", tmp_path / "panel.toml", "--out", tmp_path / "panel",
+    )  # fmt: skip
+    prepared = read_rows(path, Reading().prepared(Preparation.parse(dictionary, None, None)))
+    stored = Model.from_bytes((tmp_path / "model.dpspca").read_bytes())
+    ours = stored.transform(prepared.matrix.toarray(), prepared=True)  # type: ignore[union-attr]
+    assert scored_by_plink(tmp_path, tmp_path / "cohort", made) == pytest.approx(ours, rel=1e-5, abs=2e-5)
+    out = ("--dictionary", tmp_path / "panel.toml", "--out", tmp_path / "scores.npy")
+    assert run("model", "project", tmp_path / "model.dpspca", path, *out).exit_code == 0
+    assert np.load(tmp_path / "scores.npy") == pytest.approx(ours)
+    without = run("model", "export", tmp_path / "model.dpspca", "--format", "plink2", "--alleles",
+                  path.with_suffix(".bim"), "--out", tmp_path / "panel")  # fmt: skip
+    assert "Give --dictionary" in without.output + str(without.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--format", "plink2"], "--alleles goes with"),
+        (["--format", "xlsx"], "The format is 'xlsx'"),
+        (["--format", "csv", "--alleles", "few.bim"], "--alleles goes with"),
+        (["--format", "plink2", "--alleles", "few.bim"], "lacks 'rs3'"),
+        (["--format", "plink2", "--alleles", "gone.bim"], "gone.bim"),
+    ],
+)
+def test_an_export_that_cannot_be_made_is_refused(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_bim(tmp_path / "few.bim", PAIRS[:3])
+    done = run("model", "export", model(tmp_path), *words, "--out", "panel")
+    assert done.exit_code != 0
+    assert told in done.output + str(done.exception)
+
+
+def test_loadings_as_parquet(tmp_path: Path) -> None:
+    assert run("model", "export", model(tmp_path), "--out", tmp_path / "loadings.parquet").exit_code == 0
+    table = pyarrow.parquet.read_table(tmp_path / "loadings.parquet").to_pydict()
+    assert tuple(table["feature"]) == NAMES
+    stored = Model.from_bytes((tmp_path / "model.dpspca").read_bytes())
+    assert table["component 2"] == stored.components[1].tolist()
+
+
+# --- Scores -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[database.Server]:
+    with database.server() as running:
+        yield running
+
+
+def expected(folder: Path) -> NDArray[np.float64]:
+    return Model.from_bytes((folder / "model.dpspca").read_bytes()).transform(COUNTS.astype(float))
+
+
+def test_covariates_of_samples_are_what_plink_reads(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    done = run("model", "project", model(tmp_path), path, "--out", tmp_path / "pcs.eigenvec")
+    assert done.exit_code == 0, done.output
+    head, *lines = [line.split("\t") for line in (tmp_path / "pcs.eigenvec").read_text(encoding="utf-8").splitlines()]
+    assert head == ["#FID", "IID", "PC1", "PC2", "PC3"]
+    assert [line[:2] for line in lines[:3]] == [["F0", "S0"], ["F0", "S1"], ["F1", "S2"]]
+    assert (np.array([line[2:] for line in lines], dtype=float) == expected(tmp_path)).all()
+    covariates = ("--covar", tmp_path / "pcs.eigenvec", "--write-covar", "--out", tmp_path / "read")
+    plink2("--bfile", tmp_path / "cohort", *covariates)
+    assert len((tmp_path / "read.cov").read_text(encoding="utf-8").splitlines()) == len(COUNTS) + 1
+
+
+def test_scores_as_parquet_and_text_have_names_where_these_are_known(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    for out in ("scores.parquet", "scores.csv", "scores.npy"):
+        assert run("model", "project", model(tmp_path), path, "--out", tmp_path / out).exit_code == 0
+    table = pyarrow.parquet.read_table(tmp_path / "scores.parquet").to_pydict()
+    assert table["id"][:2] == ["S0", "S1"]
+    assert table["PC3"] == expected(tmp_path)[:, 2].tolist()
+    assert (tmp_path / "scores.csv").read_text(encoding="utf-8").startswith("id,component 1")
+    assert (np.load(tmp_path / "scores.npy") == expected(tmp_path)).all()
+    np.savetxt(tmp_path / "rows.csv", COUNTS, delimiter=",", header=",".join(NAMES), comments="")
+    done = run("model", "project", model(tmp_path), tmp_path / "rows.csv", "--out", tmp_path / "pcs.eigenvec")
+    assert "--ids" in done.output + str(done.exception)
+    (tmp_path / "ids.txt").write_text("".join(f"p{row}\n" for row in range(len(COUNTS))), encoding="utf-8")
+    more = ("--ids", tmp_path / "ids.txt", "--out", tmp_path / "pcs.eigenvec")
+    assert run("model", "project", model(tmp_path), tmp_path / "rows.csv", *more).exit_code == 0
+    assert (tmp_path / "pcs.eigenvec").read_text(encoding="utf-8").startswith("#IID\tPC1\tPC2\tPC3\np0\t")
+
+
+@pytest.mark.parametrize("ending", ["sqlite", "duckdb", "postgresql"])
+def test_scores_go_into_a_new_table_of_a_database(ending: str, server: database.Server, tmp_path: Path) -> None:
+    path, out = write_bed(tmp_path / "cohort", COUNTS, PAIRS), tmp_path / f"scores.{ending}"
+    url = server.database()
+    if ending == "postgresql":
+        out.write_text(url, encoding="utf-8")
+        out.chmod(0o600)
+    words = ("model", "project", model(tmp_path), path, "--out", out, "--table", "pcs")
+    assert facts(*words)["table"] == "pcs"
+    query = "SELECT id, pc1, pc2, pc3 FROM pcs"
+
+    def stored() -> list[tuple[Any, ...]]:
+        if ending == "sqlite":
+            with closing(sqlite3.connect(out)) as there:
+                return there.execute(query).fetchall()
+        if ending == "duckdb":
+            with duckdb.connect(str(out)) as there:
+                return there.execute(query).fetchall()
+        with psycopg.connect(url) as connection:
+            return connection.execute(query.encode()).fetchall()
+
+    lines = sorted(stored(), key=lambda line: int(line[0][1:]))
+    assert [line[0] for line in lines] == [f"S{row}" for row in range(len(COUNTS))]
+    assert (np.array([line[1:] for line in lines]) == expected(tmp_path)).all()
+    again = run(*words)
+    assert again.exit_code != 0
+    assert "'pcs' cannot be written" in again.output + str(again.exception)
+    assert len(stored()) == len(COUNTS)
+    (tmp_path / "ids.txt").write_text("same\n" * len(COUNTS), encoding="utf-8")
+    twice = run(*words[:-1], "other", "--ids", tmp_path / "ids.txt")
+    assert "Nothing was changed" in twice.output + str(twice.exception)
+    assert "same" not in str(twice.exception)
+    for wrong in (words[:-2], (*words[:-1], 'a"; DROP TABLE pcs')):
+        refused = run(*wrong)
+        assert "--table" in refused.output + str(refused.exception)
+
+
+def test_names_of_other_rows_are_refused(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    (tmp_path / "ids.txt").write_text("one\n", encoding="utf-8")
+    done = run("model", "project", model(tmp_path), path, "--ids", tmp_path / "ids.txt")
+    assert "names 1 rows, but there are 37" in done.output + str(done.exception)

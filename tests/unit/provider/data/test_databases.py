@@ -1,0 +1,326 @@
+"""PostgreSQL and DuckDB: rows in a definite order, nothing written, and no word about a password or a value."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import database
+import duckdb
+import numpy as np
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from dpspca.cli.app import app
+from dpspca.common.errors import DpspcaError, MissingExtraError
+from dpspca.common.storage.reading import Reading
+from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.provider.data import extras
+from dpspca.provider.data.folders import UnreadableError
+from dpspca.provider.data.sources import names_in, read_protected, read_rows, types_in
+
+SECRET = "hunter2-%zz"  # noqa: S105  # of no one
+VISITS = "CREATE TABLE visits (visit integer PRIMARY KEY, age double precision, bmi real, name varchar)"
+ROWS = "INSERT INTO visits VALUES (2, 60, 25, 'bob'), (1, 50, 24.5, 'ann'), (3, NULL, 26, 'eve')"
+CHOSEN = Reading(columns=("bmi", "age"), missing={"age": 40.0}, table="visits")
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[database.Server]:
+    with database.server() as running:
+        yield running
+
+
+def postgres(server: database.Server, folder: Path, *statements: str) -> Path:
+    url = server.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+    return connected(folder, url)
+
+
+def connected(folder: Path, text: str) -> Path:
+    path = folder / "warehouse.postgresql"
+    path.write_text(f"# the warehouse\n{text}\n", encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def duck(_server: database.Server, folder: Path, *statements: str) -> Path:
+    path = folder / "warehouse.duckdb"
+    with duckdb.connect(str(path)) as made:
+        for statement in statements:
+            made.execute(statement)
+    return path
+
+
+BOTH = pytest.mark.parametrize("make", [postgres, duck])
+
+
+@BOTH
+def test_a_table_is_read_in_a_definite_order(make: Make, server: database.Server, tmp_path: Path) -> None:
+    path = make(server, tmp_path, VISITS, ROWS)
+    rows = read_protected(path, CHOSEN)
+    by_key = [[24.5, 50], [25, 60], [26, 40]]
+    by_arrival = [[25, 60], [24.5, 50], [26, 40]]
+    assert np.asarray(rows.matrix).tolist() == (by_key if make is postgres else by_arrival)
+    assert rows.names == names_in(path, CHOSEN) == ("bmi", "age")
+    assert np.asarray(read_rows(path, CHOSEN).matrix).tolist() == np.asarray(rows.matrix).tolist()
+    declared = Reading(leave_out=("name", "visit"), missing=40, order_by=("age",))
+    assert np.asarray(read_protected(path, declared).matrix)[:, 0].tolist() == [50, 60, 40]
+
+
+@BOTH
+def test_a_query_gives_rows_in_the_declared_order(make: Make, server: database.Server, tmp_path: Path) -> None:
+    path = make(server, tmp_path, VISITS, ROWS)
+    query = "SELECT visit, age * 2 AS twice FROM visits WHERE age IS NOT NULL;"
+    rows = read_protected(path, Reading(query=query, columns=("twice",), order_by=("visit",)))
+    assert np.asarray(rows.matrix).tolist() == [[100], [120]]
+    with pytest.raises(DpspcaError, match="no definite order"):
+        read_protected(path, Reading(query=query))
+
+
+@BOTH
+def test_a_changed_row_changes_the_digest_and_a_moved_one_does_not(
+    make: Make, server: database.Server, tmp_path: Path
+) -> None:
+    """A job that began over these rows is refused over others; where a row lies on disk says nothing."""
+    path = make(server, tmp_path, VISITS, ROWS)
+    reading = Reading(columns=("bmi", "age"), missing=40, order_by=("visit",))
+    first = read_protected(path, reading).digest()
+
+    def run(statement: str) -> None:
+        if make is duck:
+            with duckdb.connect(str(path)) as there:
+                there.execute(statement)
+            return
+        with psycopg.connect(path.read_text(encoding="utf-8").splitlines()[1], autocommit=True) as there:
+            there.execute(statement.encode())
+
+    run("UPDATE visits SET bmi = bmi WHERE visit = 1")
+    assert read_protected(path, reading).digest() == first
+    run("UPDATE visits SET bmi = bmi + 1 WHERE visit = 1")
+    assert read_protected(path, reading).digest() != first
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("reading", "facts"),
+    [
+        (Reading(), ("several tables", "visits", "labs")),
+        (Reading(table="visit"), ("no table 'visit'", "visits")),
+        (Reading(table="visits"), ("do not hold numbers: 'name' (varchar)", "'name' (VARCHAR)")),
+        (Reading(table="visits", columns=("agee",)), ("no column 'agee'",)),
+        (Reading(table="visits", columns=("age",), order_by=("agee",)), ("no column 'agee' to order by",)),
+        (Reading(query="SELECT weight FROM visits", order_by=("weight",)), ("weight",)),
+        (Reading(query="SELEC 1", order_by=("a",)), ("yntax error",)),
+        (Reading(query="DELETE FROM visits RETURNING age", order_by=("age",)), ("failed",)),
+        (Reading(table="visits", columns=("age",), delimiter=";"), ("delimiter",)),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(
+    make: Make, reading: Reading, facts: tuple[str, ...], server: database.Server, tmp_path: Path
+) -> None:
+    path = make(server, tmp_path, VISITS, ROWS, "CREATE TABLE labs (a integer)")
+    with pytest.raises(DpspcaError) as caught:
+        read_protected(path, reading)
+    assert any(fact in str(caught.value) for fact in facts), str(caught.value)
+    assert str(path) in str(caught.value)
+    assert read_protected(path, CHOSEN).count == 3
+
+
+@BOTH
+def test_a_table_without_rows_is_a_table(make: Make, server: database.Server, tmp_path: Path) -> None:
+    rows = read_protected(make(server, tmp_path, VISITS), CHOSEN)
+    assert (rows.count, rows.dimension) == (0, 2)
+
+
+@BOTH
+def test_odd_names_are_names(make: Make, server: database.Server, tmp_path: Path) -> None:
+    made = 'CREATE TABLE "od""d t" (id integer PRIMARY KEY, "a ""b""; --" integer, "É" boolean)'
+    path = make(server, tmp_path, made, 'INSERT INTO "od""d t" VALUES (1, 7, true), (2, 8, false)')
+    rows = read_protected(path, Reading(leave_out=("id",)))
+    assert rows.names == ('a "b"; --', "É")
+    assert np.asarray(rows.matrix).tolist() == [[7, 1], [8, 0]]
+
+
+KINDS = {
+    "smallint": ("-3", -3.0),
+    "bigint": ("9223372036854775807", 2.0**63),
+    "real": ("0.5", 0.5),
+    "double precision": ("1e-300", 1e-300),
+    "numeric": ("12.25", 12.25),
+    "boolean": ("true", 1.0),
+}
+
+
+@BOTH
+def test_every_type_of_number_is_read(make: Make, server: database.Server, tmp_path: Path) -> None:
+    columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(KINDS))
+    cells = ", ".join(cell for cell, _ in KINDS.values())
+    nothing = ", ".join(["NULL"] * len(KINDS))
+    made = f"CREATE TABLE kinds (id integer PRIMARY KEY, {columns})"
+    path = make(server, tmp_path, made, f"INSERT INTO kinds VALUES (1, {cells}), (2, {nothing})")  # noqa: S608
+    reading = Reading(leave_out=("id",), missing=9)
+    assert np.asarray(read_protected(path, reading).matrix).tolist() == [
+        [value for _, value in KINDS.values()],
+        [9.0] * 6,
+    ]
+    assert len(types_in(path, reading) or ()) == len(KINDS)
+
+
+@pytest.mark.parametrize("odd", ["'NaN'", "1e400", "-1e400", "'Infinity'", "1e-400", "1e310"])
+def test_no_numeric_value_stops_the_start(odd: str, server: database.Server, tmp_path: Path) -> None:
+    """A plain cast of these to floating point is an error, which one row would bring about."""
+    made = "CREATE TABLE t (id integer PRIMARY KEY, a numeric, b integer)"
+    path = postgres(server, tmp_path, made, f"INSERT INTO t VALUES (1, {odd}, 5), (2, 7, 5)")  # noqa: S608
+    read = np.asarray(read_protected(path, Reading(columns=("a", "b"))).matrix).tolist()
+    assert read == [[0, 5] if odd == "1e-400" else [0, 0], [7, 5]]
+
+
+def test_many_rows_arrive_in_parts(server: database.Server, tmp_path: Path) -> None:
+    for make in (postgres, duck):
+        series = "generate_series(1, 100000)" if make is postgres else "range(1, 100001)"
+        columns = "id::integer AS id, (id % 7)::integer AS a, (id * 0.5)::double precision AS b"
+        made = f"CREATE TABLE t AS SELECT {columns} FROM {series} AS s(id)"  # noqa: S608
+        rows = np.asarray(read_protected(make(server, tmp_path, made), Reading(order_by=("id",))).matrix)
+        numbers = np.arange(1, 100_001)
+        assert (rows == np.column_stack([numbers, numbers % 7, numbers / 2])).all()
+
+
+# --- Secrets, and a server that goes away -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"postgresql://steward:{SECRET}@/postgres?host=FOLDER",
+        f"host=FOLDER user=nobody dbname=postgres password='{SECRET}'",
+        f"host=FOLDER user=postgres dbname=nowhere password='{SECRET}'",
+        f"host=127.0.0.1 port=1 user=steward password='{SECRET}'",
+        f"host=nowhere.invalid user=steward password='{SECRET}'",
+        f"pass={SECRET}",
+    ],
+)
+def test_no_password_is_told(
+    text: str, server: database.Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = connected(tmp_path, text.replace("FOLDER", str(server.folder)))
+    settings = tmp_path / "north.toml"
+    settings.write_text(
+        'coordinator = "hub:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        f'[data_sets]\ncohort = "{path.name}"\n[reading.cohort]\ntable = "visits"\n',
+        encoding="utf-8",
+    )
+    with caplog.at_level(logging.DEBUG), pytest.raises(DpspcaError) as caught:
+        read_protected(path, Reading(table="visits"))
+    shown = [CliRunner().invoke(app, ["data", "check", "--config", str(settings), *more]) for more in ([], ["--json"])]
+    told = str(caught.value) + caplog.text + "".join(each.output for each in shown)
+    assert "hunter2" not in told
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    assert all(each.exit_code == 1 for each in shown)
+    assert str(path) in told
+    assert read_config(ProviderConfig, settings).data_sets["cohort"] == path
+
+
+def test_the_password_may_come_from_the_environment_or_a_file(
+    server: database.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = postgres(server, tmp_path, VISITS, ROWS)
+    name = path.read_text(encoding="utf-8").partition("///")[2].partition("?")[0]
+    server.run("CREATE ROLE steward LOGIN PASSWORD 'right'")
+    with psycopg.connect(server.url(name), autocommit=True) as connection:
+        connection.execute("GRANT SELECT ON visits TO steward")
+    control = server.folder / "data" / "pg_hba.conf"
+    before = control.read_text(encoding="utf-8")
+    control.write_text(f"local all steward scram-sha-256\n{before}", encoding="utf-8")
+    server.run("SELECT pg_reload_conf()")
+    try:
+        connected(tmp_path, f"host={server.folder} dbname={name} user=steward")
+        with pytest.raises(UnreadableError, match="password"):
+            read_protected(path, CHOSEN)
+        monkeypatch.setenv("PGPASSWORD", "right")
+        assert read_protected(path, CHOSEN).count == 3
+        monkeypatch.delenv("PGPASSWORD")
+        (tmp_path / "pass").write_text(f"*:*:{name}:steward:right\n", encoding="utf-8")
+        (tmp_path / "pass").chmod(0o600)
+        connected(tmp_path, f"host={server.folder} dbname={name} user=steward passfile={tmp_path / 'pass'}")
+        assert read_protected(path, CHOSEN).count == 3
+    finally:
+        control.write_text(before, encoding="utf-8")
+        server.run("SELECT pg_reload_conf()")
+
+
+def test_a_connection_string_that_others_can_read_is_refused(server: database.Server, tmp_path: Path) -> None:
+    path = postgres(server, tmp_path, VISITS, ROWS)
+    path.chmod(0o644)
+    with pytest.raises(DpspcaError, match=r"warehouse\.postgresql"):
+        read_protected(path, CHOSEN)
+
+
+def test_a_connection_that_is_lost_is_told_plainly(server: database.Server, tmp_path: Path) -> None:
+    """The session ends itself in the middle of the rows, as an administrator or a failing server would end it."""
+    ends = "CREATE FUNCTION ends(n integer) RETURNS integer LANGUAGE sql VOLATILE AS $$ "
+    ends += "SELECT CASE WHEN n = 50000 AND pg_terminate_backend(pg_backend_pid()) THEN 0 ELSE n END $$"
+    path = postgres(server, tmp_path, ends)
+    query = "SELECT n, ends(n) AS a FROM generate_series(1, 100000) AS s(n)"
+    with pytest.raises(UnreadableError, match="connection to the database was lost"):
+        read_protected(path, Reading(query=query, columns=("a",), order_by=("n",)))
+
+
+def test_a_query_that_fails_for_a_value_does_not_tell_it(server: database.Server, tmp_path: Path) -> None:
+    for make in (postgres, duck):
+        path = make(server, tmp_path, VISITS, ROWS)
+        query = "SELECT visit, CAST(name AS integer) AS n FROM visits"
+        with pytest.raises(DpspcaError) as caught:
+            read_protected(path, Reading(query=query, order_by=("visit",)))
+        assert "ann" not in str(caught.value)
+        assert "bob" not in str(caught.value)
+
+
+def test_a_locked_file_may_be_read_later(tmp_path: Path) -> None:
+    path = duck(None, tmp_path, VISITS, ROWS)  # type: ignore[arg-type]
+    (tmp_path / "warehouse.duckdb").write_bytes(b"SECRET" * 99)
+    with pytest.raises(UnreadableError) as caught:
+        read_protected(path, CHOSEN)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_duckdb_query_reaches_no_other_file(tmp_path: Path) -> None:
+    path = duck(None, tmp_path, VISITS, ROWS)  # type: ignore[arg-type]
+    (tmp_path / "other.csv").write_text("a\n1\n", encoding="utf-8")
+    for query in (f"SELECT * FROM '{tmp_path}/other.csv'", "SET enable_external_access = true"):  # noqa: S608
+        with pytest.raises(DpspcaError):
+            read_protected(path, Reading(query=query, order_by=("a",)))
+
+
+@pytest.mark.parametrize(("name", "extra"), [("a.postgresql", "postgres"), ("a.duckdb", "duckdb")])
+def test_without_a_driver_the_command_that_installs_it_is_told(
+    name: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(module: str) -> Any:
+        raise ImportError(module)
+
+    monkeypatch.setattr(extras, "import_module", missing)
+    (tmp_path / name).touch()
+    with pytest.raises(MissingExtraError, match="pip install"):
+        read_protected(tmp_path / name)
+    assert extras._EXTRAS["psycopg" if extra == "postgres" else extra] == extra
+
+
+def test_two_tables_of_one_database_are_two_data_sets(tmp_path: Path) -> None:
+    settings = tmp_path / "north.toml"
+    text = (
+        'coordinator = "hub:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        '[data_sets]\na = "w.postgresql"\nb = "w.postgresql"\n[reading.a]\ntable = "x"\n[reading.b]\ntable = "y"\n'
+    )
+    settings.write_text(text, encoding="utf-8")
+    assert set(read_config(ProviderConfig, settings).data_sets) == {"a", "b"}
+    for same in (text.replace('"y"', '"x"'), text.replace('table = "y"', "missing = 0")):
+        settings.write_text(same, encoding="utf-8")
+        with pytest.raises(DpspcaError, match="hold the same rows"):
+            read_config(ProviderConfig, settings)

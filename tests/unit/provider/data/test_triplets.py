@@ -1,0 +1,246 @@
+"""Triplets become sparse rows: which rows and columns there are is declared, and no triplet decides it."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import database
+import duckdb
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import scipy.sparse
+
+from dpspca.client.data_check import examine_settings
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.storage.reading import Reading
+from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.triplets import Triplets
+from dpspca.provider.data.examination import examine_rows
+from dpspca.provider.data.sources import names_in, read_arriving, read_protected, read_rows
+
+LINES: list[tuple[Any, Any, Any]] = [
+    (103, 4001, 2.0),
+    (101, 4003, 0.5),
+    (103, 4003, 1.0),
+    (101, 9999, 7.0),  # a concept that is not declared
+    (555, 4001, 7.0),  # a person who is not in the cohort
+    (103, 4001, 3.0),  # the same cell again
+]
+ROWS = [[0, 0, 0.5], [0, 0, 0], [5, 0, 1]]
+
+
+def csv(path: Path, lines: list[tuple[Any, Any, Any]] = LINES) -> Path:
+    text = "".join(f"{row},{column},x,{value}\n" for row, column, value in lines)
+    path.with_suffix(".csv").write_text(f"person,concept,note,value\n{text}", encoding="utf-8")
+    return path.with_suffix(".csv")
+
+
+def table(lines: list[tuple[Any, Any, Any]]) -> pa.Table:
+    row, column, value = zip(*lines, strict=True)
+    return pa.table({"person": row, "concept": pa.array(map(str, column)).dictionary_encode(), "value": value})
+
+
+def parquet(path: Path, lines: list[tuple[Any, Any, Any]] = LINES) -> Path:
+    pyarrow.parquet.write_table(table(lines), path.with_suffix(".parquet"), row_group_size=2)
+    return path.with_suffix(".parquet")
+
+
+def feather(path: Path, lines: list[tuple[Any, Any, Any]] = LINES) -> Path:
+    pyarrow.feather.write_feather(table(lines), path.with_suffix(".feather"))
+    return path.with_suffix(".feather")
+
+
+MADE = "CREATE TABLE covariates (person integer, concept integer, value double precision)"
+
+
+def sqlite(path: Path, lines: list[tuple[Any, Any, Any]] = LINES) -> Path:
+    with closing(sqlite3.connect(path.with_suffix(".db"))) as made, made:
+        made.execute(MADE)
+        made.executemany("INSERT INTO covariates VALUES (?, ?, ?)", lines)
+    return path.with_suffix(".db")
+
+
+def duck(path: Path, lines: list[tuple[Any, Any, Any]] = LINES) -> Path:
+    with duckdb.connect(str(path.with_suffix(".duckdb"))) as made:
+        made.execute(MADE)
+        made.executemany("INSERT INTO covariates VALUES (?, ?, ?)", lines)
+    return path.with_suffix(".duckdb")
+
+
+def reading(folder: Path, **more: Any) -> Reading:
+    (folder / "persons.list").write_text("101\n102\n103\n", encoding="utf-8")
+    told = {"row": "person", "column": "concept", "value": "value", "rows": folder / "persons.list"}
+    how = {key: more.pop(key) for key in ("duplicates", "value") if key in more}
+    return Reading(triplets=Triplets(**{**told, **how}), **{"columns": ("4001", "4002", "4003"), **more})
+
+
+def dense(path: Path, how: Reading, read: Callable[..., Any] = read_protected) -> list[list[float]]:
+    rows = read(path, how)
+    assert rows.is_sparse
+    assert isinstance(rows.matrix, scipy.sparse.csr_array)
+    return rows.matrix.toarray().tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("make", [csv, parquet, feather, sqlite, duck])
+def test_triplets_become_sparse_rows(make: Callable[..., Path], tmp_path: Path) -> None:
+    path, how = make(tmp_path / "covariates"), reading(tmp_path)
+    assert dense(path, how) == dense(path, how, read_rows) == ROWS
+    assert names_in(path, how) == ("4001", "4002", "4003")
+    assert dense(path, reading(tmp_path, value=None)) == [[0, 0, 1], [0, 0, 0], [2, 0, 1]]
+    assert dense(path, reading(tmp_path, duplicates="unusable")) == [[0, 0, 0.5], [0, 0, 0], [0, 0, 0]]
+    facts = examine_rows(path, how).triplets
+    assert facts is not None
+    assert (facts.triplets, facts.unknown_columns, facts.unknown_rows) == (6, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[database.Server]:
+    with database.server() as running:
+        yield running
+
+
+def test_triplets_of_a_postgresql_table(server: database.Server, tmp_path: Path) -> None:
+    url = server.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(MADE.encode())
+        connection.cursor().executemany("INSERT INTO covariates VALUES (%s, %s, %s)", LINES)
+    path = tmp_path / "warehouse.postgresql"
+    path.write_text(url, encoding="utf-8")
+    path.chmod(0o600)
+    assert dense(path, reading(tmp_path)) == ROWS
+    query = "SELECT person, 4000 + concept % 10 AS concept FROM covariates"
+    assert dense(path, reading(tmp_path, value=None, query=query)) == [[0, 0, 1], [0, 0, 0], [2, 0, 1]]
+
+
+def test_the_order_of_triplets_changes_no_bit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    draws = rng.integers(101, 104, 500), rng.integers(4001, 4004, 500), rng.standard_normal(500) * 1e9
+    lines = list(zip(*(each.tolist() for each in draws), strict=True))
+    how = reading(tmp_path)
+    digests = set()
+    for order in range(5):
+        path = csv(tmp_path / f"{order}", [lines[place] for place in rng.permutation(500)])
+        digests.add(read_protected(path, how).digest())
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("odd", ["tall", "", "nan", "inf", "1e999"])
+def test_an_odd_number_makes_its_own_row_a_row_of_zeros(odd: str, tmp_path: Path) -> None:
+    lines = [*LINES, (101, 4002, odd)]
+    path, how = csv(tmp_path / "covariates", lines), reading(tmp_path)
+    assert dense(path, how) == [[0, 0, 0], *ROWS[1:]]
+    with pytest.raises(DpspcaError):
+        read_rows(path, how)
+    filled = reading(tmp_path, missing=9.0)
+    assert dense(path, filled)[0] == ([0, 9, 0.5] if odd in {"", "nan"} else [0, 0, 0])
+
+
+@pytest.mark.parametrize("more", [(101, "4001"), (101, 4001, 1, 2, 3), ()])
+def test_a_line_of_other_cells_belongs_to_no_row(more: tuple[Any, ...], tmp_path: Path) -> None:
+    path = csv(tmp_path / "covariates")
+    with path.open("a", encoding="utf-8") as file:
+        file.write(",".join(map(str, more)) + "\n")
+    assert dense(path, reading(tmp_path)) == ROWS
+
+
+def test_a_row_without_triplets_stays_where_it_is(tmp_path: Path) -> None:
+    """Otherwise what one person's triplets are would move all others to other positions."""
+    path = csv(tmp_path / "covariates", [line for line in LINES if line[0] != 101])
+    assert dense(path, reading(tmp_path)) == [[0, 0, 0], *ROWS[1:]]
+    assert dense(csv(tmp_path / "none", []), reading(tmp_path)) == [[0] * 3] * 3
+
+
+def test_triplets_may_be_in_several_files(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    parquet(tmp_path / "parts" / "a", LINES[:2])
+    parquet(tmp_path / "parts" / "b", LINES[2:])
+    assert dense(tmp_path / "parts", reading(tmp_path)) == ROWS
+    with pytest.raises(DpspcaError, match="cannot be triplets"):
+        read_arriving(tmp_path / "parts" / "a.parquet", reading(tmp_path))
+
+
+def test_a_blank_row_is_nobodys(tmp_path: Path) -> None:
+    how = reading(tmp_path)
+    (tmp_path / "persons.list").write_text("103\n\n\n101\n", encoding="utf-8")
+    path = csv(tmp_path / "covariates", [*LINES, ("", 4001, 5)])
+    assert dense(path, how) == [ROWS[2], [0] * 3, [0] * 3, ROWS[0]]
+    (tmp_path / "persons.list").write_text("103\n103\n", encoding="utf-8")
+    with pytest.raises(DpspcaError, match="named twice"):
+        read_protected(path, how)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    path = csv(tmp_path / "covariates")
+    with pytest.raises(DpspcaError, match=r"no column 'worth'.*'person', 'concept'"):
+        read_protected(path, reading(tmp_path, value="worth"))
+    with pytest.raises(DpspcaError, match="list of columns"):
+        read_protected(path, reading(tmp_path, columns=None))
+    how = reading(tmp_path)
+    (tmp_path / "persons.list").unlink()
+    with pytest.raises(DpspcaError, match=r"persons\.list, cannot be read"):
+        read_protected(path, how)
+    np.save(tmp_path / "rows.npy", np.zeros((2, 2)))
+    with pytest.raises(DpspcaError, match=r"triplets, which says nothing about \.npy"):
+        read_protected(tmp_path / "rows.npy", reading(tmp_path))
+
+
+def test_names_of_floating_point_are_refused_by_type(tmp_path: Path) -> None:
+    path = tmp_path / "covariates.parquet"
+    pyarrow.parquet.write_table(pa.table({"person": [101.0], "concept": [4001], "value": [1.0]}), path)
+    with pytest.raises(DpspcaError, match="'person' of triplets has type double"):
+        read_protected(path, reading(tmp_path))
+
+
+SETTINGS = """coordinator = "hub:1"
+identity = "north"
+revocations = "revoked.pem"
+policy = "policy.toml"
+[data_sets]
+cohort = "covariates.csv"
+[persons]
+cohort = "persons.list"
+[reading.cohort]
+columns = "concepts.list"
+"""
+DECLARED = 'triplets = { row = "person", column = "concept", value = "value", rows = "persons.list" }'
+
+
+def test_settings_name_files_of_rows_and_columns(tmp_path: Path) -> None:
+    csv(tmp_path / "covariates")
+    how = reading(tmp_path)
+    (tmp_path / "concepts.list").write_text("4001\n4002\n\n4003\n", encoding="utf-8")
+    (tmp_path / "north.toml").write_text(SETTINGS + DECLARED, encoding="utf-8")
+    settings = read_config(ProviderConfig, tmp_path / "north.toml")
+    assert settings.reading_of("cohort") == how
+    (examined,) = examine_settings(settings)
+    assert examined.passed
+    assert any("6 triplets. 1 have a column that is not declared" in remark for remark in examined.remarks)
+    assert examined.facts is not None
+    assert examined.facts.persons is not None
+    assert examined.facts.persons.persons == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        ("triplets = 3", "triplets is 3"),
+        ('triplets = { row = "a" }', "triplets lacks column, rows"),
+        (DECLARED.replace(" }", ', worth = "a" }'), "'worth'"),
+        (DECLARED.replace(" }", ', duplicates = "max" }'), "duplicates is 'max'"),
+        (DECLARED.replace('"value",', "3,"), "'value' = 3"),
+        ("", "concepts.list, which cannot be read"),
+    ],
+)
+def test_a_declaration_that_makes_no_sense_is_refused(line: str, fact: str, tmp_path: Path) -> None:
+    if line:
+        (tmp_path / "concepts.list").write_text("4001\n", encoding="utf-8")
+    (tmp_path / "north.toml").write_text(SETTINGS + line, encoding="utf-8")
+    with pytest.raises(InvalidParameterError) as caught:
+        read_config(ProviderConfig, tmp_path / "north.toml")
+    assert fact in str(caught.value)

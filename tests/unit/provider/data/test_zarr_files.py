@@ -1,0 +1,114 @@
+"""Zarr folders: arrays of both versions, and AnnData."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import scipy.sparse
+import zarr
+
+from dpspca.common.errors import DpspcaError, MissingExtraError
+from dpspca.common.storage.reading import Reading
+from dpspca.provider.data import extras
+from dpspca.provider.data.examination import examine_rows
+from dpspca.provider.data.sources import names_in, read_protected, read_rows
+
+ROWS = np.random.default_rng(0).standard_normal((11, 5)).round(2)
+ROWS[np.abs(ROWS) < 0.5] = 0
+GENES = ["a", "b", "c", "d", "é"]
+
+Version = Literal[2, 3]
+BOTH = pytest.mark.parametrize("version", [2, 3])
+
+
+def array(path: Path, rows: np.ndarray, version: Version, **more: Any) -> Path:
+    made = zarr.create_array(str(path), shape=rows.shape, chunks=(4, 2), dtype=rows.dtype, zarr_format=version, **more)
+    made[:] = rows
+    return path
+
+
+def anndata(path: Path, version: Version, *, sparse: bool) -> Path:
+    group = zarr.open_group(str(path), mode="w", zarr_format=version)
+    genes = group.create_group("var")
+    genes.attrs["_index"] = "gene"
+    genes.create_array("gene", data=np.array(GENES, dtype=np.dtypes.StringDType()))
+    layers = group.create_group("layers")
+    for where, name, rows in ((group, "X", ROWS), (layers, "raw", 2 * ROWS)):
+        if not sparse:
+            where.create_array(name, data=rows, chunks=(4, 2))
+            continue
+        matrix = scipy.sparse.csr_array(rows)
+        stored = where.create_group(name)
+        stored.attrs.update({"encoding-type": "csr_matrix", "shape": list(rows.shape)})
+        for part in ("data", "indices", "indptr"):
+            stored.create_array(part, data=getattr(matrix, part))
+    return path
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["f8", "f4", "i2", "u1", "?"])
+def test_an_array_is_read(version: Version, kind: str, tmp_path: Path) -> None:
+    rows = (ROWS * 10).astype(kind)
+    path = array(tmp_path / "rows.zarr", rows, version)
+    for read in (read_rows, read_protected):
+        assert (read(path).matrix == rows.astype(float)).all()
+        assert read(path).names is None
+    assert examine_rows(path, Reading()).rows == 11
+
+
+@BOTH
+def test_an_array_of_a_group_is_named(version: Version, tmp_path: Path) -> None:
+    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w", zarr_format=version)
+    group.create_array("x", data=ROWS)
+    group.create_array("other", data=np.arange(4.0))
+    assert (read_rows(tmp_path / "rows.zarr").matrix == ROWS).all()
+    group.create_array("y", data=2 * ROWS)
+    with pytest.raises(DpspcaError, match="several arrays: x, y"):
+        read_rows(tmp_path / "rows.zarr")
+    assert (read_rows(tmp_path / "rows.zarr", Reading(array="y")).matrix == 2 * ROWS).all()
+
+
+@BOTH
+@pytest.mark.parametrize("sparse", [False, True])
+def test_anndata_has_genes_as_columns(version: Version, sparse: bool, tmp_path: Path) -> None:
+    path = anndata(tmp_path / "cells.zarr", version, sparse=sparse)
+    rows = read_protected(path)
+    assert rows.is_sparse == sparse
+    assert rows.names == names_in(path) == tuple(GENES)
+    chosen = read_protected(path, Reading(columns=("é", "b"), array="raw")).matrix
+    numbers = chosen.toarray() if isinstance(chosen, scipy.sparse.csr_array) else np.asarray(chosen)
+    assert (numbers == 2 * ROWS[:, [4, 1]]).all()
+    with pytest.raises(DpspcaError, match=r"no layer 'counts'.*X, raw"):
+        read_protected(path, Reading(array="counts"))
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.zarr").mkdir()
+    array(tmp_path / "cube.zarr", np.ones((2, 2)), 3)
+    for broken in ("empty.zarr", "gone.zarr"):
+        with pytest.raises(DpspcaError, match=broken):
+            read_protected(tmp_path / broken)
+    chunk = next(each for each in (tmp_path / "cube.zarr").rglob("*") if each.is_file() and each.name == "0")
+    chunk.write_bytes(b"SECRET")
+    with pytest.raises(DpspcaError, match=r"cube\.zarr") as caught:
+        read_protected(tmp_path / "cube.zarr")
+    assert "SECRET" not in str(caught.value)
+
+
+def test_links_within_a_folder_are_refused(tmp_path: Path) -> None:
+    path = array(tmp_path / "rows.zarr", ROWS, 3)
+    (path / "zarr.json").rename(tmp_path / "outside.json")
+    (path / "zarr.json").symlink_to(tmp_path / "outside.json")
+    with pytest.raises(DpspcaError, match=r"zarr\.json within it is a link"):
+        read_protected(path)
+
+
+def test_without_zarr_the_command_that_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(module: str) -> None:
+        raise ImportError(module)
+
+    monkeypatch.setattr(extras, "import_module", missing)
+    (tmp_path / "rows.zarr").mkdir()
+    with pytest.raises(MissingExtraError, match=r"dpspca\[zarr\]"):
+        read_protected(tmp_path / "rows.zarr")
