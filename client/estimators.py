@@ -13,7 +13,18 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
+from dpspca.common.spec import (
+    PRIVATE,
+    PRIVATE_BOUND,
+    Accounting,
+    Budget,
+    Centering,
+    JobSpec,
+    Scalar,
+    Scaling,
+    Schema,
+    Weights,
+)
 from dpspca.provider.data import check_rows
 
 from . import component_count
@@ -84,6 +95,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ``mean_bound``. "public" subtracts ``public_mean``.
     mean_bound : float
         Bound on the length of a row before centring, for the private mean.
+    scale : {None, "private"}
+        "private" divides each column by the root of its mean square, found privately for a tenth of the budget: for
+        columns of different units. Only "auto" can. Bounds are then about scaled columns, and need not be given.
     public_mean : array of shape (n_features,)
         A mean that is known from elsewhere.
     explained_variance : bool
@@ -92,14 +106,11 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         For a federation. "auto" lets providers with more rows count for more than their rows, as far as that makes the
         result less noisy: their noise is no larger. With "equal", every row counts the same.
     accounting : {"exact", "published"}
-        "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper, if
-        it has one.
+        "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper.
     start : {"dense", "published"}
-        "dense" starts from all features. "published" starts from ``sparsity`` random features, as in the paper, which
-        mostly misses the right ones. Only "dps-pca" has this option; other methods refuse "published".
+        Of "dps-pca": from all features, or from ``sparsity`` random ones as in the paper, which mostly misses the right.
     random_state : None, int or RandomState
-        Leave it None for a result that may be released. Any other value makes the run repeatable, noise included. Such
-        a result is for tests only, and ``privacy_`` says so.
+        None for a result that may be released. Any other value makes the run repeatable, for tests only.
     dictionary : Dictionary or path, optional
         A shared dictionary. Rows are then raw: their columns are the dictionary's features, in its units, and each row
         is prepared by it. A federation's providers prepare theirs. No ``norm_bound`` is needed, because one follows.
@@ -119,8 +130,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         squared. For a matrix they are eigenvalues, to which no such limits are applied.
     explained_variance_std_ : float or None
         Standard deviation of that noise. A variance that is not well above it is meaningless.
-    mean_ : array of shape (n_features,) or None
-        The mean that was subtracted.
+    mean_, scale_ : array of shape (n_features,) or None
+        The mean that was subtracted, and what columns were divided by.
     rounds_ : int
         Number of answers that the components were computed from. One, if the method asks for a whole matrix at once.
     privacy_ : PrivacyStatement
@@ -145,6 +156,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         rounds: int | Literal["auto"] = "auto",
         center: Literal["private", "public"] | None = None,
         mean_bound: float | None = None,
+        scale: Literal["private"] | None = None,
         public_mean: Any = None,  # noqa: ANN401  # any array of numbers
         explained_variance: bool = True,
         weights: Literal["auto", "equal"] = "auto",
@@ -167,6 +179,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.rounds = rounds
         self.center = center
         self.mean_bound = mean_bound
+        self.scale = scale
         self.public_mean = public_mean
         self.explained_variance = explained_variance
         self.weights = weights
@@ -212,6 +225,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.explained_variance_ratio_ = self.model_.explained_variance_ratio
         self.explained_variance_std_ = self.model_.explained_variance_std
         self.mean_ = self.model_.mean
+        self.scale_ = self.model_.scales
         self.privacy_ = self.model_.statement
         self._n_features_out = len(self.components_)
         return self
@@ -307,6 +321,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             accounting=choice(Accounting, "accounting", self.accounting),
             centering=Centering.NONE if self.center is None else choice(Centering, "center", self.center),
             mean_bound=self._mean_bound(known and known[1]),
+            scaling=Scaling.NONE if self.scale is None else choice(Scaling, "scale", self.scale),
             public_mean=self.public_mean,
             explained_variance=self.explained_variance,
             weights=choice(Weights, "weights", self.weights),

@@ -93,7 +93,7 @@ def ask_scaled(
     view = View(facts.dimension, known.columns, factors[0], known.axes[:, :count], factors[1])
     reach = yield from ask_reach(facts, view)
     asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
-    answer = yield ViewCovariance(asked, facts.center)
+    answer = yield ViewCovariance(asked, facts.center, facts.scales)
     released = (answer.values + answer.values.T) / 2
     lengths = np.concatenate([np.full(count, along), np.full(size - count, rest)]) * (reach / unit)
     scale = np.outer(lengths, lengths)

@@ -148,14 +148,14 @@ def _choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
 
 def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Columns]:
     """Have each provider choose pairs of columns. Keep the most frequent columns of all choices."""
-    votes = (yield SignPairs(facts.dimension, facts.center)).values
+    votes = (yield SignPairs(facts.dimension, facts.center, facts.scales)).values
     return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
 
 
 def _tied(facts: ReleasedFacts, known: KnownBlock, whole: Released | None) -> Generator[RowQuery, Aggregate, Columns]:
     """Have each provider choose further columns that correlate with the components found so far."""
     view = View(facts.dimension, known.columns, axes=known.axes[:, : facts.components])
-    votes = yield TiedColumns(view, facts.center)
+    votes = yield TiedColumns(view, facts.center, facts.scales)
     chosen = strongest(votes.values, min(MOST_CANDIDATES, int(np.count_nonzero(votes.values))))
     if whole is None or facts.dimension > MANY_COLUMNS:
         return chosen
@@ -259,7 +259,7 @@ def _dense(
     whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
     vectors, _ = leading(whole.matrix, facts.components)
     first = np.arange(facts.components)  # the plan has this query, so ask it; its answer is not used here
-    yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center)
+    yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center, facts.scales)
     plain = replace(everything, axes=vectors)
     reach = yield from ask_reach(facts, plain)
     whole = whole.joined((yield from ask_covariance(facts, plain, reach)))

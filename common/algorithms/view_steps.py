@@ -23,6 +23,8 @@ class ReleasedFacts:
     center: FloatArray | None
     rows: float
     sparsity: int | None
+    scales: FloatArray | None = None
+    """What columns are divided by."""
     gain: float = 1.0
     """Factor that rows are multiplied by, so that they are not much shorter than the norm bound."""
 
@@ -41,7 +43,7 @@ class ReleasedFacts:
 
 def ask_reach(facts: ReleasedFacts, view: View, *, power: int = 1) -> Generator[RowQuery, Aggregate, float]:
     """Ask for a histogram of the lengths of a view's rows. Return where to clip, as a multiple of norm_bound^power."""
-    histogram = yield NormHistogram(view, facts.center, power)
+    histogram = yield NormHistogram(view, facts.center, facts.scales, power)
     keep = kept_part(facts, len(view.columns)) if power == 1 else 0.95
     return quantile(histogram.values, histogram.noise_std, facts.rows, keep)
 
@@ -93,14 +95,20 @@ def longest(counts: FloatArray, noise_std: float, rows: float) -> float:
 def ask_covariance(facts: ReleasedFacts, view: View, reach: float) -> Generator[RowQuery, Aggregate, Released]:
     """Ask for the second moments of a view, clipped at ``reach`` times the norm bound. Return them unscaled."""
     asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
-    answer = yield ViewCovariance(asked, facts.center)
+    answer = yield ViewCovariance(asked, facts.center, facts.scales)
     matrix = (answer.values + answer.values.T) * (reach**2 / 2)
     return Released(matrix, answer.noise_std * reach**2 / math.sqrt(2), facts.rows, answer.parties)
 
 
 def ask_diagonal(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, FloatArray]:
     """Ask for the sum of squares of every column."""
+    return (yield from ask_squares(facts))[0]
+
+
+def ask_squares(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, tuple[FloatArray, float]]:
+    """Ask for the sum of squares of every column; give the noise of each sum, too."""
     view = facts.view()
     reach = yield from ask_reach(facts, view, power=2)
-    answer = yield ViewSquares(replace(view, scale=view.scale * reach**-0.5, along=None), facts.center)
-    return np.asarray(answer.values * reach)
+    asked = replace(view, scale=view.scale * reach**-0.5, along=None)
+    answer = yield ViewSquares(asked, facts.center, facts.scales)
+    return answer.values * reach, answer.noise_std * reach

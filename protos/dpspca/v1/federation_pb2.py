@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(dpspca/protos/dpspca/v1/federation.proto\x12\tdpspca.v1\"\x86\x02\n\x0c\x46romProvider\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.dpspca.v1.HelloH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.dpspca.v1.HeartbeatH\x00\x12(\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x16.dpspca.v1.AnswerFrameH\x00\x12%\n\x07refusal\x18\x04 \x01(\x0b\x32\x12.dpspca.v1.RefusalH\x00\x12\'\n\x08\x61\x64mitted\x18\x05 \x01(\x0b\x32\x13.dpspca.v1.AdmittedH\x00\x12#\n\x06stated\x18\x14 \x01(\x0b\x32\x11.dpspca.v1.StatedH\x00\x42\t\n\x07message\"\xc5\x02\n\nToProvider\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.dpspca.v1.WelcomeH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.dpspca.v1.HeartbeatH\x00\x12\x1d\n\x03\x61sk\x18\x03 \x01(\x0b\x32\x0e.dpspca.v1.AskH\x00\x12!\n\x05\x66rame\x18\x04 \x01(\x0b\x32\x10.dpspca.v1.FrameH\x00\x12\'\n\x08\x66\x61rewell\x18\x05 \x01(\x0b\x32\x13.dpspca.v1.FarewellH\x00\x12%\n\x07witness\x18\x06 \x01(\x0b\x32\x12.dpspca.v1.WitnessH\x00\x12!\n\x05\x61\x64mit\x18\x07 \x01(\x0b\x32\x10.dpspca.v1.AdmitH\x00\x12%\n\x07inquiry\x18\x14 \x01(\x0b\x32\x12.dpspca.v1.InquiryH\x00\x42\t\n\x07message\"\x8c\x01\n\x05Hello\x12\x10\n\x08software\x18\x01 \x01(\t\x12%\n\tdata_sets\x18\x02 \x03(\x0b\x32\x12.dpspca.v1.DataSet\x12\x11\n\tchallenge\x18\x03 \x01(\x0c\x12\x11\n\topen_jobs\x18\x04 \x03(\t\x12$\n\x04held\x18\x05 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\";\n\x07\x44\x61taSet\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdimension\x18\x02 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x03 \x03(\t\"\x7f\n\x07Welcome\x12\x10\n\x08software\x18\x01 \x01(\t\x12\x19\n\x11heartbeat_seconds\x18\x02 \x01(\r\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\r\n\x05proof\x18\x04 \x01(\x0c\x12#\n\x07receipt\x18\x05 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"`\n\x07Receipt\x12\x0e\n\x06ledger\x18\x01 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12\x0c\n\x04hash\x18\x03 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"\x0b\n\tHeartbeat\"\x1b\n\x05\x41\x64mit\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\"\x17\n\x08\x41\x64mitted\x12\x0b\n\x03job\x18\x01 \x01(\t\"\xd6\x01\n\x03\x41sk\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x05 \x01(\r\x12\x14\n\x0cnonzero_rows\x18\x06 \x01(\r\x12\x0f\n\x07\x63\x65ntred\x18\x07 \x01(\x08\x12\x11\n\tthreshold\x18\x08 \x01(\x01\x12\r\n\x05power\x18\t \x01(\r\x12\x0f\n\x07\x63ontent\x18\n \x01(\x0c\x12\r\n\x05\x62lock\x18\x0b \x01(\r\x12\x0e\n\x06\x62locks\x18\x0c \x01(\r\"*\n\x05\x46rame\x12\x10\n\x08sequence\x18\x01 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"t\n\x0b\x41nswerFrame\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x10\n\x08sequence\x18\x03 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\x12#\n\x07receipt\x18\x05 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"T\n\x07Refusal\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0c\n\x04what\x18\x04 \x01(\t\x12\x0e\n\x06remedy\x18\x05 \x01(\t\"P\n\x08\x46\x61rewell\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12(\n\x08receipts\x18\x03 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\"D\n\x0bHeldReceipt\x12\x10\n\x08provider\x18\x01 \x01(\t\x12#\n\x07receipt\x18\x02 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"4\n\x0cHeldReceipts\x12$\n\x04held\x18\x01 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\"/\n\x07Witness\x12$\n\x08receipts\x18\x01 \x03(\x0b\x32\x12.dpspca.v1.Receipt\"#\n\rSubmitRequest\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\"\x16\n\x07JobName\x12\x0b\n\x03job\x18\x01 \x01(\t\"\r\n\x0bListRequest\"\xfe\x01\n\x03Job\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0f\n\x07\x61nalyst\x18\x02 \x01(\t\x12\x10\n\x08\x64\x61ta_set\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08\x61nswered\x18\x06 \x01(\r\x12\x0f\n\x07queries\x18\x07 \x01(\r\x12\x0c\n\x04step\x18\x08 \x01(\t\x12,\n\x0cparticipants\x18\t \x03(\x0b\x32\x16.dpspca.v1.Participant\x12\x13\n\x0b\x62ytes_moved\x18\n \x01(\x04\x12\x11\n\tsubmitted\x18\x0b \x01(\x01\x12\r\n\x05\x65nded\x18\x0c \x01(\x01\x12\x12\n\nsigned_job\x18\r \x01(\x0c\"L\n\x0bParticipant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x10\n\x08\x61nswered\x18\x03 \x01(\r\x12\r\n\x05\x61sked\x18\x04 \x01(\r\"\x11\n\x0f\x44\x61taSetsRequest\"?\n\x05Offer\x12\x10\n\x08provider\x18\x01 \x01(\t\x12$\n\x08\x64\x61ta_set\x18\x02 \x01(\x0b\x32\x12.dpspca.v1.DataSet\">\n\x11StatementsRequest\x12\x16\n\x0esigned_request\x18\x01 \x01(\x0c\x12\x11\n\tproviders\x18\x02 \x03(\t\"7\n\tStatement\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x18\n\x10signed_statement\x18\x02 \x01(\x0c\"!\n\x07Inquiry\x12\x16\n\x0esigned_request\x18\x01 \x01(\x0c\"3\n\x06Stated\x12\x0f\n\x07request\x18\x01 \x01(\t\x12\x18\n\x10signed_statement\x18\x02 \x01(\x0c\x32P\n\x0fProviderService\x12=\n\x07\x43onnect\x12\x17.dpspca.v1.FromProvider\x1a\x15.dpspca.v1.ToProvider(\x01\x30\x01\x32\xb0\x03\n\x0e\x41nalystService\x12\x32\n\x06Submit\x12\x18.dpspca.v1.SubmitRequest\x1a\x0e.dpspca.v1.Job\x12-\n\x05Watch\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job0\x01\x12\x30\n\x04List\x12\x16.dpspca.v1.ListRequest\x1a\x0e.dpspca.v1.Job0\x01\x12)\n\x03Get\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job\x12,\n\x06\x43\x61ncel\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job\x12\x30\n\x06Result\x12\x12.dpspca.v1.JobName\x1a\x10.dpspca.v1.Frame0\x01\x12:\n\x08\x44\x61taSets\x12\x1a.dpspca.v1.DataSetsRequest\x1a\x10.dpspca.v1.Offer0\x01\x12\x42\n\nStatements\x12\x1c.dpspca.v1.StatementsRequest\x1a\x14.dpspca.v1.Statement0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(dpspca/protos/dpspca/v1/federation.proto\x12\tdpspca.v1\"\x86\x02\n\x0c\x46romProvider\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.dpspca.v1.HelloH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.dpspca.v1.HeartbeatH\x00\x12(\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x16.dpspca.v1.AnswerFrameH\x00\x12%\n\x07refusal\x18\x04 \x01(\x0b\x32\x12.dpspca.v1.RefusalH\x00\x12\'\n\x08\x61\x64mitted\x18\x05 \x01(\x0b\x32\x13.dpspca.v1.AdmittedH\x00\x12#\n\x06stated\x18\x14 \x01(\x0b\x32\x11.dpspca.v1.StatedH\x00\x42\t\n\x07message\"\xc5\x02\n\nToProvider\x12%\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.dpspca.v1.WelcomeH\x00\x12)\n\theartbeat\x18\x02 \x01(\x0b\x32\x14.dpspca.v1.HeartbeatH\x00\x12\x1d\n\x03\x61sk\x18\x03 \x01(\x0b\x32\x0e.dpspca.v1.AskH\x00\x12!\n\x05\x66rame\x18\x04 \x01(\x0b\x32\x10.dpspca.v1.FrameH\x00\x12\'\n\x08\x66\x61rewell\x18\x05 \x01(\x0b\x32\x13.dpspca.v1.FarewellH\x00\x12%\n\x07witness\x18\x06 \x01(\x0b\x32\x12.dpspca.v1.WitnessH\x00\x12!\n\x05\x61\x64mit\x18\x07 \x01(\x0b\x32\x10.dpspca.v1.AdmitH\x00\x12%\n\x07inquiry\x18\x14 \x01(\x0b\x32\x12.dpspca.v1.InquiryH\x00\x42\t\n\x07message\"\x8c\x01\n\x05Hello\x12\x10\n\x08software\x18\x01 \x01(\t\x12%\n\tdata_sets\x18\x02 \x03(\x0b\x32\x12.dpspca.v1.DataSet\x12\x11\n\tchallenge\x18\x03 \x01(\x0c\x12\x11\n\topen_jobs\x18\x04 \x03(\t\x12$\n\x04held\x18\x05 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\";\n\x07\x44\x61taSet\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdimension\x18\x02 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x03 \x03(\t\"\x7f\n\x07Welcome\x12\x10\n\x08software\x18\x01 \x01(\t\x12\x19\n\x11heartbeat_seconds\x18\x02 \x01(\r\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\r\n\x05proof\x18\x04 \x01(\x0c\x12#\n\x07receipt\x18\x05 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"`\n\x07Receipt\x12\x0e\n\x06ledger\x18\x01 \x01(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x04\x12\x0c\n\x04hash\x18\x03 \x01(\t\x12\x13\n\x0b\x63\x65rtificate\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"\x0b\n\tHeartbeat\"\x1b\n\x05\x41\x64mit\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\"\x17\n\x08\x41\x64mitted\x12\x0b\n\x03job\x18\x01 \x01(\t\"\xe6\x01\n\x03\x41sk\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x05 \x01(\r\x12\x14\n\x0cnonzero_rows\x18\x06 \x01(\r\x12\x0f\n\x07\x63\x65ntred\x18\x07 \x01(\x08\x12\x11\n\tthreshold\x18\x08 \x01(\x01\x12\r\n\x05power\x18\t \x01(\r\x12\x0f\n\x07\x63ontent\x18\n \x01(\x0c\x12\r\n\x05\x62lock\x18\x0b \x01(\r\x12\x0e\n\x06\x62locks\x18\x0c \x01(\r\x12\x0e\n\x06scaled\x18\r \x01(\x08\"*\n\x05\x46rame\x12\x10\n\x08sequence\x18\x01 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"t\n\x0b\x41nswerFrame\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x10\n\x08sequence\x18\x03 \x01(\r\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\x12#\n\x07receipt\x18\x05 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"T\n\x07Refusal\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x0c\n\x04\x63ode\x18\x03 \x01(\t\x12\x0c\n\x04what\x18\x04 \x01(\t\x12\x0e\n\x06remedy\x18\x05 \x01(\t\"P\n\x08\x46\x61rewell\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12(\n\x08receipts\x18\x03 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\"D\n\x0bHeldReceipt\x12\x10\n\x08provider\x18\x01 \x01(\t\x12#\n\x07receipt\x18\x02 \x01(\x0b\x32\x12.dpspca.v1.Receipt\"4\n\x0cHeldReceipts\x12$\n\x04held\x18\x01 \x03(\x0b\x32\x16.dpspca.v1.HeldReceipt\"/\n\x07Witness\x12$\n\x08receipts\x18\x01 \x03(\x0b\x32\x12.dpspca.v1.Receipt\"#\n\rSubmitRequest\x12\x12\n\nsigned_job\x18\x01 \x01(\x0c\"\x16\n\x07JobName\x12\x0b\n\x03job\x18\x01 \x01(\t\"\r\n\x0bListRequest\"\xfe\x01\n\x03Job\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0f\n\x07\x61nalyst\x18\x02 \x01(\t\x12\x10\n\x08\x64\x61ta_set\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08\x61nswered\x18\x06 \x01(\r\x12\x0f\n\x07queries\x18\x07 \x01(\r\x12\x0c\n\x04step\x18\x08 \x01(\t\x12,\n\x0cparticipants\x18\t \x03(\x0b\x32\x16.dpspca.v1.Participant\x12\x13\n\x0b\x62ytes_moved\x18\n \x01(\x04\x12\x11\n\tsubmitted\x18\x0b \x01(\x01\x12\r\n\x05\x65nded\x18\x0c \x01(\x01\x12\x12\n\nsigned_job\x18\r \x01(\x0c\"L\n\x0bParticipant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x10\n\x08\x61nswered\x18\x03 \x01(\r\x12\r\n\x05\x61sked\x18\x04 \x01(\r\"\x11\n\x0f\x44\x61taSetsRequest\"?\n\x05Offer\x12\x10\n\x08provider\x18\x01 \x01(\t\x12$\n\x08\x64\x61ta_set\x18\x02 \x01(\x0b\x32\x12.dpspca.v1.DataSet\">\n\x11StatementsRequest\x12\x16\n\x0esigned_request\x18\x01 \x01(\x0c\x12\x11\n\tproviders\x18\x02 \x03(\t\"7\n\tStatement\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x18\n\x10signed_statement\x18\x02 \x01(\x0c\"!\n\x07Inquiry\x12\x16\n\x0esigned_request\x18\x01 \x01(\x0c\"3\n\x06Stated\x12\x0f\n\x07request\x18\x01 \x01(\t\x12\x18\n\x10signed_statement\x18\x02 \x01(\x0c\x32P\n\x0fProviderService\x12=\n\x07\x43onnect\x12\x17.dpspca.v1.FromProvider\x1a\x15.dpspca.v1.ToProvider(\x01\x30\x01\x32\xb0\x03\n\x0e\x41nalystService\x12\x32\n\x06Submit\x12\x18.dpspca.v1.SubmitRequest\x1a\x0e.dpspca.v1.Job\x12-\n\x05Watch\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job0\x01\x12\x30\n\x04List\x12\x16.dpspca.v1.ListRequest\x1a\x0e.dpspca.v1.Job0\x01\x12)\n\x03Get\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job\x12,\n\x06\x43\x61ncel\x12\x12.dpspca.v1.JobName\x1a\x0e.dpspca.v1.Job\x12\x30\n\x06Result\x12\x12.dpspca.v1.JobName\x1a\x10.dpspca.v1.Frame0\x01\x12:\n\x08\x44\x61taSets\x12\x1a.dpspca.v1.DataSetsRequest\x1a\x10.dpspca.v1.Offer0\x01\x12\x42\n\nStatements\x12\x1c.dpspca.v1.StatementsRequest\x1a\x14.dpspca.v1.Statement0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,45 +50,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMITTED']._serialized_start=1121
   _globals['_ADMITTED']._serialized_end=1144
   _globals['_ASK']._serialized_start=1147
-  _globals['_ASK']._serialized_end=1361
-  _globals['_FRAME']._serialized_start=1363
-  _globals['_FRAME']._serialized_end=1405
-  _globals['_ANSWERFRAME']._serialized_start=1407
-  _globals['_ANSWERFRAME']._serialized_end=1523
-  _globals['_REFUSAL']._serialized_start=1525
-  _globals['_REFUSAL']._serialized_end=1609
-  _globals['_FAREWELL']._serialized_start=1611
-  _globals['_FAREWELL']._serialized_end=1691
-  _globals['_HELDRECEIPT']._serialized_start=1693
-  _globals['_HELDRECEIPT']._serialized_end=1761
-  _globals['_HELDRECEIPTS']._serialized_start=1763
-  _globals['_HELDRECEIPTS']._serialized_end=1815
-  _globals['_WITNESS']._serialized_start=1817
-  _globals['_WITNESS']._serialized_end=1864
-  _globals['_SUBMITREQUEST']._serialized_start=1866
-  _globals['_SUBMITREQUEST']._serialized_end=1901
-  _globals['_JOBNAME']._serialized_start=1903
-  _globals['_JOBNAME']._serialized_end=1925
-  _globals['_LISTREQUEST']._serialized_start=1927
-  _globals['_LISTREQUEST']._serialized_end=1940
-  _globals['_JOB']._serialized_start=1943
-  _globals['_JOB']._serialized_end=2197
-  _globals['_PARTICIPANT']._serialized_start=2199
-  _globals['_PARTICIPANT']._serialized_end=2275
-  _globals['_DATASETSREQUEST']._serialized_start=2277
-  _globals['_DATASETSREQUEST']._serialized_end=2294
-  _globals['_OFFER']._serialized_start=2296
-  _globals['_OFFER']._serialized_end=2359
-  _globals['_STATEMENTSREQUEST']._serialized_start=2361
-  _globals['_STATEMENTSREQUEST']._serialized_end=2423
-  _globals['_STATEMENT']._serialized_start=2425
-  _globals['_STATEMENT']._serialized_end=2480
-  _globals['_INQUIRY']._serialized_start=2482
-  _globals['_INQUIRY']._serialized_end=2515
-  _globals['_STATED']._serialized_start=2517
-  _globals['_STATED']._serialized_end=2568
-  _globals['_PROVIDERSERVICE']._serialized_start=2570
-  _globals['_PROVIDERSERVICE']._serialized_end=2650
-  _globals['_ANALYSTSERVICE']._serialized_start=2653
-  _globals['_ANALYSTSERVICE']._serialized_end=3085
+  _globals['_ASK']._serialized_end=1377
+  _globals['_FRAME']._serialized_start=1379
+  _globals['_FRAME']._serialized_end=1421
+  _globals['_ANSWERFRAME']._serialized_start=1423
+  _globals['_ANSWERFRAME']._serialized_end=1539
+  _globals['_REFUSAL']._serialized_start=1541
+  _globals['_REFUSAL']._serialized_end=1625
+  _globals['_FAREWELL']._serialized_start=1627
+  _globals['_FAREWELL']._serialized_end=1707
+  _globals['_HELDRECEIPT']._serialized_start=1709
+  _globals['_HELDRECEIPT']._serialized_end=1777
+  _globals['_HELDRECEIPTS']._serialized_start=1779
+  _globals['_HELDRECEIPTS']._serialized_end=1831
+  _globals['_WITNESS']._serialized_start=1833
+  _globals['_WITNESS']._serialized_end=1880
+  _globals['_SUBMITREQUEST']._serialized_start=1882
+  _globals['_SUBMITREQUEST']._serialized_end=1917
+  _globals['_JOBNAME']._serialized_start=1919
+  _globals['_JOBNAME']._serialized_end=1941
+  _globals['_LISTREQUEST']._serialized_start=1943
+  _globals['_LISTREQUEST']._serialized_end=1956
+  _globals['_JOB']._serialized_start=1959
+  _globals['_JOB']._serialized_end=2213
+  _globals['_PARTICIPANT']._serialized_start=2215
+  _globals['_PARTICIPANT']._serialized_end=2291
+  _globals['_DATASETSREQUEST']._serialized_start=2293
+  _globals['_DATASETSREQUEST']._serialized_end=2310
+  _globals['_OFFER']._serialized_start=2312
+  _globals['_OFFER']._serialized_end=2375
+  _globals['_STATEMENTSREQUEST']._serialized_start=2377
+  _globals['_STATEMENTSREQUEST']._serialized_end=2439
+  _globals['_STATEMENT']._serialized_start=2441
+  _globals['_STATEMENT']._serialized_end=2496
+  _globals['_INQUIRY']._serialized_start=2498
+  _globals['_INQUIRY']._serialized_end=2531
+  _globals['_STATED']._serialized_start=2533
+  _globals['_STATED']._serialized_end=2584
+  _globals['_PROVIDERSERVICE']._serialized_start=2586
+  _globals['_PROVIDERSERVICE']._serialized_end=2666
+  _globals['_ANALYSTSERVICE']._serialized_start=2669
+  _globals['_ANALYSTSERVICE']._serialized_end=3101
 # @@protoc_insertion_point(module_scope)
