@@ -108,7 +108,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     accounting : {"exact", "published"}
         "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper.
     start : {"dense", "published"}
-        Of "dps-pca": from all features, or from ``sparsity`` random ones as in the paper, which mostly misses the right.
+        Of "dps-pca": from all features, or from ``sparsity`` random ones as in the paper, which often misses.
     random_state : None, int or RandomState
         None for a result that may be released. Any other value makes the run repeatable, for tests only.
     dictionary : Dictionary or path, optional

@@ -15,8 +15,8 @@ columns, and all releases are averaged.
 
 Each stage also asks for a histogram of norms, for a hundredth of the budget, and clips at a quantile that depends on
 the numbers of columns and rows and on the budget. So a ``norm_bound`` that is far too large does no harm. If the norm
-bound is private, a coarse histogram comes first, whose bins cover a factor of 16 each. If columns are to be scaled, queries about
-their sizes come first (``column_scales``).
+bound is private, a coarse histogram comes first, whose bins cover a factor of 16 each. If columns are to be scaled,
+queries about their sizes come first (``column_scales``).
 
 Privacy: the queries depend on released numbers, but their prices do not. Every step has the noise that the plan fixed
 for its share of mu^2. Queries differ only in their ``View``, and all views have the same sensitivity
