@@ -73,7 +73,7 @@ from .staged_release import (
     planned_stages,
     planned_wide,
 )
-from .view_steps import ReleasedFacts, ask_covariance, ask_gain, ask_reach
+from .view_steps import SHORT, ReleasedFacts, ask_covariance, ask_gain, ask_reach
 
 FEW_COLUMNS: Final = 100
 """With at most this many columns, the whole budget goes to the whole matrix. Stages would cost more than they gain."""
@@ -193,7 +193,7 @@ def run(plan: Plan) -> Algorithm:
 
 def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     view = facts.view()
-    reach = yield from ask_reach(facts, view)
+    reach = yield from ask_reach(facts, view, SHORT)
     released = yield from ask_covariance(facts, view, reach)
     components, support = sparse_or_dense(released, facts.components, facts.sparsity)
     found = found_in(released, components, Decision(ReleasePath.WHOLE, int(support.size)))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,12 @@ from dpspca.common.queries import LARGEST_RANGE, NormHistogram, NormRange, RowQu
 from dpspca.common.spec import JobSpec
 
 from .free_structure import Columns, Released
+
+CLEAR: Final = 4
+"""Times its noise, from which a bin shows rows: noise alone is so large in one histogram of a thousand."""
+LEAST_KEPT: Final = 0.05
+_KEPT: Final = ((0.1, 0.95), (0.3, 0.75), (1.0, 0.5), (math.inf, LEAST_KEPT))
+"""Which share of the rows is not clipped, up to which strain: fitted on five tables, and checked on others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +48,54 @@ class ReleasedFacts:
         return self.spec.schema.dimension
 
 
-def ask_reach(facts: ReleasedFacts, view: View, *, power: int = 1) -> Generator[RowQuery, Aggregate, float]:
-    """Ask for a histogram of the lengths of a view's rows. Return where to clip, as a multiple of norm_bound^power."""
-    histogram = yield NormHistogram(view, facts.center, facts.scales, power)
-    keep = kept_part(facts, len(view.columns)) if power == 1 else 0.95
-    return quantile(histogram.values, histogram.noise_std, facts.rows, keep)
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where rows are clipped, as a multiple of the norm bound, and which part of their second moments that leaves."""
+
+    length: float
+    left: float = 1.0
+
+
+SHORT: Final = Reach(2.0**-6, 2 * 2.0**-12)
+"""For when noise hides how long rows are. Then it rules all else, too, and each row should count as much as it can.
+
+So nearly all rows are clipped, to one length. How long they were before is not known: second moments are given as if
+rows had half the squared length of the bound.
+"""
+
+
+def ask_reach(
+    facts: ReleasedFacts,
+    view: View,
+    hidden: Reach = Reach(1.0),  # it cannot be changed
+) -> Generator[RowQuery, Aggregate, Reach]:
+    """Ask for a histogram of the lengths of a view's rows. Return where to clip; ``hidden`` if noise hides them."""
+    histogram = yield NormHistogram(view, facts.center, facts.scales)
+    counts, noise_std = histogram.values, histogram.noise_std
+    if not (counts > CLEAR * noise_std).any():
+        return hidden
+    length = quantile(counts, noise_std, facts.rows, kept_part(facts, len(view.columns)))
+    return Reach(length, part_left(counts, noise_std, length))
+
+
+def part_left(counts: FloatArray, noise_std: float, length: float) -> float:
+    """Return which part of the sum of squares is left if rows are clipped to this multiple of the norm bound."""
+    lengths = np.minimum(2.0 ** ((0.5 - np.arange(len(counts))) / 2), 1.0)
+    lengths[-1] = 0.0
+    clear = np.where(counts > CLEAR * noise_std, counts, 0.0)
+    before = float(clear @ np.square(lengths))
+    return float(clear @ np.square(np.minimum(lengths, length))) / before if before else 1.0
 
 
 def kept_part(facts: ReleasedFacts, columns: int) -> float:
     """Choose the share of rows that is not clipped. A tighter bound loses some signal, but saves more noise.
 
-    The rule depends on d^1.5 / (mu n) for d columns, the size of the noise relative to a typical row.
+    The rule depends on d^1.5 / (mu n) for d columns, the size of the noise relative to a typical row. If noise rules,
+    nearly all rows are clipped to one length. Then a short row counts as much as a long one, for the same noise.
     """
     mu = usable_mu(facts.spec.budget.epsilon, facts.spec.budget.delta)
     strain = columns**1.5 / (mu * facts.rows)
-    return 0.95 if strain < 0.1 else 0.75 if strain < 0.3 else 0.5  # noqa: PLR2004  # fitted on five tables
+    return next(keep for most, keep in _KEPT if strain < most)
 
 
 def quantile(counts: FloatArray, noise_std: float, rows: float, keep: float) -> float:
@@ -92,12 +132,13 @@ def longest(counts: FloatArray, noise_std: float, rows: float) -> float:
     return float(LARGEST_RANGE * 16.0 ** (1 - max(place, 1)))
 
 
-def ask_covariance(facts: ReleasedFacts, view: View, reach: float) -> Generator[RowQuery, Aggregate, Released]:
-    """Ask for the second moments of a view, clipped at ``reach`` times the norm bound. Return them unscaled."""
-    asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
+def ask_covariance(facts: ReleasedFacts, view: View, reach: Reach) -> Generator[RowQuery, Aggregate, Released]:
+    """Ask for the second moments of a clipped view. Return them unscaled, as they were before rows were clipped."""
+    asked = replace(view, scale=view.scale / reach.length, along=view.factors[1] / reach.length)
     answer = yield ViewCovariance(asked, facts.center, facts.scales)
-    matrix = (answer.values + answer.values.T) * (reach**2 / 2)
-    return Released(matrix, answer.noise_std * reach**2 / math.sqrt(2), facts.rows, answer.parties)
+    unit = reach.length**2 / reach.left
+    matrix = (answer.values + answer.values.T) * (unit / 2)
+    return Released(matrix, answer.noise_std * unit / math.sqrt(2), facts.rows, answer.parties)
 
 
 def ask_diagonal(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, FloatArray]:
@@ -108,7 +149,8 @@ def ask_diagonal(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, FloatAr
 def ask_squares(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, tuple[FloatArray, float]]:
     """Ask for the sum of squares of every column; give the noise of each sum, too."""
     view = facts.view()
-    reach = yield from ask_reach(facts, view, power=2)
+    norms = yield NormHistogram(view, facts.center, facts.scales, 2)
+    reach = quantile(norms.values, norms.noise_std, facts.rows, 0.95)
     asked = replace(view, scale=view.scale * reach**-0.5, along=None)
     answer = yield ViewSquares(asked, facts.center, facts.scales)
     return answer.values * reach, answer.noise_std * reach
