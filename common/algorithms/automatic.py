@@ -180,7 +180,7 @@ def run(plan: Plan) -> Algorithm:
         facts = scaled_facts(facts)
         facts = replace(facts, scales=(yield from ask_scales(facts)))
     elif spec.norm_bound == PRIVATE_BOUND:
-        facts = replace(facts, gain=(yield from ask_gain(spec, opened.center, facts.rows)))
+        facts = yield from ask_gain(facts)
     find = in_wide_stages if facts.dimension > MAX_DIMENSION else _few_columns if _at_once(spec) else in_stages
     found = yield from find(facts)
     found = _in_order(found)
@@ -214,7 +214,7 @@ def _in_order(found: Found) -> Found:
 def _model(
     facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found, scores: ScoreMap | None
 ) -> Model:
-    kept, decision = facts.components, found.decision
+    kept, decision = facts.components, replace(found.decision, hidden=facts.hidden)
     if AutoOptions.of(facts.spec).fewer:
         above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
         useful = min(found.shown, above)
@@ -233,5 +233,6 @@ def _model(
         return model
     if opened.rows is None or opened.rows.parties != found.parties:
         return model
-    scale = facts.rows * facts.gain**2
+    # If nobody knows how long rows are, what components explain is given for rows of length one.
+    scale = facts.rows * (facts.spec.norm_bound if facts.hidden else facts.gain) ** 2
     return with_variances(model, found.explained[:kept] / scale, found.total / scale, found.noise_std / scale)

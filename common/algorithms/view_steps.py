@@ -17,6 +17,8 @@ from .free_structure import Columns, Released
 
 CLEAR: Final = 4
 """Times its noise, from which a bin shows rows: noise alone is so large in one histogram of a thousand."""
+SHORTEST: Final = 2.0**-60
+"""Shorter than any row that is worth to be looked at, whatever its units are."""
 LEAST_KEPT: Final = 0.05
 _KEPT: Final = ((0.1, 0.95), (0.3, 0.75), (1.0, 0.5), (math.inf, LEAST_KEPT))
 """Which share of the rows is not clipped, up to which strain: fitted on five tables, and checked on others."""
@@ -34,6 +36,8 @@ class ReleasedFacts:
     """What columns are divided by."""
     gain: float = 1.0
     """Factor that rows are multiplied by, so that they are not much shorter than the norm bound."""
+    hidden: bool = False
+    """Whether noise hid how long rows are where no bound is known, so that all are clipped to one length."""
 
     def view(self, columns: Columns | None = None) -> View:
         """Return the view of some columns, or of all, scaled by the gain."""
@@ -117,15 +121,20 @@ def quantile(counts: FloatArray, noise_std: float, rows: float, keep: float) -> 
     return float(2.0 ** (-(len(counts) - 2) / 2))
 
 
-def ask_gain(spec: JobSpec, center: FloatArray | None, rows: float) -> Generator[RowQuery, Aggregate, float]:
-    """Ask for the range of lengths if no bound is known. Return the gain that brings 98 percent of rows below it."""
-    answer = yield NormRange(spec.schema.dimension, center)
-    return spec.norm_bound / longest(answer.values, answer.noise_std, rows)
+def ask_gain(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, ReleasedFacts]:
+    """Ask for the range of lengths if no bound is known. Choose the gain that brings 98 percent of rows below it.
+
+    If noise hides them, choose a gain that makes every row longer than the bound, so that all are clipped to it.
+    """
+    answer = yield NormRange(facts.dimension, facts.center)
+    if not (answer.values > CLEAR * answer.noise_std).any():
+        return replace(facts, gain=facts.spec.norm_bound / SHORTEST, hidden=True)
+    return replace(facts, gain=facts.spec.norm_bound / longest(answer.values, answer.noise_std, facts.rows))
 
 
 def longest(counts: FloatArray, noise_std: float, rows: float) -> float:
     """Return a length that at most 2 percent of the rows exceed, from a range of norms, to a factor of 16."""
-    clear = np.flatnonzero(counts > 3 * noise_std)
+    clear = np.flatnonzero(counts > CLEAR * noise_std)
     first = int(clear[0]) if clear.size else int(np.argmax(counts))
     beyond = np.cumsum(np.maximum(counts[first:], 0.0))
     place = first + int(np.argmax(beyond >= min(rows / 50, beyond[-1])))
