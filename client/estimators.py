@@ -1,6 +1,5 @@
 """``DPSPCA``, a scikit-learn estimator. It fits to rows in this process or to a federation's data set."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -30,14 +29,13 @@ from dpspca.provider.data import check_rows
 from . import component_count
 from .blocking import Federation, progress_of
 from .described_jobs import whole_and_chosen
-from .estimator_values import methods_with, numbers_of, rounds_of
+from .estimator_values import methods_with, numbers_of, rounds_of, seeds_of
 from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
 from .unit_names import UnitName, unit_named
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-    from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
     raise MissingExtraError(
@@ -231,7 +229,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     def _fit_rows(self, X: Any, persons: Any) -> None:  # noqa: ANN401  # the caller's values, not yet checked
-        known, (start_seed, noise_seed) = self._known(), self._seeds()
+        known, (start_seed, noise_seed) = self._known(), seeds_of(self.random_state)
         if known is None:
             rows = check_rows(numbers_of(X)).matrix
             validate_data(self, X, skip_check_array=True)
@@ -265,7 +263,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             schema, names = federation.describe(data_set, providers)
         else:
             schema, names = Schema.of(known[1].columns), list(providers or federation.providers_of(data_set))
-        start_seed, _ = self._seeds()
+        start_seed, _ = seeds_of(self.random_state)
         spec = replace(self._spec(schema, start_seed), minimum_parties=max(1, len(names)))
         job = federation.submit(spec, data_set, names or None, dictionary=known and known[0])
         for progress in progress_of(job):
@@ -394,19 +392,6 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self.sparsity is None:
             return columns
         return min(USUAL_SPARSITY, columns) if self.sparsity == AUTO else self.sparsity
-
-    def _seeds(self) -> tuple[int, int | None]:
-        """Return a public seed for the start, and a seed for the noise, which is None unless the run must repeat."""
-        if self.random_state is None:
-            return secrets.randbits(63), None
-        try:
-            state = check_random_state(self.random_state)
-        except ValueError as problem:
-            raise InvalidParameterError(
-                f"random_state: {problem}.", "Give None, an integer or a RandomState."
-            ) from None
-        start, noise = state.randint(0, 2**31 - 1, size=2)
-        return int(start), int(noise)
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401  # scikit-learn publishes no types
         tags = super().__sklearn_tags__()

@@ -20,7 +20,7 @@ from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Step
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent, RowQuery
-from dpspca.common.queries.rows import BasisQuery, ColumnsQuery, ColumnSums, CountAbove
+from dpspca.common.queries.rows import BasisQuery, ColumnsQuery, ColumnSums
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.trust.connection_proof import CHALLENGE_BYTES, sign_challenge
 from dpspca.common.trust.identity import Identity
@@ -187,8 +187,6 @@ def make_query(step: Step, turn: int = 0) -> RowQuery:
     extent = step.extent
     if issubclass(step.query, BasisQuery):
         return step.query(np.roll(np.eye(extent.dimension), turn, axis=0)[:, : extent.columns])
-    if issubclass(step.query, CountAbove):
-        return step.query(1.0 + turn)
     if issubclass(step.query, ColumnsQuery | ColumnSums):
         return step.query(extent.dimension)
     return step.query()

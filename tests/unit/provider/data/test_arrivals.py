@@ -18,7 +18,7 @@ from patience import PATIENCE
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError, RefusedError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.queries.rows import CompressedCovariance, Count, CountAbove, CovarianceProduct
+from dpspca.common.queries.rows import CompressedCovariance, Count, CovarianceProduct
 from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import LOOKS_PER_CHECK, Arrivals, WaitingQueries
 from dpspca.provider.data.preparation import CheckedRows, check_rows
@@ -372,7 +372,7 @@ def test_each_start_has_a_new_digest(tmp_path: Path) -> None:
 def queries(center: Any = None) -> list[RowQuery]:
     basis, _ = thin_qr(np.random.default_rng(1).standard_normal((5, 2)))
     blocks = [CovarianceProduct(basis, center, block, 4) for block in (1, 2, 3, 4)]
-    return [Count(), *blocks, CompressedCovariance(basis, center), CountAbove(1.5)]
+    return [Count(), *blocks, CompressedCovariance(basis, center)]
 
 
 @pytest.mark.parametrize("limit", [4, 8, 32, 40])
