@@ -134,9 +134,9 @@ def states_of(plan: Plan, providers: int) -> Bound:
 
 
 def model_of(spec: JobSpec) -> Bound:
-    """Return the bound on a job's model and its frames: components, noise, a mean, variances, weights, a heading."""
+    """Return the bound on a job's model and its frames: everything that is as long as they are, weights, heading."""
     k, d = spec.components, spec.schema.dimension
-    size = 8 * (2 * k * d + d + 2 * k + 2 * MAX_PARTIES) + heading_of(spec)
+    size = 8 * (2 * k * d + 2 * d + 2 * k + 2 * MAX_PARTIES) + heading_of(spec)
     return Bound("model frames", size // FRAME + 2, size + _ENVELOPE * (size // FRAME + 2))
 
 

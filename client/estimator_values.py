@@ -1,5 +1,6 @@
 """Values that the estimator is given, checked."""
 
+import secrets
 from os import PathLike
 from typing import Any, Final
 
@@ -8,12 +9,12 @@ import numpy as np
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import column_names
 from dpspca.common.checks import check
-from dpspca.common.errors import InvalidTypeError
+from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.plan import Plan
-from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
+from dpspca.common.queries import ColumnSizes, ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
 from dpspca.provider.data import numeric
 
-_BESIDE: Final = (Count, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
+_BESIDE: Final = (Count, ColumnSizes, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
 """Queries before and after the components are found. They do not count as rounds."""
 
 
@@ -39,3 +40,17 @@ def rounds_of(plan: Plan) -> int:
 def methods_with(option: str) -> list[str]:
     """Name the methods that have an option."""
     return [name for name, entry in catalogue.CATALOGUE.items() if entry.option(option)]
+
+
+def seeds_of(random_state: Any) -> tuple[int, int | None]:  # noqa: ANN401  # what scikit-learn takes
+    """Return a public seed for the start, and a seed for the noise, which is None unless the run must repeat."""
+    from sklearn.utils import check_random_state  # noqa: PLC0415  # an extra
+
+    if random_state is None:
+        return secrets.randbits(63), None
+    try:
+        state = check_random_state(random_state)
+    except ValueError as problem:
+        raise InvalidParameterError(f"random_state: {problem}.", "Give None, an integer or a RandomState.") from None
+    start, noise = state.randint(0, 2**31 - 1, size=2)
+    return int(start), int(noise)

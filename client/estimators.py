@@ -1,6 +1,5 @@
 """``DPSPCA``, a scikit-learn estimator. It fits to rows in this process or to a federation's data set."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -13,20 +12,30 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
+from dpspca.common.spec import (
+    PRIVATE,
+    PRIVATE_BOUND,
+    Accounting,
+    Budget,
+    Centering,
+    JobSpec,
+    Scalar,
+    Scaling,
+    Schema,
+    Weights,
+)
 from dpspca.provider.data import check_rows
 
 from . import component_count
 from .blocking import Federation, progress_of
 from .described_jobs import whole_and_chosen
-from .estimator_values import methods_with, numbers_of, rounds_of
+from .estimator_values import methods_with, numbers_of, rounds_of, seeds_of
 from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
 from .unit_names import UnitName, unit_named
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-    from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
     raise MissingExtraError(
@@ -84,6 +93,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ``mean_bound``. "public" subtracts ``public_mean``.
     mean_bound : float
         Bound on the length of a row before centring, for the private mean.
+    scale : {None, "private"}
+        "private" divides each column by the root of its mean square, found privately for a tenth of the budget: for
+        columns of different units. Only "auto" can. Bounds are then about scaled columns, and need not be given.
     public_mean : array of shape (n_features,)
         A mean that is known from elsewhere.
     explained_variance : bool
@@ -92,14 +104,11 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         For a federation. "auto" lets providers with more rows count for more than their rows, as far as that makes the
         result less noisy: their noise is no larger. With "equal", every row counts the same.
     accounting : {"exact", "published"}
-        "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper, if
-        it has one.
+        "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper.
     start : {"dense", "published"}
-        "dense" starts from all features. "published" starts from ``sparsity`` random features, as in the paper, which
-        mostly misses the right ones. Only "dps-pca" has this option; other methods refuse "published".
+        Of "dps-pca": from all features, or from ``sparsity`` random ones as in the paper, which often misses.
     random_state : None, int or RandomState
-        Leave it None for a result that may be released. Any other value makes the run repeatable, noise included. Such
-        a result is for tests only, and ``privacy_`` says so.
+        None for a result that may be released. Any other value makes the run repeatable, for tests only.
     dictionary : Dictionary or path, optional
         A shared dictionary. Rows are then raw: their columns are the dictionary's features, in its units, and each row
         is prepared by it. A federation's providers prepare theirs. No ``norm_bound`` is needed, because one follows.
@@ -119,8 +128,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         squared. For a matrix they are eigenvalues, to which no such limits are applied.
     explained_variance_std_ : float or None
         Standard deviation of that noise. A variance that is not well above it is meaningless.
-    mean_ : array of shape (n_features,) or None
-        The mean that was subtracted.
+    mean_, scale_ : array of shape (n_features,) or None
+        The mean that was subtracted, and what columns were divided by.
     rounds_ : int
         Number of answers that the components were computed from. One, if the method asks for a whole matrix at once.
     privacy_ : PrivacyStatement
@@ -145,6 +154,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         rounds: int | Literal["auto"] = "auto",
         center: Literal["private", "public"] | None = None,
         mean_bound: float | None = None,
+        scale: Literal["private"] | None = None,
         public_mean: Any = None,  # noqa: ANN401  # any array of numbers
         explained_variance: bool = True,
         weights: Literal["auto", "equal"] = "auto",
@@ -167,6 +177,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.rounds = rounds
         self.center = center
         self.mean_bound = mean_bound
+        self.scale = scale
         self.public_mean = public_mean
         self.explained_variance = explained_variance
         self.weights = weights
@@ -212,12 +223,13 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.explained_variance_ratio_ = self.model_.explained_variance_ratio
         self.explained_variance_std_ = self.model_.explained_variance_std
         self.mean_ = self.model_.mean
+        self.scale_ = self.model_.scales
         self.privacy_ = self.model_.statement
         self._n_features_out = len(self.components_)
         return self
 
     def _fit_rows(self, X: Any, persons: Any) -> None:  # noqa: ANN401  # the caller's values, not yet checked
-        known, (start_seed, noise_seed) = self._known(), self._seeds()
+        known, (start_seed, noise_seed) = self._known(), seeds_of(self.random_state)
         if known is None:
             rows = check_rows(numbers_of(X)).matrix
             validate_data(self, X, skip_check_array=True)
@@ -251,7 +263,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             schema, names = federation.describe(data_set, providers)
         else:
             schema, names = Schema.of(known[1].columns), list(providers or federation.providers_of(data_set))
-        start_seed, _ = self._seeds()
+        start_seed, _ = seeds_of(self.random_state)
         spec = replace(self._spec(schema, start_seed), minimum_parties=max(1, len(names)))
         job = federation.submit(spec, data_set, names or None, dictionary=known and known[0])
         for progress in progress_of(job):
@@ -307,6 +319,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             accounting=choice(Accounting, "accounting", self.accounting),
             centering=Centering.NONE if self.center is None else choice(Centering, "center", self.center),
             mean_bound=self._mean_bound(known and known[1]),
+            scaling=Scaling.NONE if self.scale is None else choice(Scaling, "scale", self.scale),
             public_mean=self.public_mean,
             explained_variance=self.explained_variance,
             weights=choice(Weights, "weights", self.weights),
@@ -379,19 +392,6 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self.sparsity is None:
             return columns
         return min(USUAL_SPARSITY, columns) if self.sparsity == AUTO else self.sparsity
-
-    def _seeds(self) -> tuple[int, int | None]:
-        """Return a public seed for the start, and a seed for the noise, which is None unless the run must repeat."""
-        if self.random_state is None:
-            return secrets.randbits(63), None
-        try:
-            state = check_random_state(self.random_state)
-        except ValueError as problem:
-            raise InvalidParameterError(
-                f"random_state: {problem}.", "Give None, an integer or a RandomState."
-            ) from None
-        start, noise = state.randint(0, 2**31 - 1, size=2)
-        return int(start), int(noise)
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401  # scikit-learn publishes no types
         tags = super().__sklearn_tags__()

@@ -36,6 +36,11 @@ _EDGE: Final = 1.1
 _FULL: Final = 0.9
 """Most rows were probably clipped if their mean squared length is above this share of the squared norm bound."""
 
+HIDDEN: Final = (
+    "Noise hid how long the rows are, and the job gives no bound. So all rows were clipped to one length, and what "
+    "components explain is given for rows of length one. A norm_bound from public knowledge gives the scale."
+)
+
 _MOST_PROVIDERS: Final = 10
 """Providers whose weights are listed."""
 
@@ -215,7 +220,10 @@ def decision_of(model: Model) -> str:
         "All columns take part." if decided.columns == every else f"{_columns(decided.columns)} of {every} take part."
     )
     count = decided.asked or len(model.components)
-    sentences = [_path_taken(decided, every), taking_part, _blind(decided, count), _left_out(decided, model)]
+    sentences = [
+        *(_path_taken(decided, every), taking_part, _blind(decided, count), _left_out(decided, model)),
+        HIDDEN if decided.hidden else "",
+    ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 

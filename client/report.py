@@ -112,6 +112,10 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
         "scores": model.scores and model.scores.to_dict(),
         "origin": model.origin and model.origin.to_dict(),
         "stability": stability(model, components),
+        "scales": None if model.scales is None else model.scales.tolist(),
+        "weights": None
+        if model.weights is None
+        else [{"part_of_rows": rows, "part": part} for rows, part in model.weights.tolist()],
         "warnings": list(dict.fromkeys([*of_model(model), *statement.warnings])),
         "statement": statement.to_dict(),
     }

@@ -12,6 +12,7 @@ Integers: TypeAlias = NDArray[np.int64]
 """Values on the public lattice, in units of its spacing. Answers and their sums consist of these."""
 
 MATRIX: Final = 2
+LARGEST_SCALE: Final = 2.0**110
 
 
 def finite_matrix(values: ArrayLike) -> FloatArray:
@@ -34,6 +35,14 @@ def optional_vector(values: ArrayLike | None, length: int) -> FloatArray | None:
     if not np.isfinite(vector).all():
         refuse("The vector holds values that are not finite.", "Send neither NaN nor infinity.")
     return vector
+
+
+def optional_scales(values: ArrayLike | None, length: int) -> FloatArray | None:
+    """Freeze a copy of what columns are divided by: numbers above zero, of any size that rows can have."""
+    scales = optional_vector(values, length)
+    if scales is not None and not ((scales >= 1 / LARGEST_SCALE) & (scales <= LARGEST_SCALE)).all():
+        refuse("A scale is not positive, or too small or large to divide by.", "Send numbers from 2^-110 to 2^110.")
+    return scales
 
 
 def refuse(what: str, remedy: str) -> NoReturn:

@@ -29,6 +29,7 @@ class Decision:
     components showed above the noise of the largest matrix that was released. Where it is fewer than were asked for,
     columns may have been missed without a sign of it. Of the ``asked`` components, ``useful`` ones showed above noise
     in the last release and explain more than an average column; both are None where none was to be left out.
+    ``hidden`` says that noise hid how long rows are, and no bound was known: all were clipped to one length.
     """
 
     path: ReleasePath
@@ -38,6 +39,7 @@ class Decision:
     visible: int | None = None
     asked: int | None = None
     useful: int | None = None
+    hidden: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -59,4 +61,6 @@ class Decision:
             if count is not None:
                 check_whole(f"the {name} of a decision", count, least=0, most=2**31)
         check(held is None or is_real(held), "The part that a decision is based on is no number.", "Give a number.")
-        return cls(path, columns, outstanding, held, visible, asked, useful)
+        hidden = raw.get("hidden", False)
+        check(isinstance(hidden, bool), "Whether lengths were hidden is neither true nor false.", "Give one of these.")
+        return cls(path, columns, outstanding, held, visible, asked, useful, hidden)

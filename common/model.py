@@ -25,7 +25,7 @@ from .origin import Origin
 from .privacy import PrivacyUnit
 from .rotation import varimax
 from .score_map import ScoreMap
-from .spec import Accounting, Centering
+from .spec import Accounting, Centering, Scaling
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
 from .text import visible
 from .weights import Weighed
@@ -50,6 +50,8 @@ class Model:
     components: FloatArray
     statement: PrivacyStatement
     mean: FloatArray | None = None
+    scales: FloatArray | None = None
+    """What columns were divided by, after the mean was taken off. Components are about columns at these scales."""
     explained_variance: FloatArray | None = None
     explained_variance_ratio: FloatArray | None = None
     explained_variance_std: float | None = None
@@ -75,6 +77,9 @@ class Model:
         rows, columns = _two(self.components.shape)
         self.components.setflags(write=False)
         _check_shape("mean", self.mean, (columns,))
+        _check_shape("scales", self.scales, (columns,))
+        if self.scales is not None and not (self.scales > 0).all():
+            raise _corrupt("A scale is not above zero.")
         _check_shape("explained_variance", self.explained_variance, (rows,))
         _check_shape("explained_variance_ratio", self.explained_variance_ratio, (rows,))
         _check_shape("loading_std", self.loading_std, (rows, columns))
@@ -178,9 +183,10 @@ class Model:
         order = None if by_position else self.order_of(column_names(rows))
         rows = _numbers(rows)
         self._check_width(rows.shape[1], self.components.shape[1], "features")
-        scores = (rows if order is None else rows[:, order]) @ self.components.T
+        along = self.components.T if self.scales is None else self.components.T / self.scales[:, None]
+        scores = (rows if order is None else rows[:, order]) @ along
         dense = np.asarray(scores.toarray() if isinstance(scores, scipy.sparse.csr_array) else scores)
-        return dense if self.mean is None else dense - self.mean @ self.components.T
+        return dense if self.mean is None else dense - self.mean @ along
 
     def _prepared(self, rows: Any, *, by_position: bool) -> FloatArray:  # noqa: ANN401  # any table
         if self.dictionary is None:
@@ -212,7 +218,7 @@ class Model:
         """Map scores back to rows over the features. If the job had a dictionary, these are prepared rows."""
         scores = _numbers(scores)
         self._check_width(scores.shape[1], self.components.shape[0], "components")
-        rows = np.asarray(scores @ self.components)
+        rows = np.asarray(scores @ (self.components if self.scales is None else self.components * self.scales))
         return rows if self.mean is None else rows + self.mean
 
     def __repr__(self) -> str:
@@ -297,7 +303,8 @@ def _in_two_words(before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _statement(raw: dict[str, Any]) -> PrivacyStatement:
-    kinds = {"unit": PrivacyUnit, "accounting": Accounting, "centering": Centering}
+    kinds = {"unit": PrivacyUnit, "accounting": Accounting, "centering": Centering, "scaling": Scaling}
+    raw = {"scaling": "none"} | raw
     told = tuple(raw.get("warnings", ()))
     made = PrivacyStatement(**raw | {name: kind(raw[name]) for name, kind in kinds.items()} | {"warnings": told})
     numbers = (made.epsilon, made.delta, made.mu, made.exact_epsilon, made.norm_bound, made.mean_bound or 0.0)

@@ -6,6 +6,7 @@ share, so that neither has to take the other's word.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -40,7 +41,7 @@ PRIVATE_BOUND: Final = 2.0**64
 _WRITTEN_AS: Final = {"method": "algorithm"}
 """Keys of the canonical form that differ from the field's name. The form is that of version 0.1.0, because signatures,
 digests and stored jobs depend on it; both names are read."""
-_UNWRITTEN: Final[Mapping[str, Any]] = {"weights": "auto", "dictionary": None}
+_UNWRITTEN: Final[Mapping[str, Any]] = {"weights": "auto", "scaling": "none", "dictionary": None}
 """Keys that version 0.1.0 did not have, and their defaults: a default is not written, so that the form is the same."""
 _NAMED: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_AS.items()}
 
@@ -99,6 +100,14 @@ class Centering(StrEnum):
     NONE = "none"
     PUBLIC = "public"
     PRIVATE = "private"
+
+
+class Scaling(StrEnum):
+    """What columns are divided by, after a mean was taken off and before rows are clipped."""
+
+    NONE = "none"
+    PRIVATE = "private"
+    """The root of each column's mean square, found privately."""
 
 
 class Weights(StrEnum):
@@ -184,6 +193,7 @@ class JobSpec:
     answer as many times as far, and noise is sized for that. Where the unit is a person, a provider uses no more than
     so many rows of each. Where it is a row, all rows are used, and that nobody has more is its steward's word.
     A ``norm_bound`` of ``PRIVATE_BOUND`` leaves it to the method to find one; files write it as "private".
+    With a private ``scaling``, bounds are about columns that were divided by their scales.
     ``weights`` changes no question and no price: it says how the coordinator adds up what providers answer.
     ``dictionary`` is the digest of the shared dictionary by which every provider prepares its rows. The schema then
     names columns of prepared rows, and ``centering`` is about these, which have their public centres at zero already.
@@ -201,6 +211,7 @@ class JobSpec:
     centering: Centering = Centering.NONE
     mean_bound: float | None = None
     public_mean: tuple[float, ...] | None = None
+    scaling: Scaling = Scaling.NONE
     explained_variance: bool = True
     weights: Weights = Weights.AUTO
     rows_per_person: int = 1
@@ -215,6 +226,7 @@ class JobSpec:
         put(self, "unit", choice(PrivacyUnit, "the privacy unit", self.unit))
         put(self, "accounting", choice(Accounting, "the accounting", self.accounting))
         put(self, "centering", choice(Centering, "the centring", self.centering))
+        put(self, "scaling", choice(Scaling, "the scaling", self.scaling))
         put(self, "weights", choice(Weights, "the weights", self.weights))
         put(self, "options", MethodOptions(self.options))
         for name, kind in (("schema", Schema), ("budget", Budget), ("method", str)):
@@ -259,6 +271,9 @@ class JobSpec:
         )
 
     def _check_mean(self) -> None:
+        if self.centering is Centering.PRIVATE and self.scaling is Scaling.PRIVATE and self.mean_bound is None:
+            # Where the mean is looked for, the mean square of each column is about 1.
+            object.__setattr__(self, "mean_bound", 2 * math.sqrt(self.schema.dimension))
         if self.centering is Centering.PRIVATE:
             object.__setattr__(self, "mean_bound", check_bound("mean_bound", self.mean_bound))
         else:

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from .plan import Plan
 from .privacy import PrivacyUnit, format_up
-from .spec import PRIVATE_BOUND, Accounting, Centering
+from .spec import PRIVATE_BOUND, Accounting, Centering, Scaling
 
 __all__ = ["LARGE_DELTA", "PrivacyStatement", "format_up"]
 
@@ -128,6 +128,7 @@ class PrivacyStatement:
     rows_per_person: int = 1
     dictionary: str = ""
     """Digest of the dictionary by which rows were prepared, if there is one."""
+    scaling: Scaling = Scaling.NONE
     caveat: str = ""
     decision: str = ""
     """How the method decided to spend the budget, in words, if it is one that decides (``client/findings.py``)."""
@@ -162,6 +163,7 @@ class PrivacyStatement:
             gaussian=plan.loss.is_gaussian,
             rows_per_person=spec.rows_per_person,
             dictionary=spec.dictionary or "",
+            scaling=spec.scaling,
             caveat=" ".join(plan.caveats),
         )
 
@@ -277,12 +279,18 @@ class PrivacyStatement:
                 "in proportion to its size. Entries themselves may be larger. The promise assumes that the bound was "
                 "chosen from public knowledge, not from the data."
             )
-        centred = "" if self.centering is Centering.NONE else ", after the mean was subtracted,"
+        before = [
+            *([] if self.centering is Centering.NONE else ["the mean was subtracted"]),
+            *([] if self.scaling is Scaling.NONE else ["columns were divided by their scales"]),
+        ]
+        centred = f", after {' and '.join(before)}," if before else ""
         mean = {
             Centering.NONE: "",
             Centering.PUBLIC: " The promise assumes that the mean that was subtracted does not come from these rows.",
             Centering.PRIVATE: f" To find the mean, rows were first clipped to length {self.mean_bound}.",
         }[self.centering]
+        if self.scaling is Scaling.PRIVATE:
+            mean += " Scales were found privately, which is part of the price."
         if self.norm_bound == PRIVATE_BOUND:
             return (
                 f"Bounds: wherever rows{centred} were added up, each was clipped to a length that was found privately. "

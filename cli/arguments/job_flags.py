@@ -18,7 +18,18 @@ from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import shortened
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scalar, Schema, Weights
+from dpspca.common.spec import (
+    PRIVATE,
+    PRIVATE_BOUND,
+    Accounting,
+    Budget,
+    Centering,
+    JobSpec,
+    Scalar,
+    Scaling,
+    Schema,
+    Weights,
+)
 
 from . import job_dictionaries, method_options
 
@@ -122,6 +133,13 @@ class Flags:
     rounds: Annotated[int | None, typer.Option(help="Short for --option rounds=.... Default: by the budget.")] = None
     center: Annotated[Centering | None, typer.Option(help="Mean to subtract from the rows. Default: none.")] = None
     mean_bound: Annotated[float | None, typer.Option(help="For --center private: norm bound for the mean.")] = None
+    scale: Annotated[
+        Scaling | None,
+        typer.Option(
+            help="What to divide columns by, for columns of different units. private: the root of each column's mean "
+            "square, found for a tenth of the budget; bounds are then about scaled columns. Default: none."
+        ),
+    ] = None
     public_mean: Annotated[Path | None, typer.Option(help="For --center public: a JSON array of means.")] = None
     explained_variance: Annotated[
         bool | None,
@@ -189,6 +207,7 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
         norm_bound=_norm_bound(values["norm_bound"]),
         components=components,
         centering=flags.center or Centering.NONE,
+        scaling=flags.scale or Scaling.NONE,
         mean_bound=values["mean_bound"],
         public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
         options=options,
@@ -279,6 +298,8 @@ def _check_center(flags: Flags) -> None:
     """Refuse a mean, or a bound for it, that the chosen centring does not use, and a missing one that it needs."""
     for center, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
         given = getattr(flags, name) is not None
+        if name == "mean_bound" and not given and flags.scale is Scaling.PRIVATE:
+            continue  # scaled columns have a bound that fits
         check(
             given == (flags.center is center) or (flags.dictionary is not None and not given and name == "mean_bound"),
             f"{flag_name(name)} and --center {center.value} go together, but only one of the two is given.",

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import gammaincc
 from scipy.stats import norm
 
-from dpspca.common.algorithms import SPARSE_FRACTION, ReleasedFacts, kept_part
+from dpspca.common.algorithms import CLEAR, LEAST_KEPT, SPARSE_FRACTION, ReleasedFacts, kept_part
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import ChoiceEvent
 
@@ -51,7 +51,9 @@ class _Release:
             squares = float(np.square(population.leading).sum()) + beside * population.usual
         mean = float(population.leading.sum()) + beside
         size = population.dimension if columns is None else columns
-        clip = _clip(population, norms, length_quantile(_kept(plan, population, size), mean, squares))
+        hidden = LEAST_KEPT if columns is None else 1.0  # as ``ask_reach`` has it for all columns, and for a block
+        kept = hidden if _hides(norms, population) else _kept(plan, population, size)
+        clip = min(population.limit, length_quantile(kept, mean, squares))
         return cls(population.clipped(clip + 1 - mean), planned_noise(step, population) * clip / math.sqrt(2))
 
 
@@ -59,10 +61,9 @@ def _kept(plan: Plan, population: Population, columns: int) -> float:
     return kept_part(ReleasedFacts(plan.spec, None, population.rows, None), columns)
 
 
-def _clip(population: Population, norms: Step, wanted: float) -> float:
-    """Return the squared length at which rows are clipped: the bound itself where the histogram is all noise."""
-    blurred = norms.noise_std * math.sqrt(population.providers)
-    return population.limit if population.rows / 2 < 3 * blurred else min(population.limit, wanted)
+def _hides(norms: Step, population: Population) -> bool:
+    """Tell whether a histogram of norms is all noise."""
+    return population.rows / 2 < CLEAR * norms.noise_std * math.sqrt(population.providers)
 
 
 class _WideStages:

@@ -12,7 +12,7 @@ from dpspca.client.findings import WITHIN_NOISE
 from dpspca.common.markup import Markup, element, joined, number, table, void
 from dpspca.common.model import Model
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE_BOUND, Centering
+from dpspca.common.spec import PRIVATE_BOUND, Centering, Scaling
 from dpspca.common.statement import NOT_FOR_RELEASE
 
 from .origin import origin_rows, software, who_took_part
@@ -103,8 +103,14 @@ def _asked(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Public centres", "subtracted, as the dictionary says"
     if unit.is_row:
         yield "Mean", _CENTRED[Centering(statement["centering"])]
+        yield "Scale of columns", _SCALED[Scaling(statement["scaling"])]
     yield "Accounting", statement["accounting"]
 
+
+_SCALED: Final = {
+    Scaling.NONE: "as they are",
+    Scaling.PRIVATE: "divided by the root of their mean square, which was found privately",
+}
 
 _CENTRED: Final = {
     Centering.NONE: "not subtracted",

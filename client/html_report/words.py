@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from dpspca.common.markup import Markup, element, joined, number
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE_BOUND, Centering
+from dpspca.common.spec import PRIVATE_BOUND, Centering, Scaling
 from dpspca.common.statement import format_up
 
 TERMS: Final = {
@@ -98,6 +98,8 @@ def _clipping(statement: dict[str, Any], unit: PrivacyUnit) -> Iterator[str]:
     yield "Rows were "
     if statement["centering"] != Centering.NONE:
         yield "centred and then "
+    if statement["scaling"] != Scaling.NONE:
+        yield "divided column by column by scales that were found privately, and then "
     yield "clipped to Euclidean length "
     yield from (
         ["which was found privately"] if statement["norm_bound"] == PRIVATE_BOUND else [exact(statement["norm_bound"])]

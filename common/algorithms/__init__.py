@@ -6,11 +6,13 @@ from .options import Kind, Option
 from .row_steps import AUTO
 from .staged_release import SPARSE_FRACTION
 from .theory import for_job
-from .view_steps import ReleasedFacts, kept_part
+from .view_steps import CLEAR, LEAST_KEPT, ReleasedFacts, kept_part
 
 __all__ = [
     "AUTO",
     "CATALOGUE",
+    "CLEAR",
+    "LEAST_KEPT",
     "SPARSE_FRACTION",
     "Kind",
     "Method",

@@ -15,7 +15,8 @@ columns, and all releases are averaged.
 
 Each stage also asks for a histogram of norms, for a hundredth of the budget, and clips at a quantile that depends on
 the numbers of columns and rows and on the budget. So a ``norm_bound`` that is far too large does no harm. If the norm
-bound is private, a coarse histogram comes first, whose bins cover a factor of 16 each.
+bound is private, a coarse histogram comes first, whose bins cover a factor of 16 each. If columns are to be scaled,
+queries about their sizes come first (``column_scales``).
 
 Privacy: the queries depend on released numbers, but their prices do not. Every step has the noise that the plan fixed
 for its share of mu^2. Queries differ only in their ``View``, and all views have the same sensitivity
@@ -44,6 +45,7 @@ from dpspca.common.score_map import ScoreMap
 from dpspca.common.spec import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.statement import PrivacyStatement
 
+from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes, scaled_facts, share_of_scales
 from .free_structure import sparse_or_dense
 from .options import described
 from .released_matrix import MAX_DIMENSION
@@ -71,7 +73,7 @@ from .staged_release import (
     planned_stages,
     planned_wide,
 )
-from .view_steps import ReleasedFacts, ask_covariance, ask_gain, ask_reach
+from .view_steps import SHORT, ReleasedFacts, ask_covariance, ask_gain, ask_reach
 
 FEW_COLUMNS: Final = 100
 """With at most this many columns, the whole budget goes to the whole matrix. Stages would cost more than they gain."""
@@ -141,7 +143,8 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     if options.picture:
         columns = WIDE_COLUMNS if dimension > MAX_DIMENSION else dimension
         picture, free = [planned_picture(dimension, columns, PICTURE * free)], (1 - PICTURE) * free
-    if spec.norm_bound == PRIVATE_BOUND:
+    first, second, free = planned_sizes(spec, free), planned_scales(spec, free), (1 - share_of_scales(spec)) * free
+    if spec.norm_bound == PRIVATE_BOUND and not second:  # scaled rows are as long as there are columns
         ranges, free = [PlannedQuery("range of norms", NormRange, Extent(dimension), NORMS * free)], (1 - NORMS) * free
     whole = Extent(dimension, 0, dimension)
     if dimension > MAX_DIMENSION:
@@ -153,7 +156,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
         ]
     else:
         stages = planned_stages(spec, free)
-    return price(spec, [*opening(counted), *ranges, *stages, *picture])
+    return price(spec, [*first, *opening(counted), *ranges, *second, *stages, *picture])
 
 
 def _at_once(spec: JobSpec) -> bool:
@@ -170,10 +173,14 @@ def _at_once(spec: JobSpec) -> bool:
 def run(plan: Plan) -> Algorithm:
     """Ask the queries stage by stage, and make a model of all releases."""
     spec = plan.spec
-    opened = yield from ask_opening(replace(spec, explained_variance=True))
-    rows = at_least_one(opened.rows)
-    gain = (yield from ask_gain(spec, opened.center, rows)) if spec.norm_bound == PRIVATE_BOUND else 1.0
-    facts = ReleasedFacts(spec, opened.center, rows, AutoOptions.of(spec).most, gain)
+    sizes = yield from ask_sizes(spec)
+    opened = yield from ask_opening(replace(spec, explained_variance=True), sizes)
+    facts = ReleasedFacts(spec, opened.center, at_least_one(opened.rows), AutoOptions.of(spec).most, sizes)
+    if sizes is not None:
+        facts = scaled_facts(facts)
+        facts = replace(facts, scales=(yield from ask_scales(facts)))
+    elif spec.norm_bound == PRIVATE_BOUND:
+        facts = yield from ask_gain(facts)
     find = in_wide_stages if facts.dimension > MAX_DIMENSION else _few_columns if _at_once(spec) else in_stages
     found = yield from find(facts)
     found = _in_order(found)
@@ -186,7 +193,7 @@ def run(plan: Plan) -> Algorithm:
 
 def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     view = facts.view()
-    reach = yield from ask_reach(facts, view)
+    reach = yield from ask_reach(facts, view, SHORT)
     released = yield from ask_covariance(facts, view, reach)
     components, support = sparse_or_dense(released, facts.components, facts.sparsity)
     found = found_in(released, components, Decision(ReleasePath.WHOLE, int(support.size)))
@@ -207,7 +214,7 @@ def _in_order(found: Found) -> Found:
 def _model(
     facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found, scores: ScoreMap | None
 ) -> Model:
-    kept, decision = facts.components, found.decision
+    kept, decision = facts.components, replace(found.decision, hidden=facts.hidden)
     if AutoOptions.of(facts.spec).fewer:
         above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
         useful = min(found.shown, above)
@@ -216,6 +223,7 @@ def _model(
         np.ascontiguousarray(found.components[:, :kept].T),
         statement,
         mean=opened.center,
+        scales=facts.scales,
         feature_names=facts.spec.schema.names,
         decision=decision,
         loading_std=np.ascontiguousarray(found.loading_std[:, :kept].T),
@@ -225,5 +233,6 @@ def _model(
         return model
     if opened.rows is None or opened.rows.parties != found.parties:
         return model
-    scale = facts.rows * facts.gain**2
+    # If nobody knows how long rows are, what components explain is given for rows of length one.
+    scale = facts.rows * (facts.spec.norm_bound if facts.hidden else facts.gain) ** 2
     return with_variances(model, found.explained[:kept] / scale, found.total / scale, found.noise_std / scale)

@@ -12,7 +12,7 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
-from dpspca.common.spec import PRIVATE_BOUND, Accounting, JobSpec
+from dpspca.common.spec import PRIVATE_BOUND, Accounting, JobSpec, Scaling
 
 from . import (
     analyze_gauss,
@@ -55,6 +55,8 @@ class Method:
     gaussian: bool = True
     finds_bound: bool = False
     """Whether it can find the norm bound privately if the job does not give one (``PRIVATE_BOUND``)."""
+    finds_scales: bool = False
+    """Whether it can find the scales of columns privately (``Scaling.PRIVATE``)."""
     measures_loadings: bool = False
     """Whether its model holds the noise of each loading: an array as large as the components."""
     rows: Callable[[JobSpec], int | None] = lambda _: None
@@ -73,6 +75,7 @@ CATALOGUE: Final = MappingProxyType(
             "decides from public facts and released numbers: whole matrix or staged release, dense or sparse",
             options=declared(automatic.AutoOptions),
             finds_bound=True,
+            finds_scales=True,
             measures_loadings=True,
         ),
         "dps-pca": Method(
@@ -204,11 +207,20 @@ def _planned(spec: str) -> Plan:
         f"norm_bound is 'private', but the method {read.method} cannot find a norm bound.",
         f"Give a number from public knowledge, or choose a method that can find one: {_finding_bounds()}.",
     )
+    check(
+        entry.finds_scales or read.scaling is Scaling.NONE,
+        f"scaling is {read.scaling}, but {read.method} cannot find the scales of columns.",
+        f"Leave the scaling out, or choose a method that can: {_finding_scales()}.",
+    )
     return Plan(read, entry.steps_of(read))
 
 
 def _finding_bounds() -> str:
     return ", ".join(name for name, each in CATALOGUE.items() if each.finds_bound)
+
+
+def _finding_scales() -> str:
+    return ", ".join(name for name, each in CATALOGUE.items() if each.finds_scales)
 
 
 def _protecting(unit: PrivacyUnit) -> str:

@@ -118,20 +118,21 @@ def closing(spec: JobSpec, nonzero_rows: int, noise: Noise = Noise.GAUSSIAN) -> 
     return [PlannedQuery(name, CompressedCovariance, extent, shares(spec)[name], noise=noise)]
 
 
-def ask_opening(spec: JobSpec) -> Generator[RowQuery, Aggregate, RowTotals]:
-    """Ask the queries that ``opening`` planned."""
+def ask_opening(spec: JobSpec, sizes: FloatArray | None = None) -> Generator[RowQuery, Aggregate, RowTotals]:
+    """Ask the queries that ``opening`` planned. If sizes are given, columns are divided by them for the mean."""
     rows = (yield Count()) if needs_count(spec) else None
     if spec.centering is Centering.PUBLIC:
         return RowTotals(rows, np.array(spec.public_mean))
     if spec.centering is Centering.NONE or rows is None:
         return RowTotals(rows, None)
-    sums = yield ColumnSums(spec.schema.dimension)
+    sums = yield ColumnSums(spec.schema.dimension, sizes)
     if sums.parties != rows.parties:
         raise PartiesChangedError(
             "A provider left between the count of the rows and their sums, so their mean is not known.",
             "Submit a new job.",
         )
-    return RowTotals(rows, sums.values / at_least_one(rows))
+    mean = sums.values / at_least_one(rows)
+    return RowTotals(rows, mean if sizes is None else mean * sizes)
 
 
 def ask_closing(

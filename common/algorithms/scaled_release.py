@@ -92,10 +92,11 @@ def ask_scaled(
     factors = facts.gain * unit / rest, facts.gain * unit / along
     view = View(facts.dimension, known.columns, factors[0], known.axes[:, :count], factors[1])
     reach = yield from ask_reach(facts, view)
-    asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
-    answer = yield ViewCovariance(asked, facts.center)
+    asked = replace(view, scale=view.scale / reach.length, along=view.factors[1] / reach.length)
+    answer = yield ViewCovariance(asked, facts.center, facts.scales)
     released = (answer.values + answer.values.T) / 2
-    lengths = np.concatenate([np.full(count, along), np.full(size - count, rest)]) * (reach / unit)
+    back = reach.length / unit / math.sqrt(reach.left)
+    lengths = np.concatenate([np.full(count, along), np.full(size - count, rest)]) * back
     scale = np.outer(lengths, lengths)
     second = (known.axes.T @ released @ known.axes) * scale
     second_std = answer.noise_std / math.sqrt(2) * scale

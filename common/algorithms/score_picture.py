@@ -43,7 +43,7 @@ def ask_picture(
     axes = components[columns, :SCORES] * (reach.min() / reach)
     shortened = facts.gain * max(1.0, 1 / (_LONG_ROW * _root_mean_square(facts, total)))
     view = View(facts.dimension, columns, min(shortened, factor), np.clip(axes, -1, 1), factor)
-    answer = yield ScoreHistogram(view, facts.center)
+    answer = yield ScoreHistogram(view, facts.center, facts.scales)
     return ScoreMap(answer.values, reach, answer.noise_std)
 
 

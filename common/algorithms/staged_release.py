@@ -49,7 +49,7 @@ from .free_structure import (
     strongest,
 )
 from .scaled_release import KnownBlock, ask_scaled
-from .view_steps import ReleasedFacts, ask_covariance, ask_diagonal, ask_reach
+from .view_steps import SHORT, ReleasedFacts, ask_covariance, ask_diagonal, ask_reach
 
 SPARSE_FRACTION: Final = 3
 """A structure is sparse if no more than a third of the columns stand out."""
@@ -148,14 +148,14 @@ def _choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
 
 def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Columns]:
     """Have each provider choose pairs of columns. Keep the most frequent columns of all choices."""
-    votes = (yield SignPairs(facts.dimension, facts.center)).values
+    votes = (yield SignPairs(facts.dimension, facts.center, facts.scales)).values
     return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
 
 
 def _tied(facts: ReleasedFacts, known: KnownBlock, whole: Released | None) -> Generator[RowQuery, Aggregate, Columns]:
     """Have each provider choose further columns that correlate with the components found so far."""
     view = View(facts.dimension, known.columns, axes=known.axes[:, : facts.components])
-    votes = yield TiedColumns(view, facts.center)
+    votes = yield TiedColumns(view, facts.center, facts.scales)
     chosen = strongest(votes.values, min(MOST_CANDIDATES, int(np.count_nonzero(votes.values))))
     if whole is None or facts.dimension > MANY_COLUMNS:
         return chosen
@@ -167,7 +167,7 @@ def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     diagonal = yield from ask_diagonal(facts)
     chosen = (yield from _chosen(facts)) if facts.dimension > MANY_COLUMNS else np.arange(0)
     everything = facts.view()
-    reach = yield from ask_reach(facts, everything)
+    reach = yield from ask_reach(facts, everything, SHORT)
     whole = yield from ask_covariance(facts, everything, reach)
     candidates = _candidates(facts, diagonal, whole, chosen)
     decided = _decide(facts, whole, candidates, diagonal)
@@ -255,13 +255,13 @@ def _dense(
     facts: ReleasedFacts, everything: View, whole: Released, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
     """Release the whole matrix twice more, and average all three."""
-    reach = yield from ask_reach(facts, everything)
+    reach = yield from ask_reach(facts, everything, SHORT)
     whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
     vectors, _ = leading(whole.matrix, facts.components)
     first = np.arange(facts.components)  # the plan has this query, so ask it; its answer is not used here
-    yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center)
+    yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center, facts.scales)
     plain = replace(everything, axes=vectors)
-    reach = yield from ask_reach(facts, plain)
+    reach = yield from ask_reach(facts, plain, SHORT)
     whole = whole.joined((yield from ask_covariance(facts, plain, reach)))
     components, support = sparse_or_dense(whole, facts.components, facts.sparsity)
     return found_in(whole, components, replace(decided, columns=int(support.size)))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,14 @@ from dpspca.common.spec import JobSpec
 
 from .free_structure import Columns, Released
 
+CLEAR: Final = 4
+"""Times its noise, from which a bin shows rows: noise alone is so large in one histogram of a thousand."""
+SHORTEST: Final = 2.0**-60
+"""Shorter than any row that is worth to be looked at, whatever its units are."""
+LEAST_KEPT: Final = 0.05
+_KEPT: Final = ((0.1, 0.95), (0.3, 0.75), (1.0, 0.5), (math.inf, LEAST_KEPT))
+"""Which share of the rows is not clipped, up to which strain: fitted on five tables, and checked on others."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReleasedFacts:
@@ -23,8 +32,12 @@ class ReleasedFacts:
     center: FloatArray | None
     rows: float
     sparsity: int | None
+    scales: FloatArray | None = None
+    """What columns are divided by."""
     gain: float = 1.0
     """Factor that rows are multiplied by, so that they are not much shorter than the norm bound."""
+    hidden: bool = False
+    """Whether noise hid how long rows are where no bound is known, so that all are clipped to one length."""
 
     def view(self, columns: Columns | None = None) -> View:
         """Return the view of some columns, or of all, scaled by the gain."""
@@ -39,21 +52,54 @@ class ReleasedFacts:
         return self.spec.schema.dimension
 
 
-def ask_reach(facts: ReleasedFacts, view: View, *, power: int = 1) -> Generator[RowQuery, Aggregate, float]:
-    """Ask for a histogram of the lengths of a view's rows. Return where to clip, as a multiple of norm_bound^power."""
-    histogram = yield NormHistogram(view, facts.center, power)
-    keep = kept_part(facts, len(view.columns)) if power == 1 else 0.95
-    return quantile(histogram.values, histogram.noise_std, facts.rows, keep)
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where rows are clipped, as a multiple of the norm bound, and which part of their second moments that leaves."""
+
+    length: float
+    left: float = 1.0
+
+
+SHORT: Final = Reach(2.0**-6, 2 * 2.0**-12)
+"""For when noise hides how long rows are. Then it rules all else, too, and each row should count as much as it can.
+
+So nearly all rows are clipped, to one length. How long they were before is not known: second moments are given as if
+rows had half the squared length of the bound.
+"""
+
+
+def ask_reach(
+    facts: ReleasedFacts,
+    view: View,
+    hidden: Reach = Reach(1.0),  # it cannot be changed
+) -> Generator[RowQuery, Aggregate, Reach]:
+    """Ask for a histogram of the lengths of a view's rows. Return where to clip; ``hidden`` if noise hides them."""
+    histogram = yield NormHistogram(view, facts.center, facts.scales)
+    counts, noise_std = histogram.values, histogram.noise_std
+    if not (counts > CLEAR * noise_std).any():
+        return hidden
+    length = quantile(counts, noise_std, facts.rows, kept_part(facts, len(view.columns)))
+    return Reach(length, part_left(counts, noise_std, length))
+
+
+def part_left(counts: FloatArray, noise_std: float, length: float) -> float:
+    """Return which part of the sum of squares is left if rows are clipped to this multiple of the norm bound."""
+    lengths = np.minimum(2.0 ** ((0.5 - np.arange(len(counts))) / 2), 1.0)
+    lengths[-1] = 0.0
+    clear = np.where(counts > CLEAR * noise_std, counts, 0.0)
+    before = float(clear @ np.square(lengths))
+    return float(clear @ np.square(np.minimum(lengths, length))) / before if before else 1.0
 
 
 def kept_part(facts: ReleasedFacts, columns: int) -> float:
     """Choose the share of rows that is not clipped. A tighter bound loses some signal, but saves more noise.
 
-    The rule depends on d^1.5 / (mu n) for d columns, the size of the noise relative to a typical row.
+    The rule depends on d^1.5 / (mu n) for d columns, the size of the noise relative to a typical row. If noise rules,
+    nearly all rows are clipped to one length. Then a short row counts as much as a long one, for the same noise.
     """
     mu = usable_mu(facts.spec.budget.epsilon, facts.spec.budget.delta)
     strain = columns**1.5 / (mu * facts.rows)
-    return 0.95 if strain < 0.1 else 0.75 if strain < 0.3 else 0.5  # noqa: PLR2004  # fitted on five tables
+    return next(keep for most, keep in _KEPT if strain < most)
 
 
 def quantile(counts: FloatArray, noise_std: float, rows: float, keep: float) -> float:
@@ -75,32 +121,45 @@ def quantile(counts: FloatArray, noise_std: float, rows: float, keep: float) -> 
     return float(2.0 ** (-(len(counts) - 2) / 2))
 
 
-def ask_gain(spec: JobSpec, center: FloatArray | None, rows: float) -> Generator[RowQuery, Aggregate, float]:
-    """Ask for the range of lengths if no bound is known. Return the gain that brings 98 percent of rows below it."""
-    answer = yield NormRange(spec.schema.dimension, center)
-    return spec.norm_bound / longest(answer.values, answer.noise_std, rows)
+def ask_gain(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, ReleasedFacts]:
+    """Ask for the range of lengths if no bound is known. Choose the gain that brings 98 percent of rows below it.
+
+    If noise hides them, choose a gain that makes every row longer than the bound, so that all are clipped to it.
+    """
+    answer = yield NormRange(facts.dimension, facts.center)
+    if not (answer.values > CLEAR * answer.noise_std).any():
+        return replace(facts, gain=facts.spec.norm_bound / SHORTEST, hidden=True)
+    return replace(facts, gain=facts.spec.norm_bound / longest(answer.values, answer.noise_std, facts.rows))
 
 
 def longest(counts: FloatArray, noise_std: float, rows: float) -> float:
     """Return a length that at most 2 percent of the rows exceed, from a range of norms, to a factor of 16."""
-    clear = np.flatnonzero(counts > 3 * noise_std)
+    clear = np.flatnonzero(counts > CLEAR * noise_std)
     first = int(clear[0]) if clear.size else int(np.argmax(counts))
     beyond = np.cumsum(np.maximum(counts[first:], 0.0))
     place = first + int(np.argmax(beyond >= min(rows / 50, beyond[-1])))
     return float(LARGEST_RANGE * 16.0 ** (1 - max(place, 1)))
 
 
-def ask_covariance(facts: ReleasedFacts, view: View, reach: float) -> Generator[RowQuery, Aggregate, Released]:
-    """Ask for the second moments of a view, clipped at ``reach`` times the norm bound. Return them unscaled."""
-    asked = replace(view, scale=view.scale / reach, along=view.factors[1] / reach)
-    answer = yield ViewCovariance(asked, facts.center)
-    matrix = (answer.values + answer.values.T) * (reach**2 / 2)
-    return Released(matrix, answer.noise_std * reach**2 / math.sqrt(2), facts.rows, answer.parties)
+def ask_covariance(facts: ReleasedFacts, view: View, reach: Reach) -> Generator[RowQuery, Aggregate, Released]:
+    """Ask for the second moments of a clipped view. Return them unscaled, as they were before rows were clipped."""
+    asked = replace(view, scale=view.scale / reach.length, along=view.factors[1] / reach.length)
+    answer = yield ViewCovariance(asked, facts.center, facts.scales)
+    unit = reach.length**2 / reach.left
+    matrix = (answer.values + answer.values.T) * (unit / 2)
+    return Released(matrix, answer.noise_std * unit / math.sqrt(2), facts.rows, answer.parties)
 
 
 def ask_diagonal(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, FloatArray]:
     """Ask for the sum of squares of every column."""
+    return (yield from ask_squares(facts))[0]
+
+
+def ask_squares(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, tuple[FloatArray, float]]:
+    """Ask for the sum of squares of every column; give the noise of each sum, too."""
     view = facts.view()
-    reach = yield from ask_reach(facts, view, power=2)
-    answer = yield ViewSquares(replace(view, scale=view.scale * reach**-0.5, along=None), facts.center)
-    return np.asarray(answer.values * reach)
+    norms = yield NormHistogram(view, facts.center, facts.scales, 2)
+    reach = quantile(norms.values, norms.noise_std, facts.rows, 0.95)
+    asked = replace(view, scale=view.scale * reach**-0.5, along=None)
+    answer = yield ViewSquares(asked, facts.center, facts.scales)
+    return answer.values * reach, answer.noise_std * reach

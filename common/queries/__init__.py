@@ -14,6 +14,7 @@ from .matrix import (
     largest_entry,
 )
 from .picks import SignPairs, TiedColumns
+from .ranges import LARGEST_RANGE, LARGEST_SIZE, RANGES, SIZES, ColumnSizes, NormRange
 from .rows import (
     BasisQuery,
     ColumnsQuery,
@@ -56,13 +57,10 @@ from .subspace import (
 )
 from .views import (
     BINS,
-    LARGEST_RANGE,
     MAX_AXES,
-    RANGES,
     SCORES,
     SIDE,
     NormHistogram,
-    NormRange,
     ScoreHistogram,
     View,
     ViewCovariance,
@@ -74,6 +72,7 @@ __all__ = [
     "BINS",
     "ENTRY_BITS",
     "LARGEST_RANGE",
+    "LARGEST_SIZE",
     "LARGEST_TOTAL",
     "MAP_BITS",
     "MAX_AXES",
@@ -84,6 +83,7 @@ __all__ = [
     "RANGES",
     "SCORES",
     "SIDE",
+    "SIZES",
     "SKETCH_BITS",
     "SLOTS",
     "SUBSPACE_QUERIES",
@@ -92,6 +92,7 @@ __all__ = [
     "Announcement",
     "BasisQuery",
     "CappedProduct",
+    "ColumnSizes",
     "ColumnSums",
     "ColumnsQuery",
     "Commit",

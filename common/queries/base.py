@@ -50,6 +50,7 @@ class Announcement:
     centred: bool = False
     threshold: float = 0.0
     power: int = 0
+    scaled: bool = False
 
 
 @runtime_checkable
@@ -144,6 +145,8 @@ class Query(ABC):
         state = sha256(self.kind.encode())
         for field in fields(self):  # type: ignore[arg-type]  # every query is a dataclass
             value = getattr(self, field.name)
+            if field.name == "scales" and value is None:
+                continue  # version 0.1.0 had no scales, and the digest of a query stays what it was
             state.update(f"|{field.name}={_canonical(value)}".encode())
         return state.hexdigest()
 

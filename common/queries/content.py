@@ -1,4 +1,4 @@
-"""Encoding and decoding of a basis and a centre, which several queries share.
+"""Encoding and decoding of a basis, a centre and scales, which several queries share.
 
 Numbers are little-endian. Each query has exactly one encoding, so that it cannot carry a hidden message.
 """
@@ -20,18 +20,19 @@ def basis_size(extent: Extent) -> int:
     return (INDEX.itemsize + REAL.itemsize * extent.columns) * extent.nonzero_rows if extent.columns else 0
 
 
-def center_size(announced: Announcement) -> int:
-    """Count the bytes of a centre, which comes last."""
-    return REAL.itemsize * announced.extent.dimension if announced.centred else 0
+def place_size(announced: Announcement) -> int:
+    """Count the bytes of a centre and of scales, which come last."""
+    return REAL.itemsize * announced.extent.dimension * (announced.centred + announced.scaled)
 
 
-def write_content(basis: RowSparse | None, center: FloatArray | None = None) -> Content:
-    """Encode the indices of a basis's nonzero rows, then these rows, then a centre."""
+def write_content(
+    basis: RowSparse | None, center: FloatArray | None = None, scales: FloatArray | None = None
+) -> Content:
+    """Encode the indices of a basis's nonzero rows, then these rows, then a centre, then scales."""
     parts: list[Any] = []
     if basis is not None:
         parts += [basis.support.astype(INDEX), np.ascontiguousarray(basis.rows, dtype=REAL)]
-    if center is not None:
-        parts.append(center.astype(REAL, copy=False))
+    parts += [each.astype(REAL, copy=False) for each in (center, scales) if each is not None]
     # In an array, because the system allocates its memory at once, and that of bytes page by page.
     whole = np.empty(sum(part.nbytes for part in parts), dtype=np.uint8)
     start = 0
@@ -53,6 +54,13 @@ def read_basis(announced: Announcement, content: Content, basis_hash: str) -> Ro
 
 def read_center(announced: Announcement, content: Content) -> FloatArray | None:
     """Read a centre, if one was announced."""
-    if not announced.centred:
-        return None
-    return np.frombuffer(content[len(content) - center_size(announced) :], dtype=REAL).astype(np.float64)
+    return _place(announced, content)[: announced.extent.dimension] if announced.centred else None
+
+
+def read_scales(announced: Announcement, content: Content) -> FloatArray | None:
+    """Read what columns are divided by, if it was announced."""
+    return _place(announced, content)[-announced.extent.dimension :] if announced.scaled else None
+
+
+def _place(announced: Announcement, content: Content) -> FloatArray:
+    return np.frombuffer(content[len(content) - place_size(announced) :], dtype=REAL).astype(np.float64)

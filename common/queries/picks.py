@@ -5,14 +5,14 @@ what it costs does not depend on how many things there are to choose from.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from dpspca.common.arrays import refuse
+from dpspca.common.arrays import FloatArray, optional_scales, refuse
 from dpspca.common.privacy import PrivacyUnit
 
 from .base import Announcement, Content, Extent, RowQuery, check_unit
-from .content import read_center
+from .content import read_center, read_scales, write_content
 from .rows import ColumnsQuery
 from .views import ViewQuery
 
@@ -56,8 +56,8 @@ class SignPairs(ColumnChoice, ColumnsQuery):
     """How often each column was chosen, where a provider chooses pairs of columns whose signs go together.
 
     A pair's score is |sum over the rows of sign(x_i) sign(x_j)|, around a public centre if there is one. An entry below
-    2^-18 of its row's length counts as zero. Each choice is among the pairs that add a column. The score needs no bound
-    on the columns and no scale.
+    2^-18 of its row's length, at public scales if there are any, counts as zero. Each choice is among the pairs that
+    add a column. The score needs no bound on the columns.
 
     A row adds -1, 0 or 1 to the sum: removing it moves a score by at most 1, and replacing it by at most 2; the rows of
     one person, m at most, by m times as much. The plan's event (``ChoiceEvent``) says how many choices there are and
@@ -71,9 +71,22 @@ class SignPairs(ColumnChoice, ColumnsQuery):
         "below zero together. The answer is how often each column was chosen."
     )
 
+    scales: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scales", optional_scales(self.scales, self.dimension))
+
+    @property
+    def announcement(self) -> Announcement:
+        return replace(super().announcement, scaled=self.scales is not None)
+
+    def content(self) -> Content:
+        return write_content(None, self.center, self.scales)
+
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
-        return cls(announced.extent.dimension, read_center(announced, content))
+        return cls(announced.extent.dimension, read_center(announced, content), read_scales(announced, content))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
-from dpspca.common.arrays import FloatArray, finite_matrix, optional_vector, refuse
+from dpspca.common.arrays import FloatArray, finite_matrix, optional_scales, optional_vector, refuse
 from dpspca.common.privacy import ROW_BITS, PrivacyUnit, basis_gain, row_unit
 
 from .base import (
@@ -29,7 +29,7 @@ from .base import (
     quadratic_sensitivity,
 )
 from .bases import check_orthonormal, check_support
-from .content import basis_size, center_size, read_basis, read_center, write_content
+from .content import basis_size, place_size, read_basis, read_center, read_scales, write_content
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +76,29 @@ class Count(RowQuery):
 
 @dataclass(frozen=True, eq=False)
 class ColumnSums(RowQuery):
-    """The sum of the rows, each of norm at most B. Sensitivity: B for add/remove, 2B for replace-one (y = -x)."""
+    """The sum of the rows, each of norm at most B. Sensitivity: B for add/remove, 2B for replace-one (y = -x).
+
+    With ``scales``, columns are divided by these first.
+    """
 
     kind = "column-sums"
     dimension: int
+    scales: FloatArray | None = None
 
     def __post_init__(self) -> None:
         _check_dimension(self.dimension)
+        object.__setattr__(self, "scales", optional_scales(self.scales, self.dimension))
+
+    @property
+    def announcement(self) -> Announcement:
+        return replace(super().announcement, scaled=self.scales is not None)
+
+    def content(self) -> Content:
+        return write_content(None, None, self.scales)
+
+    @classmethod
+    def content_size(cls, announced: Announcement) -> int:
+        return place_size(announced)
 
     @property
     def extent(self) -> Extent:
@@ -90,7 +106,7 @@ class ColumnSums(RowQuery):
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
-        return cls(announced.extent.dimension)
+        return cls(announced.extent.dimension, read_scales(announced, content))
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -108,7 +124,6 @@ class ColumnSums(RowQuery):
 
     @classmethod
     def row_variance(cls, extent: Extent) -> float:
-        """Take the mean square of a column, for rows as long as their bound."""
         return 4.0**ROW_BITS / extent.dimension
 
     @classmethod
@@ -140,7 +155,7 @@ class ColumnsQuery(SecondMomentQuery):
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
-        return center_size(announced)
+        return place_size(announced)
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
@@ -183,7 +198,7 @@ class BasisQuery(SecondMomentQuery):
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
-        return basis_size(announced.extent) + center_size(announced)
+        return basis_size(announced.extent) + place_size(announced)
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:

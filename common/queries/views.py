@@ -8,7 +8,8 @@ comes back by (c / C)^2.
 Why any view is private at the same price: the view is public, and y is a function of its own row alone. After clipping,
 the rows y are rows of norm at most C, and two neighbouring data sets have neighbouring views. So every bound on a sum
 over rows of norm at most C holds for the sum over y, whatever S, Q, scale and along are. The axes need not be
-orthonormal. Who is trusted: the provider's own process alone, because the requester may send any view.
+orthonormal. A centre that is taken off and scales that columns are divided by are public maps of one row, too, and come
+before all clipping. Who is trusted: the provider's own process alone, because the requester may send any view.
 """
 
 import math
@@ -18,7 +19,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from dpspca.common.arrays import FloatArray, optional_vector, refuse
+from dpspca.common.arrays import FloatArray, optional_scales, optional_vector, refuse
 from dpspca.common.privacy import PrivacyUnit
 
 from .base import (
@@ -33,16 +34,11 @@ from .base import (
     round_up,
     squares_variance,
 )
-from .content import INDEX, REAL, center_size, read_center
-from .rows import ColumnsQuery
+from .content import INDEX, REAL, place_size, read_center, read_scales, write_content
 
 BINS: Final = 41
 """Bins of a histogram of norms: one for rows at or above the bound, and one for each factor of sqrt(2) below it."""
 MAX_FACTOR: Final = 2.0**200
-RANGES: Final = 41
-"""Bins of a range of norms, each a factor of 16 wide."""
-LARGEST_RANGE: Final = 2.0**68
-"""Norms from here on are in the first range, and norms below 2^-88 in the last."""
 SIDE: Final = 32
 """Cells of a histogram of scores in each direction."""
 SCORES: Final = 2
@@ -141,9 +137,12 @@ class ViewQuery(RowQuery):
     fits_extent = True
     view: View
     center: FloatArray | None = None
+    scales: FloatArray | None = None
+    """What columns are divided by, after the centre was taken off and before rows are clipped."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", optional_vector(self.center, self.view.dimension))
+        object.__setattr__(self, "scales", optional_scales(self.scales, self.view.dimension))
 
     @property
     def extent(self) -> Extent:
@@ -160,18 +159,19 @@ class ViewQuery(RowQuery):
 
     @property
     def announcement(self) -> Announcement:
-        return replace(super().announcement, centred=self.center is not None)
+        return replace(super().announcement, centred=self.center is not None, scaled=self.scales is not None)
 
     def content(self) -> Content:
-        return self.view.content() + (b"" if self.center is None else self.center.astype(REAL).tobytes())
+        return self.view.content() + bytes(write_content(None, self.center, self.scales))
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
-        return View.content_size(announced.extent) + center_size(announced)
+        return View.content_size(announced.extent) + place_size(announced)
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
-        return cls(View.read(announced.extent, content), read_center(announced, content))
+        view, center = View.read(announced.extent, content), read_center(announced, content)
+        return cls(view, center, read_scales(announced, content))
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +256,7 @@ class NormHistogram(ViewQuery):
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
-        return cls(View.read(announced.extent, content), read_center(announced, content), announced.power)
+        return replace(super().read(announced, content, basis_hash), power=announced.power)
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
@@ -314,39 +314,6 @@ class ScoreHistogram(ViewQuery):
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:
         return 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class NormRange(ColumnsQuery):
-    """How many rows have a norm in each of ``RANGES`` ranges of a factor of 16, before anything is clipped.
-
-    Range 0 is from ``LARGEST_RANGE`` on, range j from 16^-j times that up to the range before, and the last one below.
-    It says roughly how long rows are where nobody knows a bound.
-
-    Each row is in one range: the sensitivity is 1 for add/remove and sqrt(2) for replace-one, as for ``NormHistogram``.
-    """
-
-    kind = "norm-range"
-
-    @classmethod
-    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
-        return (RANGES,)
-
-    @classmethod
-    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return NormHistogram.sensitivity_of(unit, extent)
-
-    @classmethod
-    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return cls.sensitivity_of(unit, extent)
-
-    @classmethod
-    def unit_value(cls, norm_bound: float) -> float:
-        return 1.0
-
-    @classmethod
-    def row_variance(cls, extent: Extent) -> float:
-        return TAIL_VARIANCE
 
 
 def _lift_of_squares(view: View) -> float:

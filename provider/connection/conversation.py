@@ -302,7 +302,7 @@ def _expected(ask: pb.Ask, job: OpenJob) -> _Query:
             f"Query {ask.position + 1} was asked, but this job has {len(job.plan)} queries.", "Sign a new job."
         )
     extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows, ask.block, ask.blocks)
-    announced = Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power)
+    announced = Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power, ask.scaled)
     return _Query(ask, job, wire.QueryReader(announced, job.plan[ask.position]))
 
 

@@ -15,6 +15,7 @@ from dpspca.common.privacy import ROW_BITS
 
 IntegerRows: TypeAlias = NDArray[np.int32]
 
+_FARTHEST: Final = 2.0**240
 _SMALLEST: Final = 2.0**-200
 """Entries below this count as zero when norms are compared, because their fourth powers would underflow."""
 _BOUND: Final = 2**ROW_BITS
@@ -22,24 +23,42 @@ _BLOCK_ENTRIES: Final = 2**14
 """Temporaries of 128 KiB. For larger ones the C library allocates new memory for every block, five times slower."""
 
 
-def integer_rows(rows: FloatArray, norm_bound: float, center: FloatArray | None = None) -> IntegerRows:
-    """Centre, clip to the bound, and round to integers of norm at most 2^17. Works in blocks to save memory."""
+def placed(rows: FloatArray, center: FloatArray | None, scales: FloatArray | None) -> FloatArray:
+    """Take a centre off rows, and divide columns by scales, entry by entry.
+
+    The result is cut to +-2^240, so that neither an entry nor its fourth power overflows, whatever was sent.
+    """
+    moved = rows if center is None else rows - center
+    if scales is None:
+        return moved
+    with np.errstate(over="ignore"):
+        return np.clip(moved / scales, -_FARTHEST, _FARTHEST)
+
+
+def integer_rows(
+    rows: FloatArray, norm_bound: float, center: FloatArray | None = None, scales: FloatArray | None = None
+) -> IntegerRows:
+    """Centre, scale, clip to the bound, and round to integers of norm at most 2^17. Works in blocks to save memory."""
     whole = np.empty(rows.shape, dtype=np.int32)
     step = max(1, _BLOCK_ENTRIES // rows.shape[1])
     for start in range(0, len(rows), step):
         block = slice(start, start + step)
-        whole[block] = _integer_block(rows[block] if center is None else rows[block] - center, norm_bound)
+        whole[block] = _integer_block(placed(rows[block], center, scales), norm_bound)
     return whole
 
 
 def integer_columns(
-    rows: FloatArray, columns: NDArray[np.intp], bounds: tuple[float, float], center: FloatArray | None = None
+    rows: FloatArray,
+    columns: NDArray[np.intp],
+    bounds: tuple[float, float],
+    center: FloatArray | None = None,
+    scales: FloatArray | None = None,
 ) -> IntegerRows:
     """Clip rows to the first bound, keep some columns, clip these to the second bound, and round to norm 2^17."""
     whole = np.empty((len(rows), len(columns)), dtype=np.int32)
     step = max(1, _BLOCK_ENTRIES // rows.shape[1])
     for start in range(0, len(rows), step):
-        block = rows[start : start + step] if center is None else rows[start : start + step] - center
+        block = placed(rows[start : start + step], center, scales)
         kept = np.ascontiguousarray((block * _shortening(_squared_norms(block), bounds[0])[:, None])[:, columns])
         whole[start : start + step] = _integer_block(kept, bounds[1])
     return whole

@@ -14,6 +14,7 @@ from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.plan import Step
 from dpspca.common.privacy import ChoiceEvent, Event, WordSource
 from dpspca.common.queries import (
+    ColumnSizes,
     ColumnSums,
     CompressedCovariance,
     Count,
@@ -33,7 +34,7 @@ from dpspca.common.queries import (
 from dpspca.common.spec import Centering, JobSpec
 from dpspca.provider.data import Genotypes, UsableRows, check_names, zero_row
 
-from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, row_norms
+from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .mechanisms import release_subspace
 from .moments import (
     COMPRESSED_SHIFT,
@@ -50,7 +51,16 @@ from .moments import (
 from .packed_rows import BlockRows, PackedRows
 from .sketches import SketchAnswers
 from .summed_moments import SummedMoments
-from .views import answer_view, floor_view, ranges_of, release_columns, release_pairs, sign_scores, tied_scores
+from .views import (
+    answer_view,
+    floor_view,
+    ranges_of,
+    release_columns,
+    release_pairs,
+    sign_scores,
+    sizes_of,
+    tied_scores,
+)
 
 _TINY: Final = 2.0**-100
 """A bound that all rows but zeros exceed. Where only signs count, each row is rounded at its own length."""
@@ -136,13 +146,13 @@ class Shard:
         if self._rows.is_sparse and spec.centering is not Centering.NONE:
             raise _dense_when_centred()
 
-    def evaluate(self, query: RowQuery) -> Integers:  # noqa: PLR0911  # one return for each query
+    def evaluate(self, query: RowQuery) -> Integers:  # noqa: C901, PLR0911  # one return for each query
         """Answer exactly, as integers on the public lattice."""
         match query:
             case Count():
                 return np.array([self._rows.count], dtype=np.int64)
-            case ColumnSums():
-                return self._column_sums()
+            case ColumnSums(scales=scales):
+                return self._column_sums(scales)
             case CovarianceProduct(kept=kept, center=center, block=block, blocks=blocks) if blocks:
                 return self._block_product(kept, block, blocks, center)
             case CovarianceProduct(kept=kept, center=center):
@@ -157,6 +167,8 @@ class Shard:
                 return self._viewed(query)
             case NormRange(center=center):
                 return self._ranges(center)
+            case ColumnSizes(center=center):
+                return self._sizes(center)
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
@@ -177,11 +189,12 @@ class Shard:
             return release_subspace(query, event, gram, self._rows.count, words)
         if isinstance(query, SignPairs) and isinstance(event, ChoiceEvent):
             pieces = self._rows.pieces or (slice(None),)
-            scores = sum(sign_scores(self._integers(_TINY, query.center, piece)) for piece in pieces)
+            scores = sum(sign_scores(self._integers(_TINY, query.center, piece, query.scales)) for piece in pieces)
             return release_pairs(np.asarray(scores), event, words, self._rows.count)
         if isinstance(query, TiedColumns) and isinstance(event, ChoiceEvent):
             pieces = self._rows.pieces or (slice(None),)
-            totals = sum(tied_scores(self._integers(_TINY, query.center, piece), query.view) for piece in pieces)
+            placed = (self._integers(_TINY, query.center, piece, query.scales) for piece in pieces)
+            totals = sum(tied_scores(rows, query.view) for rows in placed)
             return release_columns(np.asarray(totals), query.view, event, words, self._rows.count)
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
@@ -203,10 +216,11 @@ class Shard:
         (matrix, center), columns = self._centred(part, query.center), query.view.columns
         bounds = self._norm_bound, self._norm_bound / query.lift
         if isinstance(matrix, np.ndarray):
-            return DenseRows(integer_columns(matrix, columns, bounds, center))
+            return DenseRows(integer_columns(matrix, columns, bounds, center, query.scales))
         if isinstance(matrix, Genotypes):
-            return PackedRows(matrix, len(columns), lambda rows: integer_columns(rows, columns, bounds, center))
-        return SparseRows(integer_csr_columns(matrix, columns, bounds))
+            convert = partial(integer_columns, columns=columns, bounds=bounds, center=center, scales=query.scales)
+            return PackedRows(matrix, len(columns), convert)
+        return SparseRows(integer_csr_columns(_scaled(matrix, query.scales), columns, bounds))
 
     def _centred(self, part: slice, center: FloatArray | None) -> tuple[Any, FloatArray | None]:
         """Give some of the rows, and what to take off them.
@@ -252,18 +266,25 @@ class Shard:
         for piece in pieces:
             yield StreamedMoments(self._integers(self._norm_bound, center, piece), self._threads)
 
-    def _integers(self, bound: float, center: FloatArray | None = None, part: slice = slice(None)) -> BlockRows:
+    def _integers(
+        self,
+        bound: float,
+        center: FloatArray | None = None,
+        part: slice = slice(None),
+        scales: FloatArray | None = None,
+    ) -> BlockRows:
         matrix, center = self._centred(part, center)
         if isinstance(matrix, np.ndarray):
-            return DenseRows(integer_rows(matrix, bound, center))
+            return DenseRows(integer_rows(matrix, bound, center, scales))
         if isinstance(matrix, Genotypes):
-            return PackedRows(matrix, matrix.shape[1], lambda rows: integer_rows(rows, bound, center))
-        return SparseRows(integer_csr(matrix, bound))
+            convert = partial(integer_rows, norm_bound=bound, center=center, scales=scales)
+            return PackedRows(matrix, matrix.shape[1], convert)
+        return SparseRows(integer_csr(_scaled(matrix, scales), bound))
 
-    def _column_sums(self) -> Integers:
+    def _column_sums(self, scales: FloatArray | None) -> Integers:
         if self._mean_bound is None:
             raise InvalidQueryError("This job sets no bound for the mean.", "Sign a job that centres privately.")
-        return self._integers(self._mean_bound).sums()
+        return self._integers(self._mean_bound, scales=scales).sums()
 
     def _ranges(self, center: FloatArray | None) -> Integers:
         """Count rows by their length. It is computed without the bound of the job, which may be far too large."""
@@ -283,6 +304,23 @@ class Shard:
                 yield from (block.toarray() for block in rows.blocks())
             else:
                 yield rows
+
+    def _sizes(self, center: FloatArray | None) -> Integers:
+        """Count, for each column, the entries of each size, without any bound."""
+        total: Any = 0
+        for rows in self._blocks():
+            if center is not None and not isinstance(rows, np.ndarray):
+                raise _dense_when_centred()
+            total = total + sizes_of(rows, center)
+        return np.asarray(total)
+
+
+def _scaled(matrix: Any, scales: FloatArray | None) -> Any:  # noqa: ANN401  # sparse rows
+    """Divide the columns of sparse rows, which keeps zeros."""
+    if scales is None:
+        return matrix
+    data = placed(matrix.data, None, scales[matrix.indices])
+    return type(matrix)((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _dense_when_centred() -> InvalidParameterError:

@@ -18,8 +18,10 @@ from dpspca.common.privacy import BASIS_BITS, MOMENT_BITS, ROW_BITS, ChoiceEvent
 from dpspca.common.queries import (
     BINS,
     LARGEST_RANGE,
+    LARGEST_SIZE,
     RANGES,
     SIDE,
+    SIZES,
     NormHistogram,
     ScoreHistogram,
     View,
@@ -37,6 +39,9 @@ _EDGES: Final = 2.0 ** (-np.arange(BINS - 1) / 2) * (1 - 2.0**-10)
 """The lower edges of all bins but the last, as multiples of the bound; see ``NormHistogram``."""
 _SOME_ENTRIES: Final = 2**24
 """Entries of rows whose signs are added up together: few sums as wide as the table, and 128 MiB of memory."""
+_SOME_SIZES: Final = 2**16
+"""Entries whose sizes are counted together."""
+_TOP: Final = int(np.log2(LARGEST_SIZE))
 _RANGE_EDGES: Final[FloatArray] = np.ldexp(LARGEST_RANGE, -4 * np.arange(RANGES - 1))
 
 
@@ -194,6 +199,33 @@ def _binned(norms: FloatArray, edges: FloatArray) -> Integers:
 def ranges_of(norms: FloatArray) -> Integers:
     """Count rows by the range of their norm (``NormRange``)."""
     return _binned(norms, _RANGE_EDGES)
+
+
+def sizes_of(rows: Any, center: FloatArray | None) -> Integers:  # noqa: ANN401  # dense or sparse
+    """Count, for each column, entries by their size (``ColumnSizes``). Entries that are not stored are zeros.
+
+    Each entry takes the same steps. Those below the last edge are zeros first, as the processor is slower on some.
+    """
+    count, dimension = rows.shape
+    total: Integers = np.zeros(dimension * SIZES, dtype=np.int64)
+    if not isinstance(rows, np.ndarray):
+        total += np.bincount(rows.indices * SIZES + _sizes(rows.data), minlength=len(total))
+        zeros = count - np.bincount(rows.indices, minlength=dimension)
+        total[SIZES - 1 :: SIZES] += zeros
+        return total.reshape(dimension, SIZES)
+    step, starts = max(1, _SOME_SIZES // dimension), np.arange(dimension) * SIZES
+    for start in range(0, count, step):
+        block = rows[start : start + step] if center is None else rows[start : start + step] - center
+        total += np.bincount((starts + _sizes(block)).ravel(), minlength=len(total))
+    return total.reshape(dimension, SIZES)
+
+
+def _sizes(entries: FloatArray) -> NDArray[np.int64]:
+    """Return the range of each entry: |x| = m 2^e with m from 1/2 to 1, and edges are powers of 4."""
+    sizes = np.abs(entries)
+    exponents = np.frexp(np.where(sizes < LARGEST_SIZE * 4.0 ** (2 - SIZES), 0.0, sizes))[1].astype(np.int64) - 1
+    places = np.clip((_TOP - exponents + 1) // 2, 0, SIZES - 2)
+    return np.where(sizes < LARGEST_SIZE * 4.0 ** (2 - SIZES), SIZES - 1, places)
 
 
 def sign_scores(rows: BlockRows) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import RowQuery
-from dpspca.common.spec import Centering
+from dpspca.common.spec import Centering, Scaling
 from dpspca.provider.ledger import JobPosition
 
 
@@ -56,8 +56,12 @@ class Gate:
         return self.plan[position]
 
     def _check_center(self, query: RowQuery) -> None:
-        """Allow a centre only if the job uses one. Any value is safe: the bound on rows holds for any centre."""
+        """Allow a centre or scales only if the job uses them. Any value is safe: the bound on rows holds for all."""
         if getattr(query, "center", None) is not None and self.plan.spec.centering is Centering.NONE:
             raise RefusedError(
                 "The query has a centre, but this job does not centre its rows.", "Sign a job that centres them."
+            )
+        if getattr(query, "scales", None) is not None and self.plan.spec.scaling is Scaling.NONE:
+            raise RefusedError(
+                "The query has scales, but this job does not scale columns.", "Sign a job that scales them."
             )

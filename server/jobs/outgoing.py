@@ -40,6 +40,7 @@ class OutgoingQuery:
             centred=announced.centred,
             threshold=announced.threshold,
             power=announced.power,
+            scaled=announced.scaled,
             content=bytes(content) if short else b"",
         )
         return cls(ask, step, query.digest(), b"" if short else content)

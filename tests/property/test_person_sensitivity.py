@@ -88,8 +88,12 @@ def test_every_constant_for_a_person_is_reached(kind: str, most: int) -> None:
     if isinstance(query, ViewQuery):  # rows that the view keeps whole, or makes longer than the bound
         view = query.view
         basis = np.eye(6)[:, view.columns] if not view.axes_matrix.size else scipy.linalg.null_space(view.axes_matrix.T)
-    first, second = basis[:, 0], -basis[:, 0] if kind == "sums" else basis[:, -1]
-    second = second / 64 if kind.startswith("norms") else second  # into another bin
+    first, second = basis[:, 0], -basis[:, 0] if kind.startswith("sums") else basis[:, -1]
+    if kind == "column-sizes":
+        first = second = np.full(6, 0.4)  # in every column
+    second = second / 64 if kind.startswith(("norms", "column")) else second  # into another bin
+    scales = getattr(query, "scales", None)
+    first, second = (row if scales is None else row * scales for row in (first, second))
     removed = np.linalg.norm(most * contribution(query, first))
     assert removed >= 0.999 * query.person_factor(ADD_REMOVE, most) * query.sensitivity(ADD_REMOVE)
     fewer = 0 if kind == "product-1" else 1 if kind == "count" else most

@@ -12,6 +12,7 @@ from row_queries import BOUND, KINDS, contribution, make_query
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery, SecondMomentQuery
+from dpspca.common.queries.ranges import ColumnSizes
 from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
@@ -93,6 +94,8 @@ def test_two_orthonormal_rows_in_the_span_reach_the_replace_one_constant(columns
         (ViewCovariance(View.whole(2, 5.0)), [1.0, 0.0], [0.0, 0.3]),
         (ViewSquares(View.whole(2, 5.0)), [1.0, 0.0], [0.0, 0.3]),
         (NormHistogram(View.whole(2)), [1.0, 0.0], [0.0, 0.3]),
+        (ColumnSizes(2), [0.5, 0.5], [0.01, 0.0]),
+        (ViewCovariance(View.whole(2), None, [0.1, 1.0]), [0.1, 0.0], [0.0, 1.0]),
         (ScoreHistogram(View(2, [0, 1], axes=np.eye(2), along=1.0)), [1.0, 0.0], [0.0, 0.3]),
     ],
 )

@@ -4,6 +4,7 @@ import numpy as np
 
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.ranges import LARGEST_RANGE, LARGEST_SIZE, RANGES, SIZES, ColumnSizes, NormRange
 from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
@@ -14,11 +15,8 @@ from dpspca.common.queries.rows import (
 )
 from dpspca.common.queries.views import (
     BINS,
-    LARGEST_RANGE,
-    RANGES,
     SIDE,
     NormHistogram,
-    NormRange,
     ScoreHistogram,
     View,
     ViewCovariance,
@@ -29,6 +27,7 @@ BOUND = 3.0
 
 KINDS = ["product", "product-1", "compressed", "covariance", "triangle", "sums", "count"]
 KINDS += ["view", "view-axes", "view-squares", "norms", "norms-of-squares", "norms-in-ranges", "scores"]
+KINDS += ["column-sizes", "view-scaled", "view-squares-scaled", "norms-scaled", "scores-scaled", "sums-scaled"]
 
 
 def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
@@ -37,7 +36,15 @@ def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
     wide = View(dimension, np.arange(dimension), 3.0, basis, 0.25)
     plane = View(dimension, np.arange(dimension), 1.5, basis[:, [0, -1]] if dimension > 1 else [[1.0, 0.5]], 2.5)
     narrow = View(dimension, np.flatnonzero(np.arange(dimension) % 2 == 0), 2.0)
+    scales = 4.0 ** rng.uniform(-3, 3, dimension)
+    scales[0] = 0.5
     return {
+        "column-sizes": lambda: ColumnSizes(dimension),
+        "view-scaled": lambda: ViewCovariance(narrow, None, scales),
+        "view-squares-scaled": lambda: ViewSquares(narrow, None, scales),
+        "norms-scaled": lambda: NormHistogram(wide, None, scales),
+        "scores-scaled": lambda: ScoreHistogram(plane, None, scales),
+        "sums-scaled": lambda: ColumnSums(dimension, scales),
         "view": lambda: ViewCovariance(narrow),
         "view-axes": lambda: ViewCovariance(wide),
         "view-squares": lambda: ViewSquares(narrow),
@@ -62,8 +69,14 @@ def viewed(view: View, row: np.ndarray) -> np.ndarray:
     return view.factors[0] * (seen - part) + view.factors[1] * part
 
 
-def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901  # a case for each query
+def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:
     """Return the exact answer for one row of norm at most one, in real arithmetic: an independent implementation."""
+    scales = getattr(query, "scales", None)
+    scaled = row if scales is None else row / scales
+    return _contribution(query, scaled / max(1.0, float(np.linalg.norm(scaled))))
+
+
+def _contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901  # a case for each query
     match query:
         case CovarianceProduct(basis=basis):
             return np.outer(row, row @ basis)
@@ -94,6 +107,9 @@ def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901 
             cells = np.zeros((SIDE, SIDE))
             cells[tuple(places.astype(int))] = 1
             return cells
+        case ColumnSizes():
+            edges = LARGEST_SIZE * 4.0 ** -np.arange(SIZES - 1)
+            return np.eye(SIZES)[np.count_nonzero(BOUND * np.abs(row)[:, None] < edges, axis=1)]
         case NormRange():
             edges = LARGEST_RANGE * 16.0 ** -np.arange(RANGES - 1)
             norm = BOUND * float(np.linalg.norm(row))

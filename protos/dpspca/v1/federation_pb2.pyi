@@ -123,7 +123,7 @@ class AwaitingApproval(_message.Message):
     def __init__(self, job: _Optional[str] = ..., since: _Optional[float] = ..., until: _Optional[float] = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "content", "block", "blocks")
+    __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "content", "block", "blocks", "scaled")
     SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +136,7 @@ class Ask(_message.Message):
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     BLOCK_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    SCALED_FIELD_NUMBER: _ClassVar[int]
     signed_job: bytes
     position: int
     kind: str
@@ -148,7 +149,8 @@ class Ask(_message.Message):
     content: bytes
     block: int
     blocks: int
-    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ..., content: _Optional[bytes] = ..., block: _Optional[int] = ..., blocks: _Optional[int] = ...) -> None: ...
+    scaled: bool
+    def __init__(self, signed_job: _Optional[bytes] = ..., position: _Optional[int] = ..., kind: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[int] = ..., nonzero_rows: _Optional[int] = ..., centred: _Optional[bool] = ..., threshold: _Optional[float] = ..., power: _Optional[int] = ..., content: _Optional[bytes] = ..., block: _Optional[int] = ..., blocks: _Optional[int] = ..., scaled: _Optional[bool] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("sequence", "content")

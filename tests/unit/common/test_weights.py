@@ -125,7 +125,7 @@ def test_only_sums_over_rows_are_weighed() -> None:
     kinds = [each for each in vars(queries).values() if isinstance(each, type) and issubclass(each, RowQuery)]
     weighed = {each.kind for each in kinds if getattr(each, "kind", None) and each.row_variance(Extent(9, 2, 5)) > 0}
     assert weighed == {
-        *("column-sums", "compressed-covariance", "covariance", "covariance-product"),
+        *("column-sizes", "column-sums", "compressed-covariance", "covariance", "covariance-product"),
         *("covariance-triangle", "norm-histogram", "norm-range", "view-covariance", "view-squares"),
     }
 

@@ -13,12 +13,12 @@ from dpspca.client import findings, report
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.released_matrix import MAX_DIMENSION
-from dpspca.common.algorithms.view_steps import longest, quantile
+from dpspca.common.algorithms.view_steps import LEAST_KEPT, ReleasedFacts, kept_part, longest, part_left, quantile
 from dpspca.common.decision import ReleasePath
 from dpspca.common.errors import CorruptModelError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries import LARGEST_RANGE
+from dpspca.common.queries import BINS, LARGEST_RANGE
 from dpspca.common.spec import PRIVATE_BOUND, Budget, JobSpec, Schema
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE
@@ -337,3 +337,67 @@ def test_where_nothing_shows_all_columns_stay() -> None:
     model = fit(np.random.default_rng(5).standard_normal((200, 150)), budget=Budget(0.1, 1e-6))
     assert model.decision is not None
     assert (model.decision.path, model.decision.visible) == (ReleasePath.DENSE, 0)
+
+
+# --- Where noise rules ------------------------------------------------------------------------------------------------
+
+
+def bent(rows: int, seed: int, columns: int = 40) -> np.ndarray:
+    """Rows of very different lengths, most of which are short, along two directions more than along others."""
+    rng = np.random.default_rng(seed)
+    table = rng.standard_normal((rows, columns))
+    table[:, :2] *= 4.0
+    return table * rng.lognormal(0, 1, (rows, 1))
+
+
+@pytest.mark.parametrize("rows", [1500, 6000])
+def test_where_noise_rules_short_rows_count_as_much_as_long_ones(rows: int) -> None:
+    """With 1,500 rows noise hides even their lengths. A row clipped at the 95 % quantile is mostly far from it."""
+    errors = []
+    for seed in range(3):
+        table = bent(rows, seed)
+        bound = float(np.quantile(np.linalg.norm(table, axis=1), 0.95))
+        own, other = (
+            error(fit(table, bound=bound, budget=Budget(0.3, 1e-6), method=method), np.eye(40)[:, :2])
+            for method in ("auto", "analyze-gauss")
+        )
+        errors.append([own, other])
+    own_error, other_error = np.median(errors, axis=0)
+    assert own_error < 0.6 * other_error
+
+
+def test_clipping_hard_leaves_the_scale_of_variances() -> None:
+    """At epsilon .3 nearly all of 4,000 rows are clipped, and what that takes off is put back."""
+    rng = np.random.default_rng(3)
+    table = rng.standard_normal((4000, 60)) * np.r_[6.0, np.ones(59)] * rng.uniform(0.5, 1.5, (4000, 1))
+    model = fit(table, components=1, bound=20.0, budget=Budget(0.3, 1e-6))
+    asked = replace(fit_spec(), schema=Schema(60), budget=Budget(0.3, 1e-6))
+    assert kept_part(ReleasedFacts(asked, None, 4000.0, None), 60) == LEAST_KEPT
+    assert model.explained_variance is not None
+    expected = float(np.linalg.eigvalsh(table.T @ table / 4000)[-1])
+    assert model.explained_variance[0] == pytest.approx(expected, rel=0.5)
+
+
+def test_the_part_that_clipping_leaves_is_read_off_the_histogram() -> None:
+    counts = np.zeros(BINS)
+    counts[[1, 9]] = 100.0, 900.0
+    long, short = 2.0**-0.5, 2.0**-8.5  # squared lengths in the middle of bins, by their logarithms
+    assert part_left(counts, 1.0, 1.0) == 1.0
+    assert part_left(counts, 1.0, 2.0**-4) == pytest.approx(
+        (100 * 2.0**-8 + 900 * min(short, 2.0**-8)) / (100 * long + 900 * short)
+    )
+    assert part_left(np.ones(BINS), 1.0, 0.5) == 1.0
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+def test_without_a_bound_rows_count_alike_where_noise_hides_their_lengths(scale: float) -> None:
+    """A range that noise alone made the largest would be off by a power of 16, and the result by chance."""
+    for seed in range(3):
+        model = fit(bent(600, seed, 10) * scale, components=1, bound=PRIVATE_BOUND, budget=Budget(0.3, 1e-6))
+        assert model.decision is not None
+        assert model.decision.hidden
+        assert np.linalg.norm(model.components[0, :2]) > 0.7
+        assert model.explained_variance is not None
+        assert 0 <= model.explained_variance[0] <= 1
+        assert findings.HIDDEN in model.statement.text
+        assert Model.from_bytes(model.to_bytes()).decision == model.decision

@@ -11,13 +11,12 @@ from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
 from dpspca.common.queries.picks import TiedColumns
+from dpspca.common.queries.ranges import RANGES, NormRange
 from dpspca.common.queries.views import (
     BINS,
     MAX_AXES,
     MAX_FACTOR,
-    RANGES,
     NormHistogram,
-    NormRange,
     ScoreHistogram,
     View,
     ViewCovariance,

@@ -17,6 +17,7 @@ from dpspca.common.plan import Step
 from dpspca.common.queries.base import Announcement, Extent, RowQuery
 from dpspca.common.queries.matrix import CappedProduct, EntryTotal, SpectralProduct, SymmetricProduct
 from dpspca.common.queries.picks import SignPairs, TiedColumns
+from dpspca.common.queries.ranges import ColumnSizes, NormRange
 from dpspca.common.queries.rows import (
     ColumnSums,
     CompressedCovariance,
@@ -29,7 +30,6 @@ from dpspca.common.queries.sketch import SKETCH_QUERIES
 from dpspca.common.queries.subspace import SUBSPACE_QUERIES
 from dpspca.common.queries.views import (
     NormHistogram,
-    NormRange,
     ScoreHistogram,
     View,
     ViewCovariance,
@@ -76,9 +76,15 @@ QUERIES: list[RowQuery] = [
     ViewCovariance(View.whole(5, 2.0)),
     ViewCovariance(View(40, np.array([3, 7, 39]), 0.5, np.eye(3)[:, :2], 4.0), np.linspace(-1, 1, 40)),
     NormRange(4, np.arange(4.0)),
+    ColumnSizes(4, np.arange(4.0)),
+    ColumnSums(5, np.arange(1.0, 6)),
+    ViewCovariance(View(40, np.array([3, 39]), 0.5, np.eye(2), 4.0), np.linspace(-1, 1, 40), np.linspace(1, 2, 40)),
+    NormHistogram(View.whole(5), None, np.arange(1.0, 6), 2),
+    SignPairs(4, np.arange(4.0), np.arange(1.0, 5)),
+    TiedColumns(View(4, [0, 2], axes=np.eye(2)), None, np.arange(1.0, 5)),
     ViewSquares(View(40, np.array([3, 7, 39]), 0.5)),
     ScoreHistogram(View(40, np.array([3, 39]), 1.5, np.eye(2), 3.0), np.linspace(-1, 1, 40)),
-    NormHistogram(View(40, np.array([0, 39]), 3.0), np.zeros(40), 2),
+    NormHistogram(View(40, np.array([0, 39]), 3.0), np.zeros(40), None, 2),
     SignPairs(4, np.arange(4.0)),
     TiedColumns(View(4, [0, 2], axes=np.eye(2)), np.arange(4.0)),
     *(query(3, center, 2) for query in SUBSPACE_QUERIES for center in (None, np.arange(3.0))),
