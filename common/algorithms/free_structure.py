@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.rotation import varimax
 
 from .eigen_noise import EigenNoise, eigen_noise
 
@@ -23,6 +24,8 @@ FALSE_ROWS: Final = 0.1
 """Average number of columns that pruning keeps by mistake if there is only noise."""
 MOST_ROUNDS: Final = 8
 """Largest number of pruning rounds. Most prunings end after three."""
+ROTATIONS: Final = 30
+"""Largest number of steps of a rotation that only has to choose a start."""
 DENSE_FRACTION: Final = 4
 """A structure is sparse if its support has at most a quarter of the columns."""
 
@@ -112,9 +115,15 @@ def pruned(released: Released, components: int, variances: FloatArray, start: Co
 
 
 def first_guess(vectors: FloatArray) -> Columns:
-    """Choose the columns from which pruning starts: those with the largest loadings."""
+    """Choose the columns from which pruning starts: those with the largest loadings on each component.
+
+    Components are rotated first, so that each has few large loadings. Every component gets its share of the columns,
+    because pruning finds only what correlates with its start: a component without a column there would be lost.
+    """
     size, components = vectors.shape
-    return strongest(np.linalg.norm(vectors, axis=1), min(size, max(5 * components, int(np.sqrt(size)))))
+    loadings = np.abs(vectors @ varimax(vectors.T, ROTATIONS))
+    places = np.argsort(np.argsort(-loadings, axis=0, kind="stable"), axis=0, kind="stable").min(axis=1)
+    return strongest(-places, min(size, max(5 * components, int(np.sqrt(size)))))
 
 
 def spread_over(size: int, columns: Columns, vectors: FloatArray) -> FloatArray:

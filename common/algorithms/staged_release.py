@@ -63,7 +63,12 @@ TIED: Final = 0.08
 MANY_WHOLE: Final = 0.15
 """Share for the whole matrix if there are many columns."""
 MANY_COLUMNS: Final = 1500
-"""With more columns, a choice of pairs still finds what the noise of d^2 numbers hides. With fewer, sums do too."""
+"""With more columns, a choice of pairs still finds what the noise of d^2 numbers hides: a large share goes there."""
+SOME_COLUMNS: Final = 300
+"""From here to ``MANY_COLUMNS`` a small share goes into a choice of pairs: few rows, or noise of several providers, may
+hide from sums what it finds. With fewer columns, sums find as much."""
+SOME_PAIRS: Final = 0.06
+SOME_WHOLE: Final = 0.21
 PICKS: Final = 20
 """Pairs that each provider chooses."""
 TIES: Final = 10
@@ -116,13 +121,12 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
     """Plan all stages, for the share ``free`` of the budget."""
     whole = Extent(spec.schema.dimension, 0, spec.schema.dimension)
     scaled = Extent(spec.schema.dimension, spec.components, spec.schema.dimension)
-    many = spec.schema.dimension > MANY_COLUMNS
-    pairs, matrix = (PAIRS, MANY_WHOLE) if many else (0.0, WHOLE)
+    pairs, matrix = _shares_of_pairs_and_matrix(spec.schema.dimension)
     last = 1 - 4 * NORMS - DIAGONAL - pairs - matrix - TIED - BLOCK
     return [
         PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
         PlannedQuery("diagonal", ViewSquares, whole, DIAGONAL * free),
-        *([_pairs(spec, PAIRS * free)] if many else []),
+        *([_pairs(spec, pairs * free)] if pairs else []),
         PlannedQuery("norms", NormHistogram, whole, NORMS * free),
         PlannedQuery("whole matrix", ViewCovariance, whole, matrix * free),
         PlannedQuery("norms on candidates", NormHistogram, whole, NORMS * free),
@@ -131,6 +135,13 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
         PlannedQuery("norms along components", NormHistogram, scaled, NORMS * free),
         PlannedQuery("scaled release", ViewCovariance, scaled, last * free),
     ]
+
+
+def _shares_of_pairs_and_matrix(dimension: int) -> tuple[float, float]:
+    """Divide between a choice of pairs, which a plan for few columns does not have, and the whole matrix."""
+    if dimension > MANY_COLUMNS:
+        return PAIRS, MANY_WHOLE
+    return (SOME_PAIRS, SOME_WHOLE) if dimension > SOME_COLUMNS else (0.0, WHOLE)
 
 
 def _pairs(spec: JobSpec, share: float) -> PlannedQuery:
@@ -146,10 +157,27 @@ def _choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
     return ChoiceEvent(float(moves), 2 * moves / choice_range(mu), picks, picks * PICK_SLACK)
 
 
-def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Columns]:
-    """Have each provider choose pairs of columns. Keep the most frequent columns of all choices."""
+def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, tuple[Columns, bool]]:
+    """Have each provider choose pairs of columns. Keep the most frequent columns of all choices.
+
+    The second value tells whether noise alone cannot explain them.
+    """
+    if facts.dimension <= SOME_COLUMNS:
+        return np.arange(0), False
     votes = (yield SignPairs(facts.dimension, facts.center, facts.scales)).values
-    return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
+    chosen = strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
+    return chosen, facts.dimension > MANY_COLUMNS or _go_together(votes)
+
+
+def _go_together(votes: FloatArray) -> bool:
+    """Return whether columns were chosen more than once more often than at random.
+
+    Columns of one component are in many pairs. Of m columns chosen at random of d, about m^2 / (2 d) repeat an earlier
+    one, as in a Poisson distribution: the threshold is three standard deviations and two columns above that.
+    """
+    total = float(votes.sum())
+    expected = total**2 / (2 * len(votes))
+    return total - int(np.count_nonzero(votes)) > expected + 3 * math.sqrt(expected) + 2
 
 
 def _tied(facts: ReleasedFacts, known: KnownBlock, whole: Released | None) -> Generator[RowQuery, Aggregate, Columns]:
@@ -165,12 +193,12 @@ def _tied(facts: ReleasedFacts, known: KnownBlock, whole: Released | None) -> Ge
 def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     """Ask the queries that ``planned_stages`` planned."""
     diagonal = yield from ask_diagonal(facts)
-    chosen = (yield from _chosen(facts)) if facts.dimension > MANY_COLUMNS else np.arange(0)
+    chosen, sure = yield from _chosen(facts)
     everything = facts.view()
     reach = yield from ask_reach(facts, everything, SHORT)
     whole = yield from ask_covariance(facts, everything, reach)
     candidates = _candidates(facts, diagonal, whole, chosen)
-    decided = _decide(facts, whole, candidates, diagonal)
+    decided = _decide(facts, whole, candidates, diagonal, sure=sure)
     if decided.path is ReleasePath.DENSE:
         return (yield from _dense(facts, everything, whole, decided))
     return (yield from _sparse(facts, diagonal, whole, candidates, decided))
@@ -206,8 +234,13 @@ def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: Released, cho
     return named
 
 
-def _decide(facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal: FloatArray) -> Decision:
-    """Choose the dense path if the whole matrix explains more than the candidates do, beyond noise."""
+def _decide(
+    facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal: FloatArray, *, sure: bool
+) -> Decision:
+    """Choose the dense path if the whole matrix explains more than the candidates do, beyond noise.
+
+    ``sure`` tells that providers' choices of pairs go together, so that noise alone cannot explain the candidates.
+    """
     outstanding = int(candidates.size)
     components, size, median = facts.components, facts.dimension, max(0.0, float(np.median(diagonal)))
     signals = signals_of(whole, components, median)
@@ -220,7 +253,7 @@ def _decide(facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal
         3 * whole.off_std * math.sqrt(2 * components) + 0.02 * all_of_it + components * size / facts.rows * median
     )
     part = min(1.0, float(held / all_of_it)) if all_of_it > 0 else 1.0
-    if not all_of_it and _by_chance(whole, float(values[0]), outstanding, diagonal):
+    if not all_of_it and not sure and _by_chance(whole, float(values[0]), outstanding, diagonal):
         return Decision(ReleasePath.DENSE, size, 0, visible=0)
     path = ReleasePath.DENSE if all_of_it - held > tolerance else ReleasePath.SPARSE
     return Decision(path, outstanding, outstanding, part, visible_in(signals))
@@ -230,12 +263,12 @@ def _by_chance(whole: Released, value: float, outstanding: int, diagonal: FloatA
     """Return whether noise alone may explain the candidates, if the whole matrix shows no component.
 
     Among all blocks of s of d columns, noise gives the largest eigenvalue of about 2 std sqrt(2 s (1 + ln(d / s))). The
-    diagonal has noise of its own, and so have the pairs that providers choose if there are many columns.
+    diagonal has noise of its own.
     """
     size = len(diagonal)
     largest = 2 * whole.off_std * math.sqrt(2 * outstanding * (1 + math.log(size / outstanding)))
     sure = np.any(diagonal > _usual(diagonal, math.sqrt(2 * math.log(size)) + 1))
-    return size <= MANY_COLUMNS and value <= largest and not sure
+    return value <= largest and not sure
 
 
 def signals_of(whole: Released, components: int, usual: float) -> FloatArray:

@@ -12,6 +12,7 @@ import scipy.sparse
 from dpspca.client import findings, report
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms.free_structure import first_guess
 from dpspca.common.algorithms.released_matrix import MAX_DIMENSION
 from dpspca.common.algorithms.view_steps import LEAST_KEPT, ReleasedFacts, kept_part, longest, part_left, quantile
 from dpspca.common.decision import ReleasePath
@@ -40,6 +41,11 @@ def spiked(n: int, d: int, support: int, seed: int = 0) -> tuple[np.ndarray, np.
 
 def error(model: Model, axes: np.ndarray) -> float:
     return float(np.linalg.norm(axes - model.components.T @ (model.components @ axes)))
+
+
+def beside_the_mean(model: Model) -> list[str]:
+    """Return the warnings but the one that rows are not centred."""
+    return [warning for warning in model.statement.warnings if "not centred" not in warning]
 
 
 @pytest.mark.parametrize("d", [40, 300])
@@ -193,7 +199,7 @@ def test_too_few_rows_for_the_budget_are_warned_of() -> None:
     rows, _ = spiked(60, 30, 30)
     assert any("too few rows" in warning for warning in fit(rows).statement.warnings)
     rows, _ = spiked(40_000, 30, 30)
-    assert fit(rows).statement.warnings == ()
+    assert beside_the_mean(fit(rows)) == []
 
 
 def test_a_table_too_wide_for_a_matrix_is_planned_without_one() -> None:
@@ -220,7 +226,7 @@ def test_a_wide_table_gets_sparse_components_by_the_default(bound: float, *, spa
     assert set(model.support) >= {5, 6, 7, 8}
     assert len(model.support) <= 6
     assert "too many to release their covariance matrix" in findings.decision_of(model)
-    assert model.statement.warnings == ()
+    assert beside_the_mean(model) == []
 
 
 # --- The same for a matrix that was released whole
@@ -401,3 +407,25 @@ def test_without_a_bound_rows_count_alike_where_noise_hides_their_lengths(scale:
         assert 0 <= model.explained_variance[0] <= 1
         assert findings.HIDDEN in model.statement.text
         assert Model.from_bytes(model.to_bytes()).decision == model.decision
+
+
+def test_pairs_find_what_the_noise_of_two_providers_hides_from_sums() -> None:
+    """Two blocks of 15 of 1,200 columns of equal variance. Without pairs the error was 1.4."""
+    rng = np.random.default_rng(4)
+    rows, axes = rng.standard_normal((30_000, 1200)), np.zeros((1200, 2))
+    for block in range(2):
+        these = slice(15 * block, 15 * (block + 1))
+        rows[:, these] = math.sqrt(0.5) * (rows[:, these] + rng.standard_normal((30_000, 1)))
+        axes[these, block] = 15**-0.5
+    assert error(fit(rows, parties=2, bound=36.0), axes) < 0.1
+
+
+def test_pruning_starts_with_columns_of_every_component() -> None:
+    """Two components of nearly one size, of 15 columns each: the ten largest loadings may be of one alone."""
+    vectors = np.zeros((40, 2))
+    vectors[:15, 0], vectors[15:30, 1] = 1.01 / np.sqrt(15), 1 / np.sqrt(15)
+    mixed = vectors @ np.linalg.qr(np.random.default_rng(0).standard_normal((2, 2)))[0]
+    for given in (vectors, mixed):
+        start = first_guess(given)
+        assert len(start) == 10
+        assert 3 <= np.count_nonzero(start < 15) <= 7
