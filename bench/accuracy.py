@@ -4,7 +4,7 @@
                              [--out accuracy.csv] [--picture accuracy.png] [--json]
     python bench/accuracy.py --designs P --epsilon .1,.3,1,3,10 --methods "auto;dps-pca;dps-pca, as published" [...]
     python bench/accuracy.py --tables [...]
-    python bench/accuracy.py --tables --peers build/peers/bin/python --methods "auto;diffprivlib;opendp" [--limit 60]
+    python bench/accuracy.py --tables --methods "auto;diffprivlib;opendp" [--limit 60] [...]
 
 Designs: rows are drawn from a population whose leading directions are known. The error is ||sin Theta||_F between them
 and the components, at most sqrt(k). "oracle" knows the columns that take part, and has no privacy. Every seed draws new
@@ -14,8 +14,8 @@ Tables: six tables that packages ship, k = 2 and 5, and budgets from .1 to 4. Th
 components capture of what PCA without privacy captures. Columns are scaled to their range and centred, as if both were
 public. The norm bound is the 95 % quantile of the rows' lengths, the best case for methods that cannot find it.
 
-Peers: PCA by two other libraries, on tables, in an environment of their own (``peers.py``). A run that takes longer
-than ``--limit`` seconds is ended, and its cell shows "-".
+diffprivlib, opendp: PCA by two other libraries, on tables (``papers/rival_libraries.py``). They promise epsilon alone,
+without a delta. A run that takes longer than ``--limit`` seconds is ended, and its cell shows "-".
 
 All runs go through the same code as a federation in one process, integer noise included, with the unit replace-one and
 exact accounting. With ``--out`` every figure is appended to a file at once, and what is there is not computed again, so
@@ -28,7 +28,7 @@ import json
 import math
 import statistics
 import subprocess
-import tempfile
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -37,6 +37,10 @@ from typing import Any, Final
 
 import numpy as np
 from accuracy_designs import DESIGNS, QUICK, Design, Sample, tables
+
+sys.path.append(str(Path(__file__).parent / "papers"))
+import rival_libraries
+from rival_libraries import RIVALS
 
 from dpspca import simulate
 from dpspca.common.arrays import FloatArray
@@ -55,7 +59,6 @@ METHODS: Final[dict[str, tuple[str, Accounting, dict[str, Scalar]]]] = {
     "dps-pca": ("dps-pca", EXACT, {"sparsity": 50}),
     AS_PUBLISHED: ("dps-pca", PUBLISHED, {"sparsity": 50, "rounds": 10, "start": "published"}),
 }
-PEERS: Final = ("diffprivlib", "opendp")
 ORACLE: Final = "oracle"
 LOOKS: Final = (
     ("#000000", ""),
@@ -142,7 +145,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--owners", type=int, default=1, help="providers, each with noise of its own")
     parser.add_argument("--epsilon", default="1", help="budgets of designs, with commas between them")
-    parser.add_argument("--peers", type=Path, help="the Python of the environment that has the other libraries")
     parser.add_argument("--limit", type=int, default=60, help="seconds that a run of another library may take")
     parser.add_argument("--quick", action="store_true", help="two small designs, or two tables, and two seeds")
     parser.add_argument("--out", type=Path, help="append each figure to this file, and compute none twice")
@@ -152,8 +154,6 @@ def parsed() -> argparse.Namespace:
     if options.quick:
         options.seeds = 2
     named = options.methods.split(";") if options.methods else []
-    if not options.peers and set(named) & set(PEERS):
-        parser.error("Other libraries need --peers, the Python that has them: make build/peers/.ready")
     options.methods = named or [m for m in METHODS if m != AS_PUBLISHED]
     options.epsilons = [float(each) for each in options.epsilon.split(",")]
     return options
@@ -268,9 +268,9 @@ def on_table(
     if not store.has(name, *run):
         bound = float(np.quantile(np.linalg.norm(table, axis=1), 0.95))
         order = np.random.default_rng(seed).permutation(len(table))
-        if method in PEERS and store.ended(name, *run[:-1]):
+        if method in RIVALS and store.ended(name, *run[:-1]):
             found = None
-        elif method in PEERS:
+        elif method in RIVALS:
             found = by_another_library(method, table[order], (count, epsilon, bound, seed), options)
         else:
             found = components_of(method, np.array_split(table[order], owners), bound, count, epsilon, seed)
@@ -281,17 +281,12 @@ def on_table(
 def by_another_library(
     library: str, rows: FloatArray, settings: tuple[int, float, float, int], options: argparse.Namespace
 ) -> FloatArray | None:
-    """Run another library in a process of its own; return None if it takes too long."""
-    script = Path(__file__).with_name("peers.py")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "rows.npy")
-        np.save(path, rows)
-        command = [options.peers, script, path, library, *map(str, settings)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=options.limit)  # noqa: S603  # our own
-        except subprocess.TimeoutExpired:
-            return None
-    return np.array(json.loads(done.stdout))
+    """Run another library; return None if it takes too long."""
+    job = dict(zip(("components", "epsilon", "norm_bound", "seed"), settings, strict=True)) | {"library": library}
+    try:
+        return rival_libraries.fit(rival_libraries.environment(), rows, job, options.limit)[0]
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _captured(table: FloatArray, components: FloatArray) -> float:

@@ -1,17 +1,12 @@
 """Private PCA of other libraries compared with ours: the same rows, epsilon, unit (one row replaced) and norm bound.
 
-diffprivlib and OpenDP are installed into a separate environment, with every file pinned by its hash in ``rivals.txt``
-(written by ``uv pip compile --universal --generate-hashes rivals.in``). If that fails, for example without a network,
-the comparison continues without them and says so. Both promise delta = 0. All times are wall times of a fit, from rows
-to components, including the preparation of the rows.
+If the other libraries cannot be installed (``rival_libraries.py``), for example without a network, the comparison
+continues without them and says so. Both promise delta = 0. All times are wall times of a fit, from rows to components,
+including the preparation of the rows.
 """
 
-import json
-import os
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +15,7 @@ from typing import Any
 
 import methods as m
 import numpy as np
+import rival_libraries
 from methods import Method
 from models import Spiked
 from studies import Notes, Scale, print_progress
@@ -30,15 +26,8 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.linalg import subspace_distance, thin_qr
 from dpspca.common.spec import Budget
 
-HERE = Path(__file__).parent
-ENVIRONMENT = HERE.parents[1] / "build" / "rivals"
-LOCK = HERE / "rivals.txt"
-WORKER = HERE / "rival_worker.py"
-LIMIT_SECONDS = 600
 MOST_SEEDS = 4
 """A fit by these libraries takes up to a minute."""
-RIVALS = {"diffprivlib": "diffprivlib 0.6.6", "opendp": "OpenDP 0.16.0"}
-OURS_ALONE = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
 DELTA = 1e-6
 OURS = (m.GAUSS, m.DPS_OURS, m.OUTPUT, m.OUTPUT_PURE, m.PPCA_EXACT, m.MOD_SULQ)
 
@@ -121,7 +110,7 @@ def others(population: Spiked, notes: Notes) -> Iterator[Entrant]:
     """Return the other libraries as entrants, if their environment can be made."""
     python = environment(notes)
     if python is not None:
-        for library, label in RIVALS.items():
+        for library, label in rival_libraries.RIVALS.items():
             yield Entrant(label, "0", rival(library, population, python))
 
 
@@ -129,36 +118,16 @@ def rival(library: str, population: Spiked, python: Path) -> Fit:
     def fit(rows: FloatArray, epsilon: float, seed: int) -> tuple[FloatArray, float]:
         job = {"library": library, "epsilon": epsilon, "norm_bound": population.norm_bound,
                "components": population.components, "seed": seed}  # fmt: skip
-        with tempfile.TemporaryDirectory() as folder:
-            asked, data = Path(folder) / "job.json", Path(folder) / "rows.npz"
-            asked.write_text(json.dumps(job), encoding="utf-8")
-            np.savez(data, rows=rows)
-            answer = json.loads(_run([str(python), str(WORKER), str(asked), str(data)]))
-        return np.array(answer["components"]), float(answer["seconds"])
+        return rival_libraries.fit(python, rows, job)
 
     return fit
 
 
 def environment(notes: Notes) -> Path | None:
-    """Make the other libraries' environment once, or report why it cannot be made."""
-    python = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
-    ready = ENVIRONMENT / ".ready"
-    if ready.exists() and ready.read_bytes() == LOCK.read_bytes():
-        return python
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
+    """Return the other libraries' Python, or report why their environment cannot be made."""
     try:
-        _run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)])
-        _run([str(python), *install, "--require-hashes", "-r", str(LOCK)])
+        return rival_libraries.environment()
     except (OSError, subprocess.SubprocessError) as problem:
         reason = (getattr(problem, "stderr", None) or str(problem)).strip().splitlines()[-1:]
         notes.refused("other libraries", f"their environment cannot be made here ({''.join(reason)})")
         return None
-    ready.write_bytes(LOCK.read_bytes())
-    return python
-
-
-def _run(command: list[str]) -> str:
-    """Run one of our scripts, or pip, without this environment's paths."""
-    kept = {name: value for name, value in os.environ.items() if name not in OURS_ALONE}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS, env=kept)  # noqa: S603
-    return done.stdout
