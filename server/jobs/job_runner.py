@@ -224,15 +224,16 @@ class JobRunner:
         return Sum(total, asked.parties, asked.weighed)
 
     async def _ask_all(self, query: OutgoingQuery) -> Sum:
-        """Ask until the sum holds complete answers only."""
+        """Ask until the sum holds complete answers only, weighed as if nobody else had been there."""
         position = query.ask.position
         step = query.step
-        weights = self._weights.of(step, self._rows)
-        whole = False
+        weights, whole = dict[str, int](), False
         while not whole:
+            weights = self._weights.of(step, self._rows)
             total = np.zeros(step.shape, dtype=np.int64)
             whole = await self._gather(query, total, weights)
             self._require_enough(len(self._remaining))  # some may have dropped out
+            whole = whole and weights == self._weights.of(step, self._rows)
         moved = len(self._remaining) * (query.size + total.nbytes)
         self.job = replace(self.job, answered=position + 1, step=step.name, bytes_moved=self.job.bytes_moved + moved)
         parts = [(self._rows[name], weights[name]) for name in self._remaining] if weights else []
@@ -260,11 +261,9 @@ class JobRunner:
 
     @property
     def _rows(self) -> dict[str, int]:
-        """How many rows each provider said that it has; nothing if one that is left was not asked."""
-        participants = self.job.participants.items()
-        if any(each.rows is None and not each.reason for _, each in participants):
-            return {}
-        return {name: each.rows for name, each in participants if each.rows is not None}
+        """How many rows each provider that is left said that it has; nothing if one was not asked."""
+        rows = {name: self.job.participants[name].rows for name in self._remaining}
+        return {} if None in rows.values() else {name: count for name, count in rows.items() if count is not None}
 
     async def _ask_one(self, name: str, query: OutgoingQuery, reader: wire.AnswerReader) -> str | None:
         """Ask one provider a query; return the reason if it drops out."""

@@ -138,7 +138,8 @@ def test_a_seed_repeats_the_rows_and_never_the_noise(seeded: tuple[Path, Ended],
         for name in ("model.dpspca", "scree.png", "loadings.png", "biplot.png", "result.json")
     ]
     second = load_model(tmp_path / "elsewhere" / "model.dpspca")
-    assert replace(second.statement, decision="") == replace(first.statement, decision="")
+    same = {"decision": "", "weights": ""}  # these follow from noisy answers
+    assert replace(second.statement, **same) == replace(first.statement, **same)
     assert second.statement.releasable
     assert 0 < subspace_distance(first.components.T, second.components.T) < 0.2
 
@@ -157,7 +158,7 @@ def test_a_stored_model_is_shown_in_words_and_in_numbers(seeded: tuple[Path, End
     ("arguments", "message"),
     [
         (["demo", "--epsilon", "-1"], "epsilon is -1.0; it must be above 0"),
-        (["demo", "--rows", "2000000000"], "more than a demonstration holds"),
+        (["demo", "--rows", "2000000000"], "too many numbers for a demonstration"),
         (["demo", "--rows", "100", "--dimension", "4001"], "Choose at most 4000"),
         (["demo", "--panel", "nowhere.whl"], "nowhere.whl cannot be read"),
         (

@@ -246,7 +246,7 @@ SAID = {
     "Admit": {"signed_job"},
     "Ask": {
         *("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows"),
-        *("centred", "threshold", "power", "content", "block", "blocks"),
+        *("centred", "threshold", "power", "content", "block", "blocks", "scaled"),
     },
     "Frame": {"sequence", "content"},
     "Farewell": {"job", "state", "receipts"},

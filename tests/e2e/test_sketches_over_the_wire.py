@@ -71,7 +71,7 @@ def test_a_provider_lost_after_committing_ends_the_job(
                     tasks.append(asyncio.create_task(stop()))
 
             monkeypatch.setattr(Link, "receive_answer", take)
-            with pytest.raises(DpspcaError, match="left between its commitment and the projection"):
+            with pytest.raises(DpspcaError, match="left between commitment and projection"):
                 await running.analyst.fit(JOB, "cohort", list(SHARDS))
             await asyncio.gather(*tasks)
             (job,) = await running.analyst.jobs()

@@ -38,7 +38,7 @@ def test_published_accounting_alone_suits_only_methods_that_have_it(unit: Privac
     [
         ("streaming-power", REPLACE, NONE, 2, "rows_per_person is 2"),
         ("ppca", REPLACE, NONE, 2**24, "allows only one row for each person"),
-        ("range-projection", REPLACE, (Centering.PRIVATE,), 1, "it does not centre them"),
+        ("range-projection", REPLACE, (Centering.PRIVATE,), 1, "cannot centre rows"),
         ("range-projection", REPLACE, (Centering.PUBLIC, Centering.NONE), 1, None),
         ("dps-pca", REMOVE, (Centering.PRIVATE,), 1, None),
         ("dps-pca", REPLACE, NONE, 2**24, None),
