@@ -21,6 +21,7 @@ from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count, CovarianceProduct
+from dpspca.common.queries.views import NormHistogram, View
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
@@ -173,6 +174,19 @@ def test_a_centre_is_allowed_only_in_a_job_that_centres() -> None:
     assert responder(public).respond(0, centred).shape == (DIMENSION, 2)
     with pytest.raises(RefusedError, match="does not centre"):
         responder().respond(0, centred)
+
+
+def test_scales_are_allowed_only_in_a_job_that_scales() -> None:
+    for scaling, allowed in (("none", False), ("private", True)):
+        plan = catalogue.plan(spec(method="auto", options={}, scaling=scaling))
+        position = next(place for place, step in enumerate(plan) if step.query is NormHistogram)
+        standing = JobPosition(position, plan.prices[position])
+        scaled = NormHistogram(View.whole(DIMENSION), scales=np.full(DIMENSION, 2.0))
+        if allowed:
+            assert Gate(plan).grant(position, scaled, standing).step.query is NormHistogram
+        else:
+            with pytest.raises(RefusedError, match="does not scale columns"):
+                Gate(plan).grant(position, scaled, standing)
 
 
 class Recorder(MemoryLedger):
