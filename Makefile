@@ -20,7 +20,7 @@ GUARDS := provider/release/gate.py,provider/ledger/accounts.py,provider/ledger/d
 GUARDED_BY := tests/property/test_pair_scores.py tests/contract/test_ledgers.py tests/unit/server/test_journal_lock.py tests/unit/provider tests/property/test_sensitivity.py \
 	$(addprefix tests/unit/common/,privacy/test_accountant.py test_plan.py test_spans.py test_weights.py queries \
 		transport/test_wire.py algorithms/test_range_projection.py algorithms/test_power_iteration.py \
-		algorithms/test_column_scales.py)
+		algorithms/test_column_scales.py algorithms/test_score_picture.py)
 
 # What a lock pins, installed into an environment. pip fetches uv, which does the rest in a third of the time; uv reads
 # no settings of pip's, and where it finds no packages, pip looks for them.
