@@ -52,8 +52,9 @@ class JobSums:
         """The providers in the last sum that was weighed."""
 
     def add(self, step: Step, answers: Mapping[str | int, NDArray[np.int64]]) -> Aggregate:
-        """Add the answers of some providers, by name or number."""
-        weights = self._weights.of(step, self._rows)
+        """Add the answers of some providers, by name or number. They are weighed as if nobody else had been there."""
+        rows = {name: self._rows[name] for name in answers if name in self._rows}
+        weights = self._weights.of(step, rows) if len(rows) == len(answers) else {}
         parts = [(self._rows[name], weights[name]) for name in answers] if weights else []
         aggregate = combine(self._spec, step, [*answers.values()], parts)
         if self._weights.counts(step):
