@@ -323,7 +323,7 @@ def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(
     asyncio.run(scenario())
 
 
-def test_weights_stay_those_of_all_who_were_counted_when_a_provider_leaves(enrolment: Enrolment) -> None:
+def test_weights_are_those_of_the_providers_that_are_left_when_one_leaves(enrolment: Enrolment) -> None:
     """The largest provider answers two queries, and no more: the model is that of the same answers in one process."""
     asked = spec(answer_seconds=2, minimum_parties=2)
 
