@@ -254,6 +254,18 @@ class RowQuery(Query):
         return self.sensitivity_of(unit, self.extent)
 
 
+class RowCountsQuery(RowQuery):
+    """Counts of rows by what they are like: exact in integers, and without a unit."""
+
+    @classmethod
+    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return cls.sensitivity_of(unit, extent)
+
+    @classmethod
+    def unit_value(cls, norm_bound: float) -> float:
+        return 1.0
+
+
 class SecondMomentQuery(RowQuery):
     """A sum of contributions quadratic in the row; floors add at most one unit to the movement of each entry."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from dpspca.common.privacy import PrivacyUnit
 
-from .base import TAIL_VARIANCE, Extent, check_unit, round_up
+from .base import TAIL_VARIANCE, Extent, RowCountsQuery, check_unit, round_up
 from .rows import ColumnsQuery
 from .views import NormHistogram
 
@@ -24,7 +24,7 @@ LARGEST_SIZE: Final = 2.0**100
 
 
 @dataclass(frozen=True, eq=False)
-class NormRange(ColumnsQuery):
+class NormRange(RowCountsQuery, ColumnsQuery):
     """How many rows have a norm in each of ``RANGES`` ranges of a factor of 16, before anything is clipped.
 
     Range 0 is from ``LARGEST_RANGE`` on, range j from 16^-j times that up to the range before, and the last one below.
@@ -44,20 +44,12 @@ class NormRange(ColumnsQuery):
         return NormHistogram.sensitivity_of(unit, extent)
 
     @classmethod
-    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return cls.sensitivity_of(unit, extent)
-
-    @classmethod
-    def unit_value(cls, norm_bound: float) -> float:
-        return 1.0
-
-    @classmethod
     def row_variance(cls, extent: Extent) -> float:
         return TAIL_VARIANCE
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnSizes(ColumnsQuery):
+class ColumnSizes(RowCountsQuery, ColumnsQuery):
     """For each column, how many rows have an entry in each of ``SIZES`` ranges of a factor of 4, before any clipping.
 
     Range 0 is from ``LARGEST_SIZE`` on, range j from 4^-j times that up to the range before, and the last one below,
@@ -80,13 +72,5 @@ class ColumnSizes(ColumnsQuery):
         return round_up(math.sqrt(extent.dimension if unit.is_add_remove else 2 * extent.dimension))
 
     @classmethod
-    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return cls.sensitivity_of(unit, extent)
-
-    @classmethod
     def row_variance(cls, extent: Extent) -> float:
         return TAIL_VARIANCE
-
-    @classmethod
-    def unit_value(cls, norm_bound: float) -> float:
-        return 1.0

@@ -27,6 +27,7 @@ from .base import (
     Announcement,
     Content,
     Extent,
+    RowCountsQuery,
     RowQuery,
     SecondMomentQuery,
     check_unit,
@@ -227,7 +228,7 @@ class ViewSquares(ViewQuery, SecondMomentQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class NormHistogram(ViewQuery):
+class NormHistogram(RowCountsQuery, ViewQuery):
     """How many rows of a view have a norm in each of ``BINS`` bins, before the view is clipped.
 
     Bin 0 counts norms of C and more, bin j norms from C 2^(-j/2) up to C 2^((1 - j)/2), and the last bin all that are
@@ -268,20 +269,12 @@ class NormHistogram(ViewQuery):
         return 1.0 if unit.is_add_remove else round_up(math.sqrt(2))
 
     @classmethod
-    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return cls.sensitivity_of(unit, extent)
-
-    @classmethod
-    def unit_value(cls, norm_bound: float) -> float:
-        return 1.0
-
-    @classmethod
     def row_variance(cls, extent: Extent) -> float:
         return TAIL_VARIANCE
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreHistogram(ViewQuery):
+class ScoreHistogram(RowCountsQuery, ViewQuery):
     """How many rows have their two scores in each of ``SIDE`` times ``SIDE`` cells of equal size.
 
     The view has two axes, and a row's score on an axis q is along (q . x) / C: from -1 to 1 it falls into a cell, and
@@ -306,14 +299,6 @@ class ScoreHistogram(ViewQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         return NormHistogram.sensitivity_of(unit, extent)
-
-    @classmethod
-    def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
-        return cls.sensitivity_of(unit, extent)
-
-    @classmethod
-    def unit_value(cls, norm_bound: float) -> float:
-        return 1.0
 
 
 def _lift_of_squares(view: View) -> float:
