@@ -21,7 +21,8 @@ from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.provider.data.preparation import CheckedRows, require_unit
-from dpspca.provider.data.sources import read_protected, read_rows
+from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.sources import read_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard, SpectralCheck
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.ledger import MemoryLedger
