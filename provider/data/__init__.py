@@ -9,6 +9,7 @@ from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
 from .genotypes import Genotypes
 from .odd_rows import zero_row
+from .persons import require_unit, with_persons
 from .preparation import (
     CheckedRows,
     UsableRows,
@@ -16,8 +17,6 @@ from .preparation import (
     check_rows,
     check_size,
     numeric,
-    require_unit,
-    with_persons,
 )
 from .protected import read_arriving, read_protected
 from .score_tables import DATABASES, write_scores_table

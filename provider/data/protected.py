@@ -28,7 +28,8 @@ from .folders import Form
 from .genotypes import Genotypes
 from .largest_entries import with_largest_entries
 from .odd_rows import make_unusable, rows_or_zeros, unusable_rows, usable_entries
-from .preparation import CheckedRows, check_size, with_persons
+from .persons import with_persons
+from .preparation import CheckedRows, check_size
 from .scratch import Scratch
 from .sources import (
     RawTables,

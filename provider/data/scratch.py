@@ -64,6 +64,7 @@ class ScratchFile:
 
     def __init__(self, folder: Path) -> None:
         with _scratch_errors(folder):
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of the ledger, which must be private, too
             files.make_private_folder(folder)
             self._descriptor = _nameless(folder)
         self._folder = folder

@@ -75,7 +75,7 @@ def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTab
     """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
     for file in files_of(path) if _is_several(path) else [path]:
         place = located(file)
-        before = None if place.is_dir() or not place.exists() else Stamp.of(place)
+        before = Stamp.of(place) if place.is_file() else None
         raw = _opened(file, reading, lenient=True, cells=cells)
         try:
             yield file, raw
@@ -141,8 +141,8 @@ def person_lines(path: Path, reading: Reading = _PLAIN) -> list[bytes]:
 
 def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[bytes]:
     """Return one line for each row. Otherwise a last row of nobody would look like no line."""
-    if len(lines) == rows + 1 and not lines[-1] and path.suffix.lower() not in SAMPLE_LISTS:
-        return lines[:-1]
+    if len(lines) != rows and not lines[-1] and path.suffix.lower() not in SAMPLE_LISTS:
+        lines = lines[:-1]
     if len(lines) != rows:
         raise InvalidDataError(
             f"{path} has {len(lines)} lines, but there are {rows} rows.",
