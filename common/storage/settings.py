@@ -54,6 +54,8 @@ class CoordinatorConfig:
     journal: Place = None
     result_mebibytes: Mebibytes = None
     metrics: OptionalAddress = None
+    mailbox: OptionalAddress = None
+    """Where it listens for the mailbox of certificates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +87,7 @@ class ProviderConfig:
     ledger_head: OptionalPath = None
     approval: Approval = None
     metrics: OptionalAddress = None
+    mailbox: OptionalAddress = None
 
     @property
     def names(self) -> set[str]:
@@ -110,6 +113,7 @@ class AnalystConfig:
 
     coordinator: Address
     identity: Path
+    mailbox: OptionalAddress = None
 
 
 Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)
