@@ -16,7 +16,7 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError, NotTrustedE
 from dpspca.common.names import PartyName, Role, shortened
 from dpspca.common.storage import Study, files
 from dpspca.common.transport import Mail, Mailbox
-from dpspca.common.trust import Authority, Invitation, Reply, read_request, slot_of
+from dpspca.common.trust import Authority, Invitation, Reply, is_slot, read_request, slot_of
 
 STUDY_FILE: Final = "study.toml"
 INVITATIONS: Final = "invitations"
@@ -146,8 +146,10 @@ class StudyOffice:
         return ended
 
     def _deliver(self, candidate: Candidate, reply: Reply, mailbox: Mailbox) -> None:
+        """Leave a certificate beside its request, or in the party's slot if the request had a name of its own."""
         assert candidate.party
-        slot = slot_of(self._key, candidate.party)
+        beside = candidate.source.removesuffix(f".{Mail.REQUEST}")
+        slot = beside if is_slot(beside) else slot_of(self._key, candidate.party)
         if candidate.kind is Kind.SIGNED_BEFORE and _holds(mailbox.get(slot, Mail.CERTIFICATE), reply):
             return
         mailbox.put(slot, Mail.CERTIFICATE, reply.to_bytes())
