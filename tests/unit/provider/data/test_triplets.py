@@ -233,7 +233,7 @@ def test_settings_name_files_of_rows_and_columns(tmp_path: Path) -> None:
         ('triplets = { row = "a" }', "triplets lacks column, rows"),
         (DECLARED.replace(" }", ', worth = "a" }'), "'worth'"),
         (DECLARED.replace(" }", ', duplicates = "max" }'), "duplicates is 'max'"),
-        (DECLARED.replace('"value",', "3,"), "'value' = 3"),
+        (DECLARED.replace('"value",', "3,"), "triplets.value is 3"),
         ("", "concepts.list, which cannot be read"),
     ],
 )
