@@ -18,7 +18,7 @@ _MOST_DAYS: Final = 90
 PartyText: TypeAlias = Annotated[str, By(lambda name, _: check_name("the name", name))]
 Names: TypeAlias = Annotated[
     tuple[PartyText, ...],
-    Rule("Give every party a name of its own.", lambda names: len(set(names)) == len(names)),
+    Rule("List names in brackets, each of them once.", lambda names: len(set(names)) == len(names)),
 ]
 Days: TypeAlias = Annotated[int, between(1, _MOST_DAYS)]
 FixedAddress: TypeAlias = Annotated[

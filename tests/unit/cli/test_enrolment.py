@@ -327,10 +327,10 @@ def test_an_identity_file_with_other_content_is_named_by_path(name: str, here: H
         (STUDY + "mail_box = 1\n", "'mailbox'"),
         (STUDY + 'mailbox = "127.0.0.1:7443"\n', "port of its own"),
         (STUDY.replace("7443", "0"), "fixed port"),
-        (STUDY.replace('"north", "south"', '"north", "north"'), "name of its own"),
+        (STUDY.replace('"north", "south"', '"north", "north"'), "each of them once"),
         (STUDY.replace('"ada"', '"Ada"'), "a-z"),
         (STUDY + "certificate_days = 91\n", "1 to 90"),
-        (STUDY.replace('["ada"]', '"ada"'), "Give a list"),
+        (STUDY.replace('["ada"]', '"ada"'), "in brackets"),
     ],
 )
 def test_a_mistake_in_a_study_file_is_named_and_founds_nothing(
