@@ -60,6 +60,8 @@ class CoordinatorConfig:
     journal: Place | None = None
     result_mebibytes: Annotated[int, between(1, 2**30)] | None = None
     metrics: AddressText | None = None
+    mailbox: AddressText | None = None
+    """Where it listens for the mailbox of certificates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +96,7 @@ class ProviderConfig:
     metrics: AddressText | None = None
     memory_mebibytes: Annotated[int, between(64, 2**30)] = 1024
     scratch: FilePath | None = None
+    mailbox: AddressText | None = None
 
     @classmethod
     def cross_checks(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -134,6 +137,7 @@ class AnalystConfig:
 
     coordinator: AddressText
     identity: FilePath
+    mailbox: AddressText | None = None
 
 
 Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)
