@@ -11,7 +11,7 @@ from dpspca.common.errors import InvalidDataError
 from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
 from .preparation import numbers_of
-from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_used
+from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used
 
 _MAIN_LAYER: Final = "X"
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
@@ -21,7 +21,8 @@ def read_hdf5(source: Source) -> RawTable:
     """Read a two-dimensional array of numbers: the one that is declared, or the only one. It has no column names."""
     with ExitStack() as opened:
         found = _matrices(opened.enter_context(_opened(source)))
-        return _dense(found[array_name(source, list(found))], columns_used(None, source.reading), source, opened)
+        stored = found[array_name(source, list(found))]
+        return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source, opened)
 
 
 def read_h5ad(source: Source) -> RawTable:
