@@ -10,8 +10,8 @@ and the whole is at least 2^240 units: 2^30 / 2^240. The draw is floor(U total /
 favours an outcome by at most total / 2^512 < 2^(267 - 512). No random number is drawn again, so the time of a draw does
 not depend on the weights.
 
-Time: the number of levels that a draw looks at follows from the scale and from the number of rows, and one row more adds
-at most one level. Nothing is kept from one query to the next. A list that was ready because somebody had asked about as
+Time: the number of levels that a draw looks at follows from the scale and from the number of rows. One row more adds at
+most one level. Nothing is kept from one query to the next. A list that was ready because somebody had asked about as
 many rows before would show how many rows there are.
 """
 

@@ -281,4 +281,3 @@ def release_pairs(scores: NDArray[np.float32], event: ChoiceEvent, words: WordSo
     """Choose pairs of columns by their scores, of so many rows, and count how often each column was chosen."""
     chosen = pick_pairs(np.abs(scores).astype(np.int32), event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp).reshape(-1), minlength=len(scores)).astype(np.int64)
-
