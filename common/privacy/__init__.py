@@ -109,7 +109,6 @@ __all__ = [
     "directions_key",
     "dither",
     "format_up",
-    "hidden",
     "keeps_promise",
     "keyed_stream",
     "lattice_std",

@@ -19,7 +19,7 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.privacy.events import ChoiceEvent
 from dpspca.common.privacy.picks import most_levels
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries.picks import SignPairs, TiedColumns
+from dpspca.common.queries.picks import ColumnChoice, SignPairs, TiedColumns
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.provider.data.threads import run_in_row_thread
@@ -178,16 +178,16 @@ def test_a_whole_matrix_and_a_subspace_have_longer_intervals() -> None:
     assert longest(method="ppca") >= ENTRY_SECONDS * 300**3
 
 
-def test_a_choice_has_an_interval_for_each_level_that_a_row_can_add() -> None:
+@pytest.mark.parametrize(("dimension", "query"), [(400, SignPairs), (20_000, TiedColumns)])
+def test_a_choice_has_an_interval_for_each_level_that_a_row_can_add(dimension: int, query: type[ColumnChoice]) -> None:
     """One row may move every score by one, and so have twice as many different ones."""
-    steps = catalogue.plan(job(2000, method="auto"))
-    choices = [(at, step) for at, step in enumerate(steps) if isinstance(step.event, ChoiceEvent)]
-    assert {step.query for _, step in choices} == {SignPairs, TiedColumns}
-    for at, step in choices:
-        assert isinstance(step.event, ChoiceEvent)
-        scores = 2000 if step.query is TiedColumns else 2000 * 1999 // 2
-        levels = step.event.picks * min(scores, most_levels(step.event.scale))
-        assert Schedule(steps).interval(at) >= ENTRY_SECONDS * levels
+    steps = catalogue.plan(job(dimension, method="auto"))
+    ((at, event),) = [(at, step.event) for at, step in enumerate(steps) if step.query is query]
+    assert isinstance(event, ChoiceEvent)
+    scores = dimension if query is TiedColumns else dimension * (dimension - 1) // 2
+    levels = event.picks * min(scores, most_levels(event.scale))
+    assert ENTRY_SECONDS * levels > LEAST_INTERVAL
+    assert Schedule(steps).interval(at) == pytest.approx(ENTRY_SECONDS * levels)
 
 
 def test_a_steward_s_interval_applies_to_every_query() -> None:
