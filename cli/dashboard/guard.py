@@ -122,7 +122,7 @@ class Guard:
         """Look for the session among all cookies: other servers on this machine may set some of the same name."""
         given = [part.strip().encode() for each in headers.getlist("cookie") for part in each.split(";")]
         session = f"{COOKIE}={self._session}".encode()
-        return bool(self._session) and any([hmac.compare_digest(each, session) for each in given])
+        return bool(self._session) and any(hmac.compare_digest(each, session) for each in given)
 
     def is_own_form(self, token: str) -> bool:
         """Tell whether a form was made by this run's pages."""
