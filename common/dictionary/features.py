@@ -296,7 +296,7 @@ def parse_feature(name: str, table: object) -> Feature:
     try:
         kind = Kind(table["kind"])
     except ValueError:
-        advice = _ADVICE.get(str(table["kind"]).lower(), f"Choose one of: {', '.join(Kind)}.")
+        advice = _ADVICE.get(shortened(table["kind"]).strip("'").lower(), f"Choose one of: {', '.join(Kind)}.")
         raise InvalidParameterError(f"{where}: kind is {shortened(table['kind'])}.", advice) from None
     of_kind, known, needed = _KEYS[kind]
     values.check_keys(f"{where}, of kind {kind},", table, known, needed)

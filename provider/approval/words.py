@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
-from dpspca.common.names import shortened
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Scaling
@@ -231,7 +230,7 @@ def _numbers(count: int) -> str:
 
 def _asked(asks: Mapping[str, Any]) -> str:
     names = asks["column_names"] or []
-    shown = ", ".join(map(shortened, names[:MOST_NAMES]))  # quoted, because the analyst may have chosen the names
+    shown = ", ".join(f"{name!r:.60}" for name in names[:MOST_NAMES])  # quoted: the analyst may have chosen the names
     named = f" ({shown}{' and others' if len(names) > MOST_NAMES else ''})" if names else ""
     rows = PrivacyUnit(asks["unit"]).is_row
     of = _CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
