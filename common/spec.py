@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 
 import numpy as np
 
-from .checks import check, check_bound, check_whole, choice, is_real
+from .checks import check, check_all, check_bound, check_whole, choice, is_real
 from .errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from .names import shortened
 from .privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS, MIN_DELTA, PrivacyUnit
@@ -127,15 +127,17 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        check(
-            is_real(self.epsilon) and 0 < self.epsilon <= MAX_EPSILON,
-            f"epsilon is {self.epsilon!r}; it must be above 0 and at most {MAX_EPSILON}.",
-            "Values up to about 1 are strong promises, 10 is a weak one.",
-        )
-        check(
-            is_real(self.delta) and MIN_DELTA < self.delta < 1,
-            f"delta is {self.delta!r}; it must lie between {MIN_DELTA} and 1, and be neither.",
-            "Take it well below one over the number of people.",
+        check_all(
+            (
+                is_real(self.epsilon) and 0 < self.epsilon <= MAX_EPSILON,
+                f"epsilon is {shortened(self.epsilon)}; it must be above 0 and at most {MAX_EPSILON}.",
+                "Values up to about 1 are strong promises, 10 is a weak one.",
+            ),
+            (
+                is_real(self.delta) and MIN_DELTA < self.delta < 1,
+                f"delta is {shortened(self.delta)}; it must lie between {MIN_DELTA} and 1, and be neither.",
+                "Take it well below one over the number of people.",
+            ),
         )
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))

@@ -1,7 +1,8 @@
 """From plain values to values of a declared type. Each type is looked at once, and becomes one function."""
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
@@ -246,6 +247,7 @@ class _Table:
         self._readers = {each.name: decoder_of(hints[each.name]) for each in own}
         self._needed = {each.name for each in own if each.default is each.default_factory is MISSING}
         self._own = own
+        self._also_needed = getattr(kind, "also_needed", lambda _raw: ())
 
     def read(self, value: Any, source: Source, others: Mapping[str, Any] = MappingProxyType({})) -> Any:  # noqa: ANN401
         """Make a value, or say everything that is wrong."""
@@ -262,18 +264,19 @@ class _Table:
                 made[key] = reader(each, source)
             except WrongInput as problem:
                 wrong += problem.under(key)
-        if missing := sorted(self._needed - value.keys()):
+        needed = self._needed | set(self._also_needed(value))
+        if missing := sorted(needed - value.keys()):
             wrong.append(Fault((), f" lacks {', '.join(missing)}.", f"Add it. {source.sample}".strip()))
-        wrong += self._cross_checked(made, self._needed | value.keys())
+        wrong += self._cross_checked(made, needed | value.keys())
         if wrong:
             raise WrongInput(wrong)
         with _as_wrong_input():
             return self._kind(**made)
 
-    def _cross_checked(self, made: dict[str, Any], given: Container[str]) -> Iterator[Fault]:
+    def _cross_checked(self, made: dict[str, Any], known: AbstractSet[str]) -> Iterator[Fault]:
         """Check fields against each other, as far as they are right by themselves."""
         if hasattr(self._kind, "cross_checks"):
-            defaults = {each.name: _default(each) for each in self._own if each.name not in given}
+            defaults = {each.name: _default(each) for each in self._own if each.name not in known}
             for what, remedy in islice(self._kind.cross_checks(defaults | made), MOST_FAULTS):
                 yield Fault((), f": {what}", remedy)
 

@@ -99,10 +99,10 @@ class ProviderConfig:
     mailbox: AddressText | None = None
 
     @classmethod
-    def cross_checks(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Find tables that contradict each other. Those that are wrong by themselves are not given."""
-        if given.keys() >= {"data_sets", "arriving"}:
-            tables = {key: value for key, value in given.items() if isinstance(value, dict)}
+    def cross_checks(cls, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Find tables that contradict each other. Those that are wrong by themselves are not among the values."""
+        if values.keys() >= {"data_sets", "arriving"}:
+            tables = {key: value for key, value in values.items() if isinstance(value, dict)}
             yield from _strays(tables)
             yield from _unfit_for_dictionaries(tables)
             yield from _unfit_for_spans(tables)
