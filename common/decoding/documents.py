@@ -34,6 +34,14 @@ def parse_json(text: str | bytes, name: str) -> Any:  # noqa: ANN401  # whatever
         raise InvalidParameterError(f"{name} is not valid JSON: {problem}.", "Correct that place.") from None
 
 
+def parse_form(content: str | bytes, form: str) -> dict[str, Any]:
+    """Read a JSON object that states its form under "format", and return the rest of it."""
+    raw = parse_json(content, "The content")
+    if not isinstance(raw, dict) or raw.pop("format", None) != form:
+        raise InvalidParameterError(f"The content is not of the form {form}.", "Use a version that writes it.")
+    return raw
+
+
 def _too_deep(name: str) -> InvalidParameterError:
     return InvalidParameterError(f"{name} is nested too deeply.", "Write it as a sample is written.")
 
