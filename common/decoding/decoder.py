@@ -9,7 +9,7 @@ from itertools import islice
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidInputError
 from dpspca.common.names import shortened
 
 from .faults import MOST_FAULTS, Fault, Source, WrongInput, choices
@@ -37,13 +37,13 @@ def decode(kind: Callable[..., Of], raw: object, source: Source = _HERE, **known
     return made
 
 
-def faults_of(work: Callable[[], object]) -> Sequence[InvalidParameterError]:
+def faults_of(work: Callable[[], object]) -> Sequence[DpspcaError]:
     """Return what is wrong with raw input that some work reads; nothing if it is good."""
     try:
         work()
     except InvalidInputError as problem:
         return problem.faults
-    except InvalidParameterError as problem:
+    except DpspcaError as problem:
         return [problem]
     return []
 

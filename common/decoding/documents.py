@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import shortened
 
-_LONGEST_INTEGER: Final = 400
-"""Digits of an integer: more than any amount in a ledger."""
+_LONGEST_INTEGER: Final = 4_000
+"""Digits of an integer. Longer ones take long to read, and nobody means them."""
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
@@ -18,8 +18,10 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise _too_deep(name) from None
-    except ValueError as problem:
+    except tomllib.TOMLDecodeError as problem:
         raise InvalidParameterError(f"{name} is not valid TOML: {problem}.", "Correct that place.") from None
+    except ValueError:  # an integer of more than 4300 digits, or a date that no calendar has
+        raise InvalidParameterError(f"{name} has a number or a date that is no value.", "Correct it.") from None
 
 
 def parse_json(text: str | bytes, name: str) -> Any:  # noqa: ANN401  # whatever JSON holds
@@ -61,7 +63,6 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _whole(digits: str) -> int:
-    """Read an integer. Very long ones take long to read, and are none that anybody means."""
     if len(digits) > _LONGEST_INTEGER:
         raise InvalidParameterError(f"An integer has {len(digits)} digits.", f"Use at most {_LONGEST_INTEGER}.")
     return int(digits)

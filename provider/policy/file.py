@@ -16,7 +16,7 @@ def read_policy(path: Path) -> Policy:
     return Policy.parse(_text(path))
 
 
-def read_readable_part(path: Path) -> tuple[Policy, list[InvalidParameterError]]:
+def read_readable_part(path: Path) -> tuple[Policy, list[DpspcaError]]:
     """Read what can be read of a policy, as a provider does, and give all that is wrong with it."""
     try:
         return Policy.readable_part(_text(path))
@@ -73,7 +73,7 @@ class CurrentPolicy:
             return None
 
 
-def _log_faults(policy: Policy, wrong: list[InvalidParameterError]) -> None:
+def _log_faults(policy: Policy, wrong: list[DpspcaError]) -> None:
     """Tell the operator what is closed, and why."""
     closed = "Nothing" if policy.unreadable is None else f"Nothing on {', '.join(sorted(policy.unreadable))}"
     if wrong:

@@ -46,7 +46,6 @@ from dpspca.common.errors import (
     BudgetExceededError,
     DpspcaError,
     InvalidInputError,
-    InvalidParameterError,
     RefusedError,
 )
 from dpspca.common.names import PartyName, Role, check_name, shortened
@@ -301,15 +300,15 @@ class Policy:
         return read
 
     @classmethod
-    def readable_part(cls, text: str) -> tuple[Self, list[InvalidParameterError]]:
+    def readable_part(cls, text: str) -> tuple[Self, list[DpspcaError]]:
         """Read every readable table, and return everything that is wrong with the others, or with the whole."""
         try:
             raw = parse_toml(text, _WHOLE.name)
-        except InvalidParameterError as problem:
+        except DpspcaError as problem:
             return cls(unreadable=None), [problem]
         wrong = list(faults_of(lambda: decode(_Tables, raw, _WHOLE)))
         tables = raw.get("data_sets")
-        good, bad = list[Rules](), dict[str, Sequence[InvalidParameterError]]()
+        good, bad = list[Rules](), dict[str, Sequence[DpspcaError]]()
         for name, table in tables.items() if isinstance(tables, dict) else ():
             try:
                 good.append(_rules(name, table))
@@ -350,6 +349,6 @@ def _rules(name: str, table: object) -> Rules:
     return decode(Rules, table, Source(f"The policy for {shortened(name)}", sample=_SAMPLE), data_set=name)
 
 
-def faults(text: str) -> Sequence[InvalidParameterError]:
+def faults(text: str) -> Sequence[DpspcaError]:
     """Return everything that is wrong with a policy."""
     return Policy.readable_part(text)[1]
