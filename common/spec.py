@@ -227,7 +227,7 @@ class JobSpec:
     minimum_parties: int = 1
     answer_seconds: int = 600
     seed: int = 0
-    options: Annotated[Mapping[str, Scalar], By(lambda raw, _: MethodOptions(raw))] = field(
+    options: Annotated[Mapping[str, Scalar], By(lambda given, _: MethodOptions(given), Mapping[str, Scalar])] = field(
         default_factory=MethodOptions
     )
     dictionary: str | None = None

@@ -53,7 +53,7 @@ def from_file(path: Path, flags: Flags) -> JobFile:
     check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job's file, or leave it out.")
     with reading(path, A_JOB):
         raw = _content(path)
-        rows = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
+        rows: dict[str, Any] = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
         job, known = _with_full_unit_name(raw.get("job", raw)), None
         if job_dictionaries.names_a_file(job):
             job, known = job_dictionaries.resolved(job, path.parent)

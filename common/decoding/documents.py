@@ -12,8 +12,13 @@ _LONGEST_INTEGER: Final = 4_000
 """Digits of an integer. Longer ones take long to read, and nobody means them."""
 
 
+_LONGEST_TOML: Final = 2**23
+
+
 def parse_toml(text: str, name: str) -> dict[str, Any]:
-    """Read TOML."""
+    """Read TOML. Reading takes a microsecond for each character, so that text without end is refused."""
+    if len(text) > _LONGEST_TOML:
+        raise InvalidParameterError(f"{name} has {len(text)} characters.", f"Use at most {_LONGEST_TOML}.")
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -244,7 +244,7 @@ def test_a_policy_without_data_sets_is_valid_and_allows_nothing(here: Callable[.
         (["gone.toml"], "gone.toml cannot be read: No such file or directory. Give the path of a policy in TOML."),
         (["latin.toml"], "latin.toml is not a policy in TOML."),
         (["policy.toml", "--job", "gone.toml"], "gone.toml cannot be read"),
-        (["policy.toml", "--job", "policy.toml"], "keys that are not known"),
+        (["policy.toml", "--job", "policy.toml"], "unknown key"),
         (["policy.toml", "--analyst", "ada"], "--analyst is given without --job."),
         (["policy.toml", "--job", "job.toml", "--analyst", "Ada"], "the party's name is 'Ada'."),
         (
