@@ -1,7 +1,7 @@
 """Hostile input: whatever stands in a file, each reader takes it as it is meant or refuses it with a clear error.
 
-Readers of settings, policies, jobs, dictionaries and stored values go through one layer, so one table of readers and one
-list of hostile values cover them all.
+Readers of settings, policies, jobs, dictionaries and stored values go through one layer. So one table of readers and
+one list of hostile values cover them all.
 """
 
 import json
