@@ -98,6 +98,7 @@ class Reading:
                 f"There are {', '.join(both)}, and a dictionary.",
                 "Remove them under [reading]: they follow from the dictionary.",
             )
+        preparation = preparation if self.triplets is None else preparation.of_triplets
         columns, own = preparation.columns, preparation.codes
         stray = () if isinstance(self.missing_codes, tuple) else sorted(set(self.missing_codes) - set(columns))
         if stray:
