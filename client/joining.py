@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from dpspca.common.checks import check
-from dpspca.common.errors import NotNowError, NotTrustedError
+from dpspca.common.errors import NotNowError, NotTrustedError, UnsafeFileError
 from dpspca.common.names import Role
-from dpspca.common.storage import Address, files, make_private_folder
+from dpspca.common.storage import Address, files
 from dpspca.common.transport import CertificateMail, Mailbox, MailFolder, RemoteMailbox
 from dpspca.common.trust import IDENTITY_FILE, Identity, Invitation, identity
 from dpspca.server.mailbox import MailboxServer
@@ -69,7 +69,12 @@ class Joining:
 
     def request(self) -> bytes:
         """Make the key, unless there is one, and return the request."""
-        make_private_folder(self.folder)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise UnsafeFileError(
+                f"{self.folder} cannot be created: {problem.strerror}.", "Choose another folder with --folder."
+            ) from None
         return identity.join_request(self.identity_folder, self.invitation)
 
     def _require_way(self) -> None:

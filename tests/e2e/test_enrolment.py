@@ -108,7 +108,6 @@ class Town:
                 )
                 stack.callback(_end, running[name])
                 self.commands += 1
-                home.chmod(0o700)
             yield running
 
     def wait_for_requests(self, count: int) -> None:

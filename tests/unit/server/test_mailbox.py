@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -194,6 +194,39 @@ def test_t44_a_revocation_list_is_stored_only_if_it_is_newer_and_the_authority_s
             assert await here.get(Mail.REVOCATIONS) == lists[1]
 
     asyncio.run(main())
+
+
+def test_a_proxy_that_the_environment_names_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+
+    async def main() -> None:
+        async with site(tmp_path) as here:
+            where = Address(here.server.address)
+
+            async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                asked.append(await reader.readuntil(b"\r\n\r\n"))
+                far, to_far = await asyncio.open_connection(where.host, where.port)
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await asyncio.gather(_carry(reader, to_far), _carry(far, writer))
+
+            proxy = await asyncio.start_server(connect, "127.0.0.1", 0)
+            monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+            monkeypatch.setattr("dpspca.common.transport.mailbox._is_here", lambda _: False)
+            await here.put(Mail.REQUEST, b"please")
+            assert here.folder.get(here.slot, Mail.REQUEST) == b"please"
+            proxy.close()
+
+    asyncio.run(main())
+    assert len(asked) == 1
+    assert asked[0].startswith(b"CONNECT 127.0.0.1:")
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while content := await reader.read(2**16):
+            writer.write(content)
+            await writer.drain()
+    writer.close()
 
 
 @pytest.mark.parametrize(
