@@ -28,7 +28,7 @@ from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
 from dpspca.provider.policy import CurrentPolicy
-from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger
+from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger, scratch_of
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
 from dpspca.server.mailbox import MailboxServer
@@ -146,7 +146,7 @@ def _run_provider(config: Path) -> None:
     own, revocations = _identity_and_revocations(settings, Role.PROVIDER, mail)
     keeper = CertificateKeeper(mail, own.get, revocations.get, now)
     policy = CurrentPolicy(settings.policy)
-    rows = data_sets_of(settings)
+    rows = data_sets_of(settings, scratch_of(settings, config))
 
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)

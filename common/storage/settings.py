@@ -75,7 +75,8 @@ class ProviderConfig:
     describes their columns.
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
-    ``approval`` says how long jobs wait for a person's approval, and who is notified.
+    ``approval`` says how long jobs wait for a person's approval, and who is notified. ``memory_mebibytes`` says how
+    much memory rows and jobs may take, and ``scratch`` is the private folder that holds rows instead.
     """
 
     coordinator: AddressText
@@ -93,6 +94,8 @@ class ProviderConfig:
     ledger_head: FilePath | None = None
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
     metrics: AddressText | None = None
+    memory_mebibytes: Annotated[int, between(64, 2**30)] = 1024
+    scratch: FilePath | None = None
     mailbox: AddressText | None = None
 
     @classmethod
