@@ -7,7 +7,7 @@ the same invitation continues it, with the same key.
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -106,22 +106,19 @@ class Joining:
         """Send the request, wait for the certificate and install it. Without ``wait``, look once."""
         async with self._offered() as server:
             made = await wait_for_certificate(self.mail, request, self.invitation.authority_pem, notify, wait=wait)
-            if made and server and self._others(server):
-                notify("Waiting for the other parties to fetch their certificates.")
-                await self._until_fetched(server)
+            if made and server:
+                await self._until_fetched(notify)
         return made
 
-    def _others(self, server: MailboxServer) -> set[str]:
-        """Return the slots of other parties with a new certificate."""
-        return server.unfetched - {self.invitation.slot}
-
-    async def _until_fetched(self, server: MailboxServer) -> None:
-        try:
+    async def _until_fetched(self, notify: Notify) -> None:
+        """Offer the mailbox until the other parties have their certificates, because this one needs it no more."""
+        folder = MailFolder(self.folder / MAILBOX_FOLDER)
+        if folder.unconfirmed:
+            notify("Waiting for the other parties to fetch their certificates.")
+        with suppress(TimeoutError):  # the coordinator offers them again when it starts
             async with asyncio.timeout(FETCH_SECONDS):
-                while self._others(server):  # noqa: ASYNC110  # its calls tell nobody
+                while folder.unconfirmed:  # noqa: ASYNC110  # its calls tell nobody
                     await asyncio.sleep(FETCH_PAUSE)
-        except TimeoutError:
-            return  # the coordinator offers them again when it starts
 
     @asynccontextmanager
     async def _offered(self) -> AsyncIterator[MailboxServer | None]:

@@ -76,10 +76,10 @@ def test_what_was_left_in_a_slot_is_fetched_and_taken_away(tmp_path: Path) -> No
             assert list(here.folder.requests([])) == [(f"{here.slot}.request", b"please")]
             await here.put(Mail.CERTIFICATE, b"c" * MAX_BYTES[Mail.CERTIFICATE])
             assert len(await here.get(Mail.CERTIFICATE)) == MAX_BYTES[Mail.CERTIFICATE]
-            assert here.server.unfetched == {here.slot}
+            assert here.folder.unconfirmed == {here.slot}
             await asyncio.sleep(mailbox.WRITE_SECONDS)
             await here.put(Mail.REQUEST, b"")
-            assert here.server.unfetched == set()
+            assert here.folder.unconfirmed == set()
             assert await here.get(Mail.REQUEST) == b""
 
     asyncio.run(main())
