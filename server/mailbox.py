@@ -165,7 +165,8 @@ class MailboxServer:
             return found
         if await asyncio.to_thread(self._folder.get, call.slot, call.mail) == body:
             return b""
-        self._require_pause(call)
+        if body:  # a slot may always be emptied: it can be filled again only after the pause
+            self._require_pause(call)
         if call.mail is Mail.REVOCATIONS:
             await asyncio.to_thread(self._require_newer, call.slot, body)
         await asyncio.to_thread(self._folder.put, call.slot, call.mail, body)

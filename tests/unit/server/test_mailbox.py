@@ -77,8 +77,9 @@ def test_what_was_left_in_a_slot_is_fetched_and_taken_away(tmp_path: Path) -> No
             await here.put(Mail.CERTIFICATE, b"c" * MAX_BYTES[Mail.CERTIFICATE])
             assert len(await here.get(Mail.CERTIFICATE)) == MAX_BYTES[Mail.CERTIFICATE]
             assert here.folder.unconfirmed == {here.slot}
-            await asyncio.sleep(mailbox.WRITE_SECONDS)
             await here.put(Mail.REQUEST, b"")
+            with pytest.raises(MailboxAwayError):
+                await here.put(Mail.REQUEST, b"again")
             assert here.folder.unconfirmed == set()
             assert await here.get(Mail.REQUEST) == b""
 
