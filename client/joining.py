@@ -23,7 +23,7 @@ from dpspca.server.mailbox import MailboxServer
 
 from .renewal import MAILBOX_FOLDER, Notify, wait_for_certificate
 
-FETCH_SECONDS: Final = 60.0
+FETCH_SECONDS: Final = 30.0
 """How long a coordinator that has joined still offers the certificates of the others."""
 FETCH_PAUSE: Final = 0.2
 IDENTITY_FOLDER: Final = "identity"
