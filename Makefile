@@ -120,7 +120,7 @@ lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--all-extras --group dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra duckdb --extra formats --extra genetics --extra plots --extra postgres --extra zarr \
+		--extra duckdb --extra formats --extra genetics --extra plots --extra postgres --extra triplets --extra zarr \
 		--output-file requirements-run.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group fuzz --output-file requirements-fuzz.lock pyproject.toml

@@ -8,7 +8,8 @@ a number is stored for every row. Which of the two it is follows from the dictio
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -17,10 +18,19 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
+from .features import Category, Genotype, Number
 from .mapping import MappedFeature, Preparation
 
 Places = NDArray[Any]
 
+Kind = tuple[Any, ...]
+
+_CALLED: Final = frozenset({"name", "description", "concept"})
+_HOW: Final = {
+    each: attrgetter(*(field.name for field in fields(each) if field.name not in _CALLED))
+    for each in (Number, Category, Genotype)
+}
+"""For each kind of feature, what its preparation follows from."""
 _TOGETHER: Final = 2**22
 """Numbers that are prepared together. It bounds temporaries to some hundred megabytes."""
 
@@ -65,11 +75,17 @@ def filled_columns(preparation: Preparation, absent: float) -> list[str]:
     return [each.feature.name for each in preparation.mapped if _kind(each) in dense]
 
 
-def _kind(mapped: MappedFeature) -> MappedFeature:
+def _kind(mapped: MappedFeature) -> Kind:
     """Return how a feature is prepared, which is all but what it is called."""
-    feature: Any = mapped.feature
-    plain = replace(feature, name="", description="", **({"concept": None} if hasattr(feature, "concept") else {}))
-    return replace(mapped, feature=plain, column="", is_located=False)
+    feature = mapped.feature
+    return (
+        type(feature),
+        _HOW[type(feature)](feature),
+        mapped.factor,
+        mapped.offset,
+        mapped.codes,
+        mapped.missing_codes,
+    )
 
 
 def _groups(preparation: Preparation, names: Sequence[str]) -> list[_Alike]:

@@ -16,9 +16,8 @@ from dpspca.common.storage import Reading
 
 from .extras import import_extra
 from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used, require_numeric
-from .triplets import Batch, arrow_batch, triplet_columns
+from .triplets import BATCH_TRIPLETS, Batch, arrow_batch, triplet_columns
 
-_BATCH_ROWS: Final = 65_536
 _PAGE_BUFFER: Final = 2**16
 """Bytes of each column that are read from disk at a time."""
 _MOST_DIGITS: Final = 76
@@ -35,7 +34,7 @@ def read_parquet(source: Source) -> RawTable:
         columns = _columns(stored.schema_arrow, source)
         names = list(columns.names or ())
         batches = stored.iter_batches(source.rows_at_a_time(len(names)), columns=names)
-        numbers = (_numbers(batch, columns, source.reading) for batch in batches)
+        numbers = (numbers_in(batch, columns, source.reading) for batch in batches)
         kind = _kind(stored.schema_arrow, columns)
         return RawTable(RowBatches.reading(len(names), kind, numbers, opened), columns)
 
@@ -65,7 +64,7 @@ def read_arrow(source: Source) -> RawTable:
             for batch in map(_whole, _batches(ipc.open_file(file, options=options)))
             for start in range(0, batch.num_rows, source.rows_at_a_time(width))
         )
-        numbers = (_numbers(part, columns, source.reading) for part in parts)
+        numbers = (numbers_in(part, columns, source.reading) for part in parts)
         return RawTable(RowBatches.reading(width, _kind(schema, columns), numbers, opened), columns)
 
 
@@ -116,7 +115,7 @@ def triplets_of_parquet(source: Source) -> Iterator[Batch]:
     """Read triplets in batches."""
     with source.path.open("rb") as file, _parquet(file) as stored:
         wanted = _triplet_columns(source, stored.schema_arrow)
-        for batch in stored.iter_batches(_BATCH_ROWS, columns=wanted):
+        for batch in stored.iter_batches(BATCH_TRIPLETS, columns=wanted):
             yield arrow_batch(batch, source.reading.triplets)
 
 
@@ -169,7 +168,8 @@ def _columns(schema: Any, source: Source) -> Columns:  # noqa: ANN401  # of pyar
                 (field.name, str(field.type))
                 for _, field in used
                 if not is_numeric(field.type) and not (source.reading.texts.get(field.name) and is_text(field.type))
-            ]
+            ],
+            by_dictionary=source.reading.preparation is not None,
         )
     return Columns(chosen.names, [place for place, _ in used], tuple(str(field.type) for _, field in used))
 
@@ -212,7 +212,7 @@ def _text() -> Callable[[Any], bool]:
     return is_text
 
 
-def _numbers(batch: Any, columns: Columns, reading: Reading) -> FloatArray:  # noqa: ANN401  # of pyarrow
+def numbers_in(batch: Any, columns: Columns, reading: Reading) -> FloatArray:  # noqa: ANN401  # of pyarrow
     """Convert a batch of rows. A missing value is NaN."""
     is_text = _text()
     found = [(name, batch.column(name)) for name in columns.names or ()]

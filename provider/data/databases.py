@@ -1,15 +1,16 @@
 """What the readers of databases have in common: names in SQL, the table or query, and the columns that are used.
 
 Every value that is asked for is cast to floating point by the database, column by column, and comes as NaN where it is
-missing. Only types of which each value can be cast are accepted, so no value decides whether the rows are read. A query
-is the steward's own, and must not fail for any value.
+missing. Only types of which each value can be cast are accepted, so no value decides whether the rows are read. Text is
+read where a dictionary says which texts are levels of a category. A query is the steward's own, and must not fail for
+any value.
 
 Rows have no order in most databases. So the order is declared, or is that of the primary key: a number that was
 assigned without looking at the rows. If it does not determine the order, rows may come in another one at the next
 start. Then their digest is another, and open jobs are refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,8 +19,17 @@ from dpspca.common.errors import InvalidDataError
 from .tables import Columns, Source, columns_used, require_numeric
 from .triplets import triplet_columns
 
-BATCH_ROWS: Final = 65_536
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """What can be read from a database: an expression for each type, with ``{}`` for the column."""
+
+    numbers: Mapping[str, str]
+    texts: Mapping[str, str]
+    whole: Collection[str]
+    """Which of the types of numbers are whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +38,17 @@ class Selection:
 
     columns: Columns
     statement: str
+    texts: tuple[bool, ...] = ()
+    """Which of the columns come as text."""
 
 
 def selection(
-    source: Source,
-    origin: str,
-    described: Sequence[tuple[str, str]],
-    casts: Mapping[str, str],
-    usual_order: Sequence[str],
+    source: Source, origin: str, described: Sequence[tuple[str, str]], types: Types, usual_order: Sequence[str]
 ) -> Selection:
     """Choose the columns by their names and types, and write the statement that gives them.
 
-    ``origin`` is what stands after FROM. ``casts`` has an expression for each numeric type, with ``{}`` for the column.
-    ``usual_order`` is what orders the rows if nothing is declared. If columns of any type are wanted, no row is.
+    ``origin`` is what stands after FROM. Only columns of categories may have a type of text. ``usual_order`` is what
+    orders the rows if nothing is declared. If columns of any type are wanted, no row is.
     """
     reading = source.reading
     chosen = columns_used([name for name, _ in described], reading)
@@ -48,7 +56,15 @@ def selection(
     columns = Columns(chosen.names, chosen.places, tuple(kind for _, kind in used))
     if source.any_type:
         return Selection(columns, "")
-    require_numeric([(name, kind) for name, kind in used if kind not in casts])
+    is_text = tuple(name in reading.texts and kind in types.texts for name, kind in used)
+    require_numeric(
+        [
+            (name, kind)
+            for (name, kind), own in zip(used, is_text, strict=True)
+            if not own and kind not in types.numbers
+        ],
+        by_dictionary=reading.preparation is not None,
+    )
     order = [quoted(name) for name in reading.order_by or ()] or list(usual_order)
     if not order:
         raise InvalidDataError(
@@ -60,20 +76,24 @@ def selection(
     for name in reading.order_by or ():
         if name not in known:
             raise InvalidDataError(f"There is no column {name!r:.60} to order by.", "Correct order_by.")
-    cells = ", ".join(casts[kind].format(quoted(name)) for name, kind in used)
+    forms = [(types.texts if own else types.numbers)[kind] for (_, kind), own in zip(used, is_text, strict=True)]
+    cells = ", ".join(form.format(quoted(name)) for form, (name, _) in zip(forms, used, strict=True))
     statement = f"SELECT {cells} FROM {origin} ORDER BY {', '.join(order)}"  # noqa: S608  # quoted names
-    return Selection(columns, statement)
+    return Selection(columns, statement, is_text)
 
 
-def triplet_statement(
-    source: Source, origin: str, described: Sequence[tuple[str, str]], casts: Mapping[str, str]
-) -> str:
-    """Write the statement that gives triplets: two names as text, and a floating-point number, in any order."""
+def triplet_statement(source: Source, origin: str, described: Sequence[tuple[str, str]], types: Types) -> str:
+    """Write the statement that gives triplets: two names, and a floating-point number, in any order.
+
+    Names stay numbers if their type is one of whole numbers, and become text otherwise.
+    """
     row, column, *value = triplet_columns(source, [name for name, _ in described])
     kinds = dict(described)
-    require_numeric([(name, kinds[name]) for name in value if kinds[name] not in casts])
-    cells = [f"CAST({quoted(name)} AS VARCHAR)" for name in (row, column)]
-    cells += [casts[kinds[name]].format(quoted(name)) for name in value]
+    require_numeric([(name, kinds[name]) for name in value if kinds[name] not in types.numbers])
+    cells = [
+        quoted(name) if kinds[name] in types.whole else f"CAST({quoted(name)} AS VARCHAR)" for name in (row, column)
+    ]
+    cells += [types.numbers[kinds[name]].format(quoted(name)) for name in value]
     return f"SELECT {', '.join(cells)} FROM {origin}"  # noqa: S608  # quoted names
 
 

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
-from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection, triplet_statement
+from .columnar_files import numbers_in
+from .databases import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
 from .extras import import_extra
 from .folders import UnreadableError
 from .tables import Columns, RawTable, RowBatches, Source
-from .triplets import Batch
+from .triplets import BATCH_TRIPLETS, Batch
 
 _SETTINGS: Final = {
     "enable_external_access": "false",
@@ -26,21 +26,24 @@ _SETTINGS: Final = {
 }
 _CAST: Final = "coalesce(TRY_CAST({} AS DOUBLE), 'NaN'::DOUBLE)"
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-_CASTS: Final = dict.fromkeys(
-    (*_WHOLE, *(f"U{kind}" for kind in _WHOLE), "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL"), _CAST
+_NUMBERS: Final = (*_WHOLE, *(f"U{kind}" for kind in _WHOLE), "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL")
+_TYPES: Final = Types(
+    dict.fromkeys(_NUMBERS, _CAST), dict.fromkeys(("VARCHAR", "ENUM"), "CAST({} AS VARCHAR)"), frozenset(_WHOLE)
 )
 _LISTED: Final = 20
 
 
 def read_duckdb(source: Source) -> RawTable:
     """Read the rows of the table or query that is declared. If the file has one table, it may be left out."""
-    import_extra("pyarrow")
+    arrow = import_extra("pyarrow")
     with ExitStack() as opened:
         database = opened.enter_context(_opened(source))
         chosen = _selection(database, source)
-        width = len(chosen.columns.names or ())
-        blocks = map(_numbers, database.sql(chosen.statement).to_arrow_reader(source.rows_at_a_time(width)))
-        rows = RowBatches.reading(width, np.dtype(np.float64), blocks, opened)
+        names = list(chosen.columns.names or ())
+        batches = database.sql(chosen.statement).to_arrow_reader(source.rows_at_a_time(len(names)))
+        named = (arrow.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+        blocks = (numbers_in(batch, chosen.columns, source.reading) for batch in named)
+        rows = RowBatches.reading(len(names), np.dtype(np.float64), blocks, opened)
     return RawTable(rows, chosen.columns)
 
 
@@ -49,15 +52,10 @@ def triplets_of_duckdb(source: Source) -> Iterator[Batch]:
     import_extra("pyarrow")
     with _opened(source) as database:
         origin, described = _described(database, source.reading)
-        statement = triplet_statement(source, origin, described, _CASTS)
-        for batch in database.sql(statement).to_arrow_reader(BATCH_ROWS):
+        statement = triplet_statement(source, origin, described, _TYPES)
+        for batch in database.sql(statement).to_arrow_reader(BATCH_TRIPLETS):
             row, column, *value = batch.columns
-            numbers = value[0].to_numpy(zero_copy_only=False) if value else None
-            yield row.to_pylist(), column.to_pylist(), numbers
-
-
-def _numbers(batch: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow
-    return np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
+            yield row, column, value[0].to_numpy(zero_copy_only=False) if value else None
 
 
 def columns_of_duckdb(source: Source) -> Columns:
@@ -87,7 +85,7 @@ def _opened(source: Source) -> Iterator[Any]:
 def _selection(database: Any, source: Source) -> Selection:  # noqa: ANN401  # of duckdb
     reading = source.reading
     usual = [] if reading.query else _table(database, reading.table)[1]
-    return selection(source, *_described(database, reading), _CASTS, usual)
+    return selection(source, *_described(database, reading), _TYPES, usual)
 
 
 def _described(database: Any, reading: Reading) -> tuple[str, list[tuple[str, str]]]:  # noqa: ANN401  # of duckdb

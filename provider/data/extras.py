@@ -5,7 +5,13 @@ from typing import Any, Final
 
 from dpspca.common.errors import MissingExtraError
 
-_EXTRAS: Final = {"pgenlib": "genetics", "psycopg": "postgres", "duckdb": "duckdb", "zarr": "zarr"}
+_EXTRAS: Final = {
+    "pgenlib": "genetics",
+    "psycopg": "postgres",
+    "adbc_driver_postgresql": "triplets",
+    "duckdb": "duckdb",
+    "zarr": "zarr",
+}
 
 
 def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module

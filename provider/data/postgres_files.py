@@ -5,12 +5,13 @@ in ~/.pgpass or in the environment. Nothing of the string, and no text of the se
 an error or a log.
 
 Rows come as a binary COPY in one read-only transaction, so that they are those of one moment, and are converted a
-megabyte at a time.
+megabyte at a time. Rows with texts, which are levels of categories, come through a cursor.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from math import nan
 from typing import Any, Final
 
 import numpy as np
@@ -19,10 +20,11 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading, files
 
-from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection, triplet_statement
+from .arrow_driver import arrow_batches, is_lost, lost
+from .databases import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
 from .extras import import_extra
 from .folders import UnreadableError
-from .tables import Columns, RawTable, RowBatches, Source
+from .tables import Columns, RawTable, RowBatches, Source, cell_reader
 from .triplets import Batch
 
 _CONNECT_SECONDS: Final = 10
@@ -32,9 +34,10 @@ _CELL: Final = np.dtype([("bytes", ">i4"), ("number", ">f8")])
 _END: Final = struct.pack(">h", -1)
 _LISTED: Final = 20
 
+_WHOLE: Final = ("int2", "int4", "int8")
 _PLAIN: Final = "coalesce({}::float8, 'NaN')"
 _CASTS: Final = {
-    **dict.fromkeys(("int2", "int4", "int8", "float4", "float8"), _PLAIN),
+    **dict.fromkeys((*_WHOLE, "float4", "float8"), _PLAIN),
     "bool": "coalesce({}::int::float8, 'NaN')",
     "numeric": (
         "CASE WHEN {0} IS NULL OR {0} = 'NaN' THEN 'NaN' WHEN abs({0}) > 1e300 THEN 'Infinity' "
@@ -42,6 +45,12 @@ _CASTS: Final = {
     ),
 }
 """How each numeric type becomes a floating-point number. A cast of ``numeric`` alone could fail for one value."""
+_BYTES: Final = "convert_to({}::text, getdatabaseencoding())"
+"""How text comes: as its bytes, because a conversion could fail for one value."""
+_TYPES: Final = Types(_CASTS, dict.fromkeys(("text", "varchar", "bpchar", "name", "enum"), _BYTES), _WHOLE)
+_PLAIN_ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})
+_OTHERS: Final = {"E": "enum", "S": "text"}
+"""Types that a database defines, by their category."""
 _TABLES: Final = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
@@ -58,22 +67,25 @@ def read_postgres(source: Source) -> RawTable:
     with ExitStack() as opened:
         connection = opened.enter_context(connected(source))
         chosen = _selection(connection, source)
-        cursor, width = opened.enter_context(connection.cursor()), len(chosen.columns.names or ())
-        copy = opened.enter_context(cursor.copy(f"COPY ({chosen.statement}) TO STDOUT (FORMAT BINARY)"))
-        rows = RowBatches.reading(width, np.dtype(np.float64), _rows(copy, width), opened)
+        width = len(chosen.columns.names or ())
+        if any(chosen.texts):
+            blocks = _rows_with_texts(connection, chosen, source)
+        else:
+            cursor = opened.enter_context(connection.cursor())
+            copy = opened.enter_context(cursor.copy(f"COPY ({chosen.statement}) TO STDOUT (FORMAT BINARY)"))
+            blocks = _rows(copy, width)
+        rows = RowBatches.reading(width, np.dtype(np.float64), blocks, opened)
     return RawTable(rows, chosen.columns)
 
 
 def triplets_of_postgres(source: Source) -> Iterator[Batch]:
-    """Read triplets in batches, through a cursor on the server."""
+    """Read triplets in batches, as a binary COPY that the Arrow driver converts."""
     with connected(source) as connection:
         origin = _origin(connection, source.reading)
-        statement = triplet_statement(source, origin, _described(connection, origin), _CASTS)
-        with connection.cursor(name="triplets", binary=True) as cursor:
-            cursor.execute(statement)
-            while rows := cursor.fetchmany(BATCH_ROWS):
-                row, column, *value = zip(*rows, strict=True)
-                yield row, column, np.array(value[0], dtype=np.float64) if value else None
+        statement = triplet_statement(source, origin, _described(connection, origin), _TYPES)
+    for batch in arrow_batches(_conninfo(source), statement):
+        row, column, *value = batch.columns
+        yield row, column, value[0].to_numpy(zero_copy_only=False) if value else None
 
 
 def columns_of_postgres(source: Source) -> Columns:
@@ -87,15 +99,7 @@ def connected(source: Source, *, writes: bool = False) -> Iterator[Any]:
     """Connect for one transaction, which can only read unless scores are to be written."""
     driver = import_extra("psycopg")
     try:
-        text = files.read(source.path, private=True).decode()
-        how = driver.conninfo.conninfo_to_dict(" ".join(line for line in text.splitlines() if not line.startswith("#")))
-    except (UnicodeDecodeError, driver.Error):
-        raise InvalidDataError(  # without the driver's words, which could quote a password
-            "The file is no connection string.", "Write one line, as in: host=db.example dbname=omop user=steward"
-        ) from None
-    how = {"connect_timeout": _CONNECT_SECONDS, **how}
-    try:
-        connection = driver.connect(**how, autocommit=True)
+        connection = driver.connect(_conninfo(source), autocommit=True)
     except driver.Error as problem:
         raise _unreachable(problem) from None
     try:
@@ -104,6 +108,19 @@ def connected(source: Source, *, writes: bool = False) -> Iterator[Any]:
             yield connection
     except driver.Error as problem:
         raise _failed(problem, connection) from None
+
+
+def _conninfo(source: Source) -> str:
+    """Read how to connect."""
+    driver = import_extra("psycopg")
+    try:
+        text = files.read(source.path, private=True).decode()
+        how = driver.conninfo.conninfo_to_dict(" ".join(line for line in text.splitlines() if not line.startswith("#")))
+    except (UnicodeDecodeError, driver.Error):
+        raise InvalidDataError(  # without the driver's words, which could quote a password
+            "The file is no connection string.", "Write one line, as in: host=db.example dbname=omop user=steward"
+        ) from None
+    return str(driver.conninfo.make_conninfo(**{"connect_timeout": _CONNECT_SECONDS, **how, "client_encoding": "UTF8"}))
 
 
 def _unreachable(problem: Exception) -> UnreadableError:
@@ -123,10 +140,8 @@ def _unreachable(problem: Exception) -> UnreadableError:
 def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401  # of psycopg
     """Say why reading failed. Only errors about names and rights are quoted, because they hold no values."""
     state = problem.sqlstate or ""
-    if connection.broken or state.startswith(("08", "57")) or not state:
-        return UnreadableError(
-            "The connection to the database was lost while rows were read.", "Start again when the database runs."
-        )
+    if connection.broken or is_lost(state):
+        return lost()
     kind = type(problem).__name__
     told = f"{kind}: {problem.diag.message_primary}" if state.startswith("42") else kind
     return InvalidDataError(f"Reading from the database failed: {told}.", NAME_IT)
@@ -136,7 +151,7 @@ def _selection(connection: Any, source: Source) -> Selection:  # noqa: ANN401  #
     reading, origin = source.reading, _origin(connection, source.reading)
     keys = [] if reading.query else connection.execute(_PRIMARY_KEY, [origin]).fetchall()
     described, usual = _described(connection, origin), [quoted(name) for (name,) in keys]
-    return selection(source, origin, described, _CASTS, usual)
+    return selection(source, origin, described, _TYPES, usual)
 
 
 def _origin(connection: Any, reading: Reading) -> str:  # noqa: ANN401  # of psycopg
@@ -152,7 +167,10 @@ def _described(connection: Any, origin: str) -> list[tuple[str, str]]:  # noqa: 
 
 def _type(connection: Any, code: int) -> str:  # noqa: ANN401  # of psycopg
     known = connection.adapters.types.get(code)
-    return str(known.name) if known is not None and known.oid == code else f"type {code}"
+    if known is not None and known.oid == code:
+        return str(known.name)
+    found = connection.execute("SELECT typname, typcategory FROM pg_type WHERE oid = %s", [code]).fetchone()
+    return f"type {code}" if found is None else _OTHERS.get(found[1], str(found[0]))
 
 
 def _table(connection: Any, wanted: str | None) -> str:  # noqa: ANN401  # of psycopg
@@ -164,6 +182,28 @@ def _table(connection: Any, wanted: str | None) -> str:  # noqa: ANN401  # of ps
     what = f"There is no table {wanted!r:.60}" if wanted and not found else "There are several tables"
     listed = ", ".join(f"{schema}.{name}" for schema, name in (found or there)[:_LISTED])
     raise InvalidDataError(f"{what}: {listed or 'none'}.", NAME_IT)
+
+
+def _rows_with_texts(connection: Any, chosen: Selection, source: Source) -> Iterator[FloatArray]:  # noqa: ANN401
+    """Read rows of which some columns are texts, in batches, through a cursor on the server."""
+    if connection.info.parameter_status("server_encoding") not in _PLAIN_ENCODINGS:
+        connection.execute("SELECT set_config('client_encoding', current_setting('server_encoding'), false)")
+    encoding, names = connection.info.encoding, chosen.columns.names or ()
+    readers = [
+        cell_reader(source.reading, name) if own else None for name, own in zip(names, chosen.texts, strict=True)
+    ]
+    with connection.cursor(name="rows", binary=True) as cursor:
+        cursor.execute(chosen.statement)
+        while rows := cursor.fetchmany(source.rows_at_a_time(len(names))):
+            read_by = zip(zip(*rows, strict=True), readers, strict=True)
+            found = [cells if read is None else _levels(cells, read, encoding) for cells, read in read_by]
+            yield np.array(found, dtype=np.float64).T
+
+
+def _levels(cells: Sequence[bytes | None], read: Callable[[str], float], encoding: str) -> list[float]:
+    """Convert texts of a category, each different one once."""
+    known = {cell: nan if cell is None else read(cell.decode(encoding, "replace")) for cell in set(cells)}
+    return [known[cell] for cell in cells]
 
 
 def _rows(copy: Any, columns: int) -> Iterator[FloatArray]:  # noqa: ANN401  # of psycopg

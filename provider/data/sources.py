@@ -187,7 +187,7 @@ def _rows_of_triplets(path: Path, reading: Reading) -> tuple[CheckedRows, Triple
             read = format_of(source).triplets
             for batch in read(source) if read else ():
                 rows.add(batch)
-    return CheckedRows(numbers_of(rows.matrix()), rows.columns.names), rows.facts
+    return CheckedRows(rows.matrix(), rows.columns.names), rows.facts
 
 
 def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:

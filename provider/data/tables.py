@@ -177,15 +177,28 @@ def _require_features(preparation: Preparation, all_names: Sequence[str] | None)
         )
 
 
-def require_numeric(unusable: Sequence[tuple[str, str]]) -> None:
+def require_numeric(unusable: Sequence[tuple[str, str]], *, by_dictionary: bool = False) -> None:
     """Refuse columns that hold no numbers. ``unusable`` are their names and types, as the file's form states them."""
     if unusable:
         listed = ", ".join(f"{name!r:.{_LONGEST_NAME}} ({kind})" for name, kind in unusable[:_LISTED])
         more = f" and {len(unusable) - _LISTED} more" if len(unusable) > _LISTED else ""
         raise InvalidTypeError(
-            f"These columns do not hold numbers: {listed}{more}.",
-            "List the columns to use in columns, or these in leave_out, under [reading] in the provider's settings.",
+            f"These columns do not hold numbers: {listed}{more}.", _remedy(unusable, by_dictionary=by_dictionary)
         )
+
+
+def _remedy(unusable: Sequence[tuple[str, str]], *, by_dictionary: bool) -> str:
+    """Say what to do about columns that hold no numbers."""
+    dates = any(word in kind.lower() for _, kind in unusable for word in ("date", "time", "interval", "duration"))
+    hint = " Of a date, compute a number, such as the age on a public day: in a database with a query." if dates else ""
+    if by_dictionary:
+        return (
+            "Map these features to columns of numbers under [dictionaries], or list them in absent. Text is read for "
+            f"features of kind category.{hint}"
+        )
+    return (
+        "List the columns to use in columns, or these in leave_out, under [reading] in the provider's settings." + hint
+    )
 
 
 def _places_of(names: Sequence[str], all_names: Sequence[str]) -> list[int]:

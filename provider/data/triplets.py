@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
@@ -23,13 +22,15 @@ from dpspca.common.spec import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
 
 from .tables import Columns, Source
+from .triplet_names import UNKNOWN, KnownNames, Places
 
-Names: TypeAlias = Sequence[str | None]
+Names: TypeAlias = Any
+"""A list of texts or whole numbers, or a column of Arrow."""
 Batch: TypeAlias = tuple[Names, Names, FloatArray | None]
 """Names of rows, names of columns, and numbers, for some triplets. Without numbers, each counts 1."""
 
-_UNKNOWN: Final = -1
-_LISTED: Final = 20
+BATCH_TRIPLETS: Final = 2**20
+"""Triplets that a reader of Arrow gives together: for each batch, the declared names are looked up anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +62,19 @@ class TripletRows:
         assert reading.triplets is not None
         self._declared = reading.triplets
         self.columns = declared_columns(reading)
-        rows, names = _row_names(self._declared.rows), self.columns.names or ()
-        self._shape = len(rows), len(names)
-        self._rows, self._names = _places(rows), _places(names)
-        self._cells = [np.empty(0, dtype=np.int64)]
+        self._rows, self._names = KnownNames(_row_names(self._declared.rows)), KnownNames(self.columns.names or ())
+        self._cells = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))]
         self._numbers = [np.empty(0)]
         self._counts = np.zeros(3, dtype=np.int64)
 
     def add(self, batch: Batch) -> None:
         """Take some triplets."""
         rows, names, numbers = batch
-        row, column = _found(rows, self._rows), _found(names, self._names)
-        no_row, no_column = row == _UNKNOWN, column == _UNKNOWN
+        row, column = self._rows.find(rows), self._names.find(names)
+        no_row, no_column = row == UNKNOWN, column == UNKNOWN
         self._counts += np.array([len(row), no_column.sum(), (no_row & ~no_column).sum()])
         is_known = ~no_row & ~no_column
-        self._cells.append((row * self._shape[1] + column)[is_known])
+        self._cells.append((row[is_known].astype(np.int32), column[is_known].astype(np.int32)))
         self._numbers.append(np.ones(np.count_nonzero(is_known)) if numbers is None else numbers[is_known])
 
     @property
@@ -85,7 +84,10 @@ class TripletRows:
 
     def matrix(self) -> scipy.sparse.csr_array:
         """Return the rows."""
-        return _csr(np.concatenate(self._cells), np.concatenate(self._numbers), self._shape, self._declared)
+        rows, columns = (np.concatenate(each) for each in zip(*self._cells, strict=True))
+        made = _by_rows(rows, columns, np.concatenate(self._numbers), (self._rows.count, self._names.count))
+        made.sort_indices()
+        return _added_up(made, self._declared)
 
 
 def arrow_batch(batch: Any, declared: Triplets | None) -> Batch:  # noqa: ANN401  # of pyarrow
@@ -93,7 +95,7 @@ def arrow_batch(batch: Any, declared: Triplets | None) -> Batch:  # noqa: ANN401
     assert declared is not None
     value = None if declared.value is None else batch.column(declared.value)
     numbers = None if value is None else value.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-    return batch.column(declared.row).to_pylist(), batch.column(declared.column).to_pylist(), numbers
+    return batch.column(declared.row), batch.column(declared.column), numbers
 
 
 def triplet_columns(source: Source, there: Sequence[str]) -> list[str]:
@@ -120,32 +122,28 @@ def _row_names(path: Path) -> list[str]:
     return [line.strip() for line in lines]
 
 
-def _places(names: Sequence[str]) -> dict[str | None, int]:
-    """Return the place of each name. A blank one is a row of nobody."""
-    places: dict[str | None, int] = {name: place for place, name in enumerate(names) if name}
-    if len(places) < len(names) - list(names).count(""):
-        raise InvalidDataError("A row is named twice in the list of rows.", "Name each row once.")
-    return places
+def _by_rows(rows: Places, columns: Places, numbers: FloatArray, shape: tuple[int, int]) -> scipy.sparse.csr_array:
+    """Put numbers into their rows, several of one cell beside each other."""
+    one_each = scipy.sparse.csr_array((numbers, rows, np.arange(len(rows) + 1)), shape=(len(rows), shape[0]))
+    by_row = scipy.sparse.csc_array(one_each)
+    return scipy.sparse.csr_array((by_row.data, columns[by_row.indices], by_row.indptr), shape=shape)
 
 
-def _found(names: Names, known: dict[str | None, int]) -> NDArray[np.int64]:
-    return np.fromiter((known.get(_text(name), _UNKNOWN) for name in names), dtype=np.int64, count=len(names))
-
-
-def _text(name: object) -> str | None:
-    return name.strip() if isinstance(name, str) else None if name is None else str(name)
-
-
-def _csr(
-    cells: NDArray[np.int64], values: FloatArray, shape: tuple[int, int], declared: Triplets
-) -> scipy.sparse.csr_array:
-    """Put numbers into rows. ``cells`` are places in the table, counted row by row."""
-    order = np.lexsort((values, cells))
-    cells, values = cells[order], values[order]
-    is_first = np.diff(cells, prepend=-1) != 0
-    first = np.flatnonzero(is_first)
-    sums = np.add.reduceat(values, first) if first.size else np.empty(0)
+def _added_up(table: scipy.sparse.csr_array, declared: Triplets) -> scipy.sparse.csr_array:
+    """Add up numbers of one row and column, the smallest first."""
+    is_first = np.diff(table.indices, prepend=-1) != 0
+    is_first[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
+    if is_first.all():
+        return table
+    shared = ~is_first
+    shared[:-1] |= shared[1:]  # with the first number of the cell
+    cell, values = np.cumsum(is_first)[shared], table.data[shared]
+    order = np.lexsort((values, cell))
+    starts = np.flatnonzero(np.diff(cell, prepend=-1))
+    sums = np.add.reduceat(values[order], starts)
     if declared.duplicates == UNUSABLE:
-        sums = np.where(np.diff(first, append=len(cells)) > 1, np.inf, sums)
-    row, column = np.divmod(cells[first], shape[1])
-    return scipy.sparse.csr_array(scipy.sparse.coo_array((sums, (row, column)), shape=shape))
+        sums[:] = np.inf
+    numbers = table.data.copy()
+    numbers[shared & is_first] = sums
+    ends = np.append(0, np.cumsum(is_first))[table.indptr]
+    return scipy.sparse.csr_array((numbers[is_first], table.indices[is_first], ends), shape=table.shape)

@@ -1,7 +1,9 @@
 """PostgreSQL and DuckDB: rows in a definite order, nothing written, and no word about a password or a value."""
 
 import logging
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpspca.cli.app import app
+from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
@@ -325,3 +328,100 @@ def test_two_tables_of_one_database_are_two_data_sets(tmp_path: Path) -> None:
         settings.write_text(same, encoding="utf-8")
         with pytest.raises(DpspcaError, match="hold the same rows"):
             read_config(ProviderConfig, settings)
+
+
+# --- Categories -------------------------------------------------------------------------------------------------------
+
+STUDY: dict[str, Any] = {
+    "age": {"kind": "number", "unit": "years", "range": [0, 100], "centre": 0, "scale": "none"},
+    "sex": {"kind": "category", "levels": ["female", "male"], "shares": [0, 0], "missing_codes": ["NA"]},
+    "smoker": {"kind": "category", "levels": ["no", "yes"], "shares": [0, 0]},
+    "grade": {"kind": "category", "levels": ["low", "high"], "shares": [0, 0], "unknown": "high"},
+}
+COLUMNS = {
+    "sex": {"column": "Sex", "levels": {"w": "female", 2: "male"}},
+    "smoker": {"levels": {"false": "no", "true": "yes"}},
+    "grade": {"levels": {"1": "low", "2": "high"}},
+}
+PEOPLE = [
+    (1, 50, "w", True, 1), (2, 60.5, " male ", False, 2), (3, 70, "NA", None, 3), (4, None, None, True, None),
+    (5, 40, "2.0", False, 1), (6, 30, "Frau \u00fc", True, 2), (7, 20, "", False, 1),
+]  # fmt: skip
+LEVELS = [
+    [50, 1, 0, 0, 1, 1, 0], [60.5, 0, 1, 1, 0, 0, 1], [70, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 1, 0, 0],
+    [40, 0, 1, 1, 0, 1, 0], [30, 0, 0, 0, 1, 0, 1], [20, 0, 0, 1, 0, 1, 0],
+]  # fmt: skip
+
+
+def people(kind: str, grade: str = "integer") -> list[str]:
+    def cell(value: Any) -> str:
+        return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+
+    lines = ", ".join(f"({', '.join(map(cell, line))})" for line in PEOPLE)
+    made = (
+        f'CREATE TABLE people (id integer PRIMARY KEY, age numeric(5, 1), "Sex" {kind}, smoker boolean, grade {grade})'
+    )
+    return [made, f"INSERT INTO people VALUES {lines}"]  # noqa: S608
+
+
+def studied(absent: tuple[str, ...] = (), **columns: Any) -> Reading:
+    known = Dictionary.parse({"format": "dpspca-dictionary-1", "features": STUDY})
+    told = {name: each for name, each in (COLUMNS | columns).items() if name not in absent}
+    return Reading().prepared(Preparation.parse(known, told, list(absent)))
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["varchar", "text", "char(8)", "sex_type"])
+def test_texts_are_levels_of_categories(make: Make, kind: str, server: database.Server, tmp_path: Path) -> None:
+    """As in text files and Parquet: with codes, missing ones, spaces, numbers written as text, and unknown texts."""
+    texts = sorted({cell[2] for cell in PEOPLE if cell[2] is not None})
+    declared = f"CREATE TYPE sex_type AS ENUM ({', '.join(map(repr, texts))})"
+    path = make(server, tmp_path, *([declared] if kind == "sex_type" else []), *people(kind))
+    rows = read_protected(path, studied())
+    assert rows.names == ("age", "sex=female", "sex=male", "smoker=no", "smoker=yes", "grade=low", "grade=high")
+    assert np.asarray(rows.matrix).tolist() == LEVELS
+    assert np.asarray(read_rows(path, studied()).matrix).tolist() == LEVELS
+
+
+def test_texts_of_sqlite_are_levels_too(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "people.db")) as made, made:
+        for statement in people("text"):
+            made.execute(statement)
+    assert np.asarray(read_protected(tmp_path / "people.db", studied()).matrix).tolist() == LEVELS
+
+
+def test_texts_in_another_encoding_stop_no_reading(server: database.Server, tmp_path: Path) -> None:
+    for number, encoding in enumerate(["LATIN1", "SQL_ASCII"]):
+        server.run(f"CREATE DATABASE old_{number} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'")
+        with psycopg.connect(server.url(f"old_{number}"), autocommit=True) as connection:
+            connection.execute("SET client_encoding TO UTF8")
+            for statement in people("text"):
+                connection.execute(statement.encode())
+            connection.execute("UPDATE people SET \"Sex\" = E'\\xff' WHERE id = 7" if number else "SELECT 1")
+        path = connected(tmp_path, server.url(f"old_{number}"))
+        reading = studied(sex={"column": "Sex", "levels": {"w": "female", "Frau \u00fc": "female", 2: "male"}})
+        found = np.asarray(read_protected(path, reading).matrix)
+        assert found[:5].tolist() == LEVELS[:5]
+        assert found[5:, 1:3].tolist() == [[1, 0], [0, 0]]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("reading", "facts"),
+    [
+        (studied(age="born"), ("'born' (date", "compute a number", "absent")),
+        (studied(age="Sex", absent=("sex",)), ("'Sex' (varchar", "'Sex' (VARCHAR", "kind category")),
+        (
+            studied(grade={"column": "seen", "levels": {}}),
+            ("'seen' (timestamp", "'seen' (TIMESTAMP", "compute a number"),
+        ),
+    ],
+)
+def test_a_column_of_another_type_is_refused_with_what_to_do(
+    make: Make, reading: Reading, facts: tuple[str, ...], server: database.Server, tmp_path: Path
+) -> None:
+    more = ["ALTER TABLE people ADD COLUMN born date", "ALTER TABLE people ADD COLUMN seen timestamp"]
+    with pytest.raises(DpspcaError) as caught:
+        read_protected(make(server, tmp_path, *people("varchar"), *more), reading)
+    assert any(fact.lower() in str(caught.value).lower() for fact in facts[:-1])
+    assert facts[-1] in str(caught.value)

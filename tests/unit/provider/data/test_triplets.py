@@ -114,12 +114,73 @@ def test_triplets_of_a_postgresql_table(server: database.Server, tmp_path: Path)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(MADE.encode())
         connection.cursor().executemany("INSERT INTO covariates VALUES (%s, %s, %s)", LINES)
-    path = tmp_path / "warehouse.postgresql"
-    path.write_text(url, encoding="utf-8")
-    path.chmod(0o600)
+    path = connected(tmp_path, url)
     assert dense(path, reading(tmp_path)) == ROWS
     query = "SELECT person, 4000 + concept % 10 AS concept FROM covariates"
     assert dense(path, reading(tmp_path, value=None, query=query)) == [[0, 0, 1], [0, 0, 0], [2, 0, 1]]
+
+
+def connected(folder: Path, url: str) -> Path:
+    path = folder / "warehouse.postgresql"
+    path.write_text(url, encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+NAMED = """SELECT * FROM (VALUES ('101', '4003 ', 0.5), (E'\\u00a0103', '4001', 5), ('103', '4003', 1),
+(NULL, '4001', 1), ('101', NULL, 1), ('101', '4004', 1)) AS named(person, concept, value)"""
+
+
+@pytest.mark.parametrize("form", ["postgresql", "duckdb", "feather"])
+def test_names_may_be_text_with_spaces_around_them(form: str, server: database.Server, tmp_path: Path) -> None:
+    how = reading(tmp_path, **({} if form == "feather" else {"query": NAMED}))
+    if form == "feather":
+        rows = [("101", "4003 ", 0.5), ("\u00a0103", "4001", 5.0), ("103", "4003", 1.0), (None, "4001", 1.0)]
+        made = table(rows).set_column(1, "concept", pa.array([row[1] for row in rows]))
+        pyarrow.feather.write_feather(made, tmp_path / "covariates.feather")
+    elif form == "duckdb":
+        how = reading(tmp_path, query=NAMED.replace("E'\\u00a0103'", "chr(160) || '103'"))
+    path = connected(tmp_path, server.url()) if form == "postgresql" else tmp_path / f"covariates.{form}"
+    assert dense(duck(tmp_path / "covariates") if form == "duckdb" else path, how) == ROWS
+
+
+def test_a_name_that_is_not_in_utf_8_stops_no_reading(tmp_path: Path) -> None:
+    """Whether the provider starts must not depend on one row."""
+    odd = pa.array([b"4003", b"\xff", b"4001"]).view(pa.string())
+    made = pa.table({"person": [101, 101, 103], "concept": odd, "value": [0.5, 7.0, 5.0]})
+    pyarrow.feather.write_feather(made, tmp_path / "covariates.feather")
+    assert dense(tmp_path / "covariates.feather", reading(tmp_path)) == [[0, 0, 0.5], [0, 0, 0], [5, 0, 0]]
+
+
+MANY = "SELECT 101 AS person, 4001 AS concept, {} AS value FROM generate_series(1, 3000000) AS s(n)"
+
+
+@pytest.mark.parametrize(
+    ("value", "fact"),
+    [
+        ("1 / (n - 2500000)", "failed"),
+        ("CASE WHEN n = 2500000 AND pg_terminate_backend(pg_backend_pid()) THEN 0 ELSE n END", "connection"),
+        ("CASE WHEN n = 2500000 THEN set_config('search_path', 'secret', true)::int ELSE n END", "failed"),
+    ],
+)
+def test_a_query_that_fails_in_the_middle_is_told_without_what_it_says(
+    value: str, fact: str, server: database.Server, tmp_path: Path
+) -> None:
+    path = connected(tmp_path, server.url())
+    with pytest.raises(DpspcaError) as caught:
+        read_protected(path, reading(tmp_path, query=MANY.format(value)))
+    assert fact in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_session_that_reads_triplets_cannot_write(server: database.Server, tmp_path: Path) -> None:
+    server.run("CREATE SEQUENCE numbers")
+    query = "SELECT 101 AS person, 4001 AS concept, nextval('numbers') AS value FROM generate_series(1, 9)"
+    with pytest.raises(DpspcaError, match="failed"):
+        read_protected(connected(tmp_path, server.url()), reading(tmp_path, query=query))
+    assert server.run("SELECT is_called FROM numbers") == [(False,)]
 
 
 def test_the_order_of_triplets_changes_no_bit(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Reads a query of PostgreSQL as batches of Arrow through ADBC, which converts a binary COPY without Python objects.
+
+It takes the same connection string as psycopg, because both hand it to libpq. The session can only read.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dpspca.common.errors import InvalidDataError
+
+from .extras import import_extra
+from .folders import UnreadableError
+
+_OF_LOST: Final = ("FATAL: ", "connection", "receive data")
+"""What libpq says when a session ends."""
+_READ_ONLY: Final = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
+_BATCH_BYTES: Final = "adbc.postgresql.batch_size_hint_bytes", str(2**25)
+
+
+def arrow_batches(conninfo: str, statement: str) -> Iterator[Any]:
+    """Run a query that psycopg found to be sound, and yield what it gives. An error quotes nothing of the server's."""
+    import_extra("pyarrow")
+    driver = import_extra("adbc_driver_postgresql.dbapi")
+    try:
+        with driver.connect(conninfo) as connection, connection.cursor() as cursor:
+            cursor.execute(_READ_ONLY)
+            connection.commit()  # it holds from the next transaction on
+            cursor.adbc_statement.set_options(**dict([_BATCH_BYTES]))
+            cursor.execute(statement)
+            yield from cursor.fetch_record_batch()
+    except (driver.Error, OSError, ValueError) as problem:  # while rows come, Arrow's own errors, without SQLSTATE
+        state = getattr(problem, "sqlstate", None) or ""
+        if is_lost(state) if state else any(word in str(problem) for word in _OF_LOST):
+            raise lost() from None
+        raise InvalidDataError("The query failed while rows were read.", "Run it with psql, which shows why.") from None
+
+
+def is_lost(state: str) -> bool:
+    """Tell whether an error's SQLSTATE, or its lack, says that the database went away."""
+    return not state or state.startswith(("08", "57"))
+
+
+def lost() -> UnreadableError:
+    """Say that the database went away."""
+    return UnreadableError(
+        "The connection to the database was lost while rows were read.", "Start again when the database runs."
+    )

@@ -1,0 +1,108 @@
+"""Finds the places of declared names in columns of triplets.
+
+In a column of Arrow, names are found without making a Python object for each cell.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.errors import InvalidDataError
+
+from .extras import import_extra
+
+Places = NDArray[Any]
+UNKNOWN: Final = -1
+_WHOLE: Final = "^(0|-?[1-9][0-9]{0,17})$"
+"""Whole numbers as databases write them, but for the largest."""
+_LARGEST: Final = 2**63
+
+
+class KnownNames:
+    """The names of rows, or of columns, in their order. A blank one is nobody's, and is never found."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Take names that all differ, but for blank ones."""
+        self._places: dict[str | None, int] = {name: place for place, name in enumerate(names) if name}
+        self.count = len(names)
+        if len(self._places) < len(names) - list(names).count(""):
+            raise InvalidDataError("A row is named twice in the list of rows.", "Name each row once.")
+
+    def find(self, cells: Any) -> Places:  # noqa: ANN401  # a list of texts or numbers, or a column of Arrow
+        """Return the place of each cell's name, or ``UNKNOWN``."""
+        if hasattr(cells, "type"):
+            return self._in_arrow(cells)
+        found = (self._places.get(_text(cell), UNKNOWN) for cell in cells)
+        return np.fromiter(found, dtype=np.int64, count=len(cells))
+
+    def _in_arrow(self, cells: Any) -> Places:  # noqa: ANN401  # of pyarrow
+        arrow, types = import_extra("pyarrow"), import_extra("pyarrow.types")
+        if types.is_dictionary(cells.type):
+            return _looked_up(cells.indices, self._in_arrow(cells.dictionary))
+        if types.is_integer(cells.type) and not types.is_uint64(cells.type):
+            return _looked_up(_index_in(cells.cast(arrow.int64()), self._numbers[0]), self._numbers[1])
+        if types.is_string(cells.type) or types.is_large_string(cells.type):
+            return self._of_texts(cells)
+        return self.find(cells.to_pylist())
+
+    def _of_texts(self, cells: Any) -> Places:  # noqa: ANN401  # of pyarrow
+        """Find texts as they stand, and those that differ by spaces, or are not in UTF-8, one by one."""
+        arrow = import_extra("pyarrow")
+        whole = cells.cast(arrow.large_binary())
+        found = _looked_up(_index_in(whole, self._texts), np.arange(len(self._texts)))
+        found = np.append(self._text_places, UNKNOWN)[found]
+        others = np.flatnonzero((found == UNKNOWN) & np.asarray(cells.is_valid()))
+        if len(others):
+            coded = whole.take(arrow.array(others)).dictionary_encode()
+            known = self.find([each.decode("utf-8", "replace") for each in coded.dictionary.to_pylist()])
+            found[others] = _looked_up(coded.indices, known)
+        return found
+
+    @cached_property
+    def _numbers(self) -> tuple[Any, Places]:
+        """The names that are whole numbers as databases write them, and their places."""
+        arrow, compute = import_extra("pyarrow"), import_extra("pyarrow.compute")
+        names, places = (
+            arrow.array(self._places, type=arrow.string()),
+            np.array([*self._places.values()], dtype=np.int64),
+        )
+        usual = compute.match_substring_regex(names, _WHOLE)
+        large = {int(name): place for name, place in self._places.items() if name and _is_large(name)}
+        numbers = [names.filter(usual).cast(arrow.int64()), arrow.array(large, type=arrow.int64())]
+        is_usual = usual.to_numpy(zero_copy_only=False)
+        return arrow.concat_arrays(numbers), np.append(places[is_usual], [*large.values()]).astype(np.int64)
+
+    @cached_property
+    def _texts(self) -> Any:  # noqa: ANN401  # of pyarrow
+        arrow = import_extra("pyarrow")
+        return arrow.array([name.encode() for name in self._places if name], type=arrow.large_binary())
+
+    @cached_property
+    def _text_places(self) -> Places:
+        return np.array(list(self._places.values()), dtype=np.int64)
+
+
+def _index_in(cells: Any, known: Any) -> Any:  # noqa: ANN401  # of pyarrow
+    return import_extra("pyarrow.compute").index_in(cells, value_set=known, skip_nulls=True)
+
+
+def _looked_up(places: Any, known: Places) -> Places:  # noqa: ANN401  # of pyarrow
+    """Look up places among known ones. One that is missing, or that a broken file made up, is unknown."""
+    arrow = import_extra("pyarrow")
+    whole = places.cast(arrow.int64(), safe=False).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
+    is_there = (whole >= 0) & (whole < len(known))
+    return np.append(known, UNKNOWN)[np.where(is_there, whole, len(known))]
+
+
+def _is_large(name: str) -> bool:
+    """Tell whether a name is a whole number of 19 digits as databases write it."""
+    is_long = len(name) > 18  # noqa: PLR2004  # what the pattern takes
+    plain = name.removeprefix("-") if is_long else ""
+    return plain.isascii() and plain.isdigit() and str(int(name)) == name and abs(int(name)) < _LARGEST
+
+
+def _text(name: object) -> str | None:
+    return name.strip() if isinstance(name, str) else None if name is None else str(name)
