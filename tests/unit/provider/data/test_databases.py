@@ -339,7 +339,7 @@ STUDY: dict[str, Any] = {
     "grade": {"kind": "category", "levels": ["low", "high"], "shares": [0, 0], "unknown": "high"},
 }
 COLUMNS = {
-    "sex": {"column": "Sex", "levels": {"w": "female", 2: "male"}},
+    "sex": {"column": "Sex", "levels": {"w": "female", "2": "male"}},
     "smoker": {"levels": {"false": "no", "true": "yes"}},
     "grade": {"levels": {"1": "low", "2": "high"}},
 }
@@ -399,7 +399,7 @@ def test_texts_in_another_encoding_stop_no_reading(server: database.Server, tmp_
                 connection.execute(statement.encode())
             connection.execute("UPDATE people SET \"Sex\" = E'\\xff' WHERE id = 7" if number else "SELECT 1")
         path = connected(tmp_path, server.url(f"old_{number}"))
-        reading = studied(sex={"column": "Sex", "levels": {"w": "female", "Frau \u00fc": "female", 2: "male"}})
+        reading = studied(sex={"column": "Sex", "levels": {"w": "female", "Frau \u00fc": "female", "2": "male"}})
         found = np.asarray(read_protected(path, reading).matrix)
         assert found[:5].tolist() == LEVELS[:5]
         assert found[5:, 1:3].tolist() == [[1, 0], [0, 0]]
