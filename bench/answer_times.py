@@ -23,7 +23,8 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import Covariance, CovarianceProduct
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.evaluate.moments import EXACT_ROWS, DenseRows
+from dpspca.provider.evaluate.moments import rows_per_block
+from dpspca.provider.evaluate.products import EXACT_ROWS, Division
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.release.schedule import ENTRY_SECONDS, SPARSE_ENTRY_SECONDS
 
@@ -50,8 +51,8 @@ def cases(*, quick: bool) -> Iterator[Case]:
         for columns in (1, 4, 10):
             yield _products("sparse, one full row", dimension, columns, *_sparse(dimension))
     for dimension in (100, 1000, 20_000) if quick else (100, 1000, 20_000, 1_000_000):
-        step = DenseRows(np.zeros((1, dimension), dtype=np.int32)).block_rows
         for columns in (1, 4, 10):
+            step = Division.of(dimension, columns).rows
             yield _products("dense, one row more than a block", dimension, columns, *_dense(step, dimension))
     for dimension in (10_000,) if quick else (10_000, 200_000):
         fewer, more = (_one_hot(EXACT_ROWS + extra, dimension) for extra in (0, 1))
@@ -59,7 +60,7 @@ def cases(*, quick: bool) -> Iterator[Case]:
     for dimension in (100, 1000):
         yield _products("dense, one row more than 2^14", dimension, 4, *_dense(EXACT_ROWS, dimension))
     for dimension in (100, 400) if quick else (100, 400, 1500):
-        tall = min(EXACT_ROWS, max(DenseRows(np.zeros((1, dimension), dtype=np.int32)).block_rows, 2 * dimension))
+        tall = min(EXACT_ROWS, max(rows_per_block(dimension), 2 * dimension))
         fewer, more = _dense(tall, dimension)
         yield Case("whole matrix", dimension, dimension, fewer, more, Covariance(dimension), dimension**2)
 

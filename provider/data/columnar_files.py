@@ -82,7 +82,7 @@ def read_orc(source: Source) -> RawTable:
         names = list(columns.names or ())
         step = source.rows_at_a_time(len(names))
         numbers = (
-            _numbers(stripe.slice(start, step), columns, source.reading)
+            numbers_in(stripe.slice(start, step), columns, source.reading)
             for stripe in _stripes(stored, names)
             for start in range(0, stripe.num_rows, step)
         )

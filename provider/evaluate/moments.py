@@ -5,23 +5,21 @@ processors. The number of rows decides only how long a pass over them takes, and
 threads, or how wide numbers are. Otherwise, under add/remove, a step in the time of an answer would reveal it.
 
 Floating-point matrix products are used for their speed, on integers so small that every partial sum stays below 2^53,
-where float64 is exact. Wider numbers are first split into a high and a low part. So neither the order of rows, nor the
-number of threads, nor the linear-algebra library can change a bit. The widths, for rows of norm 2^17 and basis columns
-of norm 2^20 (each product is bounded by Cauchy and Schwarz, row by row):
-
-    y = x q              2^37           whole in float64
-    y = 2^19 high + low  2^18, 2^19     X^T high: 2^35 a row, X^T low: 2^36, low^T low: 2^38: 2^14 rows are exact
+where float64 is exact. Wider numbers are first split into a high and a low part (``products`` states the widths). So
+neither the order of rows, nor the number of threads, nor the linear-algebra library can change a bit. Products of two
+parts, high^T high, high^T low and low^T low, are at most 2^36 (1 + 2^-6) a row, so they are below 2^51 for 2^14 rows.
 """
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
-from operator import add, iadd
+from itertools import chain, pairwise, starmap
+from operator import iadd
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -33,16 +31,11 @@ from dpspca.common.privacy import BASIS_BITS, MAX_ROWS, MOMENT_BITS, ROW_BITS
 from dpspca.common.queries import RowSparse
 
 from .one_thread import one_thread
+from .products import CACHED, EXACT_ROWS, LOW_BITS, MADE_AT_ONCE, Division, product_sums, split
 
 Parts: TypeAlias = list[list[tuple[int, int]]]
 Exact: TypeAlias = NDArray[np.object_]
 """Python integers, for a few numbers that are too wide for 64 bits."""
-
-LOW_BITS: Final = 19
-EXACT_ROWS: Final = 2**14
-BLOCK_ENTRIES: Final = 3 * 2**15
-"""A block of rows in float64 fits into a second-level cache of a megabyte with room to spare. Its product with five
-columns (ten after the split) has fewer than 10^6 multiplications, so OpenBLAS does not copy it first."""
 
 SPARSE_BLOCKS: Final = 16
 """The most blocks in which sparse rows are summed. Narrow tables use all, so that each block needs little memory."""
@@ -112,12 +105,12 @@ class Rows(Protocol):
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
         """Divide a thread's rows into blocks for sums of ``sums`` numbers. Dense blocks have at least ``tall`` rows.
 
-        Returns lists of one or more blocks. The sum over a list's blocks is exact in the type that ``across`` returns.
+        Returns lists of one or more blocks. The sum over a list's blocks is exact in float64, or in 64-bit integers.
         """
         ...
 
-    def across(self, block: Any, wide: FloatArray) -> Any:  # noqa: ANN401  # dense or sparse
-        """Multiply the transpose of a block with integers that have as many rows."""
+    def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
+        """Return the sums X^T high beside X^T low over a thread's rows, for X basis = 2^19 high + low."""
         ...
 
     def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
@@ -125,31 +118,48 @@ class Rows(Protocol):
         ...
 
 
-class DenseRows:
-    """Rows as 32-bit integers, widened a block at a time."""
+class DenseBlocks(ABC):
+    """Dense integer rows that are read a block at a time."""
 
     gain_by_threads = True
+    most_at_once: int | None = MADE_AT_ONCE
+    """The most numbers of a block, if they are not in memory anyway."""
 
-    def __init__(self, rows: NDArray[np.int32]) -> None:
-        self.rows = rows
-        self.count, self.dimension = rows.shape
-        self.block_rows = self.rows_per_block(self.dimension)
+    def __init__(self, count: int, dimension: int) -> None:
+        self.count, self.dimension = count, dimension
+        self.block_rows = rows_per_block(dimension)
 
-    @staticmethod
-    def rows_per_block(dimension: int) -> int:
-        """Say how many rows go into a block."""
-        return min(EXACT_ROWS, max(8, BLOCK_ENTRIES // dimension))
+    @abstractmethod
+    def integers(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the rows from ``start`` to ``stop``, in any type that holds them."""
+
+    def block(self, start: int, stop: int) -> FloatArray:
+        return self.integers(start, stop).astype(np.float64, copy=False)
 
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
         return _stepped(span, max(self.block_rows, tall))
 
-    @staticmethod
-    def across(block: FloatArray, wide: FloatArray) -> FloatArray:
-        product: FloatArray = np.dot(block.T, wide)
-        return product
+    def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
+        division = Division.of(self.dimension, basis.shape[1], self.most_at_once)
+        return reduce(iadd, product_sums(self, span, basis, division))
 
-    def block(self, start: int, stop: int) -> FloatArray:
-        return self.rows[start:stop].astype(np.float64)
+
+def rows_per_block(dimension: int) -> int:
+    """Say how many rows fit into a cache."""
+    return min(EXACT_ROWS, max(8, CACHED // dimension))
+
+
+class DenseRows(DenseBlocks):
+    """Rows as 32-bit integers."""
+
+    most_at_once = None
+
+    def __init__(self, rows: NDArray[np.int32]) -> None:
+        super().__init__(*rows.shape)
+        self.rows = rows
+
+    def integers(self, start: int, stop: int) -> NDArray[np.int32]:
+        return self.rows[start:stop]
 
     def sums(self) -> Integers:
         """Return the sum of each column, exactly."""
@@ -178,9 +188,16 @@ class SparseRows:
         blocks = _spans(stop - start, max(1, min(SPARSE_BLOCKS, SPARSE_SUMS // sums)))
         return [[(start + first, start + last) for first, last in blocks]]
 
+    def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
+        """Return the sums of all blocks, which are exact in 64-bit integers."""
+        blocks = chain.from_iterable(self.parts(span, basis.size, 0))
+        return reduce(iadd, (self.across(block, basis) for block in starmap(self.block, blocks)))
+
     @staticmethod
-    def across(block: scipy.sparse.csr_array, wide: FloatArray) -> Integers:
-        product: Integers = block.astype(np.int64).T @ wide.astype(np.int64)
+    def across(block: scipy.sparse.csr_array, basis: FloatArray) -> Integers:
+        """Multiply a block with a basis, and its transpose with both parts of the product."""
+        parts = np.hstack(list(split(block @ basis)))
+        product: Integers = block.astype(np.int64).T @ parts.astype(np.int64)
         return product
 
     def sums(self) -> Integers:
@@ -202,11 +219,9 @@ class StreamedMoments:
 
     def product(self, basis: Basis) -> Integers:
         written = whole(basis)
-
-        def visit(block: Any) -> Any:  # noqa: ANN401
-            return self._rows.across(block, np.hstack(_split(_times(block, written))))
-
-        high, low = np.split(self._wide_total(visit, written.size), [written.shape[1]], axis=1)
+        threads = _threads(self._threads, written.size)
+        total = self._on_threads(lambda span: self._rows.products(span, written), threads)
+        high, low = np.split(total, [written.shape[1]], axis=1)
         sums = low >> LOW_BITS
         sums += high
         sums >>= PRODUCT_SHIFT - LOW_BITS
@@ -216,7 +231,7 @@ class StreamedMoments:
         written = whole(basis)
 
         def visit(block: Any) -> FloatArray:  # noqa: ANN401
-            high, low = _split(_times(block, written))
+            high, low = split(_times(block, written))
             return np.stack([high.T @ high, high.T @ low, low.T @ low])
 
         threads = _threads(self._threads, written.size)
@@ -249,14 +264,17 @@ class StreamedMoments:
         return self._total(visit, threads, lambda span: self._rows.parts(span, entries, tall))
 
     def _total(self, visit: Callable[[Any], Any], threads: int, parts: Callable[[tuple[int, int]], Parts]) -> Integers:
-        """Add up the results of visiting every block. They are integers, so the order does not matter.
+        """Add up the results of visiting every block."""
+        return self._on_threads(lambda span: self._span_total(visit, parts(span)), threads)
+
+    def _on_threads(self, work: Callable[[tuple[int, int]], Integers], threads: int) -> Integers:
+        """Add up the results of every thread's work. They are integers, so the order does not matter.
 
         Each thread has its share of the rows, which may be empty.
         """
         spans = _spans(self._rows.count, threads)
         with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
-            totals = (pool.map if pool else map)(lambda span: self._span_total(visit, parts(span)), spans)
-            return reduce(add, totals)
+            return reduce(iadd, (pool.map if pool else map)(work, spans))
 
     def _span_total(self, visit: Callable[[Any], Any], parts: Parts) -> Integers:
         """Add up each list of blocks in its own type, where it is exact, and then the lists in 64-bit integers."""
@@ -344,11 +362,6 @@ def _times(left: Any, right: Any) -> Any:  # noqa: ANN401
 def _to_lattice(rows: FloatArray) -> FloatArray:
     scaled = rows * 2.0**BASIS_BITS
     return np.rint(scaled, out=scaled)
-
-
-def _split(wide: FloatArray) -> tuple[FloatArray, FloatArray]:
-    high = np.floor(wide * 2.0**-LOW_BITS)
-    return high, wide - high * 2.0**LOW_BITS
 
 
 def _digits(matrix: Integers, bits: int, count: int) -> list[FloatArray]:

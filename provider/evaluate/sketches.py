@@ -71,8 +71,8 @@ from dpspca.common.queries import (
     Sketch,
 )
 
-from .moments import EXACT_ROWS
 from .packed_rows import BlockRows
+from .products import EXACT_ROWS
 
 SketchArray: TypeAlias = NDArray[np.int32]
 

@@ -30,9 +30,10 @@ from dpspca.common.queries import (
     ViewSquares,
 )
 
-from .integer_rows import integer_rows, row_sums
-from .moments import EXACT_ROWS, SQUARE_SHIFT, DenseRows, SparseRows, StreamedMoments
+from .integer_rows import IntegerRows, integer_rows, row_sums
+from .moments import SQUARE_SHIFT, DenseBlocks, SparseRows, StreamedMoments
 from .packed_rows import BlockRows
+from .products import EXACT_ROWS
 
 _BOUND: Final = 2.0**ROW_BITS
 _EDGES: Final = 2.0 ** (-np.arange(BINS - 1) / 2) * (1 - 2.0**-10)
@@ -45,18 +46,16 @@ _TOP: Final = int(np.log2(LARGEST_SIZE))
 _RANGE_EDGES: Final[FloatArray] = np.ldexp(LARGEST_RANGE, -4 * np.arange(RANGES - 1))
 
 
-class ViewedRows:
+class ViewedRows(DenseBlocks):
     """The rows of a view, clipped and rounded, made a block at a time from those that it is a view of."""
-
-    gain_by_threads = True
 
     def __init__(self, rows: BlockRows, view: View, lift: float = 1.0) -> None:
         """``rows`` have the columns of the view alone. They were multiplied by the lift, clipped and rounded."""
+        super().__init__(rows.count, rows.dimension)
+        self.block_rows = min(self.block_rows, rows.block_rows)
         self._rows = rows
         self._factors = view.factors[0] / lift, view.factors[1] / lift
         self._axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
-        self.count, self.dimension = rows.count, rows.dimension
-        self.block_rows = DenseRows.rows_per_block(self.dimension)
 
     @property
     def is_scaled_only(self) -> bool:
@@ -69,12 +68,9 @@ class ViewedRows:
             block: Any = self._rows.block(start, min(start + EXACT_ROWS, self.count))
             yield scipy.sparse.csr_array((block.data * self._factors[0], block.indices, block.indptr), block.shape)
 
-    parts = DenseRows.parts
-    across = staticmethod(DenseRows.across)
-
-    def block(self, start: int, stop: int) -> FloatArray:
-        """Give rows from ``start`` to ``stop`` as integers in float64, of norm at most 2^17."""
-        return integer_rows(self.unclipped(start, stop), _BOUND).astype(np.float64)
+    def integers(self, start: int, stop: int) -> IntegerRows:
+        """Give rows from ``start`` to ``stop`` as integers of norm at most 2^17."""
+        return integer_rows(self.unclipped(start, stop), _BOUND)
 
     def unclipped(self, start: int, stop: int) -> FloatArray:
         """Give rows of the view before they are clipped.

@@ -34,6 +34,16 @@ def test_round_cost_reports_gram_matrix_and_row_pass() -> None:
     assert set(result["paper_table_1"]["DPS-PCA"].values()) == {"< 1 ms"}
 
 
+def test_shapes_compare_passes_with_plain_products() -> None:
+    result = measured("shapes")
+    for row in result["shapes"]:
+        assert row["ratio"] == pytest.approx(row["seconds"] / row["plain_seconds"])
+        assert row["one_thread_ratio"] == pytest.approx(row["one_thread_seconds"] / row["one_thread_plain_seconds"])
+        assert min(row["noise"], row["one_thread_noise"]) >= 1
+    assert result["summary"]["ratio"]["largest"] == max(row["ratio"] for row in result["shapes"])
+    assert result["machine"]["kernels"]
+
+
 def test_rounds_reports_the_error_for_every_budget() -> None:
     results = measured("rounds")
     for row in results:

@@ -29,9 +29,9 @@ class WatchedRows(DenseRows):
 
     seen: list[list[int]]
 
-    def block(self, start: int, stop: int) -> np.ndarray:
+    def integers(self, start: int, stop: int) -> np.ndarray:
         self.seen.append(blas_threads())
-        return super().block(start, stop)
+        return super().integers(start, stop)
 
 
 def test_each_thread_can_limit_the_blas_to_one_thread(

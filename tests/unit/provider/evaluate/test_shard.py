@@ -20,9 +20,10 @@ from dpspca.common.queries.rows import (
     CovarianceProduct,
 )
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.evaluate import moments
+from dpspca.provider.evaluate import moments, products
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, StreamedMoments
+from dpspca.provider.evaluate.products import Division
 from dpspca.provider.evaluate.shard import Shard, Strategy
 
 BOUND = 4.0
@@ -85,11 +86,11 @@ def test_many_rows_of_full_length_stay_exact(rows: int, dimension: int) -> None:
 
 
 def test_the_largest_sums_of_the_smallest_parts_are_exact() -> None:
-    """Every product's low part is the largest there is, 2^19 - 1: more than 2^15 squares of it are beyond 2^53."""
-    row, rows = 2**17 - 1, 40_001
-    column = 2**19 + pow(-row, -1, 2**19)
+    """Every product's low part is odd and the largest there is: more than 2^17 squares of it are beyond 2^53."""
+    row, rows = 2**17 - 1, 2**17 + 2**14 + 1
+    column = 2**19 + (2**18 - 1) * pow(row, -1, 2**19) % 2**19
     moments = StreamedMoments(DenseRows(np.full((rows, 1), row, dtype=np.int32)), threads=1)
-    assert (row * column) % 2**19 == 2**19 - 1
+    assert (row * column) % 2**19 == 2**18 - 1
     assert int(moments.compressed(np.array([[float(column)]]))[0, 0]) == rows * (row * column) ** 2
 
 
@@ -99,8 +100,10 @@ def test_t19_neither_order_nor_threads_nor_blocks_change_a_bit(monkeypatch: pyte
     for query in queries(rng, 30, 10):
         expected = in_python(values, query)
         for block_rows, threads in itertools.product((8, 100, 5000), (1, 2, 5)):
-            monkeypatch.setattr(moments, "BLOCK_ENTRIES", block_rows * 30)
-            monkeypatch.setattr(moments, "EXACT_ROWS", 2 * block_rows)
+            monkeypatch.setattr(moments, "CACHED", block_rows * 30)
+            for module in (moments, products):
+                monkeypatch.setattr(module, "EXACT_ROWS", 2 * block_rows)
+            monkeypatch.setattr(Division, "of", lambda *_, rows=block_rows: Division(rows, 7))
             shuffled = Shard(check_rows(rng.permutation(values)), BOUND, threads=threads)
             assert (shuffled.evaluate(query) == expected).all()
 

@@ -59,7 +59,8 @@ def test_centred_answers_have_the_same_bits_for_any_block(
     centred = replace(query, center=np.linspace(-1, 1, 7), **basis)
     held, stored = both((503, 7), tmp_path)
     expected = Shard(held, BOUND).evaluate(centred)
-    monkeypatch.setattr(moments, "BLOCK_ENTRIES", cells)
+    monkeypatch.setattr(moments, "CACHED", cells)
+    monkeypatch.setattr(moments.DenseBlocks, "most_at_once", cells)
     for threads in (1, 3):
         shard = Shard(stored, BOUND, keeps=True, threads=threads)
         assert (shard.evaluate(centred) == expected).all()

@@ -1,0 +1,153 @@
+"""Multiplies dense integer rows with a basis and back, X^T (X Q), exactly, for tables of any shape. Pure.
+
+Rows are taken some at a time, as a *block*, and widened to float64 as many columns at a time as a cache holds, as a
+*tile*. A block of a narrow table is one tile, so it is widened once. A block of a wide table has many tiles, so it is
+widened twice: for the products X Q, and for what they are multiplied with. Otherwise it would have so few rows that
+most of the time went into adding up sums, which are as wide as the table.
+
+The division follows from the number of columns, of the table and of the basis, alone. It changes no bit, because every
+number is an integer below 2^53, where float64 is exact. The widths, for rows of norm 2^17 and columns of a basis of
+norm 2^20 (1 + 2^-8), which holds beyond a million columns (``basis_gain``); c is that last factor:
+
+    y = x q                 2^37 c     by Cauchy and Schwarz, for any part of the columns too
+    y = 2^19 high + low     high 2^18 c + 1, low at most 2^18, because it is rounded to nearest
+    X^T high, X^T low       2^35 c + 2^17 a row, 2^35 a row: below 2^50 for 2^14 rows
+
+So sums are exact in float64 over ``EXACT_ROWS`` rows, and then in 64-bit integers over 2^27 rows. More are carried.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.arrays import FloatArray, Integers
+
+LOW_BITS: Final = 19
+EXACT_ROWS: Final = 2**14
+
+CACHED: Final = 3 * 2**15
+"""Numbers of a tile that fit, in float64, into a second-level cache of a megabyte with room to spare. The product of so
+many with five columns has fewer than 10^6 multiplications, so OpenBLAS does not copy it first on some processors."""
+CACHED_FOR_ONE: Final = 2**18
+"""The same where a product has one column, and calls cost more than the cache saves."""
+MOST_AT_ONCE: Final = 2**19
+"""The most numbers of a block of a wide table that are still worth widening together."""
+TILE: Final = 256
+"""Rows and columns of a tile of a wide table."""
+MADE_AT_ONCE: Final = 2**21
+"""The most numbers of a block that are made for it: 16 megabytes in float64."""
+
+
+class Division(NamedTuple):
+    """How a table is divided into blocks of rows, and these into tiles."""
+
+    rows: int
+    width: int
+
+    @classmethod
+    def of(cls, dimension: int, columns: int, most: int | None = None) -> "Division":
+        """Divide a table of so many columns for its product with a basis, into blocks of at most so many numbers.
+
+        Sums are added up once for each block, so a block has more rows for a basis of more columns. The numbers were
+        measured (``bench/shapes.py``).
+        """
+        cached = max(CACHED, CACHED_FOR_ONE // columns) // (dimension + 2 * columns)
+        rows = max(8, cached, min(3 * columns + 8, MOST_AT_ONCE // dimension))
+        divided = cls(TILE, TILE) if rows < 2 * columns else cls(min(EXACT_ROWS, rows), dimension)
+        return divided if most is None else cls(min(divided.rows, max(8, most // dimension)), divided.width)
+
+
+class IntegerSource(Protocol):
+    """Dense rows that can be read some at a time."""
+
+    dimension: int
+
+    def integers(self, start: int, stop: int) -> NDArray[Any]:
+        """Return integers, in any type that holds them."""
+        ...
+
+
+def split(image: FloatArray, into: FloatArray | None = None) -> FloatArray:
+    """Return the high and the low part of integers: image = 2^19 high + low, with low at most 2^18."""
+    halves = np.empty((2, *image.shape)) if into is None else into
+    high, low = halves
+    np.copyto(low, image)
+    np.rint(np.multiply(low, 2.0**-LOW_BITS, out=high), out=high)
+    low -= high * 2.0**LOW_BITS
+    return halves
+
+
+def product_sums(
+    source: IntegerSource, span: tuple[int, int], basis: FloatArray, division: Division
+) -> Iterator[Integers]:
+    """Give X^T high beside X^T low, for X basis = 2^19 high + low, over at most ``EXACT_ROWS`` rows each time.
+
+    Of no rows, give zeros.
+    """
+    start, stop = span
+    work = _Work(basis, division)
+    for first in range(start, max(stop, start + 1), EXACT_ROWS):
+        last = min(first + EXACT_ROWS, stop)
+        sums = work.no_sums()
+        for at in range(first, max(last, first + 1), division.rows):
+            work.add(source.integers(at, min(at + division.rows, last)), sums, is_first=at == first)
+        yield work.whole(sums)
+
+
+class _Work:
+    """Memory that one thread uses again for each block, and what it does with it."""
+
+    def __init__(self, basis: FloatArray, division: Division) -> None:
+        dimension, columns = basis.shape
+        width = min(dimension, division.width)
+        edges = [*range(0, dimension, width), dimension]
+        self._tiles = [slice(*edge) for edge in pairwise(edges)]
+        self._basis = np.ascontiguousarray(basis)
+        # BLAS multiplies with one column at a time twice as fast as with two, and with more columns together.
+        self._parts = 2 if columns == 1 else 1
+        self._tile = np.empty(division.rows * width)
+        self._images = np.empty((2, division.rows, columns))
+        self._halves = np.empty(2 * columns * division.rows)
+        self._product = np.empty((width, 2 * columns // self._parts))
+
+    def no_sums(self) -> FloatArray:
+        """Return new memory for sums, which the first block fills."""
+        return np.empty((self._parts, len(self._basis), 2 * self._basis.shape[1] // self._parts))
+
+    def add(self, rows: NDArray[Any], sums: FloatArray, *, is_first: bool) -> None:
+        """Add the sums over a block of rows."""
+        image = self._times_basis(rows).T
+        halves = split(image, self._halves[: 2 * image.size].reshape(2, *image.shape))
+        halves = halves.reshape(self._parts, self._product.shape[1], len(rows))
+        for tile in self._tiles:
+            widened = self._widened(rows, tile, again=True)
+            for half, total in zip(halves, sums[:, tile], strict=True):
+                product = np.dot(widened.T, half.T, out=total if is_first else self._product[: len(total)])
+                if not is_first:
+                    np.add(total, product, out=total)
+
+    def whole(self, sums: FloatArray) -> Integers:
+        """Turn sums into 64-bit integers, in the same memory."""
+        integers: Integers = sums.view(np.int64)
+        for part, made in zip(sums, integers, strict=True):
+            for tile in self._tiles:
+                made[tile] = part[tile].astype(np.int64)
+        return np.hstack(list(integers)) if self._parts > 1 else integers[0]
+
+    def _times_basis(self, rows: NDArray[Any]) -> FloatArray:
+        image, more = self._images[:, : len(rows)]
+        np.dot(self._widened(rows, self._tiles[0]), self._basis[self._tiles[0]], out=image)
+        for tile in self._tiles[1:]:
+            image += np.dot(self._widened(rows, tile), self._basis[tile], out=more)
+        return np.asarray(image)
+
+    def _widened(self, rows: NDArray[Any], tile: slice, *, again: bool = False) -> FloatArray:
+        """Return some columns of a block in float64. If they are all, they are still there when they are used again."""
+        chosen = rows[:, tile]
+        widened = self._tile[: chosen.size].reshape(chosen.shape)
+        if not again or len(self._tiles) > 1:
+            np.copyto(widened, chosen)
+        return widened
