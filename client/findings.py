@@ -111,7 +111,7 @@ def _read_off(model: Model) -> int:
     It counts the columns that could have been kept, because keeping the largest entries of noise keeps most of it.
     """
     decided = model.decision
-    if decided is None:
+    if decided is None or decided.path is ReleasePath.PRODUCTS:
         return 0
     return model.components.shape[1] if decided.outstanding is None or _is_dense(decided) else decided.outstanding
 
@@ -261,11 +261,8 @@ def _path_taken(decided: Decision, every: int) -> str:
                 f"The covariance matrix of all {every} columns was released once, for the whole budget. For so few "
                 "columns, or so many components, asking in stages would gain nothing."
             )
-        case ReleasePath.WIDE:
-            return (
-                f"There are {every} columns, too many to release their covariance matrix. So the budget was spent on "
-                f"the {number} of the largest variances, and on columns that go together with these."
-            )
+        case ReleasePath.WIDE | ReleasePath.PRODUCTS:
+            return f"There are {every} columns, too many to release their covariance matrix. {_wide_path(decided)}"
         case ReleasePath.SPARSE:
             return (
                 f"{number} of {every} stood out from noise and held {_percent(decided.held)} of the variance that the "
@@ -287,6 +284,20 @@ def _path_taken(decided: Decision, every: int) -> str:
                 "that the components of all columns showed. So the whole covariance matrix was released several times, "
                 "and the releases were averaged."
             )
+
+
+def _wide_path(decided: Decision) -> str:
+    number = _columns(decided.outstanding or 0)
+    if decided.path is ReleasePath.WIDE:
+        return (
+            f"So the budget was spent on the {number} of the largest variances, and on columns that go together with "
+            "these."
+        )
+    return (
+        f"The {number} of the largest variances, and those that stood out beside them, held only "
+        f"{_percent(decided.held)} of what a product of all columns showed. So most of the budget was spent on "
+        "products of all columns with the components."
+    )
 
 
 def weights_of(model: Model) -> str:

@@ -159,7 +159,7 @@ def audit(  # noqa: PLR0913  # what is audited, and how
         f"The queries of {job.method} depend on what each job drew, so that no run is like another.",
         "Audit another method; tests of its own check the noise of this one.",
     )
-    numbers = 2 * runs * sum(math.prod(step.shape) for step in planned)
+    numbers = 2 * runs * sum(step.largest for step in planned)
     check(
         numbers <= MOST_NUMBERS,
         f"This audit would keep {numbers} numbers; {MOST_NUMBERS} are allowed.",

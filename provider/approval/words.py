@@ -3,7 +3,6 @@
 Everything follows from the signed job, the policy and the ledger. No row has a part in it.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -28,6 +27,7 @@ MOST_NAMES: Final = 8
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "capped-product": "the matrix times a few directions",
+        "column-sizes": "how many entries of each column have which size",
         "column-sums": "the sum of each column",
         "commit": "a hash of a random number, about no row",
         "compressed-covariance": "the variance along the components, and the rest of it",
@@ -44,12 +44,14 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "projection": "the rows' part along a random sketch",
         "published-subspace": "directions from a private mechanism",
         "reveal": "a random number that was hashed before, about no row",
+        "score-histogram": "how many rows have their scores in which cell of a plane",
         "sign-pairs": "how often each column was chosen in private",
         "sketch": "products of a random sketch of the rows",
         "spectral-product": "the matrix times a few directions",
         "symmetric-product": "the matrix times a few directions",
         "tied-columns": "columns that were chosen in private",
         "view-covariance": "the covariance of some columns",
+        "view-product": "the covariance times a few directions",
         "view-squares": "the sum of squares of some columns",
         "walked-subspace": "directions from a private mechanism",
         "weighted-drawn-subspace": "directions from a private mechanism",
@@ -136,16 +138,19 @@ def job_facts(content: SignedContent) -> dict[str, Any]:
 
 
 def answer_groups(plan: Plan) -> list[dict[str, Any]]:
-    """Group the answers of a plan: answers of one kind and size that follow each other are one group."""
+    """Group the answers of a plan: answers of one kind and size that follow each other are one group.
+
+    Where the plan leaves a choice between two queries, both are named, and the larger answer is counted.
+    """
     groups = []
-    for (kind, shape), steps in groupby(plan, key=_kind_and_shape):
+    for _, steps in groupby(plan, key=_kinds_and_shapes):
         same = list(steps)
-        numbers = math.prod(shape)
+        kinds, numbers = [each.query.kind for each in same[0].choices], same[0].largest
         groups.append(
             {
-                "kind": kind,
-                "about": KINDS.get(kind, kind),
-                "noise": _noise(same[0]),
+                "kind": " or ".join(kinds),
+                "about": ", or ".join(KINDS.get(kind, kind) for kind in kinds),
+                "noise": ", or ".join(dict.fromkeys(map(_noise, same[0].choices))),
                 "first": same[0].name,
                 "answers": len(same),
                 "numbers": numbers,
@@ -155,8 +160,8 @@ def answer_groups(plan: Plan) -> list[dict[str, Any]]:
     return groups
 
 
-def _kind_and_shape(step: Step) -> tuple[str, tuple[int, ...]]:
-    return step.query.kind, step.shape
+def _kinds_and_shapes(step: Step) -> list[tuple[str, tuple[int, ...]]]:
+    return [(each.query.kind, each.shape) for each in step.choices]
 
 
 def _noise(step: Step) -> str:

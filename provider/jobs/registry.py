@@ -6,7 +6,6 @@ job.
 
 import asyncio
 import logging
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -342,7 +341,7 @@ class JobRegistry:
             blind=token_hex(BLIND_BYTES),
             protects=extent_of(spec.unit, spec.rows_per_person, spec.norm_bound),
             queries=len(plan),
-            answer_bytes=sum(math.prod(step.shape) for step in plan) * ANSWER.itemsize,
+            answer_bytes=sum(step.largest for step in plan) * ANSWER.itemsize,
         )
 
     def _shard(self, name: str, plan: Plan, least_bound: float | None = None) -> Shard | MatrixShard:
