@@ -75,10 +75,12 @@ def ask_product(
 class Joined:
     """Components, as columns, that all products show together, with their eigenvalues and noise.
 
-    ``stds`` is the noise of each column of A V. ``shown`` is how many components are above the edge of that noise.
+    ``sizes`` are the lengths of the columns of A V, noise included, and ``stds`` the noise of their entries. ``shown``
+    is how many components are above the edge of that noise.
     """
 
     vectors: FloatArray
+    sizes: FloatArray
     values: FloatArray
     stds: FloatArray
     shown: int
@@ -125,7 +127,7 @@ def components_of(products: Sequence[Product]) -> Joined:
     noise = variances * len(vectors)
     values = np.sqrt(np.maximum(np.square(sizes) - noise, 0.0))
     edge = np.sqrt(variances) * (math.sqrt(len(vectors)) + math.sqrt(len(sizes)))
-    return Joined(vectors, values, np.sqrt(variances), int(np.count_nonzero(sizes > 1.1 * edge)))
+    return Joined(vectors, sizes, values, np.sqrt(variances), int(np.count_nonzero(sizes > 1.1 * edge)))
 
 
 def lengths_of(facts: ReleasedFacts, found: Joined, total: float) -> tuple[float, float]:

@@ -154,7 +154,7 @@ def _beyond(facts: ReleasedFacts, block: Block, product: Product, diagonal: Floa
     outside = np.setdiff1d(np.arange(facts.dimension), known.columns)
     squares = np.square(product.values)
     sampled = np.maximum(diagonal, 0.0)[:, None] * np.maximum(known.values, 0.0)[None] / facts.rows
-    scores = (squares[outside] / (product.std**2 + sampled[outside])).sum(axis=1)
+    scores: FloatArray = (squares[outside] / (product.std**2 + sampled[outside])).sum(axis=1)
     standing = outside[scores > chi2.isf(FALSE_ROWS / facts.dimension, count)]
     room = max(0, WIDE_COLUMNS - MOST_CANDIDATES - known.columns.size)
     energy = squares.sum(axis=1)
@@ -177,7 +177,7 @@ def _in_products(
     products.append((yield from ask_product(facts, so_far.vectors, None, lengths_of(facts, so_far, total))))
     found = components_of(products).pruned(facts, diagonal)
     vectors = limited(found.vectors, found.values, facts.sparsity)
-    kept = vectors.any(axis=1)
+    kept = np.square(vectors).sum(axis=1) > 0
     return Found(
         vectors,
         np.where(kept[:, None], found.loading_std, 0.0),
