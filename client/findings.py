@@ -27,6 +27,11 @@ UNCENTRED: Final = (
     "how rows differ. Use a dictionary with public centres, or center."
 )
 
+PAIRED: Final = (
+    "Differences of pairs of rows are used in place of the rows, so that no mean is asked for. There are half as many "
+    "of them, and offsets between providers do not count. Scores of rows are not centred."
+)
+
 _NOISE_LIMIT: Final = 3
 """A variance of a single component below this many standard deviations of its noise counts as noise."""
 
@@ -62,7 +67,11 @@ def _rarely_intended(spec: JobSpec) -> list[str]:
         f"A delta of {delta:g} is large: with that probability the promise may not hold at all. Keep it far below "
         "1 / (number of rows)."
     )
-    applies = {no_limit: spec.options.get("sparsity") == columns, large: delta > LARGE_DELTA}
+    applies = {
+        no_limit: spec.options.get("sparsity") == columns,
+        large: delta > LARGE_DELTA,
+        PAIRED: spec.centering is Centering.PAIRS,
+    }
     return [sentence for sentence, holds in applies.items() if holds]
 
 

@@ -279,14 +279,16 @@ class PrivacyStatement:
                 "in proportion to its size. Entries themselves may be larger. The promise assumes that the bound was "
                 "chosen from public knowledge, not from the data."
             )
+        taken = {Centering.NONE: [], Centering.PAIRS: ["differences of pairs of rows were taken"]}
         before = [
-            *([] if self.centering is Centering.NONE else ["the mean was subtracted"]),
+            *taken.get(self.centering, ["the mean was subtracted"]),
             *([] if self.scaling is Scaling.NONE else ["columns were divided by their scales"]),
         ]
         centred = f", after {' and '.join(before)}," if before else ""
         mean = {
             Centering.NONE: "",
             Centering.PUBLIC: " The promise assumes that the mean that was subtracted does not come from these rows.",
+            Centering.PAIRS: " A row is in one pair, and which rows are a pair follows from public numbers alone.",
             Centering.PRIVATE: f" To find the mean, rows were first clipped to length {self.mean_bound}.",
         }[self.centering]
         if self.scaling is Scaling.PRIVATE:

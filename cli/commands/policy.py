@@ -29,6 +29,7 @@ _CENTERING: Final = {
     Centering.NONE: "the rows as they are",
     Centering.PUBLIC: "the rows minus a public mean",
     Centering.PRIVATE: "the rows minus their own mean, which is queried with noise",
+    Centering.PAIRS: "differences of pairs of rows",
 }
 _OTHER_NOISE: Final = (
     " A job whose noise is not Gaussian is limited by this epsilon and delta. It takes more of the budgets below, "

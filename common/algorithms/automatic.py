@@ -43,7 +43,7 @@ from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
 from dpspca.common.score_map import ScoreMap
-from dpspca.common.spec import PRIVATE_BOUND, JobSpec, Scalar
+from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec, Scalar
 from dpspca.common.statement import PrivacyStatement
 
 from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes, scaled_facts, share_of_scales
@@ -120,6 +120,11 @@ class AutoOptions:
             not made.picture or spec.components >= SCORES,
             "A picture of scores needs two components, and the job asks for one.",
             "Ask for two components, or leave picture out.",
+        )
+        check(
+            not made.picture or spec.centering is not Centering.PAIRS,
+            "A picture of scores counts rows, and the job is about differences of pairs of rows.",
+            "Leave picture out, or use another centring.",
         )
         return made
 

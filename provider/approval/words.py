@@ -65,6 +65,7 @@ _CENTERING: Final = {
     Centering.NONE: "the rows as they are",
     Centering.PUBLIC: "the rows minus a public mean",
     Centering.PRIVATE: "the rows minus their own mean, which is asked for with noise",
+    Centering.PAIRS: "differences of pairs of rows",
 }
 
 

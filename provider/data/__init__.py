@@ -8,6 +8,7 @@ from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
 from .genotypes import Genotypes
 from .odd_rows import zero_row
+from .pairs import differences
 from .preparation import (
     CheckedRows,
     UsableRows,
@@ -42,6 +43,7 @@ __all__ = [
     "check_rows",
     "check_size",
     "columns_of",
+    "differences",
     "duplicates",
     "examine_rows",
     "import_extra",

@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Final, Self
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.centering import pairing_of
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
@@ -384,4 +385,4 @@ def _prepared(
 
 def _shard_of(rows: UsableRows, spec: JobSpec, strategy: Strategy) -> Shard:
     chosen = Strategy.STREAM if rows.is_sparse else strategy
-    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen)
+    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen, pairing=pairing_of(spec))
