@@ -17,7 +17,7 @@ from dpspca.common.errors import DpspcaWarning
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
-from dpspca.common.spec import Centering, JobSpec
+from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec
 from dpspca.common.statement import LARGE_DELTA, PrivacyStatement
 
 WITHIN_NOISE: Final = "within the noise"
@@ -40,6 +40,9 @@ _EDGE: Final = 1.1
 
 _FULL: Final = 0.9
 """Most rows were probably clipped if their mean squared length is above this share of the squared norm bound."""
+
+_LOOSE: Final = 1000
+"""Times the length of the rows from which a norm bound costs precision: they are rounded to a 131072th of it."""
 
 HIDDEN: Final = (
     "Noise hid how long the rows are, and the job gives no bound. So all rows were clipped to one length, and what "
@@ -92,6 +95,9 @@ def of_model(model: Model) -> list[str]:
         "component with it, may be nothing but noise.": bool(within_noise(model).any()),
         "Most rows were probably clipped: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared norm bound.": bound_may_be_small(model),
+        f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to a part of it, "
+        "so that short ones lose precision. Give a smaller bound from public knowledge, or let auto find one "
+        '(norm_bound = "private").': bound_is_loose(model),
     }
     return [sentence for sentence, holds in applies.items() if holds]
 
@@ -139,6 +145,14 @@ def bound_may_be_small(model: Model) -> bool:
     if variances is None or ratios is None or ratios[0] <= 0 or within_noise(model)[0]:
         return False
     return bool(variances[0] > _FULL * bound**2 * ratios[0])
+
+
+def bound_is_loose(model: Model) -> bool:
+    """Whether the mean squared length of the rows, estimated from releases, is far below the squared norm bound."""
+    variances, ratios, bound = model.explained_variance, model.explained_variance_ratio, model.statement.norm_bound
+    if not model.statement.unit.is_row or variances is None or ratios is None or bound == PRIVATE_BOUND:
+        return False
+    return bool(0 < variances[0] <= (bound / _LOOSE) ** 2 * ratios[0])
 
 
 # Warnings that need both

@@ -298,9 +298,11 @@ class PrivacyStatement:
                 f"Bounds: wherever rows{centred} were added up, each was clipped to a length that was found privately. "
                 f"Finding it is part of the price.{mean}"
             )
+        scaled = " in multiples of the scales" if self.scaling is Scaling.PRIVATE else ""
         return (
-            f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}: longer rows were shortened "
-            f"to it.{mean} The promise assumes that bounds were chosen from public knowledge, not from the data."
+            f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}{scaled}: longer rows were "
+            f"shortened to it.{mean} The promise assumes that bounds were chosen from public knowledge, not from the "
+            "data."
         )
 
     def _price(self) -> str:

@@ -73,6 +73,13 @@ def test_a_norm_bound_a_hundred_times_too_large_does_no_harm() -> None:
     assert error(fit(rows, bound=3000.0), axes) < 1.2 * error(fit(rows, bound=30.0), axes) + 0.02
 
 
+def test_a_norm_bound_ten_thousand_times_too_large_is_warned_of() -> None:
+    rows, _ = spiked(20_000, 20, 20)
+    for bound, loose in ((30.0, False), (300_000.0, True)):
+        model = fit(rows, bound=bound, budget=Budget(48.0, 0.5))
+        assert any("times as long as the rows" in warning for warning in model.statement.warnings) == loose
+
+
 @pytest.mark.parametrize("d", [30, 130])
 def test_a_given_sparsity_limits_the_support(d: int) -> None:
     rows, _ = spiked(20_000, d, d)

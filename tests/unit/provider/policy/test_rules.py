@@ -641,3 +641,22 @@ def test_a_job_about_rows_may_find_its_own_bound() -> None:
     assert not [each for each in rules.refusals(job, analyst(), BOTH) if "norm_bound" in str(each)]
     text = suggest(catalogue.plan(job), "cohort", ["ada"])
     assert tomllib.loads(text)["data_sets"]["cohort"]["norm_bound"] == {"least": 1e-18, "most": 1e18}
+
+
+def test_the_bounds_of_a_job_that_scales_columns_are_not_compared_with_raw_units() -> None:
+    """A policy's range is in units of the rows, and the job's bounds are in multiples of each column's size."""
+    rules = replace(RULES, methods=("auto",), centering=(Centering.NONE, Centering.PRIVATE), mean_bound=Range(1e6, 1e7))
+    rules = replace(rules, norm_bound=Range(1e6, 1e7))
+    scaled: dict[str, Any] = {"method": "auto", "options": {}, "scaling": "private"}
+
+    def about_bounds(**changes: Any) -> list[str]:
+        refused = rules.refusals(spec(**scaled | changes), analyst(), BOTH)
+        return [str(each) for each in refused if "_bound" in str(each)]
+
+    assert about_bounds(norm_bound=4.0) == []
+    assert about_bounds(norm_bound=PRIVATE_BOUND, centering=Centering.PRIVATE, mean_bound=None) == []
+    assert "norm_bound" in about_bounds(norm_bound=1e-6)[0]
+    assert "norm_bound" in about_bounds(norm_bound=1e7)[0]
+    assert "norm_bound" in about_bounds(norm_bound=4.0, scaling="none")[0]
+    text = suggest(catalogue.plan(spec(**scaled)), "cohort", ["ada"])
+    assert tomllib.loads(text)["data_sets"]["cohort"]["norm_bound"] == {"least": 1e-18, "most": 1e18}
