@@ -136,12 +136,12 @@ class _Checks:
         if isinstance(settings, ProviderConfig):
             for name in settings.data_sets:
                 yield f"data set {name}", (), partial(self.data_set, name)
-            for name in settings.arriving or {}:
+            for name in settings.arriving:
                 yield f"data set {name}", (), partial(self.arriving, name)
             yield "names of columns", (), self.names_of_columns
             yield "policy", (), partial(_policy, settings)
             yield "ledger", (), partial(_ledger, settings, self.file)
-            rows = tuple(f"data set {name}" for name in (*settings.data_sets, *(settings.arriving or {})))
+            rows = tuple(f"data set {name}" for name in (*settings.data_sets, *settings.arriving))
             yield "names of rows", (*rows, "ledger"), partial(self.names_of_rows, settings)
             yield "promises", ("policy", "ledger"), partial(self.promises, settings)
             if settings.approval:
@@ -243,7 +243,7 @@ class _Checks:
     def arriving(self, name: str) -> str:
         """Count the rows that have arrived."""
         assert isinstance(self.settings, ProviderConfig)
-        rows, folder = arriving_data_set(self.settings, name), (self.settings.arriving or {})[name]
+        rows, folder = arriving_data_set(self.settings, name), self.settings.arriving[name]
         self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
         self.columns[name] = rows.names
         size = f"{rows.count} rows of {rows.dimension} columns{_prepared(self.settings, name)}"
@@ -288,7 +288,7 @@ def _policy(settings: ProviderConfig) -> str:
         )
     units = {rules.data_set: rules.unit for rules in policy.data_sets}
     for name in sorted(settings.names & units.keys()):
-        _require_unit(name, units[name], persons=name in (settings.persons or {}))
+        _require_unit(name, units[name], persons=name in settings.persons)
     absent = sorted(settings.names - units.keys())
     refused = f" It does not name {', '.join(absent)}: every job on that is refused." if absent else ""
     return f"{settings.policy} is valid.{refused}"
@@ -345,5 +345,5 @@ def _reach(address: Address) -> None:
 
 def _prepared(settings: ProviderConfig, name: str) -> str:
     """Say by which dictionary the rows of a data set are prepared, if by one."""
-    held = (settings.dictionaries or {}).get(name)
+    held = settings.dictionaries.get(name)
     return "" if held is None else f", prepared by the dictionary {held.dictionary.digest()}"

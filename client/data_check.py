@@ -77,12 +77,12 @@ def reading_of_file(place: Path, dictionary: Path | None) -> Reading:
 
 def examine_settings(settings: ProviderConfig, only: str | None = None) -> Iterator[Examined]:
     """Examine the data sets of a provider's settings, or one of them."""
-    places = settings.data_sets | (settings.arriving or {})
+    places = settings.places
     if only is not None:
         settings.require_name(only)
     for name, place in places.items():
         if only in {None, name}:
-            yield _examined(name, place, settings.reading_of(name), (settings.persons or {}).get(name))
+            yield _examined(name, place, settings.reading_of(name), settings.persons.get(name))
 
 
 def _examined(name: str | None, place: Path, reading: Reading, persons: Path | None) -> Examined:

@@ -4,6 +4,7 @@ Each error has a stable ``code`` for programs, which may be sent over the networ
 message never contains a value from the data, because a refusal must not depend on a row.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -25,6 +26,16 @@ class InvalidParameterError(DpspcaError, ValueError):
     """A parameter is not valid, whatever the data are."""
 
     code = "invalid-parameter"
+
+
+class InvalidInputError(InvalidParameterError):
+    """Raw input with one mistake or several. It says all of them, one after the other."""
+
+    def __init__(self, faults: Sequence[InvalidParameterError]) -> None:
+        *others, last = faults
+        super().__init__(" ".join([*map(str, others), last.what]), last.remedy)
+        self.args = (faults,)
+        self.faults = tuple(faults)
 
 
 class InvalidDataError(DpspcaError, ValueError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage import ApprovalSettings, ProviderConfig
+from dpspca.common.storage import ProviderConfig
 from dpspca.common.trust import Identity
 
 from .approval import QUEUE_FILE, ApprovalDesk, ApprovalQueue
@@ -27,14 +27,14 @@ _log = logging.getLogger(__name__)
 
 def data_sets_of(settings: ProviderConfig) -> dict[str, DataSet]:
     """Read all data sets. Of those whose rows arrive over time, read what is there."""
-    arriving = {name: arriving_data_set(settings, name) for name in settings.arriving or {}}
+    arriving = {name: arriving_data_set(settings, name) for name in settings.arriving}
     return {name: read_data_set(settings, name) for name in settings.data_sets} | arriving
 
 
 def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
     """Read the rows of a data set and whose they are, and check its span if it has one."""
-    file, span = settings.data_sets[name], (settings.spans or {}).get(name)
-    persons, row_entries = (settings.persons or {}).get(name), (settings.row_entries or {}).get(name)
+    file, span = settings.data_sets[name], settings.spans.get(name)
+    persons, row_entries = settings.persons.get(name), settings.row_entries.get(name)
     rows = read_protected(file, settings.reading_of(name), persons=persons, row_entries=row_entries)
     if rows.unusable is not None:
         _log.warning("The data set '%s' %s", name, UNUSABLE)
@@ -46,8 +46,8 @@ def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
 
 def arriving_data_set(settings: ProviderConfig, name: str) -> Arrivals:
     """Count the rows that have arrived so far in a data set."""
-    read = partial(read_arriving, reading=settings.reading_of(name), row_entries=(settings.row_entries or {}).get(name))
-    return Arrivals(name, (settings.arriving or {})[name], read=read)
+    read = partial(read_arriving, reading=settings.reading_of(name), row_entries=settings.row_entries.get(name))
+    return Arrivals(name, settings.arriving[name], read=read)
 
 
 def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:
@@ -73,4 +73,4 @@ def approval_desk(  # noqa: PLR0913, PLR0917  # what a daemon has
 ) -> ApprovalDesk:
     """Return the desk of a daemon at which jobs wait for approval."""
     queue = approval_queue(settings, config)
-    return ApprovalDesk(queue, ledger, identity, policy, clock, settings.approval or ApprovalSettings())
+    return ApprovalDesk(queue, ledger, identity, policy, clock, settings.approval)

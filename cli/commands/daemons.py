@@ -144,7 +144,7 @@ def _run_provider(config: Path) -> None:
 
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
-    for name, held in sorted((settings.dictionaries or {}).items()):
+    for name, held in sorted(settings.dictionaries.items()):
         _log.info("The rows of '%s' are prepared by the dictionary %s.", name, held.dictionary.digest())
     peers = PeerReceipts(ledger_paths(settings, config)[0].parent / RECEIPTS_FILE)
 
@@ -160,7 +160,7 @@ def _run_provider(config: Path) -> None:
             policy.get,
             ledger,
             peers=peers,
-            dictionaries=settings.dictionaries or {},
+            dictionaries=settings.dictionaries,
             desk=desk,
         )
         daemon = Daemon(setup)

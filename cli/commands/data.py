@@ -113,7 +113,7 @@ def _place_and_reading(
     check(dictionary is None, _BY_SETTINGS, "Leave --dictionary out.")
     require_own(ProviderConfig, config or Path())
     settings = read_config(ProviderConfig, config or Path())
-    described = sorted(settings.dictionaries or {})
+    described = sorted(settings.dictionaries)
     name = described[0] if data_set is None and len(described) == 1 else data_set
     if name is None:
         raise InvalidParameterError(
@@ -121,7 +121,7 @@ def _place_and_reading(
         )
     settings.require_name(name)
     check(name in described, f"The data set '{name}' has no dictionary.", "Declare it under [dictionaries].")
-    return (settings.data_sets | (settings.arriving or {}))[name], settings.reading_of(name)
+    return settings.places[name], settings.reading_of(name)
 
 
 def _previewed(feature: PreviewedFeature) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def _remarks(file: Path) -> list[str]:
     settings = read_any_config(file)
     if not isinstance(settings, ProviderConfig):
         return []
-    places = settings.data_sets | (settings.arriving or {})
+    places = settings.places
     no_room = names_warning({name: names_in(place, settings.reading_of(name)) for name, place in places.items()})
     return [no_room] if no_room else []
 

@@ -59,7 +59,7 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
         Path | None,
         typer.Option(
             help="What the rows are called: a .fam or .psam file, or one name a line. Default: the samples beside "
-            "genotypes.",
+            "genotypes, or the rows of triplets.",
             show_default=False,
         ),
     ] = None,
@@ -103,7 +103,7 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
         found = read_rows(rows, reading_as, least=1)
         order = None if by_position else _columns_in_model_order(read, found.names, rows)
         found = found if order is None else replace(found, matrix=found.matrix[:, order], names=None)
-    listed = ids or score_files.names_beside(rows)
+    listed = ids or (score_files.names_beside(rows) if reading_as.triplets is None else reading_as.triplets.rows)
     names = None if listed is None else score_files.RowNames.read(listed, found.count)
     scores = _scores(read, found.matrix)
     score_files.write_scores(out, scores, names, table)

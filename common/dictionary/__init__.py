@@ -1,11 +1,13 @@
 """The shared dictionary: what the features of a study are, and how a row is prepared. Pure."""
 
 from .codes import MAX_TEXTS, LevelCodes, category_text, raw_values, text_code, without_codes
+from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults, feature_of, parse_json
 from .draft import draft
 from .features import UNKNOWN, Category, Feature, Genotype, Kind, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
+from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
 from .values import PLACEHOLDER, check_keys, plain_name
 
@@ -29,10 +31,13 @@ __all__ = [
     "draft",
     "faults",
     "feature_of",
+    "filled_columns",
     "names_of",
+    "parse_concepts",
     "parse_frequencies",
     "parse_json",
     "plain_name",
+    "prepare_sparse",
     "prepare_table",
     "raw_values",
     "text_code",

@@ -64,6 +64,8 @@ class Number:
     """What is used in place of a missing value. By default the centre."""
     missing_codes: values.Codes = ()
     description: str = ""
+    concept: str | None = None
+    """What names it in triplets, if that is not its name: a concept of a vocabulary that all providers use."""
 
     kind: ClassVar[Kind] = Kind.NUMBER
 
@@ -81,6 +83,7 @@ class Number:
             missing=values.within(f"{where}: missing", table.get("missing", centre), ends),
             missing_codes=values.codes(f"{where}: missing_codes", table.get("missing_codes", ())),
             description=values.text(f"{where}: description", table.get("description", "")),
+            concept=_concept(f"{where}: concept", table.get("concept")),
         )
 
     @property
@@ -201,6 +204,8 @@ class Category:
     """The level that stands for any other value, or ``ZERO``."""
     missing_codes: values.Codes = ()
     description: str = ""
+    concept: str | None = None
+    """What names it in triplets, if that is not its name."""
 
     kind: ClassVar[Kind] = Kind.CATEGORY
     unit: ClassVar[str] = ""
@@ -222,6 +227,7 @@ class Category:
             unknown=_level(f"{where}: unknown", table.get("unknown", ZERO), levels),
             missing_codes=values.codes(f"{where}: missing_codes", table.get("missing_codes", ())),
             description=values.text(f"{where}: description", table.get("description", "")),
+            concept=_concept(f"{where}: concept", table.get("concept")),
         )
 
     @property
@@ -258,8 +264,8 @@ Feature: TypeAlias = Number | Category | Genotype
 
 _COMMON: Final = frozenset({"kind", "missing", "missing_codes", "description"})
 _KEYS: Final[Mapping[Kind, tuple[type[Feature], frozenset[str], set[str]]]] = {
-    Kind.NUMBER: (Number, _COMMON | {"unit", "range", "centre", "scale"}, {"unit", "range"}),
-    Kind.CATEGORY: (Category, _COMMON | {"levels", "shares", "unknown"}, {"levels"}),
+    Kind.NUMBER: (Number, _COMMON | {"unit", "range", "centre", "scale", "concept"}, {"unit", "range"}),
+    Kind.CATEGORY: (Category, _COMMON | {"levels", "shares", "unknown", "concept"}, {"levels"}),
     Kind.GENOTYPE: (Genotype, _COMMON | {"allele", "frequency", "centre", "scale"}, set[str]()),
 }
 _ADVICE: Final = {
@@ -302,6 +308,19 @@ def _level(where: str, value: object, levels: tuple[str, ...]) -> str:
         f"Use one of: {', '.join(levels)}. Or use {ZERO}, which puts zeros in all columns of the feature.",
     )
     return level
+
+
+def _concept(where: str, value: object) -> str | None:
+    """Return what names a feature in triplets, as text: of a whole number its digits."""
+    if value is None:
+        return None
+    name = values.level_text(value)
+    check(
+        bool(name) and name.strip() == name and name.isprintable(),
+        f"{where} is {shortened(value)}.",
+        "Give the id of the concept, as in concept = 201826.",
+    )
+    return name
 
 
 def _shares(where: str, value: object, levels: tuple[str, ...]) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ codes of its levels. Each row is converted and prepared by itself.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpspca.common.names import shortened
 from . import values
 from .codes import LevelCodes, without_codes
 from .dictionary import Dictionary
-from .features import Category, Feature
+from .features import Category, Feature, Genotype
 
 _ONE_EACH: Final = "Give a category a column of its own. A query under [reading] can give a column twice."
 _KEYS: Final = {"column", "factor", "offset", "levels", "missing_codes"}
@@ -38,6 +38,8 @@ class MappedFeature:
     """Of a category: which codes stand for which levels."""
     missing_codes: values.Codes = ()
     """What stands for a missing value in this column, besides what the dictionary says."""
+    is_located: bool = False
+    """Whether the settings name the column. Otherwise the dictionary does."""
 
     @classmethod
     def parse(cls, feature: Feature, told: object, where: str) -> Self:
@@ -62,6 +64,7 @@ class MappedFeature:
             values.number(f"{where}: offset", table.get("offset", 0.0)),
             LevelCodes.of(feature, _levels(where, table.get("levels"))) if isinstance(feature, Category) else None,
             values.codes(f"{where}: missing_codes", table.get("missing_codes", ())),
+            "column" in table,
         )
 
     @property
@@ -104,13 +107,21 @@ class Preparation:
         check(not both, f"{shortened(both[:1])} is under columns and absent.", "Remove one of them.")
         held = [each for each in dictionary.features if each.name not in left_out]
         check(bool(held), "Every feature is absent.", "Map at least one.")
-        mapped = tuple(
-            MappedFeature.parse(each, told.get(each.name, each.name), f"columns: {each.name!r}") for each in held
-        )
-        used = Counter(each.column for each in mapped)
-        shared = [each.column for each in mapped if each.codes is not None and used[each.column] > 1]
-        check(not shared, f"Several features use the column {shortened(shared[:1])}, and one is a category.", _ONE_EACH)
+        mapped = tuple(MappedFeature.parse(each, told.get(each.name, {}), f"columns: {each.name!r}") for each in held)
+        _require_own_columns(mapped)
         return cls(dictionary, mapped, left_out)
+
+    @property
+    def of_triplets(self) -> Self:
+        """The same for triplets: a feature is in the column of its concept, unless the settings name another."""
+        mapped = tuple(
+            each
+            if each.is_located or isinstance(each.feature, Genotype) or each.feature.concept is None
+            else replace(each, column=each.feature.concept)
+            for each in self.mapped
+        )
+        _require_own_columns(mapped)
+        return replace(self, mapped=mapped)
 
     @property
     def held(self) -> Dictionary:
@@ -144,6 +155,12 @@ class Preparation:
     def prepare(self, matrix: FloatArray, names: Sequence[str]) -> FloatArray:
         """Prepare rows that were read from a file, each by itself."""
         return self.held.encode(self.raw(matrix, names))
+
+
+def _require_own_columns(mapped: Sequence[MappedFeature]) -> None:
+    used = Counter(each.column for each in mapped)
+    shared = [each.column for each in mapped if each.codes is not None and used[each.column] > 1]
+    check(not shared, f"Several features use the column {shortened(shared[:1])}, and one is a category.", _ONE_EACH)
 
 
 def _levels(where: str, told: Any) -> dict[str, str]:  # noqa: ANN401  # whatever the file holds

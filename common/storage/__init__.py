@@ -6,6 +6,7 @@ from .approval_settings import ApprovalSettings
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
 from .files import PRIVATE, require_private_folder
+from .paths import is_pattern
 from .reading import DELIMITERS, Reading
 from .settings import (
     MAX_DATA_SETS,
@@ -14,7 +15,6 @@ from .settings import (
     CoordinatorConfig,
     ProviderConfig,
     faults,
-    is_pattern,
     kind_of,
     read_any_config,
     read_config,

@@ -1,10 +1,12 @@
-"""Reads the files of shared dictionaries: TOML or JSON, and the files of allele frequencies that they name."""
+"""Reads the files of shared dictionaries: TOML or JSON, and the lists of concepts and variants that they name."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from dpspca.common.checks import is_real
-from dpspca.common.dictionary import Dictionary, check_keys, faults, parse_frequencies, parse_json
+from dpspca.common.dictionary import Dictionary, check_keys, faults, parse_concepts, parse_frequencies, parse_json
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import shortened
 
@@ -31,25 +33,29 @@ def dictionary_faults(path: Path) -> list[InvalidParameterError]:
 
 
 def _content(path: Path) -> Any:  # noqa: ANN401  # whatever the file holds
-    """Return the file's content, with the variants of a file of frequencies as features."""
+    """Return the file's content, with the concepts and variants of the files that it names as features."""
     try:
         raw = parse_json(read_text(path)) if path.suffix.lower() == ".json" else read_toml(path)
-        if not isinstance(raw, dict) or "genotypes" not in raw:
+        if not isinstance(raw, dict) or not _LISTS.keys() & raw.keys():
             return raw
-        variants = _genotypes(path.parent, raw["genotypes"])
-        own = raw.get("features", {})
-        if not isinstance(own, dict):
+        features = raw.get("features", {})
+        if not isinstance(features, dict):
             return raw
+        for key in sorted(_LISTS.keys() & raw.keys()):
+            features = _joined(features, key, _LISTS[key](path.parent, raw[key]))
     except DpspcaError as problem:
         named = problem.what if str(path) in problem.what else f"{path}: {problem.what}"
         raise InvalidParameterError(named, problem.remedy) from None
-    twice = sorted(variants.keys() & own.keys())
+    return {key: value for key, value in raw.items() if key not in _LISTS} | {"features": features}
+
+
+def _joined(features: dict[str, Any], key: str, listed: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    twice = sorted(listed.keys() & features.keys())
     if twice:
         raise InvalidParameterError(
-            f"{path}: {shortened(twice[0])} is a feature and a variant of the file under genotypes.",
-            "Remove one of them.",
+            f"{shortened(twice[0])} is a feature, and also in the file under {key}.", "Remove one of them."
         )
-    return {key: value for key, value in raw.items() if key != "genotypes"} | {"features": own | variants}
+    return features | listed
 
 
 def _genotypes(folder: Path, table: object) -> dict[str, dict[str, Any]]:
@@ -59,9 +65,28 @@ def _genotypes(folder: Path, table: object) -> dict[str, dict[str, Any]]:
         raise InvalidParameterError(
             f"genotypes is {shortened(dict(told))}.", f'Write file = "panel.afreq", and {_LEAST} = 0.01 if you like.'
         )
+    return _parsed(folder, file, lambda text: parse_frequencies(text, float(least)))
+
+
+def _concepts(folder: Path, table: object) -> dict[str, dict[str, Any]]:
+    told = check_keys("concepts", table, {"file"}, {"file"})
+    file = told["file"]
+    if not isinstance(file, str):
+        raise InvalidParameterError(f"concepts is {shortened(dict(told))}.", 'Write file = "concepts.csv".')
+    return _parsed(folder, file, parse_concepts)
+
+
+def _parsed(folder: Path, file: str, parse: Callable[[str], dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Read a list of features. Every error names its file."""
     place = folder / Path(file).expanduser()
     try:
-        return parse_frequencies(read_text(place), float(least))
+        return parse(read_text(place))
     except InvalidParameterError as problem:
         named = problem.what if str(place) in problem.what else f"{place}: {problem.what}"
         raise InvalidParameterError(named, problem.remedy) from None
+
+
+_LISTS: Final[Mapping[str, Callable[[Path, object], dict[str, dict[str, Any]]]]] = MappingProxyType(
+    {"concepts": _concepts, "genotypes": _genotypes}
+)
+"""Keys that name a file whose lines are features."""

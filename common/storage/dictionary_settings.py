@@ -1,34 +1,34 @@
 """What a provider's settings say about a shared dictionary: [dictionaries.NAME], for a data set NAME."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
-from dpspca.common.checks import check
-from dpspca.common.dictionary import Preparation, check_keys
-from dpspca.common.errors import InvalidParameterError
-from dpspca.common.names import shortened
+from dpspca.common.decoding import Source, read_part
+from dpspca.common.dictionary import Preparation
 
 from .dictionaries import read_dictionary
+from .paths import FilePath
+from .reading import Reading
 
-_KEYS: Final = frozenset({"file", "columns", "absent"})
 _OF_THE_DICTIONARY: Final = ("columns", "leave_out", "missing")
 """Keys under [reading.NAME] that a dictionary takes the place of."""
 
 
-def read_preparation(path: Path, name: str, told: object, locate: Callable[[str], Path]) -> Preparation:
-    """Read the dictionary of a data set, and how columns become features. ``locate`` finds the dictionary's file."""
-    where = f"{path}: dictionaries.{name:.80}"
-    try:
-        table = check_keys("It", told, _KEYS, {"file"})
-        file = table["file"]
-        named = isinstance(file, str) and bool(file.strip())
-        check(named, f"file is {shortened(file)}.", 'Name a dictionary, as in file = "study.toml".')
-        return Preparation.parse(read_dictionary(locate(file)), table.get("columns"), table.get("absent"))
-    except InvalidParameterError as problem:
-        raise InvalidParameterError(f"{where}: {problem.what}", problem.remedy) from None
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Declared:
+    """The table."""
+
+    file: FilePath
+    columns: Any = None
+    absent: Any = None
 
 
-def doubly_declared(reading: object) -> list[str]:
+def read_preparation(raw: object, source: Source) -> Preparation:
+    """Read the dictionary of a data set, and how columns become features."""
+    declared: _Declared = read_part(_Declared, raw, source)
+    return Preparation.parse(read_dictionary(declared.file), declared.columns, declared.absent)
+
+
+def doubly_declared(reading: Reading) -> list[str]:
     """Name the keys of a data set's [reading] that say again what its dictionary says."""
-    return [key for key in _OF_THE_DICTIONARY if isinstance(reading, dict) and key in reading]
+    return [key for key in _OF_THE_DICTIONARY if key in reading.declared]

@@ -1,9 +1,9 @@
 """Reads a file of text or TOML as it is. An error names the file and what to do."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from dpspca.common.decoding import parse_toml
 from dpspca.common.errors import InvalidParameterError
 
 
@@ -19,9 +19,4 @@ def read_text(path: Path) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a file of settings as it is, unchecked."""
-    try:
-        return tomllib.loads(read_text(path))
-    except InvalidParameterError:
-        raise
-    except (ValueError, RecursionError) as problem:
-        raise InvalidParameterError(f"{path} is not valid TOML: {problem}.", "Mend that line.") from None
+    return parse_toml(read_text(path), str(path))

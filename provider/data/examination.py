@@ -109,7 +109,7 @@ def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> D
         rows=stored.count,
         rows_as_zeros=0 if used.unusable is None else used.unusable.count,
         columns=_columns(coded, stored.names, types, reading) if prepared is None else (),
-        features=() if prepared is None else examine_features(_dense(coded), stored.names or (), types, prepared),
+        features=() if prepared is None else examine_features(coded, stored.names or (), types, reading),
         absent=() if prepared is None else prepared.absent,
         is_sparse=stored.is_sparse,
         first_fault=None if is_whole else first_fault(path, reading),
@@ -117,11 +117,6 @@ def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> D
         memory=_memory(used),
         triplets=None if reading.triplets is None else triplets_in(path, reading),
     )
-
-
-def _dense(matrix: Any) -> FloatArray | Genotypes:  # noqa: ANN401  # of any form
-    """Return a table that is not sparse. Genotypes stay small."""
-    return matrix if isinstance(matrix, np.ndarray | Genotypes) else matrix.toarray()
 
 
 def _columns(

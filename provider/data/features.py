@@ -3,21 +3,22 @@
 These are facts about rows, for the person who may see the rows. None of them may leave.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, Number, Preparation, text_code
+from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, Number, text_code
 from dpspca.common.storage import Reading
 
 from .genotypes import Genotypes
 from .odd_rows import rows_or_zeros
-from .sources import complete, read_as_stored
+from .sources import absent_in, complete, read_as_stored
 from .tables import without_codes
 from .unit_errors import MOST, SENTINELS, Conversion, suspected_codes, suspected_unit
 
@@ -62,21 +63,40 @@ class FeatureFacts:
 
 
 def examine_features(
-    matrix: FloatArray | Genotypes, names: Sequence[str], types: Sequence[str] | None, preparation: Preparation
+    matrix: Any,  # noqa: ANN401  # of any form
+    names: Sequence[str],
+    types: Sequence[str] | None,
+    reading: Reading,
 ) -> tuple[FeatureFacts, ...]:
-    """Describe each feature. ``matrix`` has the columns of the file, with NaN for missing values."""
-    places = {name: place for place, name in enumerate(names)}
+    """Describe each feature. ``matrix`` has the columns of the file, with NaN for missing values.
 
-    def cells(place: int) -> FloatArray:
-        return matrix.column(place) if isinstance(matrix, Genotypes) else matrix[:, place]
-
+    Of triplets, only values that are there are described: most persons lack most of them.
+    """
+    preparation = reading.preparation
+    assert preparation is not None
+    places, cells = {name: place for place, name in enumerate(names)}, _cells_of(matrix, reading)
     return tuple(
-        _facts(each, cells(places[each.column]), None if types is None else types[places[each.column]])
+        _facts(each, cells(places[each.column]), None if types is None else types[places[each.column]], matrix.shape[0])
         for each in preparation.mapped
     )
 
 
-def _facts(mapped: MappedFeature, cells: FloatArray, stated: str | None) -> FeatureFacts:
+def _cells_of(matrix: Any, reading: Reading) -> Callable[[int], FloatArray]:  # noqa: ANN401  # of any form
+    """Return what gives the cells of a column."""
+    if isinstance(matrix, Genotypes):
+        return matrix.column
+    if isinstance(matrix, np.ndarray):
+        return lambda place: matrix[:, place]
+    by_column = scipy.sparse.csc_array(matrix)
+
+    def stored(place: int) -> FloatArray:
+        cells: FloatArray = by_column.data[by_column.indptr[place] : by_column.indptr[place + 1]]
+        return cells if reading.triplets is not None else np.append(cells, np.zeros(matrix.shape[0] - len(cells)))
+
+    return stored
+
+
+def _facts(mapped: MappedFeature, cells: FloatArray, stated: str | None, rows: int) -> FeatureFacts:
     feature, raw = mapped.feature, mapped.raw(cells)
     is_category = isinstance(feature, Category)
     low, high = (-np.inf, np.inf) if isinstance(feature, Category) else feature.range
@@ -99,7 +119,7 @@ def _facts(mapped: MappedFeature, cells: FloatArray, stated: str | None) -> Feat
         above=int(above.sum()),
         least=float(good.min()) if len(good) and not is_category else None,
         most=float(good.max()) if len(good) and not is_category else None,
-        is_constant=len(good) > 1 and bool((good == good[0]).all()),
+        is_constant=rows > 1 and len(cells) == rows and len(good) > 1 and bool((good == good[0]).all()),
         codes=suspected_codes(cells, below | above),
         suspicion=suspected_unit(raw[usable & ~is_code], (low, high), feature.unit) if is_number else None,
     )
@@ -143,7 +163,7 @@ def preview_row(path: Path, reading: Reading, number: int) -> PreviewedRow:
     stored = read_as_stored(path, reading)
     check(0 < number <= stored.count, f"There is no row {number}.", f"Give a number from 1 to {stored.count}.")
     one: Any = stored.matrix[number - 1 : number]
-    dense = one if isinstance(one, np.ndarray) else one.toarray()
+    dense = one if isinstance(one, np.ndarray) else _dense(one, absent_in(reading))
     cells = without_codes(dense, stored.names, reading)
     made = complete(cells, stored.names, reading)
     used = rows_or_zeros(made)
@@ -154,6 +174,16 @@ def preview_row(path: Path, reading: Reading, number: int) -> PreviewedRow:
     features = tuple(_previewed(each, cells[:, places[each.column]], values) for each in preparation.mapped)
     length = float(np.linalg.norm(row))
     return PreviewedRow(number, stored.count, used.unusable is None, length, preparation.held.norm_bound(), features)
+
+
+def _dense(row: Any, absent: float) -> FloatArray:  # noqa: ANN401  # a row, sparse or of genotypes
+    """Write out a row, with ``absent`` where sparse rows store nothing."""
+    numbers: FloatArray = row.toarray()
+    if not isinstance(row, Genotypes) and np.isnan(absent):
+        is_there = np.zeros(numbers.shape, dtype=np.bool_)
+        is_there[0, row.indices] = True
+        numbers = np.where(is_there, numbers, absent)
+    return numbers
 
 
 def _previewed(mapped: MappedFeature, cell: FloatArray, values: dict[str, float]) -> PreviewedFeature:

@@ -18,11 +18,13 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from dpspca.common.dictionary import prepare_sparse
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import Reading, is_pattern
 
@@ -41,6 +43,9 @@ from .variants import SAMPLE_LISTS, read_samples
 from .zarr_files import is_zarr
 
 _PLAIN: Final = Reading()
+MOST_DENSE_COLUMNS: Final = 256
+"""Sparse rows that a dictionary prepares become dense if they have at most so many columns. Jobs can then centre them,
+and the time of an answer does not follow from how many entries rows have. The dictionary, which is public, decides."""
 
 _log = logging.getLogger(__name__)
 
@@ -242,13 +247,24 @@ def complete(
     names: tuple[str, ...] | None,
     reading: Reading,
 ) -> Any:  # noqa: ANN401
-    """Put declared numbers in place of missing ones. With a dictionary, prepare the rows, which are then dense."""
+    """Put declared numbers in place of missing ones. With a dictionary, prepare the rows.
+
+    Sparse rows of many columns stay sparse.
+    """
     whole = entry_by_entry(matrix, lambda numbers: filled(without_codes(numbers, names, reading), names, reading))
     if reading.preparation is None:
         return whole
     if isinstance(whole, Genotypes):
         return prepared_genotypes(whole, names or (), reading.preparation)
-    return reading.preparation.prepare(whole if isinstance(whole, np.ndarray) else whole.toarray(), names or ())
+    if isinstance(whole, np.ndarray):
+        return reading.preparation.prepare(whole, names or ())
+    prepared = prepare_sparse(reading.preparation, whole, names or (), absent_in(reading))
+    return prepared.toarray() if prepared.shape[1] <= MOST_DENSE_COLUMNS else prepared
+
+
+def absent_in(reading: Reading) -> float:
+    """Return what a number that is not stored in sparse rows stands for: zero, or, of triplets, a missing value."""
+    return 0.0 if reading.triplets is None else nan
 
 
 def _names(table: CheckedRows, reading: Reading) -> tuple[str, ...] | None:

@@ -26,8 +26,7 @@ What the numbers mean:
 - ``minimum_parties`` is compared with the signed job, and with the number of providers that the job names. The
   coordinator enforces it. No provider's promise relies on it, because each provider adds all of its noise itself.
 - ``norm_bound`` and ``mean_bound`` change no promise about rows, because noise grows with them. They keep an analyst
-  from spending the lifetime on rows that were clipped to almost nothing, or on noise. Bounds of jobs that scale columns
-  are in other units (``terms.scaled_bounds``).
+  from spending the lifetime on rows clipped to almost nothing, or on noise. For scaled columns see ``Range.for_job``.
 - For the units ``entry`` and ``spectral``, ``norm_bound`` is part of the promise: a job protects changes up to its
   bound, so ``lifetime`` is about changes up to ``least``. An analyst who may choose a smaller bound gets less noise.
 - ``approximate_delta``, in a budget, is the part of its delta for mechanisms that are private except with a probability

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from database import program
+from pages import BLOCK, commands
 
 from dpspca import load_model
 
@@ -33,6 +36,7 @@ def test_every_example_is_tested_and_listed() -> None:
     here = {path.name for path in EXAMPLES.iterdir() if path.is_file()} - {"README.md"}
     assert here == {
         "genetics.py",
+        "clinical.py",
         "analyst.py",
         "analyst.ipynb",
         "ancestry.ipynb",
@@ -108,6 +112,25 @@ def test_genetics_py_finds_ancestry_and_plink_agrees(tmp_path: Path) -> None:
     assert float(shown.split("with ancestry: ")[1][:4]) > 0.9
     if shutil.which("plink2"):
         assert float(shown.split("PLINK's scores: ")[1][:7]) < 1e-5
+
+
+@pytest.mark.slow
+def test_clinical_py_runs_what_its_page_shows(tmp_path: Path) -> None:
+    """The correlations are .82 and .71. Every command and file of the page is one of the example's."""
+    program("initdb")
+    shown = run(sys.executable, EXAMPLES / "clinical.py", tmp_path)
+    first, second = (float(each) for each in shown.split("differ in: ")[1].split()[::2])
+    assert first > 0.7
+    assert second > 0.6
+    run_there = {line.removeprefix("$ ") for line in shown.splitlines() if line.startswith("$ dpspca ")}
+    assert {str(each) for each in commands() if each.page == "docs/clinical.md"} == run_there
+    page = (EXAMPLES.parent / "docs" / "clinical.md").read_text(encoding="utf-8")
+    blocks = [block for language, block, _ in BLOCK.findall(page) if language == "toml"]
+    files = [block.partition("\n")[0].removeprefix("# ") for block in blocks]
+    assert files == ["study.toml", "north/settings.toml", "job.toml"]
+    for name, block in zip(files, blocks, strict=True):
+        written = (tmp_path / name).read_text(encoding="utf-8")
+        assert re.sub(r'"127\.0\.0\.1:\d+"', '"coordinator.example:7443"', written) == block
 
 
 def test_steward_sh_explains_a_policy_and_refuses_a_job(tmp_path: Path) -> None:

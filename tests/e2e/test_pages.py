@@ -43,6 +43,8 @@ NOT_RUN: Final = {
     ),
 }
 TUTORIAL: Final = "docs/tutorial.md"
+CLINICAL: Final = "docs/clinical.md"
+"""Its commands are those of examples/clinical.py, which test_examples.py runs."""
 AUDIT: Final = "docs/audit.md"
 DICTIONARY: Final = "docs/dictionary.md"
 SAMPLES: Final = ROOT / "deploy" / "samples"
@@ -89,7 +91,7 @@ def is_run(command: Command) -> bool:
 
 
 RUN: Final = list(filter(is_run, COMMANDS))
-OTHER_PAGES: Final = sorted({command.page for command in RUN} - {TUTORIAL, AUDIT, DICTIONARY})
+OTHER_PAGES: Final = sorted({command.page for command in RUN} - {TUTORIAL, AUDIT, DICTIONARY, CLINICAL})
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def test_keys_are_private_and_certificates_can_be_revoked(enrolment: Path) -> No
     ("text", "reason"),
     [
         ("listen = 3", "listen: 3 is no address"),
-        ('colour = "red"', "does not know colour"),
+        ('colour = "red"', "unknown key 'colour'"),
         ("", "lacks identity, listen, revocations"),
         ("listen = ", "not valid TOML"),
     ],

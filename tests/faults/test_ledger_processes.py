@@ -55,10 +55,11 @@ def kills(paths: tuple[Path, Path], times: int) -> None:
             assert ledger.quarantine is None
             assert ledger.head().entries > entries
             entries = ledger.head().entries
+            jobs = read_books(paths[0]).jobs
             for _, job, position, begins in sent[0] + sent[-1]:
                 again = ledger.stored(job, int(position))
                 if again is None:
-                    assert read_books(paths[0]).jobs[job].state is not None
+                    assert jobs[job].state is not None
                 else:
                     assert again.tobytes().hex()[:64] == begins
         assert verify(*paths) == []

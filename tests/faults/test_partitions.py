@@ -60,6 +60,7 @@ class Scene:
         """Submit a job that needs both providers, and return its name."""
         out = self.daemons.enrolment.folder / "model.npz"
         spec = {
+            "method": "dps-pca",
             "components": 1,
             "sparsity": 3,
             "norm-bound": 6,

@@ -110,7 +110,7 @@ def require_late(status: JobStatus, ending: str) -> ParticipantStatus:
     """Require that the status names the stopped provider, with the reason, and no other."""
     late = find(status, STOPPED)
     assert status.state == ending, status
-    missing = f"answer to query {late.answered + 1}" if late.asked else "word on the job"
+    missing = f"answer to query {late.answered + 1}" if late.asked else "reply about the job"
     assert late.reason == f"No {missing} within {DEADLINE} seconds."
     assert late.asked in {0, late.answered + 1}
     assert late.answered < status.queries

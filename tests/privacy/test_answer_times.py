@@ -55,7 +55,7 @@ def area(spec: JobSpec, pair: dict[str, Any], query: RowQuery, pairs: int, inter
     names, chance = list(pair), SystemRandom()
     asked = [at for at, step in enumerate(catalogue.plan(spec)) if step.admits(query)]
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    with daemons.daemons(spec, pair, interval=interval) as opening:
+    with daemons(spec, pair, interval=interval) as opening:
         while len(seconds[names[0]]) < pairs:
             jobs = {name: opening(spec, Neighbour(name, pair[name], None), name) for name in names}  # type: ignore[arg-type]
             for at in range(asked[-1] + 1):

@@ -19,7 +19,7 @@ def settings(folder: Path, unit: str, *, persons: bool) -> ProviderConfig:
         revocations=folder,
         policy=file,
         data_sets={"cohort": folder / "rows.npy"},
-        persons={"cohort": folder / "whose.txt"} if persons else None,
+        persons={"cohort": folder / "whose.txt"} if persons else {},
     )
 
 

@@ -284,7 +284,7 @@ def test_genotypes_of_a_frequency_file_are_features(tmp_path: Path) -> None:
     assert read_dictionary(tmp_path / "study.toml").names[-1] == "rs1"
     (tmp_path / "study.toml").write_text(STUDY + '[genotypes]\nfile = "panel.afreq"\n', encoding="utf-8")
     (fault,) = dictionary_faults(tmp_path / "study.toml")
-    assert "is a feature and a variant" in str(fault)
+    assert "'rs1' is a feature, and also in the file under genotypes" in str(fault)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,14 @@ import pytest
 import scipy.sparse
 
 from dpspca.client.data_check import examine_settings
+from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.storage import read_dictionary
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.common.storage.triplets import Triplets
 from dpspca.provider.data.examination import examine_rows
+from dpspca.provider.data.features import preview_row
 from dpspca.provider.data.sources import names_in, read_arriving, read_protected, read_rows
 
 LINES: list[tuple[Any, Any, Any]] = [
@@ -233,7 +236,7 @@ def test_settings_name_files_of_rows_and_columns(tmp_path: Path) -> None:
         ('triplets = { row = "a" }', "triplets lacks column, rows"),
         (DECLARED.replace(" }", ', worth = "a" }'), "'worth'"),
         (DECLARED.replace(" }", ', duplicates = "max" }'), "duplicates is 'max'"),
-        (DECLARED.replace('"value",', "3,"), "'value' = 3"),
+        (DECLARED.replace('"value",', "3,"), "triplets.value is 3"),
         ("", "concepts.list, which cannot be read"),
     ],
 )
@@ -244,3 +247,52 @@ def test_a_declaration_that_makes_no_sense_is_refused(line: str, fact: str, tmp_
     with pytest.raises(InvalidParameterError) as caught:
         read_config(ProviderConfig, tmp_path / "north.toml")
     assert fact in str(caught.value)
+
+
+# --- With a dictionary ------------------------------------------------------------------------------------------------
+
+STUDY = """
+format = "dpspca-dictionary-1"
+[concepts]
+file = "concepts.csv"
+[features.sex]
+kind = "category"
+levels = ["8507", "8532"]
+concept = 4002
+"""
+CONCEPTS = "concept_id,concept_name,low,high\n4001,Hypertension,,\n4003,Blood pressure,0,2\n"
+
+
+def described(folder: Path, more: str = "") -> Reading:
+    concepts = CONCEPTS + "".join(f"{5000 + place},Rare {place},,\n" for place in range(300) if more)
+    (folder / "concepts.csv").write_text(concepts, encoding="utf-8")
+    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+    plain = reading(folder, columns=None)
+    return plain.prepared(Preparation.parse(read_dictionary(folder / "study.toml"), None, None))
+
+
+@pytest.mark.parametrize("more", ["", "many"])
+def test_a_triplet_that_is_not_there_is_a_missing_value(more: str, tmp_path: Path) -> None:
+    """Hypertension without a line is zero, and so is a blood pressure that nobody measured, whose centre is 1."""
+    path, how = csv(tmp_path / "covariates", [*LINES, (102, 4002, 8532)]), described(tmp_path, more)
+    rows = read_protected(path, how)
+    table: Any = rows.matrix
+    assert rows.is_sparse == bool(more)
+    dense = table.toarray() if more else table
+    assert (rows.names or ())[:2] == ("sex=8507", "sex=8532")
+    by_name = dict(zip(rows.names or (), dense.T.tolist(), strict=True))
+    assert by_name["sex=8532"] == [0, 0.5, 0]
+    assert by_name["Hypertension"] == [0, 0, 1]
+    assert by_name["Blood pressure"] == [-0.5, 0, 0]
+    assert read_rows(path, how).digest() == rows.digest()
+
+
+def test_features_of_triplets_are_examined_by_the_values_that_are_there(tmp_path: Path) -> None:
+    path, how = csv(tmp_path / "covariates"), described(tmp_path, "many")
+    facts = examine_rows(path, how)
+    by_name = {each.name: each for each in facts.features}
+    assert facts.is_sparse
+    assert (by_name["Hypertension"].values, by_name["Hypertension"].above) == (1, 1)
+    assert not any(each.is_wrong or each.is_constant for each in facts.features if each.name != "Hypertension")
+    shown = preview_row(path, how, 1)
+    assert {each.name: each.value for each in shown.features if each.value is not None} == {"Blood pressure": 0.5}

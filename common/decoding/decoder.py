@@ -1,0 +1,299 @@
+"""From plain values to values of a declared type. Each type is looked at once, and becomes one function."""
+
+import math
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import StrEnum
+from functools import cache, partial
+from itertools import islice
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
+from dpspca.common.names import shortened
+
+from .faults import MOST_FAULTS, Fault, Source, WrongInput, choices
+from .rules import By, Derived, Rule
+
+Of = TypeVar("Of")
+Decoder: TypeAlias = Callable[[Any, Source], Any]
+
+_LARGEST: Final = 10**400
+"""Of an integer: more than any amount in a ledger."""
+_HERE: Final = Source()
+
+
+def decode(kind: Callable[..., Of], raw: object, source: Source = _HERE, **known: Any) -> Of:  # noqa: ANN401  # fields
+    """Make a value of a declared type, or raise an ``InvalidInputError`` that lists everything that is wrong.
+
+    ``known`` are fields of a dataclass that the raw table does not have, because they follow from elsewhere.
+    """
+    try:
+        made: Of = _table(kind, frozenset(known)).read(raw, source, known) if known else decoder_of(kind)(raw, source)
+    except WrongInput as wrong:
+        raise wrong.error(source) from None
+    return made
+
+
+def faults_of(work: Callable[[], object]) -> Sequence[InvalidParameterError]:
+    """Return what is wrong with raw input that some work reads; nothing if it is good."""
+    try:
+        work()
+    except InvalidInputError as problem:
+        return problem.faults
+    except InvalidParameterError as problem:
+        return [problem]
+    return []
+
+
+def read_part(kind: Any, raw: object, source: Source) -> Any:  # noqa: ANN401  # a type, and what it says
+    """Read a value inside of a function that reads another (``By``): what is wrong is told with the other's keys."""
+    return decoder_of(kind)(raw, source)
+
+
+def keys_of(kind: Any) -> frozenset[str]:  # noqa: ANN401  # a dataclass
+    """Name the keys that a table of this class may have."""
+    hints = get_type_hints(kind, include_extras=True)
+    return frozenset(
+        each.name for each in fields(kind) if each.init and not any(map(_is_derived, get_args(hints[each.name])))
+    )
+
+
+def _is_derived(mark: object) -> bool:
+    return isinstance(mark, Derived)
+
+
+def is_whole(value: object) -> bool:
+    """Tell whether this is a whole number that is kept as it is."""
+    return type(value) is int and -_LARGEST < value < _LARGEST
+
+
+@cache
+def decoder_of(hint: Any) -> Decoder:  # noqa: ANN401, PLR0911  # a type as it is written down; one kind a line
+    """Return what reads a value of this type."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _annotated(parts[0], parts[1:])
+    if origin in {Union, UnionType}:
+        return _union(parts)
+    if origin is not None and issubclass(origin, Mapping):
+        return partial(_mapping, decoder_of(parts[0]), decoder_of(parts[1]))
+    if origin is tuple and parts[-1] is not Ellipsis:
+        return partial(_fixed, [decoder_of(part) for part in parts])
+    if origin is not None and issubclass(origin, Sequence):
+        return partial(_listed, decoder_of(parts[0]), tuple if origin is tuple else list)
+    if is_dataclass(hint):
+        return _table(hint, frozenset()).read  # type: ignore[arg-type]  # a class can be hashed
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return partial(_member, {str(each): each for each in hint})
+    raise TypeError(hint)
+
+
+# --- Single values ----------------------------------------------------------------------------------------------------
+
+
+def _text(value: Any, source: Source) -> str:  # noqa: ANN401  # whatever was written, here and below
+    if not isinstance(value, str):
+        raise WrongInput.of(value, "Give text in quotes.")
+    if len(value) > source.longest_text:
+        raise WrongInput([Fault((), f" has {len(value)} characters.", f"Use at most {source.longest_text}.")])
+    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise WrongInput([Fault((), f" is {shortened(value)}.", "Use characters that can be written as UTF-8.")])
+    return value
+
+
+def _whole(value: Any, _source: Source) -> int:  # noqa: ANN401
+    if not is_whole(value):
+        raise WrongInput.of(value, "Give a whole number.")
+    return int(value)
+
+
+def _number(value: Any, _source: Source) -> float:  # noqa: ANN401
+    if type(value) is float and math.isfinite(value):
+        return value
+    try:
+        return float(_whole(value, _source))
+    except (WrongInput, OverflowError):
+        raise WrongInput.of(value, "Give a finite number, without quotes.") from None
+
+
+def _flag(value: Any, _source: Source) -> bool:  # noqa: ANN401
+    if type(value) is not bool:
+        raise WrongInput.of(value, "Give true or false, without quotes.")
+    return value
+
+
+def _nothing(value: Any, _source: Source) -> None:  # noqa: ANN401
+    if value is not None:
+        raise WrongInput.of(value, "Leave it out.")
+
+
+def _member(known: Mapping[str, StrEnum], value: Any, _source: Source) -> StrEnum:  # noqa: ANN401
+    if not isinstance(value, str) or value not in known:
+        raise WrongInput.of(value, choices(value, known))
+    return known[value]
+
+
+_PLAIN: Final[Mapping[Any, Decoder]] = {
+    str: _text,
+    int: _whole,
+    float: _number,
+    bool: _flag,
+    None: _nothing,
+    NoneType: _nothing,
+    Any: lambda value, _source: value,
+}
+
+
+# --- Rules and unions -------------------------------------------------------------------------------------------------
+
+
+def _annotated(hint: Any, marks: Sequence[object]) -> Decoder:  # noqa: ANN401  # a type
+    by = next((mark for mark in marks if isinstance(mark, By)), None)
+    rules = [mark for mark in marks if isinstance(mark, Rule)]
+    inner = decoder_of(hint if by is None else by.of)
+
+    def read(value: Any, source: Source) -> Any:  # noqa: ANN401
+        try:
+            made = inner(value, source)
+            with _as_wrong_input():
+                made = made if by is None else by.read(made, source)
+        except WrongInput as wrong:
+            if not rules or not wrong.is_kind:
+                raise
+            raise WrongInput.of(value, rules[0].remedy(value)) from None
+        for rule in rules:
+            if not rule.holds(made):
+                raise WrongInput.of(value, rule.remedy(value))
+        return made
+
+    return read
+
+
+def _sentence(problem: DpspcaError) -> Fault:
+    return Fault((), f": {problem.what}", problem.remedy)
+
+
+def _union(hints: Sequence[Any]) -> Decoder:
+    """Read a value by the first type that it has. If it has none, say what is wrong by the one that is closest."""
+    readers = [decoder_of(hint) for hint in sorted(hints, key=_rank)]
+
+    def read(value: Any, source: Source) -> Any:  # noqa: ANN401
+        found: list[WrongInput] = []
+        for reader in readers:
+            try:
+                return reader(value, source)
+            except WrongInput as wrong:
+                found.append(wrong)
+        raise max(found, key=lambda wrong: any(fault.path for fault in wrong.faults))
+
+    return read
+
+
+def _rank(hint: Any) -> int:  # noqa: ANN401  # a type
+    """Whole numbers come before numbers, so that they stay whole. Unions have no order of their own."""
+    kinds = (bool, int, float)
+    return kinds.index(hint) if hint in kinds else len(kinds) + (hint is NoneType)
+
+
+# --- Lists and tables -------------------------------------------------------------------------------------------------
+
+
+def _each(pairs: Iterator[tuple[str | int, Any, Decoder]], source: Source) -> list[Any]:
+    """Read values that are under keys, and collect what is wrong with them."""
+    made, wrong = list[Any](), list[Fault]()
+    for key, value, reader in pairs:
+        try:
+            made.append(reader(value, source))
+        except WrongInput as problem:
+            wrong += problem.under(key)
+            if len(wrong) >= MOST_FAULTS:
+                break
+    if wrong:
+        raise WrongInput(wrong)
+    return made
+
+
+def _listed(entry: Decoder, kind: Callable[[list[Any]], Any], value: Any, source: Source) -> Any:  # noqa: ANN401
+    if not isinstance(value, list):
+        raise WrongInput.of(value, "Give a list, in brackets.")
+    return kind(_each(((place, each, entry) for place, each in enumerate(value)), source))
+
+
+def _fixed(entries: Sequence[Decoder], value: Any, source: Source) -> tuple[Any, ...]:  # noqa: ANN401
+    if not isinstance(value, list) or len(value) != len(entries):
+        raise WrongInput.of(value, f"Give a list of {len(entries)} values, in brackets.")
+    return tuple(_each(((place, *pair) for place, pair in enumerate(zip(value, entries, strict=True))), source))
+
+
+def _mapping(key: Decoder, entry: Decoder, value: Any, source: Source) -> dict[Any, Any]:  # noqa: ANN401
+    if not isinstance(value, Mapping):
+        raise WrongInput.of(value, "Give a table: a value for each name.")
+    names = _each(((name, name, key) for name in value), source)
+    return dict(zip(names, _each(((name, each, entry) for name, each in value.items()), source), strict=True))
+
+
+class _Table:
+    """Makes a dataclass of a table with its fields, other than those that are known from elsewhere."""
+
+    def __init__(self, kind: Any, known: frozenset[str]) -> None:  # noqa: ANN401  # a dataclass
+        hints = get_type_hints(kind, include_extras=True)
+        own = [each for each in fields(kind) if each.name in keys_of(kind) - known]
+        self._kind = kind
+        self._readers = {each.name: decoder_of(hints[each.name]) for each in own}
+        self._needed = {each.name for each in own if each.default is each.default_factory is MISSING}
+        self._own = own
+
+    def read(self, value: Any, source: Source, others: Mapping[str, Any] = MappingProxyType({})) -> Any:  # noqa: ANN401
+        """Make a value, or say everything that is wrong."""
+        if not isinstance(value, Mapping):
+            raise WrongInput.of(value, f"Give a table with the keys {', '.join(self._readers)}.")
+        made, wrong = dict(others), list[Fault]()
+        for key, each in value.items():
+            reader = self._readers.get(key)
+            if reader is None:
+                hint = f"{choices(key, self._readers)} {source.sample}".strip()
+                wrong.append(Fault((), f" has an unknown key {shortened(key)}.", hint))
+                continue
+            try:
+                made[key] = reader(each, source)
+            except WrongInput as problem:
+                wrong += problem.under(key)
+        if missing := sorted(self._needed - value.keys()):
+            wrong.append(Fault((), f" lacks {', '.join(missing)}.", f"Add it. {source.sample}".strip()))
+        wrong += self._cross_checked(made, self._needed | value.keys())
+        if wrong:
+            raise WrongInput(wrong)
+        with _as_wrong_input():
+            return self._kind(**made)
+
+    def _cross_checked(self, made: dict[str, Any], given: Container[str]) -> Iterator[Fault]:
+        """Check fields against each other, as far as they are right by themselves."""
+        if hasattr(self._kind, "cross_checks"):
+            defaults = {each.name: _default(each) for each in self._own if each.name not in given}
+            for what, remedy in islice(self._kind.cross_checks(defaults | made), MOST_FAULTS):
+                yield Fault((), f": {what}", remedy)
+
+
+@cache
+def _table(kind: Any, known: frozenset[str]) -> _Table:  # noqa: ANN401  # a dataclass
+    return _Table(kind, known)
+
+
+def _default(each: "Field[Any]") -> Any:  # noqa: ANN401  # of any type
+    make: Any = each.default_factory
+    return make() if each.default is MISSING else each.default
+
+
+@contextmanager
+def _as_wrong_input() -> Iterator[None]:
+    """Say of errors of this package that raw input caused them."""
+    try:
+        yield
+    except InvalidInputError as problem:
+        raise WrongInput([_sentence(each) for each in problem.faults]) from None
+    except DpspcaError as problem:
+        raise WrongInput([_sentence(problem)]) from None

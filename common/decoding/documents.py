@@ -1,0 +1,59 @@
+"""From text to plain values. Everything that two readers could understand differently is refused."""
+
+import json
+import tomllib
+from collections import Counter
+from typing import Any, Final, NoReturn
+
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.names import shortened
+
+_LONGEST_INTEGER: Final = 400
+"""Digits of an integer: more than any amount in a ledger."""
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """Read TOML."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep(name) from None
+    except ValueError as problem:
+        raise InvalidParameterError(f"{name} is not valid TOML: {problem}.", "Correct that place.") from None
+
+
+def parse_json(text: str | bytes, name: str) -> Any:  # noqa: ANN401  # whatever JSON holds
+    """Read JSON in which no key is given twice and every number is finite."""
+    try:
+        return json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant, parse_int=_whole)
+    except DpspcaError as problem:
+        raise InvalidParameterError(f"{name}: {problem.what}", problem.remedy) from None
+    except RecursionError:
+        raise _too_deep(name) from None
+    except ValueError as problem:
+        raise InvalidParameterError(f"{name} is not valid JSON: {problem}.", "Correct that place.") from None
+
+
+def _too_deep(name: str) -> InvalidParameterError:
+    return InvalidParameterError(f"{name} is nested too deeply.", "Write it as a sample is written.")
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key given twice: two readers might take different ones."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise InvalidParameterError(f"The key {shortened(twice)} is given twice.", "Give every key once.")
+    return table
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    """Refuse what Python reads as a number and JSON does not know."""
+    raise InvalidParameterError(f"{name} is no number in JSON.", "Give a finite number.")
+
+
+def _whole(digits: str) -> int:
+    """Read an integer. Very long ones take long to read, and are none that anybody means."""
+    if len(digits) > _LONGEST_INTEGER:
+        raise InvalidParameterError(f"An integer has {len(digits)} digits.", f"Use at most {_LONGEST_INTEGER}.")
+    return int(digits)

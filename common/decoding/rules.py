@@ -1,0 +1,53 @@
+"""What a field's type can say besides the kind of its values: ``Annotated[kind, ...]``."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias
+
+from dpspca.common.checks import is_real
+
+from .faults import Source, choices
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must hold of a value. ``expected`` tells a reader what to write, whatever is wrong with the value."""
+
+    expected: str | Callable[[object], str]
+    holds: Callable[[Any], bool] = lambda _: True
+
+    def remedy(self, value: object) -> str:
+        """Say what may be there in place of a value."""
+        return self.expected if isinstance(self.expected, str) else self.expected(value)
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """A function that takes a value of type ``of`` and gives the field's, or raises an error of this package."""
+
+    read: Callable[[Any, Source], Any]
+    of: Any = Any
+
+
+class Derived:
+    """Marks a field that follows from others and cannot be written."""
+
+
+def between(least: float, most: float, what: str = "a whole number") -> Rule:
+    """Return the rule that a number lies in a range, both ends included."""
+    return Rule(f"Give {what} from {least} to {most}.", lambda value: is_real(value) and least <= value <= most)
+
+
+def one_of(*known: str) -> Rule:
+    """Return the rule that text is one of the known."""
+    return Rule(lambda value: choices(value, known), lambda value: value in known)
+
+
+def distinct(expected: str) -> Rule:
+    """Return the rule that a list has entries, and none of them twice."""
+    return Rule(expected, lambda entries: 0 < len(entries) == len(set(entries)))
+
+
+Filled: TypeAlias = Annotated[str, Rule("Give text in quotes that is not empty.", lambda text: bool(text.strip()))]
+"""Text that says something."""
+DERIVED: Final = Derived()

@@ -1,0 +1,104 @@
+"""Reads a list of concepts, as OMOP and FeatureExtraction write it, as features. Pure: text in, features out.
+
+A line without a range says that a person has the concept or has it not. Then having it is 1, and not having it is 0.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from dpspca.common.checks import check
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.names import shortened
+
+_ID: Final = ("concept_id", "covariate_id")
+_NAME: Final = ("concept_name", "covariate_name")
+_NUMBERS: Final = ("low", "high", "centre", "missing")
+_OF_VOCABULARIES: Final = frozenset({
+    "domain_id", "vocabulary_id", "concept_class_id", "standard_concept", "concept_code", "valid_start_date",
+    "valid_end_date", "invalid_reason", "analysis_id", "value_as_concept_id", "collisions",
+})  # fmt: skip
+"""Columns of OMOP's tables that say nothing here."""
+_FORM: Final = (
+    "Write a line of names, concept_id,concept_name,unit,low,high,centre,missing, of which the first two are needed; "
+    "then a line for each concept. Commas or tabs divide cells."
+)
+_PRESENCE: Final = (0.0, 1.0)
+
+
+def parse_concepts(text: str) -> dict[str, dict[str, Any]]:
+    """Return a feature for each concept, by its name."""
+    features: dict[str, dict[str, Any]] = {}
+    known: dict[str, int] = {}
+    for number, row in _rows(text):
+        name, feature = row["name"], _feature(number, row)
+        concept = feature["concept"]
+        check(
+            name not in features,
+            f"Line {number}: the name {shortened(name)} is there twice.",
+            "Write names that differ, for example with the id or the vocabulary at the end.",
+        )
+        check(
+            concept not in known,
+            f"Line {number}: the concept {shortened(concept)} is there twice; first in line {known.get(concept)}.",
+            "Remove one of the two lines.",
+        )
+        features[name], known[concept] = feature, number
+    check(bool(features), "There is no concept.", _FORM)
+    return features
+
+
+def _feature(number: int, row: Mapping[str, str]) -> dict[str, Any]:
+    check(bool(row["id"]), f"Line {number} has no concept.", "Give its id.")
+    told = {key: _number(number, key, row[key]) for key in _NUMBERS if row.get(key)}
+    ends = [told.pop(key) for key in ("low", "high") if key in told]
+    check(len(ends) in {0, 2}, f"Line {number} has one end of a range.", "Give both low and high, or neither.")
+    usual = {"range": list(_PRESENCE), "centre": 0.0}
+    return {
+        "kind": "number",
+        "unit": row.get("unit", ""),
+        "concept": row["id"],
+        **({"range": ends} if ends else usual),
+        **told,
+    }
+
+
+def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Yield the numbered lines under the line of names, by the names of columns."""
+    lines = text.splitlines()
+    first = next((place for place, line in enumerate(lines) if line.strip()), None)
+    if first is None:
+        raise InvalidParameterError("The file is empty.", _FORM)
+    delimiter = "\t" if "\t" in lines[first] else ","
+    names = [_heading(cell) for cell in next(csv.reader([lines[first]], delimiter=delimiter))]
+    check({"id", "name"} <= set(names) and len(set(names)) == len(names), "The line of names is not as needed.", _FORM)
+    for number, line in enumerate(lines[first + 1 :], start=first + 2):
+        if not line.strip():
+            continue
+        cells = next(csv.reader([line], delimiter=delimiter))
+        check(len(cells) == len(names), f"Line {number} has {len(cells)} cells under {len(names)} names.", _FORM)
+        yield number, dict(zip(names, map(str.strip, cells), strict=True))
+
+
+def _heading(cell: str) -> str:
+    """Return what a column means. Refuse one that means nothing, because it may be misspelled."""
+    name = cell.strip().lower().removeprefix("\ufeff")
+    if name in _ID:
+        return "id"
+    if name in _NAME:
+        return "name"
+    if name in {"unit", *_NUMBERS} or name in _OF_VOCABULARIES:
+        return name
+    near = get_close_matches(name, (*_ID, *_NAME, "unit", *_NUMBERS), n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else _FORM
+    raise InvalidParameterError(f"The column {shortened(cell)} is not known.", hint)
+
+
+def _number(number: int, key: str, written: str) -> float:
+    try:
+        return float(written)
+    except ValueError:
+        raise InvalidParameterError(
+            f"Line {number}: {key} is {shortened(written)}.", "Give a number, or nothing."
+        ) from None
