@@ -370,8 +370,8 @@ def _bounds(rules: Rules) -> str:
     if rules.unit.is_row:
         return (
             f"Norm bound: rows are clipped to a length that the job chooses {rules.norm_bound}{_mean(rules)}. A job "
-            "that scales columns chooses it in multiples of each column's root mean square, within a factor of 1,000 of "
-            "the root of the number of columns."
+            "that scales columns chooses it in multiples of each column's root mean square, within a factor of 1,000 "
+            "of the root of the number of columns."
         )
     return (
         f"Norm bound: a job protects changes up to a bound that it chooses {rules.norm_bound}. All jobs together "
