@@ -16,20 +16,22 @@ from dpspca.cli.render import logs, print_table, print_text, to_json
 from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
+from dpspca.client.renewal import MAILBOX_FOLDER
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import Address, CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
-from dpspca.common.transport import MetricsPage, rpc
-from dpspca.common.trust import CurrentIdentity, CurrentRevocations, peer_of, require_role
+from dpspca.common.transport import MailFolder, MetricsPage, rpc
+from dpspca.common.trust import CurrentIdentity, CurrentRevocations, Identity, identity, peer_of, require_role
 from dpspca.provider.connection import Daemon, names_warning
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
 from dpspca.provider.policy import CurrentPolicy
-from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger
+from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger, scratch_of
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
+from dpspca.server.mailbox import MailboxServer
 from dpspca.server.rpc import RESULT_BYTES
 
 coordinator = typer.Typer(
@@ -105,16 +107,16 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
 def _run_coordinator(config: Path) -> None:
     require_own(CoordinatorConfig, config)
     settings = read_config(CoordinatorConfig, config)
-    identity, revocations = _identity_and_revocations(settings, Role.COORDINATOR)
+    own, revocations = _identity_and_revocations(settings, Role.COORDINATOR)
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
     async def serve() -> None:
-        running = Coordinator(identity.get, revocations.get, now, result_bytes=_result_bytes(settings), journal=journal)
+        running = Coordinator(own.get, revocations.get, now, result_bytes=_result_bytes(settings), journal=journal)
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
         try:
-            async with _metrics_page(settings.metrics, running.metrics.text):
+            async with _metrics_page(settings.metrics, running.metrics.text), _mailbox(settings, config, own.get()):
                 await _until_stopped(asyncio.create_task(running.run()))
         finally:
             await running.stop()
@@ -140,7 +142,7 @@ def _run_provider(config: Path) -> None:
     settings = read_config(ProviderConfig, config)
     identity, revocations = _identity_and_revocations(settings, Role.PROVIDER)
     policy = CurrentPolicy(settings.policy)
-    rows = data_sets_of(settings)
+    rows = data_sets_of(settings, scratch_of(settings, config))
 
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
@@ -192,6 +194,22 @@ async def _metrics_page(address: Address | None, text: Callable[[], str]) -> Asy
         yield
     finally:
         await page.stop()
+
+
+@asynccontextmanager
+async def _mailbox(settings: CoordinatorConfig, config: Path, me: Identity) -> AsyncIterator[None]:
+    """Offer the mailbox while the coordinator runs, if its settings name an address for it."""
+    if settings.mailbox is None:
+        yield
+        return
+    key = identity.mailbox_key(settings.identity)
+    server = MailboxServer(MailFolder(config.parent / MAILBOX_FOLDER), key, me.authority_pem)
+    await server.start(settings.mailbox)
+    _log.info("mailbox on %s", server.address)
+    try:
+        yield
+    finally:
+        await server.stop()
 
 
 def _raise_file_limit(most: int) -> None:

@@ -5,7 +5,7 @@ from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
-from .files import PRIVATE, require_private_folder
+from .files import PRIVATE, make_private_folder, require_private_folder
 from .paths import is_pattern
 from .reading import DELIMITERS, Reading
 from .settings import (
@@ -20,6 +20,7 @@ from .settings import (
     read_config,
     require_own,
 )
+from .study_file import Study
 from .toml_file import read_toml
 from .triplets import UNUSABLE, Triplets
 
@@ -36,6 +37,7 @@ __all__ = [
     "DatabaseUrl",
     "ProviderConfig",
     "Reading",
+    "Study",
     "Triplets",
     "dictionary_faults",
     "faults",
@@ -43,6 +45,7 @@ __all__ = [
     "forbid_core_dumps",
     "is_pattern",
     "kind_of",
+    "make_private_folder",
     "posix",
     "read_any_config",
     "read_config",

@@ -60,6 +60,8 @@ class CoordinatorConfig:
     journal: Place | None = None
     result_mebibytes: Annotated[int, between(1, 2**30)] | None = None
     metrics: AddressText | None = None
+    mailbox: AddressText | None = None
+    """Where it listens for the mailbox of certificates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +75,8 @@ class ProviderConfig:
     describes their columns.
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
-    ``approval`` says how long jobs wait for a person's approval, and who is notified.
+    ``approval`` says how long jobs wait for a person's approval, and who is notified. ``memory_mebibytes`` says how
+    much memory rows and jobs may take, and ``scratch`` is the private folder that holds rows instead.
     """
 
     coordinator: AddressText
@@ -91,6 +94,9 @@ class ProviderConfig:
     ledger_head: FilePath | None = None
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
     metrics: AddressText | None = None
+    memory_mebibytes: Annotated[int, between(64, 2**30)] = 1024
+    scratch: FilePath | None = None
+    mailbox: AddressText | None = None
 
     @classmethod
     def cross_checks(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -131,6 +137,7 @@ class AnalystConfig:
 
     coordinator: AddressText
     identity: FilePath
+    mailbox: AddressText | None = None
 
 
 Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)

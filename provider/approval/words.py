@@ -61,7 +61,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What each kind of answer is about."""
-_CENTERING: Final = {
+CENTERING: Final = {
     Centering.NONE: "the rows as they are",
     Centering.PUBLIC: "the rows minus a public mean",
     Centering.PRIVATE: "the rows minus their own mean, which is asked for with noise",
@@ -233,7 +233,7 @@ def _asked(asks: Mapping[str, Any]) -> str:
     names = asks["column_names"] or []
     named = f" ({', '.join(names[:MOST_NAMES])}{' and others' if len(names) > MOST_NAMES else ''})" if names else ""
     rows = PrivacyUnit(asks["unit"]).is_row
-    of = _CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
+    of = CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
     options = "".join(f", {name} = {value}" for name, value in sorted(asks["options"].items()))
     variance = ", and the variance that they explain" if asks["explained_variance"] else ""
     components = "1 principal component" if asks["components"] == 1 else f"{asks['components']} principal components"

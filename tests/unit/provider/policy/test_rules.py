@@ -406,7 +406,7 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ({"methods": ["pca"]}, "methods: 'pca' is not known. Choose among: auto, dps-pca, "),
         ({"accounting": ["loose"]}, "accounting: 'loose' is not known. Choose among: exact, published."),
         ({"accounting": []}, "accounting is []"),
-        ({"centering": ["none", 3]}, "centering: 3 is not known. Choose among: none, public, private."),
+        ({"centering": ["none", 3]}, "centering: 3 is not known. Choose among: none, public, private, pairs."),
         ({"explained_variance": 1}, "explained_variance is 1, neither true nor false."),
         ({"columns": 0}, "columns is 0; it must lie between"),
         ({"columns": 2.5}, "columns is 2.5, not a whole number"),
@@ -513,7 +513,8 @@ def rules_of(draw: Callable[..., Any], data_set: str = "cohort") -> Rules:
     ranges = st.tuples(_BOUND, _BOUND).map(lambda ends: Range(min(ends), max(ends)))
     caps = sorted(draw(st.tuples(_BUDGET, _BUDGET, _BUDGET)), key=units_of)
     approvers = draw(st.just(()) | some(_NAMES))
-    centering = draw(some(st.sampled_from(Centering)))
+    usable = [each for each in Centering if each is not Centering.PAIRS]  # it goes with one unit alone
+    centering = draw(some(st.sampled_from(usable)))
     return Rules(
         data_set=data_set,
         analysts=draw(some(_NAMES)),
