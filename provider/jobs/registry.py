@@ -385,11 +385,12 @@ def _prepared(
 
 
 def _shard_of(rows: UsableRows, spec: JobSpec, preparation: _Preparation) -> Shard:
+    chosen = Strategy.STREAM if rows.is_sparse else preparation.strategy
     return Shard(
         rows,
         spec.norm_bound,
         mean_bound=spec.mean_bound,
-        strategy=Strategy.STREAM if rows.is_sparse else preparation.strategy,
+        strategy=chosen,
         keeps=preparation.keeps_integers,
         pairing=pairing_of(spec),
     )
