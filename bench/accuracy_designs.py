@@ -127,6 +127,14 @@ WIDE: Final = {
         "wide and dense, unequal variances: d = 20,000, n = 10,000, eigenvalues 5000 and 4000",
         spikes(10_000, 20_000, 20_000, (5000, 4000), null=1, spread=0.7),
     ),
+    "WE": Design(
+        "wide and dense: d = 9,000, n = 4,000, eigenvalues 1500 and 1200 over 1",
+        spikes(4000, 9000, 9000, (1500, 1200), null=1),
+    ),
+    "WF": Design(
+        "wide, few columns: d = 9,000, n = 4,000, eigenvalues 200 and 150 over 5 on 10",
+        spikes(4000, 9000, 10, (200, 150), null=5),
+    ),
     "WX": Design(
         "very wide and dense: d = 50,000, n = 4,000, eigenvalues 20,000 and 15,000 over 1",
         spikes(4000, 50_000, 50_000, (20_000, 15_000), null=1),
