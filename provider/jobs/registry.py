@@ -36,7 +36,6 @@ from dpspca.provider.data import (
     UsableRows,
     WaitingQueries,
     columns_of,
-    require_unit,
     run_in_row_thread,
 )
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
@@ -54,6 +53,7 @@ from dpspca.provider.ledger import (
 from dpspca.provider.policy import Policy
 from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
+from .forms import require_form
 from .held_dictionary import HeldDictionary
 from .open_job import OpenJob, RowWait, retrieve_exception
 from .permission import DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
@@ -217,9 +217,8 @@ class JobRegistry:
         rules = permission.rules()
         self._require_spectral_check(envelope.data_set, spec, rules)
         self._held_dictionary(envelope.data_set).require(spec)
+        require_form(settings.data_sets, envelope.data_set, spec)
         plan = catalogue.plan(spec)
-        shard = self._shard(envelope.data_set, plan, rules.least_bound)
-        shard.check(spec)
         self._drop_expired()
         settings.ledger.expire(settings.clock().timestamp())
         limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)
@@ -227,6 +226,8 @@ class JobRegistry:
         settings.ledger.require_admissible(opening, limits)  # nobody is asked about a job that would be refused
         if settings.ledger.standing(opening.job) is None:
             self._require_approval(signed, envelope, opening.analyst, rules)
+        shard = self._shard(envelope.data_set, plan, rules.least_bound)
+        shard.check(spec)
         settings.ledger.open(opening, limits, self._named(envelope.data_set))
         permission.require_room(rules)
         slot = envelope.audience.index(me.name.name)
@@ -351,14 +352,7 @@ class JobRegistry:
 
         The job's unit says whether the data are rows or a share of a symmetric matrix.
         """
-        rows, spec = self._settings.data_sets.get(name), plan.spec
-        if rows is None:
-            raise RefusedError(
-                f"This provider has no data set '{name}'.", "Run `dpspca datasets` to list what is on offer."
-            )
-        # Check before rows are left out or reused: a refusal must not show which are left, and a matrix must be whole.
-        persons, uncut = (rows.persons, rows.uncut) if isinstance(rows, CheckedRows) else (None, None)
-        require_unit(spec.unit, persons=persons is not None, cut=uncut is not None)
+        rows, spec = self._settings.data_sets[name], plan.spec
         preparation = _Preparation.of(plan)
         made, kept = self._shards.get(name, (None, None))
         if kept is None or made != preparation or not kept.fits(spec):
