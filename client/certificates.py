@@ -1,18 +1,16 @@
 """Until when a party's own certificate, its authority's and the revocation list are valid."""
 
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import AnalystConfig, read_any_config
-from dpspca.common.trust import Identity, load_revocations, read_authority
+from dpspca.common.transport import End, ends
+from dpspca.common.trust import Identity, RevocationList, load_revocations
 
 from .clock import now
-
-SOON: Final = timedelta(days=10)
-"""From when on before an end everybody is warned."""
 
 
 def facts(config: Path) -> list[dict[str, Any]]:
@@ -22,14 +20,22 @@ def facts(config: Path) -> list[dict[str, Any]]:
         me = Identity.load(settings.identity)
     except DpspcaError:
         return []
-    found = [_fact(str(me.name), me.not_after)]
-    found.append(_fact("the authority", read_authority(me.authority_pem).not_valid_after_utc))
+    listed: RevocationList | None = None
     if not isinstance(settings, AnalystConfig):
         with suppress(DpspcaError):
             listed = load_revocations(settings.revocations, me.authority_pem)
-            found.append(_fact("the revocation list", listed.next_update))
-    return found
+    return [_fact(end) for end in ends(me, listed)]
 
 
-def _fact(what: str, until: datetime) -> dict[str, Any]:
-    return {"what": what, "until": f"{until:%Y-%m-%dT%H:%M:%SZ}", "days_left": (until - now()).days}
+def warnings(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what should be said about certificates that end soon or have expired."""
+    return [each["warning"] for each in found if each["warning"]]
+
+
+def _fact(end: End) -> dict[str, Any]:
+    return {
+        "what": end.what,
+        "until": f"{end.until:%Y-%m-%dT%H:%M:%SZ}",
+        "days_left": (end.until - now()).days,
+        "warning": end.warning(now()) or None,
+    }

@@ -28,10 +28,12 @@ from dpspca.common.storage import (
     read_any_config,
     require_private_folder,
 )
+from dpspca.common.transport import Mail, RemoteMailbox, ends
 from dpspca.common.trust import (
     Identity,
     RevocationList,
     federation_of,
+    identity,
     load_revocations,
     peer_of,
     read_authority,
@@ -55,9 +57,6 @@ from dpspca.provider.startup import approval_queue, arriving_data_set, read_data
 
 from . import probe
 from .clock import now
-
-SOON: Final = timedelta(days=7)
-"""A certificate should be renewed when it is this close to its end."""
 
 _UNUSABLE: Final = (
     "are unusable (not all numbers are finite, or no person is named) and count as zero rows. This number is for the "
@@ -146,6 +145,8 @@ class _Checks:
             yield "promises", ("policy", "ledger"), partial(self.promises, settings)
             if settings.approval:
                 yield "approval", (), partial(_approval, settings, settings.approval, self.file)
+        if settings.mailbox and not isinstance(settings, CoordinatorConfig):
+            yield "mailbox", ("identity",), partial(self.mailbox, settings.mailbox)
         yield "port", (), self.port
         yield "coordinator", ("identity", "certificate", "port"), self.coordinator
         if isinstance(settings, ProviderConfig):
@@ -188,7 +189,7 @@ class _Checks:
         left = until - now()
         if left <= timedelta():
             raise NotNowError(f"It expired at {until}.", "Renew it: `dpspca identity renew`.")
-        soon = " Renew it soon: `dpspca identity renew`." if left < SOON else ""
+        soon = " Renew it soon: `dpspca identity renew`." if ends(self.me, None)[0].warning(now()) else ""
         return f"Valid until {until:%Y-%m-%d}, for {left.days} more days.{soon}"
 
     def authority(self) -> str:
@@ -217,6 +218,11 @@ class _Checks:
         address = probe.address_of(self.settings)
         _reach(address)
         return f"A program listens at {address}."
+
+    def mailbox(self, address: Address) -> str:
+        """Look into the mailbox, as the program does when it renews its certificate."""
+        RemoteMailbox(address).get(identity.mailbox_slot(self.settings.identity), Mail.CERTIFICATE)
+        return f"{address} answers."
 
     def coordinator(self) -> str:
         """Connect to the coordinator, and ask whether it serves."""

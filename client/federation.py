@@ -39,7 +39,7 @@ from .evidence import collect
 from .findings import issue, with_warnings
 from .job_checks import require_fit, validity_of
 from .jobs import JobList, JobStatus, Offer, OfferList
-from .sign_in import require_filled, require_in_force, settings
+from .sign_in import require_filled, require_in_force, settings, warn_if_outlived
 from .statements import NO_TRUST, Inquirer
 
 __all__ = [
@@ -171,6 +171,7 @@ class AsyncFederation:
     ) -> None:
         self._identity = identity
         self._clock = clock or (lambda: datetime.now(UTC))
+        self._notify = notify
         require_in_force(identity, self._clock())
         self._link = CoordinatorLink(retry_seconds, notify, lambda: require_in_force(identity, self._clock()))
         self._channel = rpc.dial(address, identity)
@@ -284,6 +285,7 @@ class AsyncFederation:
         audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
         life = max(validity_of(catalogue.plan(spec)), life or timedelta())
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life)
+        warn_if_outlived(self._identity, self._clock() + life, self._notify)
         return replace(await self.submit_signed(sign(envelope, self._identity), spec), features=features)
 
     async def _names(self, spec: JobSpec, data_set: str) -> list[str]:

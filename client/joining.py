@@ -7,23 +7,23 @@ the same invitation continues it, with the same key.
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from dpspca.common.checks import check
-from dpspca.common.errors import NotNowError, NotTrustedError
+from dpspca.common.errors import NotNowError, NotTrustedError, UnsafeFileError
 from dpspca.common.names import Role
-from dpspca.common.storage import Address, files, make_private_folder
+from dpspca.common.storage import Address, files
 from dpspca.common.transport import CertificateMail, Mailbox, MailFolder, RemoteMailbox
 from dpspca.common.trust import IDENTITY_FILE, Identity, Invitation, identity
 from dpspca.server.mailbox import MailboxServer
 
 from .renewal import MAILBOX_FOLDER, Notify, wait_for_certificate
 
-FETCH_SECONDS: Final = 60.0
+FETCH_SECONDS: Final = 30.0
 """How long a coordinator that has joined still offers the certificates of the others."""
 FETCH_PAUSE: Final = 0.2
 IDENTITY_FOLDER: Final = "identity"
@@ -69,7 +69,12 @@ class Joining:
 
     def request(self) -> bytes:
         """Make the key, unless there is one, and return the request."""
-        make_private_folder(self.folder)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise UnsafeFileError(
+                f"{self.folder} cannot be created: {problem.strerror}.", "Choose another folder with --folder."
+            ) from None
         return identity.join_request(self.identity_folder, self.invitation)
 
     def _require_way(self) -> None:
@@ -101,22 +106,19 @@ class Joining:
         """Send the request, wait for the certificate and install it. Without ``wait``, look once."""
         async with self._offered() as server:
             made = await wait_for_certificate(self.mail, request, self.invitation.authority_pem, notify, wait=wait)
-            if made and server and self._others(server):
-                notify("Waiting for the other parties to fetch their certificates.")
-                await self._until_fetched(server)
+            if made and server:
+                await self._until_fetched(notify)
         return made
 
-    def _others(self, server: MailboxServer) -> set[str]:
-        """Return the slots of other parties with a new certificate."""
-        return server.unfetched - {self.invitation.slot}
-
-    async def _until_fetched(self, server: MailboxServer) -> None:
-        try:
+    async def _until_fetched(self, notify: Notify) -> None:
+        """Offer the mailbox until the other parties have their certificates, because this one needs it no more."""
+        folder = MailFolder(self.folder / MAILBOX_FOLDER)
+        if folder.unconfirmed:
+            notify("Waiting for the other parties to fetch their certificates.")
+        with suppress(TimeoutError):  # the coordinator offers them again when it starts
             async with asyncio.timeout(FETCH_SECONDS):
-                while self._others(server):  # noqa: ASYNC110  # its calls tell nobody
+                while folder.unconfirmed:  # noqa: ASYNC110  # its calls tell nobody
                     await asyncio.sleep(FETCH_PAUSE)
-        except TimeoutError:
-            return  # the coordinator offers them again when it starts
 
     @asynccontextmanager
     async def _offered(self) -> AsyncIterator[MailboxServer | None]:

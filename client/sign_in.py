@@ -1,5 +1,6 @@
 """Who connects to which coordinator, and whether the certificate is still valid."""
 
+from collections.abc import Callable
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -31,4 +32,14 @@ def require_in_force(me: Identity, now: datetime) -> None:
         raise NotNowError(
             f"The certificate of {me.name} expired at {me.not_after:%Y-%m-%d %H:%M} UTC.",
             "Renew it with `dpspca identity renew`, or correct the clock.",
+        )
+
+
+def warn_if_outlived(me: Identity, end: datetime, notify: Callable[[str], None]) -> None:
+    """Warn if a job may still run when the certificate that signs it ends. No provider answers it after that."""
+    if me.not_after < end:
+        notify(
+            f"Your certificate ends at {me.not_after:%Y-%m-%d %H:%M} UTC, and no provider answers this job after that, "
+            f"although the job is valid until {end:%Y-%m-%d %H:%M} UTC. If it may take so long, cancel it, renew with "
+            "`dpspca identity renew`, and sign it again."
         )

@@ -72,6 +72,20 @@ class StudyOffice:
         files.create(folder / STUDY_FILE, text)
         return cls(folder, clock)
 
+    @classmethod
+    def prepare(cls, study: Path, folder: Path) -> bytes:
+        """Make the key of a study's authority, and return the request for an organisation's CA to sign."""
+        read, text = Study.read(study), files.read(study)
+        asked = Authority.prepare(folder, read.federation)
+        files.create(folder / STUDY_FILE, text)
+        return asked
+
+    @classmethod
+    def certify(cls, folder: Path, certificate: bytes, roots: bytes, clock: Callable[[], datetime]) -> Self:
+        """Set up the authority with the certificate that the organisation's CA signed."""
+        Authority.certify(folder, certificate, roots, clock)
+        return cls(folder, clock)
+
     def invite(self, parties: Iterable[PartyName]) -> list[tuple[Invitation, Path]]:
         """Make an invitation for each of these parties, and write each to a file of its own."""
         made: list[tuple[Invitation, Path]] = []

@@ -41,6 +41,10 @@ class Family:
         return (self.name,)
 
 
+CERTIFICATE: Final = Family("dpspca_certificate_days", Kind.GAUGE, "Days until the certificate expires.")
+REVOCATIONS: Final = Family("dpspca_revocation_list_days", Kind.GAUGE, "Days until the revocation list expires.")
+"""Both daemons have these."""
+
 Values = tuple[str, ...]
 
 

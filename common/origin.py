@@ -5,11 +5,9 @@ queries were answered, is what the coordinator reported.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
-from .decoding import Rule
-
-Count: TypeAlias = Annotated[int, Rule("Give a whole number from 0 on.", lambda count: count >= 0)]
+from .decoding import Count
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,19 @@ Nothing here comes from a row. What is left of a budget follows from signed jobs
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from typing import Final
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.metrics import Family, Kind, Metrics
+from dpspca.common.metrics import CERTIFICATE, REVOCATIONS, Family, Kind, Metrics
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import UNIT, root_down
+from dpspca.common.transport import days_until
 
 from .jobs import ProviderSetup
 from .ledger import Limits, QuarantinedError
 from .policy import Rules, filter_of
 
 CONNECTED: Final = Family("dpspca_provider_connected", Kind.GAUGE, "1 if the coordinator proved itself, else 0.")
-CERTIFICATE: Final = Family("dpspca_certificate_days", Kind.GAUGE, "Days until the certificate expires.")
 QUARANTINE: Final = Family("dpspca_ledger_quarantined", Kind.GAUGE, "1 if the ledger is in quarantine, else 0.")
 OPEN_JOBS: Final = Family("dpspca_provider_jobs_open", Kind.GAUGE, "Jobs that are open here.")
 LEFT: Final = Family(
@@ -26,7 +25,7 @@ LEFT: Final = Family(
 )
 WHOLE: Final = Family("dpspca_budget_mu", Kind.GAUGE, "A data set's lifetime, in mu.", ("data_set",))
 
-FAMILIES: Final = (CONNECTED, CERTIFICATE, QUARANTINE, OPEN_JOBS, LEFT, WHOLE)
+FAMILIES: Final = (CONNECTED, CERTIFICATE, REVOCATIONS, QUARANTINE, OPEN_JOBS, LEFT, WHOLE)
 
 
 class ProviderMetrics:
@@ -42,7 +41,9 @@ class ProviderMetrics:
         put, setup = self._metrics.replace, self._setup
         left, whole, quarantined = self._budgets()
         put(CONNECTED.name, {(): float(self._connected())})
-        put(CERTIFICATE.name, {(): _days(setup.identity().not_after, setup.clock())})
+        put(CERTIFICATE.name, {(): days_until(setup.identity().not_after, setup.clock())})
+        with suppress(DpspcaError):
+            put(REVOCATIONS.name, {(): days_until(setup.revocations().next_update, setup.clock())})
         put(QUARANTINE.name, {(): float(quarantined)})
         put(OPEN_JOBS.name, {(): float(len(setup.ledger.open_jobs()))})
         put(LEFT.name, left)
@@ -68,7 +69,3 @@ class ProviderMetrics:
 
 
 _NOBODY: Final = PartyName("none", Role.ANALYST, "none").uri
-
-
-def _days(until: datetime, now: datetime) -> float:
-    return (until - now).total_seconds() / 86_400

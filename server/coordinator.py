@@ -18,9 +18,10 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from dpspca.common.metrics import Family
+from dpspca.common.errors import DpspcaError
+from dpspca.common.metrics import CERTIFICATE, REVOCATIONS, Family
 from dpspca.common.names import PartyName, Role
-from dpspca.common.transport import provider_stream, rpc
+from dpspca.common.transport import days_until, provider_stream, rpc
 from dpspca.common.trust import Identity, RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
@@ -81,6 +82,8 @@ class Coordinator:
         journal: Journal | None = None,
     ) -> None:
         self._identity = identity
+        self._revocations = revocations
+        self._clock = clock
         self.metrics = CoordinatorMetrics()
         self.metrics.collect_from(self._collect)
         self._serving = asyncio.Event()
@@ -116,8 +119,14 @@ class Coordinator:
 
     def _collect(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Return the numbers that are read when somebody looks."""
-        wire = self._frontend.traffic
-        return {
+        wire, now = self._frontend.traffic, self._clock()
+        ends = {CERTIFICATE: self._identity().not_after}
+        with suppress(DpspcaError):  # an unreadable list has no end
+            ends[REVOCATIONS] = self._revocations().next_update
+        days: dict[Family, dict[tuple[str, ...], float]] = {
+            each: {(): days_until(end, now)} for each, end in ends.items()
+        }
+        return days | {
             CONNECTIONS: by_label(Counter(party.role.value for party in self._frontend.parties)),
             PROVIDERS: {(): float(len(self.roster.links))},
             SERVING: {(): float(self._serving.is_set())},

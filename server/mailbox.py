@@ -74,7 +74,6 @@ class MailboxServer:
         """When each slot was changed last. Only slots that the authority made are here."""
         self._listening: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unfetched: set[str] = set()
         self.address = ""
 
     async def start(self, address: Address) -> None:
@@ -98,11 +97,6 @@ class MailboxServer:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._listening:
             self._listening.close()
-
-    @property
-    def unfetched(self) -> set[str]:
-        """The slots with a certificate that arrived since the start and that no party has confirmed."""
-        return set(self._unfetched)
 
     def _start_task(self, loop: asyncio.AbstractEventLoop, work: "asyncio._CoroutineLike[None]") -> None:
         task = loop.create_task(work)
@@ -169,16 +163,13 @@ class MailboxServer:
             if not found:
                 raise Refusal(HTTPStatus.NOT_FOUND, "There is nothing.")
             return found
-        if call.mail is Mail.REQUEST and not body:
-            self._unfetched.discard(call.slot)
         if await asyncio.to_thread(self._folder.get, call.slot, call.mail) == body:
             return b""
-        self._require_pause(call)
+        if body:  # a slot may always be emptied: it can be filled again only after the pause
+            self._require_pause(call)
         if call.mail is Mail.REVOCATIONS:
             await asyncio.to_thread(self._require_newer, call.slot, body)
         await asyncio.to_thread(self._folder.put, call.slot, call.mail, body)
-        if call.mail is Mail.CERTIFICATE:
-            self._unfetched.add(call.slot)
         _log.info("The mailbox has a new %s: %d bytes for %s.", call.mail, len(body), owner, extra=about(owner))
         return b""
 

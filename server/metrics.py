@@ -10,7 +10,7 @@ from typing import Final
 
 from dpspca.common import errors
 from dpspca.common.errors import DpspcaError
-from dpspca.common.metrics import OTHER, Family, Kind, Metrics
+from dpspca.common.metrics import CERTIFICATE, OTHER, REVOCATIONS, Family, Kind, Metrics
 
 CONNECTIONS: Final = Family("dpspca_connections", Kind.GAUGE, "Open connections, by the party's role.", ("role",))
 PROVIDERS: Final = Family("dpspca_providers_connected", Kind.GAUGE, "Providers that can be asked.")
@@ -24,7 +24,19 @@ ANSWERS: Final = Family("dpspca_answer_seconds", Kind.HISTOGRAM, "From a query t
 BYTES: Final = Family("dpspca_bytes_total", Kind.COUNTER, "Bytes on the wire, inside TLS or not.", ("direction",))
 REFUSED: Final = Family("dpspca_refusals_total", Kind.COUNTER, "Refusals, by who refused and the code.", ("by", "code"))
 
-FAMILIES: Final = (CONNECTIONS, PROVIDERS, SERVING, RUNNING, ENDED, CALLS, ANSWERS, BYTES, REFUSED)
+FAMILIES: Final = (
+    CONNECTIONS,
+    PROVIDERS,
+    SERVING,
+    RUNNING,
+    ENDED,
+    CALLS,
+    ANSWERS,
+    BYTES,
+    REFUSED,
+    CERTIFICATE,
+    REVOCATIONS,
+)
 
 TIMED: Final = frozenset({"Submit", "List", "Get", "Cancel", "DataSets", "Statements"})
 """Calls whose time says how the coordinator does. The others wait for jobs, or are as slow as their reader."""

@@ -16,12 +16,12 @@ from dpspca.cli.render import logs, print_table, print_text, to_json
 from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
-from dpspca.client.renewal import MAILBOX_FOLDER
+from dpspca.client.renewal import MAILBOX_FOLDER, mail_of
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import Address, CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
-from dpspca.common.transport import MailFolder, MetricsPage, rpc
+from dpspca.common.transport import CertificateKeeper, CertificateMail, MailFolder, MetricsPage, catch_up, rpc
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, Identity, identity, peer_of, require_role
 from dpspca.provider.connection import Daemon, names_warning
 from dpspca.provider.jobs import ProviderSetup
@@ -107,7 +107,9 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
 def _run_coordinator(config: Path) -> None:
     require_own(CoordinatorConfig, config)
     settings = read_config(CoordinatorConfig, config)
-    own, revocations = _identity_and_revocations(settings, Role.COORDINATOR)
+    mail = _mail(settings, config)
+    own, revocations = _identity_and_revocations(settings, Role.COORDINATOR, mail)
+    keeper = CertificateKeeper(mail, own.get, revocations.get, now)
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
@@ -117,7 +119,7 @@ def _run_coordinator(config: Path) -> None:
         _log.info("listening on %s", running.address)
         try:
             async with _metrics_page(settings.metrics, running.metrics.text), _mailbox(settings, config, own.get()):
-                await _until_stopped(asyncio.create_task(running.run()))
+                await _until_stopped(asyncio.create_task(running.run()), asyncio.create_task(keeper.run()))
         finally:
             await running.stop()
             _log.info("stopped")
@@ -140,7 +142,9 @@ def _start_provider(
 def _run_provider(config: Path) -> None:
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
-    identity, revocations = _identity_and_revocations(settings, Role.PROVIDER)
+    mail = _mail(settings, config)
+    own, revocations = _identity_and_revocations(settings, Role.PROVIDER, mail)
+    keeper = CertificateKeeper(mail, own.get, revocations.get, now)
     policy = CurrentPolicy(settings.policy)
     rows = data_sets_of(settings, scratch_of(settings, config))
 
@@ -151,11 +155,11 @@ def _run_provider(config: Path) -> None:
     peers = PeerReceipts(ledger_paths(settings, config)[0].parent / RECEIPTS_FILE)
 
     async def serve() -> None:
-        _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.coordinator)
-        desk = approval_desk(settings, config, ledger, identity.get, policy.get, now)
+        _log.info("%s offers %s to %s", own.get().name, ", ".join(sorted(rows)), settings.coordinator)
+        desk = approval_desk(settings, config, ledger, own.get, policy.get, now)
         setup = ProviderSetup(
             settings.coordinator,
-            identity.get,
+            own.get,
             revocations.get,
             now,
             rows,
@@ -168,7 +172,7 @@ def _run_provider(config: Path) -> None:
         daemon = Daemon(setup)
         try:
             async with _metrics_page(settings.metrics, ProviderMetrics(setup, daemon.connected.is_set).text):
-                await _until_stopped(asyncio.create_task(daemon.run()))
+                await _until_stopped(asyncio.create_task(daemon.run()), asyncio.create_task(keeper.run()))
         finally:
             _log.info("stopped")
 
@@ -233,15 +237,25 @@ def _result_bytes(settings: CoordinatorConfig) -> int:
 
 
 def _identity_and_revocations(
-    settings: CoordinatorConfig | ProviderConfig, role: Role
+    settings: CoordinatorConfig | ProviderConfig, role: Role, mail: CertificateMail | None
 ) -> tuple[CurrentIdentity, CurrentRevocations]:
-    """Read the daemon's identity and revocation list. Refuse an identity that other parties would not trust."""
-    identity = CurrentIdentity(settings.identity)
-    me = identity.get()
-    require_role(me.name, role)
+    """Read the daemon's identity and revocation list. Refuse an identity that other parties would not trust.
+
+    A daemon that was off for long first looks into the mailbox for a new certificate and list.
+    """
+    own = CurrentIdentity(settings.identity)
+    require_role(own.get().name, role)
+    if mail is not None:
+        catch_up(mail, own.get(), now())
+    me = own.get()
     revocations = CurrentRevocations(settings.revocations, me.authority_pem)
     peer_of(me.certificate_pem, me.authority_pem, now(), revocations.get())
-    return identity, revocations
+    return own, revocations
+
+
+def _mail(settings: CoordinatorConfig | ProviderConfig, config: Path) -> CertificateMail | None:
+    """Return the daemon's part of the mailbox, if its settings name one."""
+    return None if settings.mailbox is None else mail_of(settings, config)
 
 
 async def _parent_ended() -> None:

@@ -158,11 +158,14 @@ def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
 def health(config: AnySettings, *, as_json: AsJson = False) -> None:
     """Check quickly whether the coordinator serves, or the provider answers jobs. Meant for service managers.
 
-    A provider answers jobs if it is connected, its whole policy can be read, and its ledger is not in quarantine.
+    A provider answers jobs if it is connected, its whole policy can be read, and its ledger is not in quarantine. Also
+    warns of certificates that end within ten days.
     """
     passed, message = health_message(config)
-    facts = {"passed": passed, "details": message, "certificates": certificates.facts(config)}
-    print_output(facts, printable(message), as_json=as_json)
+    found = certificates.facts(config)
+    soon = certificates.warnings(found)
+    facts = {"passed": passed, "details": message, "certificates": found, "warnings": soon}
+    print_output(facts, *map(printable, (message, *soon)), as_json=as_json)
     _exit_unless(passed=passed)
 
 

@@ -11,13 +11,14 @@ from dpspca.cli.arguments import EXIT_CODES, AnySettings, AsJson, fingerprint, r
 from dpspca.cli.render import print_output
 from dpspca.client import renewal
 from dpspca.client.clock import now
+from dpspca.client.input_files import reading
 from dpspca.client.joining import Joining, read_invitation
 from dpspca.client.signing import request_fingerprint
 from dpspca.common.checks import check
 from dpspca.common.errors import require_trust
 from dpspca.common.names import Role
 from dpspca.common.text import printable
-from dpspca.common.trust import Identity, read_certificate
+from dpspca.common.trust import Identity, read_authority, read_certificate, require_root
 
 identity = typer.Typer(name="identity", no_args_is_help=True, help="Show or renew a party's certificate.")
 
@@ -55,6 +56,14 @@ def join(  # noqa: PLR0913  # a command's flags are its parameters
             "told you over another channel.",
         ),
     ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Refuse the invitation of any authority that this CA of an organisation did not sign.",
+            show_default=False,
+        ),
+    ] = None,
     data_set: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="For a provider: a data set for its settings. Repeat it for more."),
@@ -76,6 +85,9 @@ def join(  # noqa: PLR0913  # a command's flags are its parameters
             f"The invitation is of another authority, {shown}.",
             "Do not use it. Ask the operator what happened, in another way than the invitation came.",
         )
+    if root is not None:
+        with reading(root, "certificates of the CA"):
+            require_root(read_authority(given.authority_pem), root.read_bytes(), now())
     data_sets = _data_sets(given.party.role, data_set or [])
     made, key = joining.joined(), None
     if made is None:

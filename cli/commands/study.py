@@ -9,13 +9,13 @@ import typer
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, fingerprint
 from dpspca.cli.render import Folder, print_output, print_table
-from dpspca.client.certificates import SOON
 from dpspca.client.clock import now
+from dpspca.client.input_files import reading
 from dpspca.client.signing import Candidate, Kind, StudyOffice
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
-from dpspca.common.transport import Mailbox, MailFolder, RemoteMailbox
+from dpspca.common.transport import SOON, Mailbox, MailFolder, RemoteMailbox
 from dpspca.common.trust import IndexEntry, Invitation
 
 from .release import require_confirmation
@@ -48,6 +48,15 @@ def _init(
     file: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).", show_default=False)],
     *,
     folder: AuthorityFolder = DEFAULT_FOLDER,
+    ca_request: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Have an organisation's CA sign the authority: write the request for it to this file, and go on with "
+            "`dpspca study certify`.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create the authority of a study, and an invitation for each of its parties.
@@ -55,7 +64,32 @@ def _init(
     Keep the folder offline: whoever has it can impersonate any party. Send each invitation to its party like a
     password, and tell the parties the fingerprint over another channel.
     """
+    if ca_request:
+        checked = Folder(ca_request.parent, [ca_request.name])
+        asked = StudyOffice.prepare(file, folder)
+        checked.write(ca_request.name, lambda path: path.write_bytes(asked))
+        print_output({"request": str(ca_request)}, f"{ca_request}: for the CA to sign", as_json=as_json)
+        return
     office = StudyOffice.found(file, folder, now)
+    _print_invitations(office, office.invite(office.study.parties), as_json=as_json)
+
+
+@study.command("certify", epilog=EXIT_CODES)
+def _certify(
+    certificate: Annotated[Path, typer.Argument(help="What the organisation's CA signed.", show_default=False)],
+    *,
+    root: Annotated[
+        Path, typer.Option(help="Certificates of the CA: the one that signed, up to its root.", show_default=False)
+    ],
+    folder: AuthorityFolder = DEFAULT_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Install the certificate that an organisation's CA signed for the authority, and invite the parties."""
+    with reading(certificate, "what the CA signed"):
+        signed = certificate.read_bytes()
+    with reading(root, "certificates of the CA"):
+        roots = root.read_bytes()
+    office = StudyOffice.certify(folder, signed, roots, now)
     _print_invitations(office, office.invite(office.study.parties), as_json=as_json)
 
 

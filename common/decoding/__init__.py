@@ -20,12 +20,13 @@ that are not finite, or nested too deeply are refused as well, and texts and int
 from .decoder import decode, faults_of, is_whole, keys_of, read_part
 from .documents import parse_form, parse_json, parse_toml
 from .faults import STORED, Source, choices, dotted
-from .rules import DERIVED, By, Filled, Rule, between, distinct, one_of
+from .rules import DERIVED, By, Count, Filled, Rule, between, distinct, one_of
 
 __all__ = [
     "DERIVED",
     "STORED",
     "By",
+    "Count",
     "Filled",
     "Rule",
     "Source",

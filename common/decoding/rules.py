@@ -50,4 +50,5 @@ def distinct(expected: str) -> Rule:
 
 Filled: TypeAlias = Annotated[str, Rule("Give text in quotes that is not empty.", lambda text: bool(text.strip()))]
 """Text that says something."""
+Count: TypeAlias = Annotated[int, Rule("Give a whole number from 0 on.", lambda count: count >= 0)]
 DERIVED: Final = Derived()

@@ -2,14 +2,14 @@
 
 from .codes import MAX_TEXTS, LevelCodes, category_text, raw_values, text_code, without_codes
 from .concepts import parse_concepts
-from .dictionary import FORMAT, Dictionary, differences, faults, feature_of, parse_json
+from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
 from .draft import draft
 from .features import UNKNOWN, Category, Feature, Genotype, Kind, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
-from .values import PLACEHOLDER, check_keys, plain_name
+from .values import PLACEHOLDER, plain_name
 
 __all__ = [
     "FORMAT",
@@ -26,7 +26,6 @@ __all__ = [
     "Number",
     "Preparation",
     "category_text",
-    "check_keys",
     "differences",
     "draft",
     "faults",
@@ -35,7 +34,6 @@ __all__ = [
     "names_of",
     "parse_concepts",
     "parse_frequencies",
-    "parse_json",
     "plain_name",
     "prepare_sparse",
     "prepare_table",

@@ -13,21 +13,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.names import shortened
+from dpspca.common.decoding import Source, decode, faults_of, one_of, parse_json
+from dpspca.common.errors import DpspcaError, InvalidInputError
 from dpspca.common.spec import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Schema
 
 from . import values
 from .features import Feature, parse_feature
 
 FORMAT: Final = "dpspca-dictionary-1"
-_TOP: Final = frozenset({"format", "title", "features"})
+_NAME: Final = "The dictionary"
 _MOST_NAMED: Final = 8
 
 
@@ -51,42 +51,23 @@ class Dictionary:
 
     @classmethod
     def parse(cls, raw: object) -> Self:
-        """Check the content of a dictionary's file, or raise the first fault."""
-        found = list[InvalidParameterError]()
-        made = cls._made(raw, found)
-        if made is None:
-            raise found[0]
-        return made
-
-    @classmethod
-    def _made(cls, raw: object, found: list[InvalidParameterError]) -> Self | None:
-        """Return the dictionary of a file's content, or None. Add everything that is wrong to ``found``."""
-        try:
-            table = values.check_keys("The dictionary", raw, _TOP, {"format", "features"})
-            known = table["format"] == FORMAT
-            check(known, f"The dictionary's format is {shortened(table['format'])}.", f'Write format = "{FORMAT}".')
-            title = values.text("title", table.get("title", ""))
-            if not isinstance(table["features"], Mapping):
-                raise _no_table()
-        except InvalidParameterError as problem:
-            found.append(problem)
-            return None
+        """Check the content of a dictionary's file, or raise an error that lists everything that is wrong with it."""
+        wrong = list(faults_of(lambda: decode(_Written, raw, Source(_NAME))))
+        tables = raw.get("features") if isinstance(raw, dict) else None
         good = list[Feature]()
-        for name, each in table["features"].items():
+        for name, each in tables.items() if isinstance(tables, dict) else ():
             try:
-                good.append(parse_feature(_name(name), each))
-            except InvalidParameterError as problem:
-                found.append(problem)
-        try:
-            return None if found else cls(tuple(good), title)
-        except InvalidParameterError as problem:
-            found.append(problem)
-            return None
+                good.append(parse_feature(values.plain_name("A feature's name", name), each))
+            except DpspcaError as problem:
+                wrong += problem.faults if isinstance(problem, InvalidInputError) else [problem]
+        if wrong:
+            raise InvalidInputError(wrong)
+        return cls(tuple(good), raw.get("title", "") if isinstance(raw, dict) else "")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read a dictionary in JSON, in canonical form or any other."""
-        return cls.parse(parse_json(text))
+        return cls.parse(parse_json(text, _NAME))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, with all defaults."""
@@ -179,25 +160,18 @@ def feature_of(column: str) -> str:
     return column.partition(values.LEVEL_MARK)[0]
 
 
-def parse_json(text: str | bytes) -> Any:  # noqa: ANN401  # whatever JSON holds
-    """Read JSON in which no key is given twice."""
-    try:
-        return json.loads(text, object_pairs_hook=_once_each)
-    except DpspcaError:
-        raise
-    except (ValueError, RecursionError) as problem:
-        raise InvalidParameterError(f"The dictionary is not valid JSON: {problem}.", "Correct that place.") from None
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What a file holds. Each feature's table is read by its kind."""
+
+    format: Annotated[str, one_of(FORMAT)]
+    features: dict[str, Any]
+    title: str = ""
 
 
-def faults(raw: object) -> list[InvalidParameterError]:
-    """Return everything that is wrong with a dictionary, one fault for each feature."""
-    found = list[InvalidParameterError]()
-    Dictionary._made(raw, found)  # noqa: SLF001  # of this module
-    return found
-
-
-def _no_table() -> InvalidParameterError:
-    return InvalidParameterError("features is not a table.", "Write a table [features.NAME] for each feature.")
+def faults(raw: object) -> Sequence[DpspcaError]:
+    """Return everything that is wrong with a dictionary."""
+    return faults_of(lambda: Dictionary.parse(raw))
 
 
 def differences(one: Dictionary, other: Dictionary) -> list[tuple[str, str, Any, Any]]:
@@ -216,20 +190,10 @@ def differences(one: Dictionary, other: Dictionary) -> list[tuple[str, str, Any,
     return found
 
 
-def _name(name: object) -> str:
-    return values.plain_name("A feature's name", name)
-
-
 def _plain(feature: Feature) -> dict[str, Any]:
     own = {each.name: getattr(feature, each.name) for each in fields(feature) if each.name != "name"}
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in own.items() if value is not None}
     return {"kind": str(feature.kind)} | plain
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    for key, count in Counter(key for key, _ in pairs).items():
-        check(count == 1, f"The key {shortened(key)} is given twice.", "Give every key, and every feature, once.")
-    return dict(pairs)
 
 
 def _few(names: Sequence[str]) -> str:

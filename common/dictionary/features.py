@@ -13,16 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.checks import check
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.checks import check, check_all
+from dpspca.common.decoding import DERIVED, By, Rule, Source, between, choices, decode, distinct
 from dpspca.common.names import shortened
 
 from . import values
+from .values import Amount, Level, level_name, level_text
 
 UNKNOWN: Final = -1.0
 """The raw value of a category's cell that holds no declared level."""
@@ -51,41 +52,48 @@ class Scale(StrEnum):
     NONE = "none"
 
 
+def _scales(*known: Scale) -> Rule:
+    """Return the rule for a scale: one of the known names, or a public number."""
+    expected = f"Use {', '.join(known)}, or a public number of at least 2^-64."
+    return Rule(expected, lambda scale: scale in known if isinstance(scale, str) else scale >= 2.0**-64)
+
+
+Stripped: TypeAlias = Annotated[str, By(lambda text, _: text.strip(), str)]
+Share: TypeAlias = Annotated[Amount, between(0, 1, "a number")]
+LevelText: TypeAlias = Annotated[str, By(lambda level, _: level_text(level))]
+Levels: TypeAlias = Annotated[
+    tuple[Level, ...], distinct('List each level once, none of them twice, as in ["never", "former", "current"].')
+]
+Concept: TypeAlias = Annotated[str, By(level_name)] | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Number:
     """A number with a public range."""
 
-    name: str
-    unit: str
-    range: tuple[float, float]
-    centre: float
+    name: Annotated[str, DERIVED]
+    unit: Stripped
+    range: tuple[Amount, Amount]
+    centre: Amount = math.nan
     """The public value that becomes zero. By default the middle of the range."""
-    scale: str | float
-    missing: float
+    scale: Annotated[str | Amount, _scales(Scale.RANGE, Scale.NONE)] = "range"
+    missing: Amount = math.nan
     """What is used in place of a missing value. By default the centre."""
     missing_codes: values.Codes = ()
     description: str = ""
-    concept: str | None = None
+    concept: Concept = None
     """What names it in triplets, if that is not its name: a concept of a vocabulary that all providers use."""
 
     kind: ClassVar[Kind] = Kind.NUMBER
 
-    @classmethod
-    def parse(cls, name: str, table: Mapping[str, Any], where: str) -> Self:
-        """Check a feature's table."""
-        ends = values.number_range(f"{where}: range", table["range"])
-        centre = values.within(f"{where}: centre", table.get("centre", (ends[0] + ends[1]) / 2), ends)
-        return cls(
-            name=name,
-            unit=values.text(f"{where}: unit", table["unit"]).strip(),
-            range=ends,
-            centre=centre,
-            scale=_scale(f"{where}: scale", table.get("scale", Scale.RANGE), (Scale.RANGE, Scale.NONE)),
-            missing=values.within(f"{where}: missing", table.get("missing", centre), ends),
-            missing_codes=values.codes(f"{where}: missing_codes", table.get("missing_codes", ())),
-            description=values.text(f"{where}: description", table.get("description", "")),
-            concept=_concept(f"{where}: concept", table.get("concept")),
+    def __post_init__(self) -> None:
+        low, high = self.range
+        check(
+            low < high,
+            f"range is [{low:g}, {high:g}], whose first end is not below the second.",
+            "Write the lower end first. A feature that can have one value only says nothing: leave it out.",
         )
+        _fill_in(self, (low + high) / 2)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -117,15 +125,16 @@ class Number:
 class Genotype:
     """How many copies of an allele a person has: 0, 1 or 2, or an expected number between."""
 
-    name: str
-    allele: str
+    name: Annotated[str, DERIVED]
+    allele: Stripped = ""
     """The allele that is counted. Empty if that is not stated."""
-    frequency: float | None
+    frequency: Share | None = None
     """The public frequency of that allele."""
-    centre: float
+    centre: Amount = math.nan
     """By default twice the frequency, or 1 if no frequency is known."""
-    scale: str | float
-    missing: float
+    scale: Annotated[str | Amount, _scales(*Scale)] = ""
+    """By default the frequency, or the range if no frequency is known."""
+    missing: Amount = math.nan
     missing_codes: values.Codes = ()
     description: str = ""
 
@@ -133,30 +142,16 @@ class Genotype:
     unit: ClassVar[str] = "alleles"
     range: ClassVar[tuple[float, float]] = (0.0, ALLELES)
 
-    @classmethod
-    def parse(cls, name: str, table: Mapping[str, Any], where: str) -> Self:
-        """Check a feature's table."""
-        given = table.get("frequency")
-        frequency = None if given is None else values.within(f"{where}: frequency", given, (0.0, 1.0))
-        usual = Scale.RANGE if frequency is None else Scale.FREQUENCY
-        scale = _scale(f"{where}: scale", table.get("scale", usual), tuple(Scale))
+    def __post_init__(self) -> None:
+        given = self.frequency
+        if self.scale == "":
+            object.__setattr__(self, "scale", str(Scale.RANGE if given is None else Scale.FREQUENCY))
         check(
-            scale != Scale.FREQUENCY or (frequency is not None and 0 < frequency < 1),
-            f"{where} is scaled by its frequency, which is {'missing' if frequency is None else f'{frequency:g}'}.",
+            self.scale != Scale.FREQUENCY or (given is not None and 0 < given < 1),
+            f"It is scaled by its frequency, which is {'missing' if given is None else f'{given:g}'}.",
             "Give a frequency between 0 and 1. Leave out a variant that nobody, or everybody, has.",
         )
-        middle = 1.0 if frequency is None else ALLELES * frequency
-        centre = values.within(f"{where}: centre", table.get("centre", middle), cls.range)
-        return cls(
-            name=name,
-            allele=values.text(f"{where}: allele", table.get("allele", "")).strip(),
-            frequency=frequency,
-            centre=centre,
-            scale=scale,
-            missing=values.within(f"{where}: missing", table.get("missing", centre), cls.range),
-            missing_codes=values.codes(f"{where}: missing_codes", table.get("missing_codes", ())),
-            description=values.text(f"{where}: description", table.get("description", "")),
-        )
+        _fill_in(self, 1.0 if given is None else ALLELES * given)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -195,40 +190,41 @@ class Genotype:
 class Category:
     """One of several levels. It becomes a column for each level: 1 for its own, 0 for others, less a public share."""
 
-    name: str
-    levels: tuple[str, ...]
-    shares: tuple[float, ...]
+    name: Annotated[str, DERIVED]
+    levels: Levels
+    shares: tuple[Share, ...] = ()
     """The public share of each level, which is subtracted. By default all are equal."""
-    missing: str
+    missing: LevelText = ZERO
     """The level that stands for a missing value, or ``ZERO``."""
-    unknown: str
+    unknown: LevelText = ZERO
     """The level that stands for any other value, or ``ZERO``."""
     missing_codes: values.Codes = ()
     description: str = ""
-    concept: str | None = None
+    concept: Concept = None
     """What names it in triplets, if that is not its name."""
 
     kind: ClassVar[Kind] = Kind.CATEGORY
     unit: ClassVar[str] = ""
 
-    @classmethod
-    def parse(cls, name: str, table: Mapping[str, Any], where: str) -> Self:
-        """Check a feature's table."""
-        levels = values.text_list(f"{where}: levels", table["levels"])
-        check(
-            len(levels) > 1,
-            f"{where} has one level.",
-            "List all levels that a value may have. A feature with one level says nothing: leave it out.",
-        )
-        return cls(
-            name=name,
-            levels=levels,
-            shares=_shares(f"{where}: shares", table.get("shares"), levels),
-            missing=_level(f"{where}: missing", table.get("missing", ZERO), levels),
-            unknown=_level(f"{where}: unknown", table.get("unknown", ZERO), levels),
-            missing_codes=values.codes(f"{where}: missing_codes", table.get("missing_codes", ())),
-            description=values.text(f"{where}: description", table.get("description", "")),
-            concept=_concept(f"{where}: concept", table.get("concept")),
+    def __post_init__(self) -> None:
+        if not self.shares:
+            object.__setattr__(self, "shares", (1 / len(self.levels),) * len(self.levels))
+        known = f"Use one of: {', '.join(self.levels)}. Or use {ZERO}, which puts zeros in all columns of the feature."
+        check_all(
+            (
+                len(self.levels) > 1,
+                "It has one level.",
+                "List all levels that a value may have. A feature with one level says nothing: leave it out.",
+            ),
+            (
+                len(self.shares) == len(self.levels),
+                f"shares has {len(self.shares)} numbers for {len(self.levels)} levels.",
+                "Give one number for each level, in their order.",
+            ),
+            *(
+                (level in {ZERO, *self.levels}, f"{key} is {shortened(level)}, which is no level.", known)
+                for key, level in (("missing", self.missing), ("unknown", self.unknown))
+            ),
         )
 
     @property
@@ -272,12 +268,7 @@ class Category:
 
 Feature: TypeAlias = Number | Category | Genotype
 
-_COMMON: Final = frozenset({"kind", "missing", "missing_codes", "description"})
-_KEYS: Final[Mapping[Kind, tuple[type[Feature], frozenset[str], set[str]]]] = {
-    Kind.NUMBER: (Number, _COMMON | {"unit", "range", "centre", "scale", "concept"}, {"unit", "range"}),
-    Kind.CATEGORY: (Category, _COMMON | {"levels", "shares", "unknown", "concept"}, {"levels"}),
-    Kind.GENOTYPE: (Genotype, _COMMON | {"allele", "frequency", "centre", "scale"}, set[str]()),
-}
+_KINDS: Final[Mapping[str, type[Feature]]] = {str(each.kind): each for each in (Number, Category, Genotype)}
 _ADVICE: Final = {
     "date": "A date is no measurement. Have each provider compute a number from it, such as the age on a public day.",
     "datetime": "A time is no measurement. Have each provider compute a number, such as the hours since arrival.",
@@ -286,61 +277,46 @@ _ADVICE: Final = {
 }
 
 
+def _advice(kind: object) -> str:
+    return _ADVICE.get(str(kind).lower()[:20], choices(kind, _KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A feature's table before its kind is known."""
+
+    kind: Annotated[str, Rule(_advice, lambda kind: kind in _KINDS)]
+
+
 def parse_feature(name: str, table: object) -> Feature:
-    """Check the table of one feature."""
+    """Read the table of one feature, or raise an error that lists everything that is wrong with it."""
     where = f"The feature {name!r}"
-    values.check_keys(where, table, frozenset().union(*(keys for _, keys, _ in _KEYS.values())), {"kind"})
-    assert isinstance(table, Mapping)
-    for key, value in table.items():
+    rest = dict(table) if isinstance(table, dict) else {}
+    unread = {"kind": rest.pop("kind")} if "kind" in rest else {}
+    kind = decode(_Unread, unread if isinstance(table, dict) else table, Source(where)).kind
+    for key, value in rest.items():
         values.require_filled(f"{where}: {key}", value)
-    try:
-        kind = Kind(table["kind"])
-    except ValueError:
-        advice = _ADVICE.get(shortened(table["kind"]).strip("'").lower(), f"Choose one of: {', '.join(Kind)}.")
-        raise InvalidParameterError(f"{where}: kind is {shortened(table['kind'])}.", advice) from None
-    of_kind, known, needed = _KEYS[kind]
-    values.check_keys(f"{where}, of kind {kind},", table, known, needed)
-    return of_kind.parse(name, table, where)
+    of_kind: Any = _KINDS[kind]
+    made: Feature = decode(of_kind, rest, Source(f"{where}, of kind {kind}"), name=name)
+    return made
 
 
-def _scale(where: str, value: object, known: tuple[Scale, ...]) -> str | float:
-    if isinstance(value, str):
-        check(value in known, f"{where} is {shortened(value)}.", f"Use {', '.join(known)}, or a public number.")
-        return str(Scale(value))
-    return values.positive(where, value)
-
-
-def _level(where: str, value: object, levels: tuple[str, ...]) -> str:
-    level = values.level_text(value)
-    check(
-        level in {ZERO, *levels},
-        f"{where} is {shortened(value)}, which is no level.",
-        f"Use one of: {', '.join(levels)}. Or use {ZERO}, which puts zeros in all columns of the feature.",
-    )
-    return level
-
-
-def _concept(where: str, value: object) -> str | None:
-    """Return what names a feature in triplets, as text: of a whole number its digits."""
-    if value is None:
-        return None
-    name = values.level_text(value)
-    check(
-        bool(name) and name.strip() == name and name.isprintable(),
-        f"{where} is {shortened(value)}.",
-        "Give the id of the concept, as in concept = 201826.",
-    )
-    return name
-
-
-def _shares(where: str, value: object, levels: tuple[str, ...]) -> tuple[float, ...]:
-    if value is None:
-        return (1 / len(levels),) * len(levels)
-    if not isinstance(value, list | tuple) or len(value) != len(levels):
-        raise InvalidParameterError(
-            f"{where} is {shortened(value)}.", "Give one number for each level, in their order."
+def _fill_in(feature: Number | Genotype, middle: float) -> None:
+    """Set the centre and the value for a missing one, where they are not given. Refuse them outside of the range."""
+    low, high = feature.range
+    check_all(
+        *(
+            (
+                math.isnan(number) or low <= number <= high,
+                f"{key} is {number:g}, which is outside the range [{low:g}, {high:g}].",
+                "Correct it, or the range.",
+            )
+            for key, number in (("centre", feature.centre), ("missing", feature.missing))
         )
-    return tuple(values.within(where, each, (0.0, 1.0)) for each in value)
+    )
+    centre = middle if math.isnan(feature.centre) else feature.centre
+    object.__setattr__(feature, "centre", centre)
+    object.__setattr__(feature, "missing", centre if math.isnan(feature.missing) else feature.missing)
 
 
 def _reach(ends: tuple[float, float], centre: float) -> float:

@@ -6,14 +6,15 @@ codes of its levels. Each row is converted and prepared by itself.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, Self
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.decoding import By, Filled, Rule, Source, choices, decode
+from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
 from dpspca.common.names import shortened
 
 from . import values
@@ -22,7 +23,28 @@ from .dictionary import Dictionary
 from .features import Category, Feature, Genotype
 
 _ONE_EACH: Final = "Give a category a column of its own. A query under [reading] can give a column twice."
-_KEYS: Final = {"column", "factor", "offset", "levels", "missing_codes"}
+
+
+_NOT_FOR: Final = {True: {"factor", "offset"}, False: {"levels"}}
+"""Keys that a feature cannot have, by whether it is a category."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Declared:
+    """The table about one feature."""
+
+    column: Filled | None = None
+    factor: Annotated[
+        values.Amount,
+        Rule("Give the factor that converts the unit, as 2.54 for inches to cm.", lambda factor: factor != 0),
+    ] = 1.0
+    offset: values.Amount = 0.0
+    levels: Annotated[
+        dict[str, str],
+        By(lambda codes, _: {code.strip(): values.level_text(level) for code, level in codes.items()}, dict[str, Any]),
+        Rule('Give a level for each code, as in { 1 = "female", 2 = "male" }.'),
+    ] = field(default_factory=dict)
+    missing_codes: values.Codes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +66,16 @@ class MappedFeature:
     @classmethod
     def parse(cls, feature: Feature, told: object, where: str) -> Self:
         """Check what a provider's settings say about a feature. Left out: the column has the feature's name."""
-        table = values.check_keys(where, {"column": told} if isinstance(told, str) else told, _KEYS)
-        column = table.get("column", feature.name)
-        check(isinstance(column, str) and bool(column), f"{where}: column is {shortened(column)}.", "Give a name.")
-        stray = table.keys() & ({"factor", "offset"} if isinstance(feature, Category) else {"levels"})
+        read = decode(_Declared, {"column": told} if isinstance(told, str) else told, Source(where))
+        stray = told.keys() & _NOT_FOR[isinstance(feature, Category)] if isinstance(told, dict) else ()
         check(
             not stray,
             f"{where} has {', '.join(sorted(stray))}, and the feature is of kind {feature.kind}.",
             "Remove it: factor and offset are for numbers, and levels are for categories.",
         )
-        factor = values.number(f"{where}: factor", table.get("factor", 1.0))
-        check(
-            factor != 0, f"{where}: factor is 0.", "Give the factor that converts the unit, as 2.54 for inches to cm."
-        )
-        return cls(
-            feature,
-            column,
-            factor,
-            values.number(f"{where}: offset", table.get("offset", 0.0)),
-            LevelCodes.of(feature, _levels(where, table.get("levels"))) if isinstance(feature, Category) else None,
-            values.codes(f"{where}: missing_codes", table.get("missing_codes", ())),
-            "column" in table,
-        )
+        codes = LevelCodes.of(feature, read.levels) if isinstance(feature, Category) else None
+        column, is_located = read.column or feature.name, read.column is not None
+        return cls(feature, column, read.factor, read.offset, codes, read.missing_codes, is_located)
 
     @property
     def all_codes(self) -> values.Codes:
@@ -87,6 +97,14 @@ class MappedFeature:
 
 
 @dataclass(frozen=True, slots=True)
+class _Columns:
+    """What settings say about features."""
+
+    columns: dict[str, Any]
+    absent: tuple[values.Level, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Preparation:
     """A provider's rows in the terms of a dictionary."""
 
@@ -99,17 +117,28 @@ class Preparation:
     @classmethod
     def parse(cls, dictionary: Dictionary, columns: object, absent: object) -> Self:
         """Check what a provider's settings say about its columns."""
-        left_out = values.text_list("absent", absent) if absent else ()
+        declared = decode(_Columns, {"columns": columns or {}, "absent": absent or []})
+        left_out, told = declared.absent, declared.columns
         if left_out:
             dictionary.subset(left_out)  # refuses a name that it does not have
-        told = values.check_keys("columns", {} if columns is None else columns, dictionary.names)
         both = sorted(set(left_out) & told.keys())
         check(not both, f"{shortened(both[:1])} is under columns and absent.", "Remove one of them.")
         held = [each for each in dictionary.features if each.name not in left_out]
         check(bool(held), "Every feature is absent.", "Map at least one.")
-        mapped = tuple(MappedFeature.parse(each, told.get(each.name, {}), f"columns: {each.name!r}") for each in held)
+        wrong: list[DpspcaError] = [
+            InvalidParameterError(f"columns has an unknown key {shortened(name)}.", choices(name, dictionary.names))
+            for name in sorted(told.keys() - set(dictionary.names))
+        ]
+        mapped = list[MappedFeature]()
+        for each in held:
+            try:
+                mapped.append(MappedFeature.parse(each, told.get(each.name, {}), f"columns: {each.name!r}"))
+            except DpspcaError as problem:
+                wrong.append(problem)
+        if wrong:
+            raise InvalidInputError(wrong)
         _require_own_columns(mapped)
-        return cls(dictionary, mapped, left_out)
+        return cls(dictionary, tuple(mapped), left_out)
 
     @property
     def of_triplets(self) -> Self:
@@ -161,13 +190,3 @@ def _require_own_columns(mapped: Sequence[MappedFeature]) -> None:
     used = Counter(each.column for each in mapped)
     shared = [each.column for each in mapped if each.codes is not None and used[each.column] > 1]
     check(not shared, f"Several features use the column {shortened(shared[:1])}, and one is a category.", _ONE_EACH)
-
-
-def _levels(where: str, told: Any) -> dict[str, str]:  # noqa: ANN401  # whatever the file holds
-    if told is None:
-        return {}
-    if not isinstance(told, Mapping):
-        raise InvalidParameterError(
-            f"{where}: levels is {shortened(told)}.", 'Give a level for each code, as in { 1 = "female", 2 = "male" }.'
-        )
-    return {str(code).strip(): values.level_text(level) for code, level in told.items()}

@@ -1,11 +1,11 @@
 """Single values of a dictionary's file, checked. An error names the feature, the key, the value and what is allowed."""
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, TypeAlias
 
 from dpspca.common.checks import check, is_real
+from dpspca.common.decoding import By, Rule, Source
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import shortened
 
@@ -15,27 +15,7 @@ LEVEL_MARK: Final = "="
 """Between a category's name and a level, in the name of a column. No name of a feature has it."""
 
 _LARGEST: Final = 2.0**64
-_LEAST: Final = 2.0**-64
 _LONGEST_NAME: Final = 200
-_MOST_NAMED: Final = 20
-
-Codes: TypeAlias = tuple[str | float, ...]
-Reader: TypeAlias = Callable[[str, Any], Any]
-
-
-def check_keys(where: str, table: object, known: Iterable[str], needed: Iterable[str] = ()) -> Mapping[str, Any]:
-    """Return a table that has no key but the known ones, and all needed ones."""
-    if not isinstance(table, Mapping):
-        raise InvalidParameterError(f"{where} is {shortened(table)}, not a table.", "Write key = value under it.")
-    allowed = frozenset(known)
-    for key in table:
-        if key not in allowed:
-            near = get_close_matches(str(key), sorted(allowed), n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Use: {', '.join(sorted(allowed)[:_MOST_NAMED])}."
-            raise InvalidParameterError(f"{where} has an unknown key {shortened(key)}.", hint)
-    missing = sorted(set(needed) - set(table))
-    check(not missing, f"{where} lacks {', '.join(missing)}.", "Add it.")
-    return table
 
 
 def require_filled(where: str, value: object) -> None:
@@ -64,75 +44,33 @@ def plain_name(what: str, name: object) -> str:
     return plain
 
 
-def text(where: str, value: object) -> str:
-    """Return text."""
-    if not isinstance(value, str):
-        raise InvalidParameterError(f"{where} is {shortened(value)}, not text.", "Write it in quotes.")
-    return value
+Amount: TypeAlias = Annotated[
+    float,
+    By(lambda value, _: value + 0.0, float),  # turns -0.0 into 0.0
+    Rule("Give a finite number between -2^64 and 2^64, without quotes.", lambda value: abs(value) <= _LARGEST),
+]
+Code: TypeAlias = Annotated[
+    str | float,
+    By(lambda code, _: code.strip() if isinstance(code, str) else code + 0.0, str | float),
+    Rule('Give numbers and texts, as in [-9, "NA"].', lambda code: isinstance(code, str) or abs(code) <= _LARGEST),
+]
+Codes: TypeAlias = Annotated[tuple[Code, ...], By(lambda given, _: _each_once(given), tuple[Code, ...])]
+"""Values that stand for a missing one, each once, numbers first."""
 
 
-def number(where: str, value: Any) -> float:  # noqa: ANN401  # whatever the file holds
-    """Return a finite number of usual size."""
-    check(
-        is_real(value) and abs(float(value)) <= _LARGEST,
-        f"{where} is {shortened(value)}.",
-        "Give a finite number between -2^64 and 2^64, without quotes.",
-    )
-    return float(value) + 0.0  # turns -0.0 into 0.0
+def _each_once(codes: Iterable[str | float]) -> tuple[str | float, ...]:
+    return tuple(sorted(set(codes), key=lambda each: (isinstance(each, str), each)))
 
 
-def positive(where: str, value: object) -> float:
-    """Return a number above zero."""
-    found = number(where, value)
-    check(found >= _LEAST, f"{where} is {shortened(value)}.", "Give a number of at least 2^-64.")
-    return found
+def level_name(value: Any, _source: Source) -> str:  # noqa: ANN401  # whatever the file holds
+    """Read the name of a level. A whole number counts as its digits, as in [1, 2]."""
+    name = unicodedata.normalize("NFC", level_text(value))
+    is_good = name.strip() == name and bool(name) and name.isprintable()
+    check(is_good, f"It is {shortened(value)}.", "Give printable text that is not empty, without spaces at its ends.")
+    return name
 
 
-def number_range(where: str, value: object) -> tuple[float, float]:
-    """Return the lower and the upper end of a range."""
-    if not isinstance(value, list | tuple) or len(value) != 2:  # noqa: PLR2004  # two ends
-        raise InvalidParameterError(f"{where} is {shortened(value)}.", "Give the two ends, as in [0, 120].")
-    low, high = (number(where, each) for each in value)
-    check(
-        low < high,
-        f"{where} is [{low:g}, {high:g}], whose first end is not below the second.",
-        "Write the lower end first. A feature that can have one value only says nothing: leave it out.",
-    )
-    return low, high
-
-
-def within(where: str, value: object, ends: tuple[float, float]) -> float:
-    """Return a number of a range."""
-    found = number(where, value)
-    check(
-        ends[0] <= found <= ends[1],
-        f"{where} is {found:g}, which is outside the range [{ends[0]:g}, {ends[1]:g}].",
-        "Correct it, or the range.",
-    )
-    return found
-
-
-def codes(where: str, value: object) -> Codes:
-    """Return values that stand for a missing one, each once, numbers first."""
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) or is_real(each) for each in value):
-        raise InvalidParameterError(f"{where} is {shortened(value)}.", 'Give a list, as in [-9, "NA"].')
-    plain = {each.strip() if isinstance(each, str) else number(where, each) for each in value}
-    return tuple(sorted(plain, key=lambda each: (isinstance(each, str), each)))
-
-
-def text_list(where: str, value: object) -> tuple[str, ...]:
-    """Return a list of different texts. A whole number counts as its digits, as in [1, 2]."""
-    what = f"{where} is {shortened(value)}."
-    if not isinstance(value, list | tuple) or not value:
-        raise InvalidParameterError(what, 'Give a list of texts, as in ["never", "former", "current"].')
-    plain = tuple(unicodedata.normalize("NFC", level_text(each)) for each in value)
-    check(
-        all(each.strip() == each and each and each.isprintable() for each in plain),
-        what,
-        "Give printable texts that are not empty, without spaces at their ends.",
-    )
-    check(len(set(plain)) == len(plain), f"{where} lists a level twice.", "List each once.")
-    return plain
+Level: TypeAlias = Annotated[str, By(level_name)]
 
 
 def level_text(value: Any) -> str:  # noqa: ANN401  # whatever the file holds

@@ -5,7 +5,7 @@ from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
-from .files import PRIVATE, make_private_folder, require_private_folder
+from .files import PRIVATE, require_private_folder
 from .paths import is_pattern
 from .reading import DELIMITERS, Reading
 from .settings import (
@@ -45,7 +45,6 @@ __all__ = [
     "forbid_core_dumps",
     "is_pattern",
     "kind_of",
-    "make_private_folder",
     "posix",
     "read_any_config",
     "read_config",

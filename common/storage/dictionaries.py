@@ -1,41 +1,40 @@
 """Reads the files of shared dictionaries: TOML or JSON, and the lists of concepts and variants that they name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from dpspca.common.checks import is_real
-from dpspca.common.dictionary import Dictionary, check_keys, faults, parse_concepts, parse_frequencies, parse_json
-from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.decoding import Filled, Source, decode, faults_of, parse_json
+from dpspca.common.dictionary import Dictionary, parse_concepts, parse_frequencies
+from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
 from dpspca.common.names import shortened
 
 from .toml_file import read_text, read_toml
 
-_LEAST: Final = "least_frequency"
-
 
 def read_dictionary(path: Path) -> Dictionary:
-    """Read a dictionary, or raise the first fault."""
+    """Read a dictionary, or raise an error that lists everything that is wrong with its file."""
     content = _content(path)
     try:
         return Dictionary.parse(content)
     except InvalidParameterError as problem:
-        raise InvalidParameterError(f"{path}: {problem.what}", problem.remedy) from None
+        found = problem.faults if isinstance(problem, InvalidInputError) else [problem]
+        raise InvalidInputError(
+            [InvalidParameterError(f"{path}: {each.what}", each.remedy) for each in found]
+        ) from None
 
 
-def dictionary_faults(path: Path) -> list[InvalidParameterError]:
+def dictionary_faults(path: Path) -> Sequence[DpspcaError]:
     """Return everything that is wrong with a dictionary's file."""
-    try:
-        return [InvalidParameterError(f"{path}: {each.what}", each.remedy) for each in faults(_content(path))]
-    except InvalidParameterError as problem:
-        return [problem]
+    return faults_of(lambda: read_dictionary(path))
 
 
 def _content(path: Path) -> Any:  # noqa: ANN401  # whatever the file holds
     """Return the file's content, with the concepts and variants of the files that it names as features."""
     try:
-        raw = parse_json(read_text(path)) if path.suffix.lower() == ".json" else read_toml(path)
+        raw = parse_json(read_text(path), str(path)) if path.suffix.lower() == ".json" else read_toml(path)
         if not isinstance(raw, dict) or not _LISTS.keys() & raw.keys():
             return raw
         features = raw.get("features", {})
@@ -58,22 +57,27 @@ def _joined(features: dict[str, Any], key: str, listed: dict[str, dict[str, Any]
     return features | listed
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of features."""
+
+    file: Filled
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel(_File):
+    """A file of allele frequencies, and how frequent the rarer allele of a variant must be."""
+
+    least_frequency: float = 0.0
+
+
 def _genotypes(folder: Path, table: object) -> dict[str, dict[str, Any]]:
-    told = check_keys("genotypes", table, {"file", _LEAST}, {"file"})
-    least, file = told.get(_LEAST, 0.0), told["file"]
-    if not isinstance(file, str) or not is_real(least):
-        raise InvalidParameterError(
-            f"genotypes is {shortened(dict(told))}.", f'Write file = "panel.afreq", and {_LEAST} = 0.01 if you like.'
-        )
-    return _parsed(folder, file, lambda text: parse_frequencies(text, float(least)))
+    told = decode(_Panel, table, Source("genotypes"))
+    return _parsed(folder, told.file, lambda text: parse_frequencies(text, told.least_frequency))
 
 
 def _concepts(folder: Path, table: object) -> dict[str, dict[str, Any]]:
-    told = check_keys("concepts", table, {"file"}, {"file"})
-    file = told["file"]
-    if not isinstance(file, str):
-        raise InvalidParameterError(f"concepts is {shortened(dict(told))}.", 'Write file = "concepts.csv".')
-    return _parsed(folder, file, parse_concepts)
+    return _parsed(folder, decode(_File, table, Source("concepts")).file, parse_concepts)
 
 
 def _parsed(folder: Path, file: str, parse: Callable[[str], dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:

@@ -7,11 +7,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from dpspca.common.decoding import By, Filled, Rule, Source, between, choices, decode, faults_of
+from dpspca.common.decoding import By, Filled, Source, between, choices, decode, faults_of
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import check_name
 from dpspca.common.spans import Span
+from dpspca.common.spec import MAX_DIMENSION
 
 from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
@@ -47,7 +48,7 @@ Name: TypeAlias = Annotated[str, By(lambda name, _: check_name("the data set's n
 Paths: TypeAlias = dict[Name, FilePath]
 Readings: TypeAlias = dict[Name, Reading]
 Preparations: TypeAlias = dict[Name, Annotated[Preparation, By(read_preparation)]]
-Counts: TypeAlias = dict[Name, Annotated[int, Rule("Give a whole number above 0.", lambda count: count > 0)]]
+Counts: TypeAlias = dict[Name, Annotated[int, between(1, MAX_DIMENSION)]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """How signed jobs, queries and answers are sent: gRPC, frames, limits on what a peer may cause; and the mailbox."""
 
 from . import message_parts, provider_stream, rpc, wire
+from .certificate_keeper import SOON, CertificateKeeper, End, catch_up, days_until, ends
 from .certificate_mail import CertificateMail
 from .log_limits import LogLimiter, SummaryWriter
 from .mailbox import LIST_FILE, MAX_BYTES, Mail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox
@@ -11,8 +12,11 @@ __all__ = [
     "FRAME",
     "LIST_FILE",
     "MAX_BYTES",
+    "SOON",
     "AnswerReader",
+    "CertificateKeeper",
     "CertificateMail",
+    "End",
     "LogLimiter",
     "Mail",
     "MailFolder",
@@ -22,6 +26,9 @@ __all__ = [
     "RemoteMailbox",
     "SummaryWriter",
     "answer_content",
+    "catch_up",
+    "days_until",
+    "ends",
     "message_parts",
     "provider_stream",
     "rpc",

@@ -99,6 +99,15 @@ class MailFolder:
         for path in found:
             yield path.name, _bounded(files.read(path), Mail.REQUEST)
 
+    @property
+    def unconfirmed(self) -> set[str]:
+        """The slots with a certificate whose party has not taken its request away, which it does when it is done."""
+        return {
+            path.stem
+            for path in self.path.glob(f"*.{Mail.REQUEST}")
+            if path.with_suffix(f".{Mail.CERTIFICATE}").exists()
+        }
+
     def _file(self, slot: str, mail: Mail) -> Path:
         if mail is Mail.REVOCATIONS:
             return self.path / LIST_FILE

@@ -5,6 +5,7 @@ from .authority import INVITATION_DAYS, PARTY_DAYS, Authority
 from .authority_index import IndexEntry, InvitationEntry
 from .certificates import MAX_PEM_BYTES, federation_of, read_authority, read_certificate, read_key
 from .connection_proof import new_challenge, sign_challenge, verify_challenge
+from .external_ca import require_root
 from .identity import IDENTITY_FILE, SLOT_FILE, CurrentIdentity, CurrentRevocations, Identity, load_revocations
 from .invitations import MAILBOX_KEY_BYTES, Invitation, is_slot, owner_of, slot_of
 from .receipts import MAX_RECEIPT_BYTES, sign_receipt, verify_receipt
@@ -83,6 +84,7 @@ __all__ = [
     "read_request",
     "requester_of",
     "require_role",
+    "require_root",
     "require_still_valid",
     "sign",
     "sign_challenge",

@@ -42,12 +42,15 @@ from .certificates import (
     federation_of,
     key_pem,
     name_in,
+    new_key,
     public_key_of,
     read_certificate,
     same_key,
     whole_second,
+    write_authority_request,
     write_party,
 )
+from .external_ca import require_root
 from .invitations import Invitation
 from .revocations import write_revocations
 
@@ -78,16 +81,36 @@ class Authority:
     def init(cls, folder: Path, federation: str, clock: Clock) -> Self:
         """Set up a new authority in a folder that does not exist or is empty."""
         issuer = Issuer.new(federation, clock(), AUTHORITY_LIFE)
-        files.make_private_folder(folder)
-        if any(folder.iterdir()):
-            raise UnsafeFileError(f"{folder} is not empty.", "Choose a new folder: an authority is never overwritten.")
+        _make_empty(folder)
         files.create(folder / KEY_FILE, key_pem(issuer.key))
+        return cls._begin(folder, issuer, clock)
+
+    @classmethod
+    def _begin(cls, folder: Path, issuer: Issuer, clock: Clock) -> Self:
+        """Write the files of a new authority beside its key."""
         files.create(folder / MAILBOX_KEY_FILE, invitations.new_mailbox_key())
         files.create(folder / INDEX_FILE, b"")
         made = cls(folder, issuer, clock)
         files.create(folder / CERTIFICATE_FILE, made.certificate_pem, files.PUBLIC)
         made.revocation_list()
         return made
+
+    @classmethod
+    def prepare(cls, folder: Path, federation: str) -> bytes:
+        """Make the key of a new authority, and return the request for an organisation's CA to sign."""
+        key = new_key()
+        asked = write_authority_request(key, federation)
+        _make_empty(folder)
+        files.create(folder / KEY_FILE, key_pem(key))
+        return asked
+
+    @classmethod
+    def certify(cls, folder: Path, certificate_pem: bytes, roots_pem: bytes, clock: Clock) -> Self:
+        """Set up the authority of a prepared folder with the certificate that a CA signed. ``roots_pem`` is that CA."""
+        files.require_private_folder(folder)
+        issuer = Issuer.read(certificate_pem, files.read(folder / KEY_FILE, private=True))
+        require_root(issuer.certificate, roots_pem, clock())
+        return cls._begin(folder, issuer, clock)
 
     @classmethod
     def open(cls, folder: Path, clock: Clock) -> Self:
@@ -341,6 +364,12 @@ class Authority:
         if content and not content.endswith(b"\n"):  # the next act would be appended to the same line
             raise ValueError
         return content.splitlines()
+
+
+def _make_empty(folder: Path) -> None:
+    files.make_private_folder(folder)
+    if any(folder.iterdir()):
+        raise UnsafeFileError(f"{folder} is not empty.", "Choose a new folder: an authority is never overwritten.")
 
 
 def _is_for(key: PublicKey, entry: IndexEntry) -> bool:

@@ -1,12 +1,12 @@
 """What an authority has done: the lines of its index, and what follows from them. Pure."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
+from dpspca.common.decoding import parse_json
 from dpspca.common.names import PartyName
 
 
@@ -59,7 +59,7 @@ class IndexState:
         certificates: dict[str, IndexEntry] = {}
         invited: dict[str, InvitationEntry] = {}
         number = 0
-        for line in map(json.loads, lines):
+        for line in (parse_json(each, "The index") for each in lines):
             match line:
                 case {"act": "issued", "serial": serial}:
                     certificates[serial] = _certificate(line)

@@ -30,6 +30,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, NotTrustedError, require_trust
 from dpspca.common.names import COORDINATOR_HOST, PartyName, Role, check_name, shortened
 
+from . import external_ca
+
 PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey
 
@@ -176,13 +178,32 @@ def read_request(pem: bytes) -> tuple[PartyName, PublicKey]:
 
 
 def read_authority(pem: bytes) -> x509.Certificate:
-    """Read an authority's own certificate. The caller must know that it is the right authority's."""
+    """Read an authority's own certificate. The caller must know that it is the right authority's.
+
+    It is signed with its own key, in exactly the form that this module writes, or by an organisation's CA. The form of
+    the latter is the organisation's, within limits (``external_ca.require_form``). In both cases it is the one
+    certificate that parties trust: whoever signed it cannot sign for parties.
+    """
     authority = read_certificate(pem, "The authority's certificate")
-    _require_issued(authority, authority)
-    good = extensions_of(authority) == _authority_extensions(public_key_of(authority))
-    require_trust(good, "This is not the certificate of an authority.", "Take authority.pem from the operator.")
+    public = public_key_of(authority)
+    if authority.issuer != authority.subject:
+        external_ca.require_form(authority, extensions_of(authority))
+    else:
+        _require_issued(authority, authority)
+        good = extensions_of(authority) == _authority_extensions(public)
+        require_trust(good, "This is not the certificate of an authority.", "Take authority.pem from the operator.")
     federation_of(authority)
     return authority
+
+
+def write_authority_request(key: PrivateKey, federation: str) -> bytes:
+    """Write the request for an authority's certificate, for an organisation's CA to sign."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(
+        _common_name(check_name("the federation", federation))
+    )
+    for extension, critical in _authority_extensions(key.public_key())[:2]:
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
 
 
 def federation_of(authority: x509.Certificate) -> str:

@@ -10,11 +10,14 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from dpspca.common.decoding import STORED, Count, decode, parse_json
+from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import PRIVATE, posix
 
 from .entries import Head, LedgerError
@@ -127,11 +130,12 @@ def _slot(turn: int, head: Head) -> bytes:
     return f"{text} {sha256(text.encode()).hexdigest()}\n".encode().ljust(SLOT_BYTES)
 
 
-def _read_slot(parts: dict[str, Any]) -> tuple[int, Head]:
-    turn, ledger, entries, found = (parts[key] for key in ("turn", "ledger", "entries", "hash"))
-    if not (type(turn) is type(entries) is int and type(ledger) is type(found) is str and min(turn, entries) >= 0):
-        raise TypeError
-    return turn, Head(ledger, entries, found)
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    turn: Count
+    ledger: str
+    entries: Count
+    hash: str
 
 
 def _newest(content: bytes) -> tuple[int, Head | None]:
@@ -140,8 +144,9 @@ def _newest(content: bytes) -> tuple[int, Head | None]:
     for start in (0, SLOT_BYTES):
         text, _, check = content[start : start + SLOT_BYTES].strip().rpartition(b" ")
         if text and sha256(text).hexdigest().encode() == check:
-            with suppress(ValueError, KeyError, TypeError, RecursionError):
-                found.append(_read_slot(json.loads(text)))
+            with suppress(DpspcaError):
+                slot = decode(_Slot, parse_json(text, "The head file"), STORED)
+                found.append((slot.turn, Head(slot.ledger, slot.entries, slot.hash)))
     if found:
         return max(found, key=lambda each: each[0])
     return 0, (UNREADABLE if content.strip(b"\0") else None)

@@ -264,6 +264,7 @@ def _context(identity: Identity) -> ssl.SSLContext:
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.verify_mode = ssl.CERT_REQUIRED
     made.load_verify_locations(cadata=identity.authority_pem.decode("ascii"))
+    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an organisation's CA may have signed the authority
     made.set_alpn_protocols(["h2"])
     made.num_tickets = 0  # a resumed session would show no certificate to check
     load_key(made, identity.key_pem + identity.certificate_pem)

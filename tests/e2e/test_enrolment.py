@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +22,7 @@ from timeouts import TIMEOUT
 
 from dpspca.client.signing import StudyOffice
 from dpspca.common.storage import Address
+from dpspca.common.transport import MailFolder
 from dpspca.common.trust import Identity
 from dpspca.server.mailbox import unproven_tls
 
@@ -35,6 +37,7 @@ address = "127.0.0.1:{address}"
 mailbox = "127.0.0.1:{mailbox}"
 providers = ["north", "south", "east"]
 analysts = ["ada"]
+invitation_days = 90
 """
 KILLED_WHILE_SIGNING = """
 import os, sys
@@ -62,13 +65,13 @@ main.main()
 class Town:
     """The folders of an authority and of the parties that it invites."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], datetime] = now) -> None:
         self.folder = folder
         self.office = folder / "office"
         self.office.mkdir()
         self.commands = 0
         (self.office / "study.toml").write_text(STUDY.format(address=free_port(), mailbox=free_port()))
-        self.study = StudyOffice.found(self.office / "study.toml", self.office / "authority", now)
+        self.study = StudyOffice.found(self.office / "study.toml", self.office / "authority", clock)
         self.study.invite(self.study.study.parties)
         self.commands += 1  # `dpspca study init`, in this process
 
@@ -105,7 +108,6 @@ class Town:
                 )
                 stack.callback(_end, running[name])
                 self.commands += 1
-                home.chmod(0o700)
             yield running
 
     def wait_for_requests(self, count: int) -> None:
@@ -138,7 +140,7 @@ def finish(process: "subprocess.Popen[str]") -> dict[str, object]:
 def test_the_page_enrols_five_parties_in_seven_commands() -> None:
     """Those that the next test counts."""
     shown = [each.words for each in commands() if each.page == "docs/federation.md" and each.in_block]
-    ours = [words for words in shown if words[0] in {"study", "join"}]
+    ours = [words for words in shown if words[0] in {"study", "join"}][:7]
     assert ours == [
         ("study", "init", "study.toml"),
         *(("join", f"{name}.invitation") for name in PARTIES),
@@ -227,6 +229,83 @@ def test_a_party_that_is_killed_while_it_joins_goes_on_with_the_same_key(town: T
             assert finish(again["provider-north"])["joined"]
         finish(running["coordinator-hub"])
     assert len(town.study.authority.list()) == 2
+
+
+FREQUENT_LOOKS = """
+from dpspca.cli import main
+from dpspca.common.transport import certificate_keeper
+
+certificate_keeper.LOOK_SECONDS = 0.3
+main.main()
+"""
+"""The program, which looks into the mailbox several times a second."""
+
+
+class Daemon:
+    """A daemon that looks often, and its log."""
+
+    def __init__(self, home: Path, role: str) -> None:
+        command = [sys.executable, "-c", FREQUENT_LOOKS, role, "start", "--config", f"{role}.toml"]
+        self.log = home / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=home, stderr=log)  # noqa: S603  # our own program
+
+    def says(self, *words: str) -> None:
+        """Wait until the log has all these words."""
+        end = time.monotonic() + TIMEOUT
+        while not all(each in self.log.read_text() for each in words):
+            assert time.monotonic() < end, self.log.read_text()
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(TIMEOUT)
+
+
+def test_daemons_renew_and_fetch_revocations_while_they_run(tmp_path: Path) -> None:
+    """Their certificates are 25 days old. They ask, warn and go on; after `study sign` they have new ones."""
+    town = Town(tmp_path, lambda: now() - timedelta(days=25))
+    with town.joining("coordinator-hub", "provider-north") as running:
+        town.wait_for_requests(2)
+        mailbox = MailFolder(tmp_path / "coordinator-hub" / "mailbox")
+        town.study.sign(town.study.candidates(mailbox), mailbox)
+        for each in running.values():
+            finish(each)
+    home = tmp_path / "provider-north"
+    np.save(home / "rows.npy", np.zeros((50, 4)))
+    (home / "policy.toml").write_text(permissive_policy("row-add-remove"))
+    with (home / "provider.toml").open("a") as settings:
+        settings.write('cohort = "rows.npy"\n')
+    before = town.identity("provider-north")
+    with ExitStack() as stack:
+        hub = Daemon(tmp_path / "coordinator-hub", "coordinator")
+        stack.callback(hub.stop)
+        hub.says("mailbox on", "The certificate of dpspca://town/coordinator/hub ends in 4 days")
+        north = Daemon(home, "provider")
+        stack.callback(north.stop)
+        north.says("Connected", "Asked the authority to renew", "The revocation list ends in 4 days")
+        town.wait_for_requests(2)
+        health = [*COMMAND, "health", "--config", "provider.toml", "--json"]
+        told = json.loads(subprocess.run(health, cwd=home, capture_output=True, check=True).stdout)  # noqa: S603  # our own program
+        assert told["passed"]
+        assert [each.partition(" ends in")[0] for each in told["warnings"]] == [
+            "The certificate of dpspca://town/provider/north",
+            "The revocation list",
+        ]
+        signed = json.loads(town.run("study", "sign", "--yes", "--json").stdout)["requests"]
+        assert [each["outcome"] for each in signed] == ["renews", "renews"]
+        north.says("The certificate is renewed")
+        hub.says("The certificate is renewed")
+        assert town.identity("provider-north").not_after > before.not_after + timedelta(days=20)
+        told = json.loads(subprocess.run(health, cwd=home, capture_output=True, check=True).stdout)  # noqa: S603  # our own program
+        assert (told["passed"], told["warnings"]) == (True, [])
+        town.run("study", "revoke", "provider/north")
+        hub.says("Installed the revocation list")
+        north.says("Installed the revocation list")
+        end = time.monotonic() + TIMEOUT
+        while subprocess.run(health, cwd=home, capture_output=True, check=False).returncode == 0:  # noqa: S603  # our own program
+            assert time.monotonic() < end, "a revoked provider is disconnected"
 
 
 class LyingMailbox:

@@ -91,7 +91,7 @@ def test_a_provider_counts_its_budget_and_the_days_of_its_certificate(tmp_path: 
 
 
 def _without_days(text: str) -> str:
-    return re.sub(r"dpspca_certificate_days .*", "", text)
+    return re.sub(r"dpspca_(certificate|revocation_list)_days .*", "", text)
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------

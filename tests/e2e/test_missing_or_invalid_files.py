@@ -193,4 +193,4 @@ def test_a_file_that_is_not_text_is_named_by_path(here: Callable[..., Ended], en
 
 def test_a_file_that_is_no_model_is_named_by_path(here: Callable[..., Ended], enrolment: Path) -> None:
     (enrolment / "rows.csv").write_text("a,b\n1,2\n")
-    assert here("model", "show", "rows.csv").error_line.startswith("rows.csv: The bytes do not hold a model.")
+    assert here("model", "show", "rows.csv").error_line.startswith("rows.csv: The bytes do not hold a model")

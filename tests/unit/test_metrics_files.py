@@ -11,7 +11,7 @@ from dpspca.provider import metrics as of_provider
 from dpspca.server import metrics as of_coordinator
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "metrics"
-FAMILIES: tuple[Family, ...] = (*of_coordinator.FAMILIES, *of_provider.FAMILIES)
+FAMILIES: tuple[Family, ...] = tuple(dict.fromkeys((*of_coordinator.FAMILIES, *of_provider.FAMILIES)))
 SERIES = {name: family for family in FAMILIES for name in family.series}
 ADDED = {"instance", "job", "le"}
 """Labels that Prometheus adds, or that a histogram has."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
+from organisations import Organisation
 
 from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import Study
@@ -291,6 +292,27 @@ def test_revoking_delivers_the_list_and_names_unknown_parties(here: Here, tmp_pa
     assert (tmp_path / "post" / "revoked.pem").read_bytes() != before
     assert here("study", "publish", "--out", "list.pem").code == 0
     assert "X509 CRL" in (tmp_path / "list.pem").read_text()
+
+
+def test_an_organisation_s_ca_vouches_for_the_authority(here: Here, tmp_path: Path) -> None:
+    """The authority asks the CA, and a party that knows the CA refuses every other authority."""
+    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "post").mkdir()
+    organisation, other = (Organisation(datetime.now(UTC)) for _ in range(2))
+    (tmp_path / "ca.pem").write_bytes(organisation.pem)
+    (tmp_path / "other.pem").write_bytes(other.pem)
+    assert here("study", "init", "study.toml", "--ca-request", "authority.csr").code == 0
+    assert not (tmp_path / "authority" / "authority.pem").exists()
+    (tmp_path / "authority.crt").write_bytes(organisation.sign((tmp_path / "authority.csr").read_bytes()))
+    refused = here("study", "certify", "authority.crt", "--root", "other.pem")
+    assert "None of these certificates signed" in refused.error_line
+    invited = here("study", "certify", "authority.crt", "--root", "ca.pem", "--json").facts["invitations"]
+    assert len(invited) == 4
+    assert "None of these certificates signed" in join(here, "--root", "other.pem").error_line
+    assert not (tmp_path / "north").exists()
+    join(here, "--root", "ca.pem")
+    assert sign(here).code == 0
+    assert join(here, "--json").facts["joined"]
 
 
 # --- Errors -----------------------------------------------------------------------------------------------------------

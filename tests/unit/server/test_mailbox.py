@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -76,10 +76,11 @@ def test_what_was_left_in_a_slot_is_fetched_and_taken_away(tmp_path: Path) -> No
             assert list(here.folder.requests([])) == [(f"{here.slot}.request", b"please")]
             await here.put(Mail.CERTIFICATE, b"c" * MAX_BYTES[Mail.CERTIFICATE])
             assert len(await here.get(Mail.CERTIFICATE)) == MAX_BYTES[Mail.CERTIFICATE]
-            assert here.server.unfetched == {here.slot}
-            await asyncio.sleep(mailbox.WRITE_SECONDS)
+            assert here.folder.unconfirmed == {here.slot}
             await here.put(Mail.REQUEST, b"")
-            assert here.server.unfetched == set()
+            with pytest.raises(MailboxAwayError):
+                await here.put(Mail.REQUEST, b"again")
+            assert here.folder.unconfirmed == set()
             assert await here.get(Mail.REQUEST) == b""
 
     asyncio.run(main())
@@ -194,6 +195,39 @@ def test_t44_a_revocation_list_is_stored_only_if_it_is_newer_and_the_authority_s
             assert await here.get(Mail.REVOCATIONS) == lists[1]
 
     asyncio.run(main())
+
+
+def test_a_proxy_that_the_environment_names_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+
+    async def main() -> None:
+        async with site(tmp_path) as here:
+            where = Address(here.server.address)
+
+            async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                asked.append(await reader.readuntil(b"\r\n\r\n"))
+                far, to_far = await asyncio.open_connection(where.host, where.port)
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await asyncio.gather(_carry(reader, to_far), _carry(far, writer))
+
+            proxy = await asyncio.start_server(connect, "127.0.0.1", 0)
+            monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+            monkeypatch.setattr("dpspca.common.transport.mailbox._is_here", lambda _: False)
+            await here.put(Mail.REQUEST, b"please")
+            assert here.folder.get(here.slot, Mail.REQUEST) == b"please"
+            proxy.close()
+
+    asyncio.run(main())
+    assert len(asked) == 1
+    assert asked[0].startswith(b"CONNECT 127.0.0.1:")
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while content := await reader.read(2**16):
+            writer.write(content)
+            await writer.drain()
+    writer.close()
 
 
 @pytest.mark.parametrize(

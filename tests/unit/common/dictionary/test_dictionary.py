@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpspca.common.decoding import decode
 from dpspca.common.dictionary import (
     Category,
     Dictionary,
@@ -139,7 +140,7 @@ def test_a_feature_of_one_dictionary_alone_is_a_difference() -> None:
         ("x", {"kind": "category", "levels": ["a", "b"], "shares": [1]}, "one number for each level"),
         ("x", {"kind": "genotype", "frequency": 0}, "between 0 and 1"),
         ("x", {"kind": "genotype", "scale": "frequency"}, "missing"),
-        ("x", {"kind": "genotype", "frequency": 1.5}, "outside the range"),
+        ("x", {"kind": "genotype", "frequency": 1.5}, "from 0 to 1"),
         ("a=b", NUMBER, "without '='"),
         (" x", NUMBER, "no spaces at the ends"),
         ("", NUMBER, "printable"),
@@ -231,12 +232,12 @@ def test_a_missing_value_is_zero_by_default_and_else_what_is_declared() -> None:
     nan = np.array([np.nan])
     for feature in Dictionary.parse(study()).subset(["age", "rs1"]).features:
         assert feature.encode(nan).tolist() == [[0.0]]
-    plain = Category.parse("x", {"levels": ["a", "b"]}, "x")
+    plain = Category(name="x", levels=("a", "b"))
     assert plain.encode(nan).tolist() == [[0.0, 0.0]]
-    declared = Category.parse("x", {"levels": ["a", "b"], "missing": "b", "unknown": "a"}, "x")
+    declared = Category(name="x", levels=("a", "b"), missing="b", unknown="a")
     assert declared.encode(nan).tolist() == [[-0.5, 0.5]]
     assert declared.encode(np.array([-1.0])).tolist() == [[0.5, -0.5]]
-    number = Number.parse("x", {"unit": "", "range": [0, 4], "missing": 3}, "x")
+    number = Number(name="x", unit="", range=(0.0, 4.0), missing=3.0)
     assert number.encode(nan).tolist() == [[0.5]]
 
 
@@ -244,27 +245,27 @@ def test_numbers_are_clipped_and_scaled_by_public_numbers_alone() -> None:
     ends = {"unit": "cm", "range": [100, 200], "centre": 125}
     values = np.array([0.0, 100.0, 125.0, 200.0, 999.0])
     scaled = {
-        scale: Number.parse("x", ends | {"scale": scale}, "x").encode(values)[:, 0].tolist() for scale in ("none", 50)
+        scale: decode(Number, ends | {"scale": scale}, name="x").encode(values)[:, 0].tolist() for scale in ("none", 50)
     }
     assert scaled["none"] == [-25.0, -25.0, 0.0, 75.0, 75.0]
     assert scaled[50] == [-0.5, -0.5, 0.0, 1.5, 1.5]
-    assert Number.parse("x", ends, "x").encode(values)[:, 0].tolist() == [-1 / 3, -1 / 3, 0.0, 1.0, 1.0]
+    assert decode(Number, ends, name="x").encode(values)[:, 0].tolist() == [-1 / 3, -1 / 3, 0.0, 1.0, 1.0]
 
 
 def test_a_cell_that_is_no_number_stays_infinite_so_that_its_row_is_unusable() -> None:
     infinite = np.array([np.inf, -np.inf])
-    assert np.isinf(Number.parse("x", {"unit": "", "range": [0, 1]}, "x").encode(infinite)).all()
+    assert np.isinf(decode(Number, {"unit": "", "range": [0, 1]}, name="x").encode(infinite)).all()
 
 
 def test_genotypes_are_scaled_by_their_frequency() -> None:
-    made = Genotype.parse("rs1", {"frequency": 0.25}, "rs1")
+    made = decode(Genotype, {"frequency": 0.25}, name="rs1")
     np.testing.assert_allclose(
         made.encode(np.array([0.0, 1.0, 2.0]))[:, 0], np.array([-0.5, 0.5, 1.5]) / np.sqrt(0.375)
     )
-    rare = Genotype.parse("rs1", {"frequency": 0.001}, "rs1")
+    rare = decode(Genotype, {"frequency": 0.001}, name="rs1")
     assert rare.bound**2 == pytest.approx(2)
     assert rare.largest > 40
-    assert Genotype.parse("rs1", {}, "rs1").encode(np.array([0.0, 1.0, 2.0]))[:, 0].tolist() == [-1.0, 0.0, 1.0]
+    assert decode(Genotype, {}, name="rs1").encode(np.array([0.0, 1.0, 2.0]))[:, 0].tolist() == [-1.0, 0.0, 1.0]
 
 
 FREQUENCIES = (
@@ -279,7 +280,7 @@ def test_genotypes_of_a_frequency_file_are_features(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(text, encoding="utf-8")
     known = read_dictionary(tmp_path / "study.toml")
     assert known.names[-2:] == ("rs1", "1:77:C:T")
-    assert known.features[-2] == Genotype.parse("rs1", {"allele": "A", "frequency": 0.25}, "rs1")
+    assert known.features[-2] == decode(Genotype, {"allele": "A", "frequency": 0.25}, name="rs1")
     (tmp_path / "study.toml").write_text(text + "least_frequency = 0.01\n", encoding="utf-8")
     assert read_dictionary(tmp_path / "study.toml").names[-1] == "rs1"
     (tmp_path / "study.toml").write_text(STUDY + '[genotypes]\nfile = "panel.afreq"\n', encoding="utf-8")
@@ -312,10 +313,10 @@ def test_cells_of_any_library_become_raw_values() -> None:
     )
     cells = np.array(["never", " current", "often", None, "", 3], dtype=object)
     np.testing.assert_array_equal(raw_values(cells, smoking), [0, 2, -1, np.nan, np.nan, -1])
-    coded = Category.parse("x", {"levels": [1, 2, "9"], "missing_codes": [9]}, "x")
+    coded = decode(Category, {"levels": [1, 2, "9"], "missing_codes": [9]}, name="x")
     np.testing.assert_array_equal(raw_values(np.array([1, 2, 9, 3, 2.0]), coded), [0, 1, np.nan, -1, 1])
     np.testing.assert_array_equal(raw_values(np.array(["1", "2.0", "x"]), coded), [0, 1, -1])
-    truth = Category.parse("x", {"levels": ["false", "true"]}, "x")
+    truth = decode(Category, {"levels": ["false", "true"]}, name="x")
     np.testing.assert_array_equal(raw_values(np.array([True, False, None], dtype=object), truth), [1, 0, np.nan])
 
 

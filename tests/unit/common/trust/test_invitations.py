@@ -1,5 +1,6 @@
 """An invitation enrols one party, once; nobody without it can ask in that name, whatever carries the request."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,11 @@ def test_t44_a_first_request_without_a_fitting_invitation_is_refused(north: Any,
     foreign = south.authority.invite(PartyName("south", Role.PROVIDER, "oslo"), ADDRESS)
     plain = request(tmp_path / "plain", OSLO)
     of_another = requests.write_enrolment(write_request(new_key(), OSLO), other)
+    in_anothers_name = requests.write_enrolment(write_request(new_key(), OSLO), replace(other, party=OSLO))
     of_elsewhere = requests.write_enrolment(plain, foreign)
     code = requests.write_enrolment(plain, own)[len(plain) :]
     moved = write_request(new_key(), OSLO) + code
-    for wrong in (plain, of_another, of_elsewhere, moved):
+    for wrong in (plain, of_another, in_anothers_name, of_elsewhere, moved):
         with pytest.raises(NotTrustedError):
             north.authority.examine(wrong)
         with pytest.raises(NotTrustedError):

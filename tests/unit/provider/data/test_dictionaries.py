@@ -188,7 +188,7 @@ def test_prepared_rows_keep_one_budget_and_protect_no_matrix(tmp_path: Path) -> 
         ({"sex": {"levels": {"1": "female", "1.0": "male"}}}, None, "same number"),
         ({"height": {"factor": 0}}, None, "factor is 0"),
         ({"height": {"factor": float("inf")}}, None, "finite"),
-        ({"height": 5}, None, "not a table"),
+        ({"height": 5}, None, "Give a table"),
         ({"sex": "a", "height": "a"}, None, "Several features use the column"),
         ({}, ["weight"], "no feature 'weight'"),
         ({"sex": "a"}, ["sex"], "columns and absent"),

@@ -1,0 +1,171 @@
+"""A daemon renews its certificate by itself, fetches revocation lists, and warns before either ends."""
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpspca.common.names import PartyName, Role
+from dpspca.common.storage import Address
+from dpspca.common.transport import (
+    CertificateKeeper,
+    CertificateMail,
+    Mail,
+    MailFolder,
+    RemoteMailbox,
+    catch_up,
+    ends,
+)
+from dpspca.common.trust import identity as identities
+from dpspca.common.trust.identity import CurrentIdentity, CurrentRevocations
+from dpspca.common.trust.invitations import slot_of
+from dpspca.common.trust.replies import Reply
+
+OSLO = PartyName("north", Role.PROVIDER, "oslo")
+LEAD = timedelta(minutes=5)
+"""How much earlier a certificate begins than it was signed."""
+
+
+class Site:
+    """A provider with a mailbox, and its authority. The clock is the federation's."""
+
+    def __init__(self, north: Any, folder: Path, days: int = 30) -> None:
+        self.north, self.authority = north, north.authority
+        self.before = north.enrol("provider", "oslo", days)
+        self.home = north.folder("provider", "oslo")
+        self.list = folder / "revoked.pem"
+        self.list.write_bytes(self.authority.revocation_list())
+        self.mailbox = MailFolder(folder / "mailbox")
+        self.slot = slot_of(self.authority.mailbox_key(), OSLO)
+        self.mail = CertificateMail(self.home, self.list, self.mailbox, self.slot)
+        self.identity = CurrentIdentity(self.home)
+        self.revoked = CurrentRevocations(self.list, north.pem)
+        self.keeper = CertificateKeeper(self.mail, self.identity.get, self.revoked.get, lambda: north.now)
+
+    def look(self, later: timedelta = timedelta()) -> None:
+        self.north.now += later
+        self.keeper.look()
+
+    @property
+    def request(self) -> bytes:
+        return self.mailbox.get(self.slot, Mail.REQUEST)
+
+    def sign(self) -> None:
+        reply = Reply(self.authority.admit(self.request), self.north.pem, self.authority.revocation_list())
+        self.mailbox.put(self.slot, Mail.CERTIFICATE, reply.to_bytes())
+
+
+@pytest.fixture
+def site(north: Any, tmp_path: Path) -> Site:
+    return Site(north, tmp_path)
+
+
+def test_a_daemon_renews_when_a_third_is_left_and_keeps_the_old_until_then(site: Site) -> None:
+    site.look(timedelta(days=20) - LEAD)
+    assert not site.request
+    site.look(LEAD)
+    asked = site.request
+    site.look(timedelta(days=1))
+    assert site.request == asked, "it asks with the same bytes until it is answered"
+    assert site.identity.get() == site.before
+    site.sign()
+    site.look()
+    after = site.identity.get()
+    assert after.not_after - site.before.not_after == timedelta(days=21)
+    assert (after.name, after.key_pem != site.before.key_pem) == (OSLO, True)
+    assert not site.request
+    site.look(timedelta(days=1))
+    assert not site.request
+
+
+def test_a_daemon_that_was_off_past_its_end_renews_before_it_starts(site: Site) -> None:
+    site.north.now += timedelta(days=40)
+    catch_up(site.mail, site.identity.get(), site.north.now)
+    site.sign()
+    catch_up(site.mail, site.identity.get(), site.north.now)
+    assert site.identity.get().not_after > site.north.now
+
+
+@pytest.mark.parametrize("reply", ["old", "nonsense", "foreign"])
+def test_t44_a_daemon_ignores_certificates_that_are_not_for_its_new_key(reply: str, site: Site, south: Any) -> None:
+    site.look(timedelta(days=25))
+    listed = site.authority.revocation_list()
+    foreign = Reply(south.authority.sign(identities.request(site.home.parent / "x", OSLO_SOUTH)), south.pem, listed)
+    told = {
+        "old": Reply(site.before.certificate_pem, site.north.pem, listed).to_bytes(),
+        "nonsense": b"nonsense",
+        "foreign": foreign.to_bytes(),
+    }
+    site.mailbox.put(site.slot, Mail.CERTIFICATE, told[reply])
+    site.look()
+    assert site.identity.get() == site.before
+    site.sign()
+    site.look()
+    assert site.identity.get() != site.before
+
+
+OSLO_SOUTH = PartyName("south", Role.PROVIDER, "oslo")
+
+
+def test_t44_a_newer_revocation_list_is_installed_and_no_other(site: Site, south: Any) -> None:
+    old = site.list.read_bytes()
+    site.authority.revoke(PartyName("north", Role.PROVIDER, site.north.enrol("provider", "rome").name.name))
+    new = site.authority.revocation_list()
+    site.mailbox.put(site.slot, Mail.REVOCATIONS, new)
+    site.look()
+    assert site.list.read_bytes() == new
+    assert len(site.revoked.get().serials) == 1
+    for wrong in (old, south.authority.revocation_list(), b"nonsense"):
+        site.mailbox.put(site.slot, Mail.REVOCATIONS, wrong)
+        site.look()
+        assert site.list.read_bytes() == new
+
+
+def test_a_list_that_comes_with_a_certificate_does_not_go_back(site: Site) -> None:
+    site.look(timedelta(days=25))
+    site.sign()
+    newer = site.authority.revocation_list()
+    site.list.write_bytes(newer)
+    site.look()
+    assert site.identity.get() != site.before
+    assert site.list.read_bytes() == newer
+
+
+def test_warnings_begin_ten_days_before_an_end_and_come_once_a_day(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = CertificateKeeper(None, site.identity.get, site.revoked.get, lambda: site.north.now)
+    heard: list[int] = []
+    for days in range(29):
+        site.north.now += timedelta(days=days > 0)
+        for _ in range(3):
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                keeper.look()
+            if caplog.records:
+                heard.append(days)
+                assert {"ends in" in record.getMessage() for record in caplog.records} == {True}
+                assert len(caplog.records) == 2, "the certificate and the list"
+    assert heard == list(range(20, 29))
+
+
+@pytest.mark.parametrize(("days", "hours"), [(1, 16), (90, 80 * 24)])
+def test_short_lives_are_warned_of_when_a_third_is_left(days: int, hours: int, north: Any, tmp_path: Path) -> None:
+    own = ends(Site(north, tmp_path, days).before, None)[0]
+    begin = north.now + timedelta(hours=hours)
+    assert not own.warning(begin - LEAD)
+    assert own.warning(begin)
+    assert "expired" in own.warning(north.now + timedelta(days=days))
+
+
+def test_a_mailbox_that_is_away_stops_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = CertificateMail(site.home, site.list, RemoteMailbox(Address("127.0.0.1:1"), 1.0), site.slot)
+    keeper = CertificateKeeper(nowhere, site.identity.get, site.revoked.get, lambda: site.north.now)
+    site.north.now += timedelta(days=25)
+    for _ in range(3):
+        keeper.look()
+    catch_up(nowhere, site.identity.get(), site.north.now)
+    assert sum("cannot be reached" in record.getMessage() for record in caplog.records) == 2, "once, and at the start"
+    assert site.identity.get() == site.before
