@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from accuracy_designs import DESIGNS, QUICK, Design, Sample, tables
+from accuracy_designs import DESIGNS, QUICK, WIDE, Design, Sample, tables
 
 sys.path.append(str(Path(__file__).parent / "papers"))
 import rival_libraries
@@ -133,7 +133,7 @@ def main() -> None:
     wanted = list(on_tables(options, store) if options.tables else on_designs(options, store))
     if options.picture:
         draw(wanted, options.picture)
-    summary = captured(wanted) if options.tables else medians(wanted, QUICK if options.quick else DESIGNS)
+    summary = captured(wanted) if options.tables else medians(wanted, (QUICK if options.quick else DESIGNS) | WIDE)
     print(json.dumps(summary, indent=2) if options.json else text(summary))
 
 
@@ -167,7 +167,7 @@ def on_designs(options: argparse.Namespace, store: Store) -> Iterator[Figure]:
     names = options.designs.split(",") if options.designs else [*known]
     for name in names:
         for seed in range(options.seeds):
-            yield from on_design(name, known[name], seed, options, store)
+            yield from on_design(name, (known | WIDE)[name], seed, options, store)
 
 
 def on_design(name: str, design: Design, seed: int, options: argparse.Namespace, store: Store) -> Iterator[Figure]:

@@ -106,6 +106,41 @@ DESIGNS: Final = {
     "S": Design("few columns: d = 40, n = 20,000, k = 2 over 6", spikes(20_000, 40, 6, (20, 15), null=2)),
     "M": Design("d = 400, n = 5,000, k = 2 over 30", spikes(5000, 400, 30, (40, 30), null=1)),
 }
+WIDE: Final = {
+    "WP": Design(
+        "wide, few columns: d = 10,000, n = 20,000, eigenvalues 100 and 80 over 5 on 10",
+        spikes(20_000, 10_000, 10, (100, 80), null=5),
+    ),
+    "WS": Design(
+        "wide, unequal variances: d = 10,000, n = 20,000, eigenvalues 60 and 50 on 20",
+        spikes(20_000, 10_000, 20, (60, 50), null=5, spread=0.5),
+    ),
+    "WM": Design(
+        "wide, some columns: d = 10,000, n = 20,000, eigenvalues 300 and 200 over 1 on 500",
+        spikes(20_000, 10_000, 500, (300, 200), null=1),
+    ),
+    "WD": Design(
+        "wide and dense: d = 10,000, n = 20,000, eigenvalues 2000 and 1500 over 1",
+        spikes(20_000, 10_000, 10_000, (2000, 1500), null=1),
+    ),
+    "WU": Design(
+        "wide and dense, unequal variances: d = 20,000, n = 10,000, eigenvalues 5000 and 4000",
+        spikes(10_000, 20_000, 20_000, (5000, 4000), null=1, spread=0.7),
+    ),
+    "WE": Design(
+        "wide and dense: d = 9,000, n = 4,000, eigenvalues 1500 and 1200 over 1",
+        spikes(4000, 9000, 9000, (1500, 1200), null=1),
+    ),
+    "WF": Design(
+        "wide, few columns: d = 9,000, n = 4,000, eigenvalues 200 and 150 over 5 on 10",
+        spikes(4000, 9000, 10, (200, 150), null=5),
+    ),
+    "WX": Design(
+        "very wide and dense: d = 50,000, n = 4,000, eigenvalues 20,000 and 15,000 over 1",
+        spikes(4000, 50_000, 50_000, (20_000, 15_000), null=1),
+    ),
+}
+"""Too many columns for a matrix of all of them. They take long, and are measured only if they are named."""
 QUICK: Final = {
     "P": Design("the paper's, smaller: d = 110, n = 20,000", paper(20_000, 110), 0.1, 5),
     "D": Design("dense, smaller: d = 60, n = 5,000", spikes(5000, 60, 60, (40, 30), null=2)),

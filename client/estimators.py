@@ -29,7 +29,7 @@ from dpspca.provider.data import check_rows
 from . import component_count
 from .blocking import Federation, progress_of
 from .described_jobs import whole_and_chosen
-from .estimator_values import methods_with, numbers_of, rounds_of, seeds_of
+from .estimator_values import centering_of, methods_with, numbers_of, rounds_of, seeds_of
 from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
 from .unit_names import UnitName, unit_named
@@ -88,9 +88,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         that nobody has more rows.
     rounds : int or "auto"
         Number of rounds. "auto" derives it from the budget. Methods without rounds refuse a number.
-    center : {None, "private", "public"}
+    center : {None, "private", "public", "pairs", "auto"}
         None subtracts no mean. "private" estimates the mean privately, for a tenth of the budget, and needs
-        ``mean_bound``. "public" subtracts ``public_mean``.
+        ``mean_bound``. "public" subtracts ``public_mean``. "pairs" uses differences of pairs of rows. "auto" chooses.
     mean_bound : float
         Bound on the length of a row before centring, for the private mean.
     scale : {None, "private"}
@@ -152,7 +152,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         unit: UnitName | None = None,
         rows_per_person: int = 1,
         rounds: int | Literal["auto"] = "auto",
-        center: Literal["private", "public"] | None = None,
+        center: Literal["private", "public", "pairs", "auto"] | None = None,
         mean_bound: float | None = None,
         scale: Literal["private"] | None = None,
         public_mean: Any = None,  # noqa: ANN401  # any array of numbers
@@ -264,7 +264,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         else:
             schema, names = Schema.of(known[1].columns), list(providers or federation.providers_of(data_set))
         start_seed, _ = seeds_of(self.random_state)
-        spec = replace(self._spec(schema, start_seed), minimum_parties=max(1, len(names)))
+        spec = replace(self._spec(schema, start_seed, len(names) or None), minimum_parties=max(1, len(names)))
         job = federation.submit(spec, data_set, names or None, dictionary=known and known[0])
         for progress in progress_of(job):
             if self.watch:
@@ -305,28 +305,29 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.model_.inverse_transform(np.asarray(X, dtype=np.float64))
 
-    def _spec(self, schema: Schema, seed: int) -> JobSpec:
+    def _spec(self, schema: Schema, seed: int, providers: int | None = 1) -> JobSpec:
         """Return the job spec for these parameters. Its constructor checks them."""
         known = self._known()
-        return JobSpec(
-            schema=schema,
-            unit=unit_named(self.unit),
-            budget=Budget(self.epsilon, self.delta),
-            norm_bound=self._norm_bound() if known is None else self._bound_by(known[1]),
-            dictionary=None if known is None else known[0].digest(),
-            components=self._components(schema.dimension),
-            method=self.method,
-            accounting=choice(Accounting, "accounting", self.accounting),
-            centering=Centering.NONE if self.center is None else choice(Centering, "center", self.center),
-            mean_bound=self._mean_bound(known and known[1]),
-            scaling=Scaling.NONE if self.scale is None else choice(Scaling, "scale", self.scale),
-            public_mean=self.public_mean,
-            explained_variance=self.explained_variance,
-            weights=choice(Weights, "weights", self.weights),
-            rows_per_person=self.rows_per_person,
-            seed=seed,
-            options=self._options(schema.dimension),
-        )
+        values = {
+            "schema": schema,
+            "unit": unit_named(self.unit),
+            "budget": Budget(self.epsilon, self.delta),
+            "norm_bound": self._norm_bound() if known is None else self._bound_by(known[1]),
+            "dictionary": None if known is None else known[0].digest(),
+            "components": self._components(schema.dimension),
+            "method": self.method,
+            "accounting": choice(Accounting, "accounting", self.accounting),
+            "centering": self.center,
+            "mean_bound": self._mean_bound(known and known[1]),
+            "scaling": Scaling.NONE if self.scale is None else choice(Scaling, "scale", self.scale),
+            "public_mean": self.public_mean,
+            "explained_variance": self.explained_variance,
+            "weights": choice(Weights, "weights", self.weights),
+            "rows_per_person": self.rows_per_person,
+            "seed": seed,
+            "options": self._options(schema.dimension),
+        }
+        return JobSpec(**centering_of(values, providers=providers))
 
     def _components(self, columns: int) -> int:
         """Return the number of components to ask for."""

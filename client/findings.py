@@ -17,7 +17,7 @@ from dpspca.common.errors import DpspcaWarning
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
-from dpspca.common.spec import Centering, JobSpec
+from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec
 from dpspca.common.statement import LARGE_DELTA, PrivacyStatement
 
 WITHIN_NOISE: Final = "within the noise"
@@ -25,6 +25,11 @@ WITHIN_NOISE: Final = "within the noise"
 UNCENTRED: Final = (
     "The rows are not centred. Unless every column is around zero, component 1 shows the mean of the columns, and not "
     "how rows differ. Use a dictionary with public centres, or center."
+)
+
+PAIRED: Final = (
+    "Differences of pairs of rows are used in place of the rows, so that no mean is asked for. There are half as many "
+    "of them, and offsets between providers do not count. Scores of rows are not centred."
 )
 
 _NOISE_LIMIT: Final = 3
@@ -35,6 +40,9 @@ _EDGE: Final = 1.1
 
 _FULL: Final = 0.9
 """Most rows were probably clipped if their mean squared length is above this share of the squared norm bound."""
+
+_LOOSE: Final = 1000
+"""Times the length of the rows from which a norm bound costs precision: they are rounded to a 131072th of it."""
 
 HIDDEN: Final = (
     "Noise hid how long the rows are, and the job gives no bound. So all rows were clipped to one length, and what "
@@ -62,7 +70,11 @@ def _rarely_intended(spec: JobSpec) -> list[str]:
         f"A delta of {delta:g} is large: with that probability the promise may not hold at all. Keep it far below "
         "1 / (number of rows)."
     )
-    applies = {no_limit: spec.options.get("sparsity") == columns, large: delta > LARGE_DELTA}
+    applies = {
+        no_limit: spec.options.get("sparsity") == columns,
+        large: delta > LARGE_DELTA,
+        PAIRED: spec.centering is Centering.PAIRS,
+    }
     return [sentence for sentence, holds in applies.items() if holds]
 
 
@@ -83,6 +95,9 @@ def of_model(model: Model) -> list[str]:
         "component with it, may be nothing but noise.": bool(within_noise(model).any()),
         "Most rows were probably clipped: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared norm bound.": bound_may_be_small(model),
+        f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to a part of it, "
+        "so that short ones lose precision. Give a smaller bound from public knowledge, or let auto find one "
+        '(norm_bound = "private").': bound_is_loose(model),
     }
     return [sentence for sentence, holds in applies.items() if holds]
 
@@ -111,7 +126,7 @@ def _read_off(model: Model) -> int:
     It counts the columns that could have been kept, because keeping the largest entries of noise keeps most of it.
     """
     decided = model.decision
-    if decided is None:
+    if decided is None or decided.path is ReleasePath.PRODUCTS:
         return 0
     return model.components.shape[1] if decided.outstanding is None or _is_dense(decided) else decided.outstanding
 
@@ -130,6 +145,14 @@ def bound_may_be_small(model: Model) -> bool:
     if variances is None or ratios is None or ratios[0] <= 0 or within_noise(model)[0]:
         return False
     return bool(variances[0] > _FULL * bound**2 * ratios[0])
+
+
+def bound_is_loose(model: Model) -> bool:
+    """Whether the mean squared length of the rows, estimated from releases, is far below the squared norm bound."""
+    variances, ratios, bound = model.explained_variance, model.explained_variance_ratio, model.statement.norm_bound
+    if not model.statement.unit.is_row or variances is None or ratios is None or bound == PRIVATE_BOUND:
+        return False
+    return bool(0 < variances[0] <= (bound / _LOOSE) ** 2 * ratios[0])
 
 
 # Warnings that need both
@@ -261,11 +284,8 @@ def _path_taken(decided: Decision, every: int) -> str:
                 f"The covariance matrix of all {every} columns was released once, for the whole budget. For so few "
                 "columns, or so many components, asking in stages would gain nothing."
             )
-        case ReleasePath.WIDE:
-            return (
-                f"There are {every} columns, too many to release their covariance matrix. So the budget was spent on "
-                f"the {number} of the largest variances, and on columns that go together with these."
-            )
+        case ReleasePath.WIDE | ReleasePath.PRODUCTS:
+            return f"There are {every} columns, too many to release their covariance matrix. {_wide_path(decided)}"
         case ReleasePath.SPARSE:
             return (
                 f"{number} of {every} stood out from noise and held {_percent(decided.held)} of the variance that the "
@@ -287,6 +307,20 @@ def _path_taken(decided: Decision, every: int) -> str:
                 "that the components of all columns showed. So the whole covariance matrix was released several times, "
                 "and the releases were averaged."
             )
+
+
+def _wide_path(decided: Decision) -> str:
+    number = _columns(decided.outstanding or 0)
+    if decided.path is ReleasePath.WIDE:
+        return (
+            f"So the budget was spent on the {number} of the largest variances, and on columns that go together with "
+            "these."
+        )
+    return (
+        f"The {number} of the largest variances, and those that stood out beside them, held only "
+        f"{_percent(decided.held)} of what a product of all columns showed. So most of the budget was spent on "
+        "products of all columns with the components."
+    )
 
 
 def weights_of(model: Model) -> str:

@@ -1,7 +1,6 @@
 """The plan of a job as plain values: noise and price of each query, the total, and warnings."""
 
 import json
-import math
 from typing import Any, Final
 
 from dpspca.common.plan import Noise, Plan, Step
@@ -36,13 +35,15 @@ def _query(step: Step, total_mu: float) -> dict[str, Any]:
     """Return a step as plain values. ``noise_std`` is in units of the most that one row can add to the answer.
 
     For a matrix the unit is the bound on its change. If ``noise_fits``, the noise depends on the query and is at most
-    as planned. If the noise is not Gaussian, ``mu`` is a bound, which is what the ledger counts.
+    as planned. If the noise is not Gaussian, ``mu`` is a bound, which is what the ledger counts. ``or_kind`` is the
+    kind of query that may be asked in its place, at the same price; ``numbers`` are those of the larger answer.
     """
     mu, noise = compose([step.event]).gdp_bound if step.event else 0.0, _noise(step)
     return {
         "name": step.name,
         "kind": step.query.kind,
-        "numbers": math.prod(step.shape),
+        "or_kind": step.instead.query.kind if step.instead else None,
+        "numbers": step.largest,
         "block": f"{step.extent.block} of {step.extent.blocks}" if step.extent.blocks else None,
         "noise": noise,
         "noise_fits": step.query.fits_noise,

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import column_names
+from dpspca.common.centering import pairing_of
 from dpspca.common.checks import check_whole, choice
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
@@ -282,7 +283,7 @@ def _shard(rows: CheckedRows, plan: Plan, strategy: Strategy | None) -> Evaluato
     if not spec.unit.is_row:
         return MatrixShard(rows, spec.norm_bound, spec.unit)
     chosen = strategy or Strategy.for_plan(rows.dimension, plan, is_sparse=rows.is_sparse)
-    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen)
+    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen, pairing=pairing_of(spec))
 
 
 def _entropy(noise_seed: int | None) -> Entropy:

@@ -19,6 +19,7 @@ class ReleasePath(StrEnum):
     SPARSE = "staged-sparse"
     DENSE = "staged-dense"
     WIDE = "staged-wide"
+    PRODUCTS = "staged-products"
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,7 @@ class Centering(StrEnum):
     NONE = "none"
     PUBLIC = "public"
     PRIVATE = "private"
+    PAIRS = "pairs"  # none: differences of pairs of rows are used (``centering.py``)
 
 
 class Scaling(StrEnum):

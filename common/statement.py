@@ -279,14 +279,16 @@ class PrivacyStatement:
                 "in proportion to its size. Entries themselves may be larger. The promise assumes that the bound was "
                 "chosen from public knowledge, not from the data."
             )
+        taken = {Centering.NONE: [], Centering.PAIRS: ["differences of pairs of rows were taken"]}
         before = [
-            *([] if self.centering is Centering.NONE else ["the mean was subtracted"]),
+            *taken.get(self.centering, ["the mean was subtracted"]),
             *([] if self.scaling is Scaling.NONE else ["columns were divided by their scales"]),
         ]
         centred = f", after {' and '.join(before)}," if before else ""
         mean = {
             Centering.NONE: "",
             Centering.PUBLIC: " The promise assumes that the mean that was subtracted does not come from these rows.",
+            Centering.PAIRS: " A row is in one pair, and which rows are a pair follows from public numbers alone.",
             Centering.PRIVATE: f" To find the mean, rows were first clipped to length {self.mean_bound}.",
         }[self.centering]
         if self.scaling is Scaling.PRIVATE:
@@ -296,9 +298,11 @@ class PrivacyStatement:
                 f"Bounds: wherever rows{centred} were added up, each was clipped to a length that was found privately. "
                 f"Finding it is part of the price.{mean}"
             )
+        scaled = " in multiples of the scales" if self.scaling is Scaling.PRIVATE else ""
         return (
-            f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}: longer rows were shortened "
-            f"to it.{mean} The promise assumes that bounds were chosen from public knowledge, not from the data."
+            f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}{scaled}: longer rows were "
+            f"shortened to it.{mean} The promise assumes that bounds were chosen from public knowledge, not from the "
+            "data."
         )
 
     def _price(self) -> str:

@@ -141,6 +141,17 @@ class Terms:
         check(min(cap.units for cap in caps) > 0, "The terms have a budget that pays for nothing.", _ASK)
 
 
+def scaled_bounds(dimension: int) -> Bounds:
+    """Return the bounds that a job which scales its columns may have, whatever a policy says about raw rows.
+
+    A policy's range is in the units of the rows, and such a job's bounds are in multiples of each column's root mean
+    square: the two cannot be compared. A scaled row is about as long as the root of the number of columns. So a bound
+    may be a thousand times shorter or longer. No promise about rows rests on it, because noise grows with the bound.
+    """
+    usual = math.sqrt(dimension)
+    return Bounds(usual / 1000, usual * 1000)
+
+
 def columns_digest(schema: Schema) -> str | None:
     """Return a digest of the names of columns in their order, or None if they have no names."""
     if schema.names is None:

@@ -1,5 +1,6 @@
 """Read a job from flags, with the checks that providers use to decide what they answer."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,7 @@ from dpspca.client.demo import check_sparsity
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE
+from dpspca.common.centering import Center, choose
 from dpspca.common.checks import check
 from dpspca.common.decoding import Rule, Source, decode, parse_json
 from dpspca.common.dictionary import Dictionary
@@ -131,7 +133,7 @@ class Flags:
         ),
     ] = None
     rounds: Annotated[int | None, typer.Option(help="Short for --option rounds=.... Default: by the budget.")] = None
-    center: Annotated[Centering | None, typer.Option(help="Mean to subtract from the rows. Default: none.")] = None
+    center: Annotated[Center | None, typer.Option(help="How to centre rows; auto chooses. Default: none.")] = None
     mean_bound: Annotated[float | None, typer.Option(help="For --center private: norm bound for the mean.")] = None
     scale: Annotated[
         Scaling | None,
@@ -206,13 +208,28 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
         budget=Budget(values["epsilon"], values["delta"]),
         norm_bound=_norm_bound(values["norm_bound"]),
         components=components,
-        centering=flags.center or Centering.NONE,
+        **_centering(flags, values),
         scaling=flags.scale or Scaling.NONE,
-        mean_bound=values["mean_bound"],
         public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
         options=options,
         **others,
     )
+
+
+def _centering(flags: Flags, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the centring and the bound of a mean; if auto is asked for, chosen by public facts."""
+    asked, bound = flags.center or Center.NONE, values["mean_bound"]
+    if asked is not Center.AUTO:
+        return {"centering": asked.value, "mean_bound": bound}
+    made = choose(
+        values["unit"].unit,
+        Budget(values["epsilon"], values["delta"]),
+        has_dictionary=flags.dictionary is not None,
+        has_mean_bound=bound is not None or flags.scale is Scaling.PRIVATE,
+        providers=None,
+    )
+    typer.echo(f"--center auto: {made.centering}. {made.reason}", err=True)
+    return {"centering": made.centering, "mean_bound": bound if made.centering is Centering.PRIVATE else None}
 
 
 def check_given(flags: Flags, *, columns_known: bool) -> None:
@@ -298,10 +315,13 @@ def _check_center(flags: Flags) -> None:
     """Refuse a mean, or a bound for it, that the chosen centring does not use, and a missing one that it needs."""
     for center, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
         given = getattr(flags, name) is not None
+        if flags.center is Center.AUTO and name == "mean_bound":
+            continue  # it may be of use
         if name == "mean_bound" and not given and flags.scale is Scaling.PRIVATE:
             continue  # scaled columns have a bound that fits
         check(
-            given == (flags.center is center) or (flags.dictionary is not None and not given and name == "mean_bound"),
+            given == (flags.center == center.value)
+            or (flags.dictionary is not None and not given and name == "mean_bound"),
             f"{flag_name(name)} and --center {center.value} go together, but only one of the two is given.",
             "Give both or neither.",
         )

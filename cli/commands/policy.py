@@ -17,19 +17,15 @@ from dpspca.common.checks import check
 from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.privacy import SLACK_UNIT, Price, PrivacyUnit
-from dpspca.common.spec import Budget, Centering
+from dpspca.common.spec import Budget
 from dpspca.common.statement import format_up
 from dpspca.common.text import printable
+from dpspca.provider.approval import CENTERING
 from dpspca.provider.ledger import Balance, Quotas
 from dpspca.provider.policy import Policy, Rules, faults, filter_of, suggest
 
 REFUSED: Final = 1
 
-_CENTERING: Final = {
-    Centering.NONE: "the rows as they are",
-    Centering.PUBLIC: "the rows minus a public mean",
-    Centering.PRIVATE: "the rows minus their own mean, which is queried with noise",
-}
 _OTHER_NOISE: Final = (
     " A job whose noise is not Gaussian is limited by this epsilon and delta. It takes more of the budgets below, "
     "because it costs more in mu."
@@ -329,7 +325,7 @@ def _factor(budget: Budget) -> str:
 
 
 def _queries(rules: Rules) -> str:
-    rows = " or ".join(_CENTERING[each] for each in rules.centering) if rules.unit.is_row else "a symmetric matrix"
+    rows = " or ".join(CENTERING[each] for each in rules.centering) if rules.unit.is_row else "a symmetric matrix"
     how = "; ".join(f"{name}, {catalogue.find(name).summary}" for name in rules.methods)
     also = ", and the variance that they explain" if rules.explained_variance else ""
     with_dictionary = ", prepared by the shared dictionary that the settings hold" if rules.dictionary else ""
@@ -367,7 +363,11 @@ def _one_unit(rules: Rules) -> str:
 
 def _bounds(rules: Rules) -> str:
     if rules.unit.is_row:
-        return f"Norm bound: rows are clipped to a length that the job chooses {rules.norm_bound}{_mean(rules)}."
+        return (
+            f"Norm bound: rows are clipped to a length that the job chooses {rules.norm_bound}{_mean(rules)}. A job "
+            "that scales columns chooses it in multiples of each column's root mean square, within a factor of 1,000 "
+            "of the root of the number of columns."
+        )
     return (
         f"Norm bound: a job protects changes up to a bound that it chooses {rules.norm_bound}. All jobs together "
         "protect changes up to the least of these bounds, and larger changes less, in proportion."

@@ -247,6 +247,11 @@ def _notes(plan: dict[str, Any]) -> Iterator[str]:
     for query in asked:
         if query["noise"] == MECHANISM:
             yield f"{MECHANISM} of the query '{query['name']}', which is private by itself: {query['mechanism']}"
+        if query["or_kind"]:
+            yield (
+                f"'{query['name']}': earlier answers decide whether a {query['or_kind']} is asked instead, at the same "
+                "price."
+            )
     if any(query["block"] for query in asked):
         yield BLOCKS_NOTE
 

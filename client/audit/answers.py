@@ -33,6 +33,7 @@ import numpy as np
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, Integers
+from dpspca.common.centering import pairing_of
 from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidAnswerError
 from dpspca.common.plan import Plan, Step, events
@@ -159,7 +160,7 @@ def audit(  # noqa: PLR0913  # what is audited, and how
         f"The queries of {job.method} depend on what each job drew, so that no run is like another.",
         "Audit another method; tests of its own check the noise of this one.",
     )
-    numbers = 2 * runs * sum(math.prod(step.shape) for step in planned)
+    numbers = 2 * runs * sum(step.largest for step in planned)
     check(
         numbers <= MOST_NUMBERS,
         f"This audit would keep {numbers} numbers; {MOST_NUMBERS} are allowed.",
@@ -192,7 +193,7 @@ def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | 
     if persons is not None:
         checked = with_persons(checked, persons).bounded(spec.rows_per_person)
     strategy = Strategy.for_plan(checked.dimension, asked, is_sparse=checked.is_sparse)
-    return Shard(checked, spec.norm_bound, mean_bound=spec.mean_bound, strategy=strategy)
+    return Shard(checked, spec.norm_bound, mean_bound=spec.mean_bound, strategy=strategy, pairing=pairing_of(spec))
 
 
 def _queries(plan: Plan, provider: Provider) -> list[RowQuery]:

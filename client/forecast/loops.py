@@ -17,7 +17,7 @@ from scipy.special import gammaincc
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.plan import Plan, Step
-from dpspca.common.queries import CovarianceProduct
+from dpspca.common.queries import CovarianceProduct, ViewProduct
 
 from .population import Population
 from .released import Outlook
@@ -68,7 +68,7 @@ def of_deflation(plan: Plan, population: Population) -> Outlook:
 
 def products_of(plan: Plan) -> list[Step]:
     """Return the rounds of a plan that ask for products."""
-    return [step for step in plan if step.query is CovarianceProduct]
+    return [step for step in plan if step.query in {CovarianceProduct, ViewProduct}]
 
 
 def _noise(step: Step, population: Population) -> float:

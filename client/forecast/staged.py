@@ -11,12 +11,15 @@ from scipy.stats import norm
 from dpspca.common.algorithms import CLEAR, LEAST_KEPT, SPARSE_FRACTION, ReleasedFacts, kept_part
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import ChoiceEvent
+from dpspca.common.queries import ViewCovariance, ViewProduct
 
 from .population import Population, length_quantile
 from .released import Outlook, limit_of, of_whole, on_support, over_all, planned_noise, signals_of, within
 from .spectra import joined, part_missed
 
 _HALF: Final = 0.5
+_CLEAR_SCORE: Final = 4.0
+"""As in the wide release: how far above noise a product must be for more products to be asked."""
 _PAIRED: Final = 1.5
 """Columns that a chosen pair adds, on average: the first pairs two, later ones mostly one."""
 OUTLYING: Final = 2.5
@@ -74,10 +77,42 @@ class _WideStages:
 
     def outlook(self) -> Outlook:
         """Release the block of the columns with the largest sums of squares, and what is tied to it."""
+        joint = self._of_products()
+        if joint is not None:
+            return joint
         held = min(self._by_diagonal(), MOST_OF_DIAGONAL / self._population.support)
         most = max(1, round(MOST_OF_DIAGONAL - held * self._population.support))
         by_mistake = min(float(norm.sf(OUTLYING)) * self._population.dimension, most)
         return self._of_block(held, round(held * self._population.support + by_mistake), None)
+
+    def _of_products(self) -> Outlook | None:
+        """Follow the products of all columns, if there are any and most columns take part (``wide_release``).
+
+        A product with a basis of squared cosine c has signals of n l sqrt(c). Those of bases before it add to it.
+        """
+        population, steps = self._population, self._steps
+        if "product" not in steps or population.support <= population.dimension / 2:
+            return None
+        size = population.dimension
+        block = max(20, min(MOST_OF_DIAGONAL, round(float(norm.sf(OUTLYING)) * size)))
+        first = _Release.of(self._plan, population, steps["norms on candidates"], steps["candidates"], block)
+        signals = population.rows * population.leading
+        inside = np.maximum(1 - block * np.square(first.noise * size / block / signals), 0.0)
+        cosines = block / size * inside
+        clip = _Release.of(self._plan, population, steps["norms"], steps["product"]).noise * math.sqrt(2)
+        clip /= planned_noise(steps["product"], population)
+        noise = planned_noise(steps["product"], population) * clip
+        score = float(np.square(signals) @ cosines) / noise**2 / math.sqrt(2 * population.components * size)
+        if score < _CLEAR_SCORE:
+            return None
+        precision = np.zeros(population.components)
+        along = float(population.leading.sum())
+        scales = clip, clip, min(clip, 2 * math.sqrt(along * max(1 - along, 0.0)))
+        for name, scale in zip(("product", "tied columns", "scaled release"), scales, strict=True):
+            step = steps[name].of_kind(ViewProduct.kind)
+            precision = precision + cosines / (planned_noise(step, population) * scale) ** 2
+            cosines = 1 / (1 + size / np.square(signals) / np.maximum(precision, 1e-300))
+        return of_whole(population, float(np.max(precision) ** -0.5), limit_of(self._plan), prunes=True)
 
     def _by_diagonal(self) -> float:
         """Return which part of the energy is in columns with outstanding sums of squares."""
@@ -203,9 +238,11 @@ class _Stages(_WideStages):
         return shown * (1 - held) > tolerance
 
     def _of_dense(self) -> Outlook:
-        """Average three releases of the whole matrix."""
+        """Average four releases of the whole matrix."""
         noise = self._whole.noise
-        for norms, name in (("norms on candidates", "candidates"), ("norms along components", "scaled release")):
-            again = _Release.of(self._plan, self._population, self._steps[norms], self._steps[name])
+        on, along = "norms on candidates", "norms along components"
+        for norms, name in ((on, "candidates"), (on, "tied columns"), (along, "scaled release")):
+            step = self._steps[name].of_kind(ViewCovariance.kind)
+            again = _Release.of(self._plan, self._population, self._steps[norms], step)
             noise = joined(noise, again.noise)
         return of_whole(self._whole.population, noise, limit_of(self._plan), prunes=True)

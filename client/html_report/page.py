@@ -116,6 +116,7 @@ _CENTRED: Final = {
     Centering.NONE: "not subtracted",
     Centering.PUBLIC: "a public mean was subtracted",
     Centering.PRIVATE: "subtracted; it was found privately",
+    Centering.PAIRS: "not needed: differences of pairs of rows were used",
 }
 
 

@@ -97,7 +97,8 @@ def _clipping(statement: dict[str, Any], unit: PrivacyUnit) -> Iterator[str]:
         return
     yield "Rows were "
     if statement["centering"] != Centering.NONE:
-        yield "centred and then "
+        yield "replaced by differences of pairs" if statement["centering"] == Centering.PAIRS else "centred"
+        yield " and then "
     if statement["scaling"] != Scaling.NONE:
         yield "divided column by column by scales that were found privately, and then "
     yield "clipped to Euclidean length "

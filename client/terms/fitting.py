@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DpspcaError
-from dpspca.common.spec import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
-from dpspca.common.terms import Bounds, Conditions, Terms, columns_digest
+from dpspca.common.spec import PRIVATE_BOUND, Budget, Centering, JobSpec, Scaling, Schema
+from dpspca.common.terms import Bounds, Conditions, Terms, columns_digest, scaled_bounds
 
 from .rules import refusals
 
@@ -113,8 +113,9 @@ def _rules(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
         "rows_per_person": max([spec.rows_per_person, *(each.rows_per_person for each in rules)]) if unit.is_row else 1,
         "minimum_parties": max([spec.minimum_parties, *(each.minimum_parties for each in rules)]),
     }
+    scaled = [scaled_bounds(spec.schema.dimension)] if spec.scaling is not Scaling.NONE else None
     if spec.norm_bound != PRIVATE_BOUND or not unit.is_row:
-        changed["norm_bound"] = _nearest(spec.norm_bound, [each.norm_bound for each in rules])
+        changed["norm_bound"] = _nearest(spec.norm_bound, scaled or [each.norm_bound for each in rules])
     return replace(spec, **changed)
 
 
@@ -129,6 +130,9 @@ _NO_MEAN_NEEDED: Final = (Centering.NONE, Centering.PRIVATE)
 
 def _mean_bound(spec: JobSpec, rules: Sequence[Conditions]) -> float:
     wanted = spec.mean_bound or (1.0 if spec.norm_bound == PRIVATE_BOUND else spec.norm_bound)
+    if spec.scaling is not Scaling.NONE:
+        wanted = spec.mean_bound or 2 * math.sqrt(spec.schema.dimension)
+        return _nearest(wanted, [scaled_bounds(spec.schema.dimension)])
     return _nearest(wanted, [each.mean_bound for each in rules if each.mean_bound])
 
 

@@ -22,7 +22,8 @@ Privacy: the queries depend on released numbers, but their prices do not. Every 
 for its share of mu^2. Queries differ only in their ``View``, and all views have the same sensitivity
 (``dpspca.common.queries.views``). So the sum of mu^2 holds although the queries are adaptive (Smith & Thakurta 2022).
 
-If there are too many columns for any matrix of d^2 numbers, candidates come from the diagonal alone.
+If there are too many columns for any matrix of d^2 numbers, candidates come from the diagonal alone, and products show
+what is beyond them (``wide_release``).
 
 This method is not from a paper. With few columns it is "Analyze Gauss" (Dwork, Talwar, Thakurta & Zhang 2014).
 """
@@ -42,7 +43,7 @@ from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
 from dpspca.common.score_map import ScoreMap
-from dpspca.common.spec import PRIVATE_BOUND, JobSpec, Scalar
+from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec, Scalar
 from dpspca.common.statement import PrivacyStatement
 
 from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes, scaled_facts, share_of_scales
@@ -65,15 +66,13 @@ from .score_picture import PICTURE, ask_picture, planned_picture
 from .staged_release import (
     NORMS,
     SPARSE_FRACTION,
-    WIDE_COLUMNS,
     Found,
     found_in,
     in_stages,
-    in_wide_stages,
     planned_stages,
-    planned_wide,
 )
 from .view_steps import SHORT, ReleasedFacts, ask_covariance, ask_gain, ask_reach
+from .wide_release import WIDE_COLUMNS, in_wide_stages, multiplies, planned_wide
 
 FEW_COLUMNS: Final = 100
 """With at most this many columns, the whole budget goes to the whole matrix. Stages would cost more than they gain."""
@@ -122,6 +121,11 @@ class AutoOptions:
             "A picture of scores needs two components, and the job asks for one.",
             "Ask for two components, or leave picture out.",
         )
+        check(
+            not made.picture or spec.centering is not Centering.PAIRS,
+            "A picture of scores counts rows, and the job is about differences of pairs of rows.",
+            "Leave picture out, or use another centring.",
+        )
         return made
 
 
@@ -141,7 +145,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     free = divided["rest"] + divided["explained variance"]
     ranges, picture = [], []
     if options.picture:
-        columns = WIDE_COLUMNS if dimension > MAX_DIMENSION else dimension
+        columns = WIDE_COLUMNS if dimension > MAX_DIMENSION and not multiplies(spec) else dimension
         picture, free = [planned_picture(dimension, columns, PICTURE * free)], (1 - PICTURE) * free
     first, second, free = planned_sizes(spec, free), planned_scales(spec, free), (1 - share_of_scales(spec)) * free
     if spec.norm_bound == PRIVATE_BOUND and not second:  # scaled rows are as long as there are columns

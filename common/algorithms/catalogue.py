@@ -7,6 +7,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from dpspca.common.centering import check_pairs
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Plan, Step
@@ -212,6 +213,7 @@ def _planned(spec: str) -> Plan:
         f"scaling is {read.scaling}, but {read.method} cannot find the scales of columns.",
         f"Leave the scaling out, or choose a method that can: {_finding_scales()}.",
     )
+    check_pairs(read, uses_all_rows=entry.rows(read) is None)
     return Plan(read, entry.steps_of(read))
 
 

@@ -10,12 +10,13 @@ Departures from the paper (``start="published"`` with published accounting is th
 - Noise is calibrated by exact Gaussian accounting with the sharp sensitivity of A Q, not by T-fold basic composition.
 - Every provider draws its own noise. The paper's listing draws one matrix outside the loop over providers.
 - The number of rounds follows from the budget unless it is given.
+- With ``loop="improved"`` all rounds are used for the result, and the end is a release (``improved_loop``).
 - One more answer at the end, V^T A V and the rest of the trace, serves to rotate the basis to the principal axes and to
   compute the explained variance.
 """
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Self
 
@@ -29,11 +30,22 @@ from dpspca.common.plan import Plan, PlannedQueries, PlannedQuery, QuerySeries, 
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import Accounting, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
+from .improved_loop import ROUNDS, in_rounds, planned_rounds
 from .options import described
-from .row_steps import ask_closing, ask_opening, closing, given_rounds, known_options, opening, shares
+from .row_steps import (
+    ask_closing,
+    ask_opening,
+    at_least_one,
+    closing,
+    given_rounds,
+    known_options,
+    opening,
+    shares,
+)
+from .view_steps import ReleasedFacts
 
 
 class Start(StrEnum):
@@ -41,6 +53,13 @@ class Start(StrEnum):
 
     DENSE = "dense"
     PUBLISHED = "published"
+
+
+class LoopKind(StrEnum):
+    """How the rounds are used."""
+
+    PLAIN = "plain"
+    IMPROVED = "improved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +79,13 @@ class DpsPcaOptions:
             "(published)."
         ),
     )
+    loop: LoopKind = field(
+        default=LoopKind.PLAIN,
+        metadata=described(
+            "Take the last round's result (plain), or use all rounds, keep fewer rows in each, and end with a release "
+            "of the columns that stand out (improved)."
+        ),
+    )
 
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
@@ -73,12 +99,24 @@ class DpsPcaOptions:
         name = "sparsity (from the number of components to that of columns)"
         kept = check_whole(name, given["sparsity"], least=spec.components, most=spec.schema.dimension)
         start = choice(Start, "the start", given.get("start", Start.DENSE))
-        return cls(kept, given_rounds(spec), start)
+        loop = choice(LoopKind, "the loop", given.get("loop", LoopKind.PLAIN))
+        check(
+            loop is LoopKind.PLAIN or (start is Start.DENSE and spec.accounting is Accounting.EXACT),
+            "The improved loop has neither the paper's start nor its noise.",
+            "Leave the start out and use exact accounting, or use the plain loop.",
+        )
+        return cls(kept, given_rounds(spec), start, loop)
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List all queries of a job, with their noise and prices."""
     options = DpsPcaOptions.of(spec)
+    if options.loop is LoopKind.IMPROVED:
+        counted = _counted(spec)
+        end = closing(spec, options.sparsity)
+        free = shares(counted)["rest"] + (0.0 if end else shares(counted)["explained variance"])
+        loop = planned_rounds(spec, options.sparsity, rounds_of(spec), free)
+        return price(spec, [*opening(counted), *loop, *end])
     return price(spec, [*opening(spec), *_rounds(spec, options), *closing(spec, options.sparsity)], theorem_4_1)
 
 
@@ -86,6 +124,8 @@ def run(plan: Plan) -> Algorithm:
     """Ask for the mean if needed, run the power loop, and ask for the explained variance."""
     spec = plan.spec
     options = DpsPcaOptions.of(spec)
+    if options.loop is LoopKind.IMPROVED:
+        return (yield from _run_improved(plan, options))
     opened = yield from ask_opening(spec)
     basis = _start(spec, options)
     parties = 1
@@ -98,6 +138,22 @@ def run(plan: Plan) -> Algorithm:
     return (yield from ask_closing(spec, basis, opened, model))
 
 
+def _run_improved(plan: Plan, options: DpsPcaOptions) -> Algorithm:
+    spec = plan.spec
+    opened = yield from ask_opening(_counted(spec))
+    facts = ReleasedFacts(spec, opened.center, at_least_one(opened.rows), options.sparsity)
+    found = yield from in_rounds(facts, options.sparsity, rounds_of(spec))
+    basis = RowSparse.of(np.ascontiguousarray(found.components))
+    statement = PrivacyStatement.of(plan, parties=found.parties)
+    model = Model(basis.dense().T, statement, mean=opened.center, feature_names=spec.schema.names)
+    return (yield from ask_closing(spec, basis, opened, model))
+
+
+def _counted(spec: JobSpec) -> JobSpec:
+    """Ask for the number of rows, which decides where rows are clipped."""
+    return replace(spec, explained_variance=True)
+
+
 def rounds_of(spec: JobSpec) -> int:
     """Choose the number of rounds from the budget alone, never from the data.
 
@@ -108,6 +164,8 @@ def rounds_of(spec: JobSpec) -> int:
     given = DpsPcaOptions.of(spec).rounds
     if given is not None:
         return given
+    if DpsPcaOptions.of(spec).loop is LoopKind.IMPROVED:
+        return ROUNDS
     mu = usable_mu(spec.budget.epsilon, spec.budget.delta)
     return round(min(40, max(5, 7 * math.sqrt(mu))))
 

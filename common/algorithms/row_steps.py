@@ -123,7 +123,7 @@ def ask_opening(spec: JobSpec, sizes: FloatArray | None = None) -> Generator[Row
     rows = (yield Count()) if needs_count(spec) else None
     if spec.centering is Centering.PUBLIC:
         return RowTotals(rows, np.array(spec.public_mean))
-    if spec.centering is Centering.NONE or rows is None:
+    if spec.centering is not Centering.PRIVATE or rows is None:
         return RowTotals(rows, None)
     sums = yield ColumnSums(spec.schema.dimension, sizes)
     if sums.parties != rows.parties:

@@ -14,14 +14,12 @@ import numpy as np
 from scipy.stats import chi2
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.checks import check
 from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.privacy import PICK_SLACK, ChoiceEvent, choice_range, usable_mu
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import (
-    MAX_AXES,
     Extent,
     NormHistogram,
     RowQuery,
@@ -73,11 +71,6 @@ PICKS: Final = 20
 """Pairs that each provider chooses."""
 TIES: Final = 10
 """Further columns that each provider chooses after components were found."""
-WIDE_DIAGONAL: Final = 0.12
-WIDE_BLOCK: Final = 0.30
-WIDE_TIED: Final = 0.10
-WIDE_COLUMNS: Final = 1000
-"""Columns of the released block if there are too many columns for a whole matrix."""
 IMPLAUSIBLE: Final = 0.25
 """Share of wrong choices that are kept after a check against the whole matrix, divided by the number of providers."""
 MOST_CANDIDATES: Final = 200
@@ -123,6 +116,7 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
     scaled = Extent(spec.schema.dimension, spec.components, spec.schema.dimension)
     pairs, matrix = _shares_of_pairs_and_matrix(spec.schema.dimension)
     last = 1 - 4 * NORMS - DIAGONAL - pairs - matrix - TIED - BLOCK
+    tied = choices(spec, TIED * free, TIES)
     return [
         PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
         PlannedQuery("diagonal", ViewSquares, whole, DIAGONAL * free),
@@ -131,7 +125,7 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
         PlannedQuery("whole matrix", ViewCovariance, whole, matrix * free),
         PlannedQuery("norms on candidates", NormHistogram, whole, NORMS * free),
         PlannedQuery("candidates", ViewCovariance, whole, BLOCK * free),
-        PlannedQuery("tied columns", TiedColumns, scaled, TIED * free, event=_choices(spec, TIED * free, TIES)),
+        PlannedQuery("tied columns", TiedColumns, scaled, TIED * free, event=tied, instead=(ViewCovariance, whole)),
         PlannedQuery("norms along components", NormHistogram, scaled, NORMS * free),
         PlannedQuery("scaled release", ViewCovariance, scaled, last * free),
     ]
@@ -147,11 +141,12 @@ def _shares_of_pairs_and_matrix(dimension: int) -> tuple[float, float]:
 def _pairs(spec: JobSpec, share: float) -> PlannedQuery:
     """Plan the choice of pairs of columns. Its event covers all ``PICKS`` choices together."""
     return PlannedQuery(
-        "pairs of columns", SignPairs, Extent(spec.schema.dimension), share, event=_choices(spec, share, PICKS)
+        "pairs of columns", SignPairs, Extent(spec.schema.dimension), share, event=choices(spec, share, PICKS)
     )
 
 
-def _choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
+def choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
+    """Return the event of so many choices that cost this share together."""
     mu = usable_mu(spec.budget.epsilon, spec.budget.delta) * math.sqrt(share / picks)
     moves = SignPairs.score_movement(spec.unit, spec.rows_per_person)
     return ChoiceEvent(float(moves), 2 * moves / choice_range(mu), picks, picks * PICK_SLACK)
@@ -206,11 +201,11 @@ def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
 
 def _outliers(values: FloatArray, sigmas: float) -> Columns:
     """Find the columns whose value is far above the median, in units of the median absolute deviation."""
-    far = np.flatnonzero(values > _usual(values, sigmas))
+    far = np.flatnonzero(values > usual(values, sigmas))
     return far if far.size <= MOST_CANDIDATES else strongest(values, MOST_CANDIDATES)
 
 
-def _usual(values: FloatArray, sigmas: float) -> float:
+def usual(values: FloatArray, sigmas: float) -> float:
     """Return an upper limit for ordinary columns: the median plus ``sigmas`` median absolute deviations."""
     median = np.median(values)
     return float(median + sigmas * 1.4826 * np.median(np.abs(values - median)))
@@ -267,7 +262,7 @@ def _by_chance(whole: Released, value: float, outstanding: int, diagonal: FloatA
     """
     size = len(diagonal)
     largest = 2 * whole.off_std * math.sqrt(2 * outstanding * (1 + math.log(size / outstanding)))
-    sure = np.any(diagonal > _usual(diagonal, math.sqrt(2 * math.log(size)) + 1))
+    sure = np.any(diagonal > usual(diagonal, math.sqrt(2 * math.log(size)) + 1))
     return value <= largest and not sure
 
 
@@ -287,12 +282,11 @@ def visible_in(signals: FloatArray) -> int:
 def _dense(
     facts: ReleasedFacts, everything: View, whole: Released, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
-    """Release the whole matrix twice more, and average all three."""
+    """Release the whole matrix three times more, once in place of a choice of columns, and average all four."""
     reach = yield from ask_reach(facts, everything, SHORT)
     whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
+    whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
     vectors, _ = leading(whole.matrix, facts.components)
-    first = np.arange(facts.components)  # the plan has this query, so ask it; its answer is not used here
-    yield TiedColumns(View(facts.dimension, first, axes=np.eye(facts.components)), facts.center, facts.scales)
     plain = replace(everything, axes=vectors)
     reach = yield from ask_reach(facts, plain, SHORT)
     whole = whole.joined((yield from ask_covariance(facts, plain, reach)))
@@ -300,10 +294,26 @@ def _dense(
     return found_in(whole, components, replace(decided, columns=int(support.size)))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
+    """What the release of the candidates' block showed: ``shown`` components above its noise, and their columns."""
+
+    known: KnownBlock
+    shown: int
+
+
 def _sparse(
-    facts: ReleasedFacts, diagonal: FloatArray, whole: Released | None, candidates: Columns, decided: Decision
+    facts: ReleasedFacts, diagonal: FloatArray, whole: Released, candidates: Columns, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
-    """Release the candidates' block, prune it, and release it again at the scale of the components found in it."""
+    """Release the candidates' block, look for further columns, and release it again at the scale of its components."""
+    block = yield from ask_block(facts, diagonal, whole, candidates)
+    return (yield from ask_again(facts, diagonal, whole, block, decided))
+
+
+def ask_block(
+    facts: ReleasedFacts, diagonal: FloatArray, whole: Released | None, candidates: Columns
+) -> Generator[RowQuery, Aggregate, Block]:
+    """Release the candidates' block, and prune it."""
     components = facts.components
     view = facts.view(candidates)
     reach = yield from ask_reach(facts, view)
@@ -311,15 +321,21 @@ def _sparse(
     if whole is not None:
         block = block.joined(Released(whole.block(candidates), whole.off_std, facts.rows, whole.parties))
     shown = visible_in(signals_of(block, components, max(0.0, float(np.median(diagonal)))))
-    decided = decided if whole else replace(decided, visible=shown)
     start = first_guess(leading(block.matrix, components)[0])
     kept = pruned(block, components, block.diagonal, start)
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
     own = Released(block.block(kept), block.off_std, facts.rows, block.parties)
-    known = KnownBlock.of(candidates[kept], own, components)
+    return Block(KnownBlock.of(candidates[kept], own, components), shown)
+
+
+def ask_again(
+    facts: ReleasedFacts, diagonal: FloatArray, whole: Released | None, block: Block, decided: Decision
+) -> Generator[RowQuery, Aggregate, Found]:
+    """Have providers choose further columns, and release the block at the scale of the components found in it."""
+    known = block.known
     known = known.widened((yield from _tied(facts, known, whole)), whole, diagonal)
     scaled = yield from ask_scaled(facts, known, diagonal[known.columns])
-    found = _limited(scaled.components, scaled.values, facts.sparsity)
+    found = limited(scaled.components, scaled.values, facts.sparsity)
     return Found(
         spread_over(facts.dimension, known.columns, found),
         spread_over(facts.dimension, known.columns, np.where(found == 0, 0.0, scaled.loading_std)),
@@ -327,7 +343,7 @@ def _sparse(
         float(max(diagonal.sum(), scaled.values.sum())),
         scaled.noise_std,
         scaled.parties,
-        shown,
+        block.shown,
         replace(decided, columns=int(np.count_nonzero(found.any(axis=1)))),
     )
 
@@ -345,7 +361,7 @@ def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: Released, tied: C
     return kept
 
 
-def _limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> FloatArray:
+def limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> FloatArray:
     """Keep at most ``most`` rows of the components: those in which they explain the most."""
     kept = largest_rows(vectors, explained, most)
     if kept.size == len(vectors):
@@ -353,40 +369,3 @@ def _limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> Fl
     cut = np.zeros_like(vectors)
     cut[kept] = thin_qr(vectors[kept])[0]
     return cut
-
-
-# --- More columns than a matrix can have ------------------------------------------------------------------------------
-
-
-def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
-    """Plan the stages that do not need the matrix of all columns."""
-    dimension, components = spec.schema.dimension, spec.components
-    most = WIDE_COLUMNS - MOST_CANDIDATES
-    check(
-        components <= MAX_AXES,
-        f"With {dimension} columns, the method auto finds at most {MAX_AXES} components, not {components}.",
-        "Ask for fewer components, or use dps-pca.",
-    )
-    whole, block = Extent(dimension, 0, dimension), Extent(dimension, 0, most)
-    scaled = Extent(dimension, components, WIDE_COLUMNS)
-    last = 1 - 3 * NORMS - WIDE_DIAGONAL - WIDE_BLOCK - WIDE_TIED
-    tied = _choices(spec, WIDE_TIED * free, TIES)
-    return [
-        PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
-        PlannedQuery("diagonal", ViewSquares, whole, WIDE_DIAGONAL * free),
-        PlannedQuery("norms on candidates", NormHistogram, block, NORMS * free),
-        PlannedQuery("candidates", ViewCovariance, block, WIDE_BLOCK * free),
-        PlannedQuery("tied columns", TiedColumns, scaled, WIDE_TIED * free, event=tied),
-        PlannedQuery("norms along components", NormHistogram, scaled, NORMS * free),
-        PlannedQuery("scaled release", ViewCovariance, scaled, last * free),
-    ]
-
-
-def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
-    """Ask the queries that ``planned_wide`` planned: about the columns of largest variance and those that correlate."""
-    diagonal = yield from ask_diagonal(facts)
-    most = WIDE_COLUMNS - MOST_CANDIDATES
-    outstanding = np.count_nonzero(diagonal > _usual(diagonal, 2.5))
-    candidates = strongest(diagonal, int(np.clip(outstanding, max(SPARSE_FRACTION * facts.components, 20), most)))
-    decided = Decision(ReleasePath.WIDE, 0, int(candidates.size))
-    return (yield from _sparse(facts, diagonal, None, candidates, decided))

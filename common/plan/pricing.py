@@ -31,7 +31,7 @@ from dpspca.common.privacy import (
     usable_mu,
 )
 from dpspca.common.privacy import round_up as float_above
-from dpspca.common.queries import round_up
+from dpspca.common.queries import Extent, RowQuery, round_up
 from dpspca.common.spec import MAX_QUERIES, Accounting, JobSpec
 
 from .plan import events
@@ -147,6 +147,29 @@ def _steps(spec: JobSpec, planned: PlannedQuery | QuerySeries, published: Publis
 
 
 def _step(spec: JobSpec, planned: PlannedQuery, published: PublishedNoise | None) -> Step:
+    step = _single_step(spec, planned, published)
+    return step if planned.instead is None else _with_choice(spec, planned, step, *planned.instead)
+
+
+def _with_choice(spec: JobSpec, planned: PlannedQuery, step: Step, query: type[RowQuery], extent: Extent) -> Step:
+    """Add a query with Gaussian noise that may be asked in a step's place and costs no more.
+
+    Both are mu-GDP for the same mu, except that the distance of random draws from ideal ones grows with the number of
+    numbers; the larger one is counted for both. A filter admits the step's price before either is asked, and which one
+    is asked follows from released numbers alone. So the argument for adaptive queries holds as it is.
+    """
+    assert isinstance(step.event, GaussianEvent | ChoiceEvent)  # not so if accounting were as published
+    other = replace(planned, query=query, extent=extent, event=None, instead=None)
+    moves = _sensitivity(spec, other)
+    std = calibrated_std(moves, Price.of([step.event]).mu * (1 - 2.0**-40))
+    _check_width(other, std, MAX_STD)
+    slack = max(step.event.slack, _slack(other))
+    paid, other_event = replace(step.event, slack=slack), GaussianEvent(moves, std, slack)
+    assert Price.of([other_event]).is_within(Price.of([paid]))
+    return replace(step, event=paid, instead=Step(step.name, query, extent, other_event))
+
+
+def _single_step(spec: JobSpec, planned: PlannedQuery, published: PublishedNoise | None) -> Step:
     # The event of a choice already counts all rows of a person.
     own_price = planned.event is not None and not isinstance(planned.event, ChoiceEvent)
     one_row_only = own_price or planned.extent.blocks or planned.query.fits_noise

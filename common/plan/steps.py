@@ -32,6 +32,8 @@ class PlannedQuery:
 
     ``share`` is the part of the budget for all ``times`` queries of this kind: of mu squared or, if the noise is not
     Gaussian, of epsilon. A query that is a private mechanism by itself needs no noise; its ``event`` is its cost.
+    ``instead`` is another query that may be asked in its place: the price is the same whichever is asked, so that the
+    choice may follow from released numbers.
     """
 
     name: str
@@ -41,6 +43,7 @@ class PlannedQuery:
     times: int = 1
     noise: Noise = Noise.GAUSSIAN
     event: Event | None = None
+    instead: "tuple[type[RowQuery], Extent] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,17 @@ PublishedNoise: TypeAlias = Callable[[JobSpec, PlannedQuery], float]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One query of a plan, with the privacy event of its answer. Without an event the answer is public and exact."""
+    """One query of a plan, with the privacy event of its answer. Without an event the answer is public and exact.
+
+    ``instead`` is a step that may be taken in its place. It costs no more (``plan.price`` checks it), and this step's
+    price is paid whichever is taken. So a choice between them may follow from released numbers.
+    """
 
     name: str
     query: type[RowQuery]
     extent: Extent
     event: Event | None
+    instead: "Step | None" = None
 
     @property
     def noise_std(self) -> float:
@@ -94,17 +102,33 @@ class Step:
         """Shape of the answer."""
         return self.query.answer_shape(self.extent)
 
+    @property
+    def choices(self) -> "tuple[Step, ...]":
+        """This step, and the one that may be taken in its place."""
+        return (self,) if self.instead is None else (replace(self, instead=None), self.instead)
+
+    def of_kind(self, kind: str) -> "Step":
+        """Return the choice that asks a query of this kind, or this step if there is none."""
+        return next((each for each in self.choices if each.query.kind == kind), self)
+
+    @property
+    def largest(self) -> int:
+        """The number of numbers in the largest answer."""
+        return max(math.prod(each.shape) for each in self.choices)
+
     def admits(self, query: RowQuery) -> bool:
         """Return whether the plan allows this query: its kind was planned, with an extent that covers its own."""
-        return type(query) is self.query and self.extent.covers(query.extent)
+        return any(type(query) is each.query and each.extent.covers(query.extent) for each in self.choices)
 
     def fit_to(self, query: RowQuery, unit: PrivacyUnit) -> "Step":
         """Reduce the noise to what this query needs, at the same price.
 
         The width changes only for queries whose sensitivity depends on their public content (``fits_noise``). None of
         them is about rows, so a person's number of rows plays no part. A query that ``fits_extent`` keeps the planned
-        noise on each number, and only has fewer numbers.
+        noise on each number, and only has fewer numbers. Of two choices, the one that the query is for is taken.
         """
+        if self.instead is not None:
+            return self.of_kind(query.kind).fit_to(query, unit)
         if self.query.fits_extent:
             return replace(self, extent=query.extent)
         event = self.event

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, optional_scales, optional_vector, refuse
-from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.privacy import PrivacyUnit, basis_gain
 
 from .base import (
     TAIL_VARIANCE,
@@ -35,6 +35,7 @@ from .base import (
     round_up,
     squares_variance,
 )
+from .bases import check_orthonormal
 from .content import INDEX, REAL, place_size, read_center, read_scales, write_content
 
 BINS: Final = 41
@@ -44,8 +45,9 @@ SIDE: Final = 32
 """Cells of a histogram of scores in each direction."""
 SCORES: Final = 2
 MAX_AXES: Final = 256
-MAX_TURNED: Final = 2**13
-"""Axes of a view, and columns of one that has axes: up to here every product of a row with them is exact in float64."""
+MAX_TURNED: Final = 2**15
+"""Axes of a view, and the product of their number with the root of that of columns: up to here every product of a row
+with them is exact in float64 (``ViewedRows.unclipped``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +73,10 @@ class View:
             )
         if not (np.abs(axes) <= 1).all():  # which NaN is not
             refuse("An entry of a view's axes is not between -1 and 1.", "Send orthonormal axes.")
-        if axes.shape[1] and len(columns) > MAX_TURNED:
+        if axes.shape[1] ** 2 * len(columns) > MAX_TURNED**2:
             refuse(
-                f"A view of {len(columns)} columns has axes.", f"Name at most {MAX_TURNED} columns, or send no axes."
+                f"A view of {len(columns)} columns has {axes.shape[1]} axes.",
+                f"Name fewer columns, or send at most {math.isqrt(MAX_TURNED**2 // len(columns))} axes.",
             )
         if not axes.shape[1] and self.along not in {None, self.scale}:
             refuse("A view without axes has two factors.", "Send the same factor twice.")
@@ -197,6 +200,48 @@ class ViewCovariance(ViewQuery, SecondMomentQuery):
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         # For one column see ``Covariance``. The plan may allow more columns, and then pays for more.
         return 1.0 if extent.nonzero_rows == 1 else quadratic_sensitivity(cls, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class ViewProduct(ViewQuery, SecondMomentQuery):
+    """Y^T Y Q, the second moments of a view times its own axes Q, which must be orthonormal here.
+
+    Sensitivity: that of ``CovarianceProduct`` for rows of norm at most C, by this module's argument: C^2 for
+    add/remove, and for replace-one sqrt(2) C^2, or C^2 with one axis. It is reached by orthogonal rows in the span of
+    Q, whatever the factors are, because rows are clipped after them.
+
+    Axes that are not orthonormal would multiply this by their spectral norm, so they are refused. ``gain`` covers what
+    rounding them to the lattice adds to that norm.
+    """
+
+    kind = "view-product"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.extent.columns:
+            refuse("A product with a view has no axes.", "Send at least one.")
+        check_orthonormal(self.basis, len(self.view.columns))
+
+    @property
+    def basis(self) -> FloatArray:
+        """What the second moments are multiplied by: the axes of the view."""
+        return self.view.axes_matrix
+
+    @classmethod
+    def gain(cls, extent: Extent) -> float:
+        return basis_gain(extent.nonzero_rows, extent.columns)
+
+    @classmethod
+    def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
+        return (extent.nonzero_rows, extent.columns)
+
+    @classmethod
+    def width(cls, extent: Extent) -> int:
+        return extent.nonzero_rows
+
+    @classmethod
+    def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
+        return 1.0 if extent.columns == 1 else quadratic_sensitivity(cls, unit)
 
 
 @dataclass(frozen=True, eq=False)

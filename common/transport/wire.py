@@ -35,6 +35,7 @@ class QueryReader:
     """Collects the frames of one announced query, which must match a step of the plan."""
 
     def __init__(self, announced: Announcement, step: Step) -> None:
+        step = step.of_kind(announced.kind)
         if announced.kind != step.query.kind:
             asked = shortened(announced.kind)  # untrusted text
             refuse(f"The query is {asked}, but the plan has '{step.query.kind}' here.", "Follow the plan.")

@@ -14,10 +14,11 @@ from .decisions import (
 from .desk import ApprovalDesk, AwaitingApprovalError, RequestExpiredError
 from .queue import QUEUE_FILE, ApprovalQueue, QueueError, StoredDecision
 from .requests import TRANSITIONS, Request, RequestEvent, RequestState
-from .words import SignedContent, balance_facts, decision_facts, job_facts, lines, request_facts, summary
+from .words import CENTERING, SignedContent, balance_facts, decision_facts, job_facts, lines, request_facts, summary
 
 __all__ = [
     "APPROVE",
+    "CENTERING",
     "QUEUE_FILE",
     "REJECT",
     "TRANSITIONS",

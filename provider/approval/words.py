@@ -3,7 +3,6 @@
 Everything follows from the signed job, the policy and the ledger. No row has a part in it.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -52,6 +51,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "symmetric-product": "the matrix times a few directions",
         "tied-columns": "columns that were chosen in private",
         "view-covariance": "the covariance of some columns",
+        "view-product": "the covariance times a few directions",
         "view-squares": "the sum of squares of some columns",
         "walked-subspace": "directions from a private mechanism",
         "weighted-drawn-subspace": "directions from a private mechanism",
@@ -61,10 +61,11 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What each kind of answer is about."""
-_CENTERING: Final = {
+CENTERING: Final = {
     Centering.NONE: "the rows as they are",
     Centering.PUBLIC: "the rows minus a public mean",
     Centering.PRIVATE: "the rows minus their own mean, which is asked for with noise",
+    Centering.PAIRS: "differences of pairs of rows",
 }
 
 
@@ -141,16 +142,19 @@ def job_facts(content: SignedContent) -> dict[str, Any]:
 
 
 def answer_groups(plan: Plan) -> list[dict[str, Any]]:
-    """Group the answers of a plan: answers of one kind and size that follow each other are one group."""
+    """Group the answers of a plan: answers of one kind and size that follow each other are one group.
+
+    Where the plan leaves a choice between two queries, both are named, and the larger answer is counted.
+    """
     groups = []
-    for (kind, shape), steps in groupby(plan, key=_kind_and_shape):
+    for _, steps in groupby(plan, key=_kinds_and_shapes):
         same = list(steps)
-        numbers = math.prod(shape)
+        kinds, numbers = [each.query.kind for each in same[0].choices], same[0].largest
         groups.append(
             {
-                "kind": kind,
-                "about": KINDS.get(kind, kind),
-                "noise": _noise(same[0]),
+                "kind": " or ".join(kinds),
+                "about": ", or ".join(KINDS.get(kind, kind) for kind in kinds),
+                "noise": ", or ".join(dict.fromkeys(map(_noise, same[0].choices))),
                 "first": same[0].name,
                 "answers": len(same),
                 "numbers": numbers,
@@ -160,8 +164,8 @@ def answer_groups(plan: Plan) -> list[dict[str, Any]]:
     return groups
 
 
-def _kind_and_shape(step: Step) -> tuple[str, tuple[int, ...]]:
-    return step.query.kind, step.shape
+def _kinds_and_shapes(step: Step) -> list[tuple[str, tuple[int, ...]]]:
+    return [(each.query.kind, each.shape) for each in step.choices]
 
 
 def _noise(step: Step) -> str:
@@ -233,7 +237,7 @@ def _asked(asks: Mapping[str, Any]) -> str:
     shown = ", ".join(f"{name!r:.60}" for name in names[:MOST_NAMES])  # quoted: the analyst may have chosen the names
     named = f" ({shown}{' and others' if len(names) > MOST_NAMES else ''})" if names else ""
     rows = PrivacyUnit(asks["unit"]).is_row
-    of = _CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
+    of = CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
     options = "".join(f", {name} = {value}" for name, value in sorted(asks["options"].items()))
     scaled = ", divided by scales that are asked for with noise" if asks["scaling"] == Scaling.PRIVATE else ""
     variance = ", and the variance that they explain" if asks["explained_variance"] else ""

@@ -9,6 +9,7 @@ from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
 from .genotypes import Genotypes
 from .odd_rows import zero_row
+from .pairs import differences
 from .persons import require_unit, with_persons
 from .preparation import (
     CheckedRows,
@@ -49,6 +50,7 @@ __all__ = [
     "check_rows",
     "check_size",
     "columns_of",
+    "differences",
     "duplicates",
     "examine_rows",
     "import_extra",

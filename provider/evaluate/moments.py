@@ -218,14 +218,13 @@ class StreamedMoments:
         self._threads = (threads or os.cpu_count() or 1) if rows.gain_by_threads else 1
 
     def product(self, basis: Basis) -> Integers:
+        return floor_product(self.halves(basis))
+
+    def halves(self, basis: Basis) -> Integers:
+        """Return X^T high and X^T low side by side. They add up over rows, and ``floor_product`` joins them."""
         written = whole(basis)
         threads = _threads(self._threads, written.size)
-        total = self._on_threads(lambda span: self._rows.products(span, written), threads)
-        high, low = np.split(total, [written.shape[1]], axis=1)
-        sums = low >> LOW_BITS
-        sums += high
-        sums >>= PRODUCT_SHIFT - LOW_BITS
-        return sums
+        return self._on_threads(lambda span: self._rows.products(span, written), threads)
 
     def compressed(self, basis: Basis) -> Exact:
         written = whole(basis)
@@ -283,6 +282,15 @@ class StreamedMoments:
             visited = (visit(self._rows.block(first, last)) for first, last in blocks)
             total = total + reduce(iadd, visited).astype(np.int64)
         return total  # type: ignore[no-any-return]
+
+
+def floor_product(halves: Integers) -> Integers:
+    """Return floor(X^T X basis / 2^24) from the two halves of the sum, in new memory."""
+    high, low = np.split(halves, 2, axis=1)
+    sums = low >> LOW_BITS
+    sums += high
+    sums >>= PRODUCT_SHIFT - LOW_BITS
+    return sums
 
 
 def _stepped(span: tuple[int, int], step: int) -> Parts:

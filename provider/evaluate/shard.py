@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from dpspca.common.arrays import FloatArray, Integers
+from dpspca.common.centering import pairing_of
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.plan import Step
 from dpspca.common.privacy import ChoiceEvent, Event, WordSource
@@ -33,7 +34,7 @@ from dpspca.common.queries import (
     ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.data import BlockTable, UsableRows, check_names, zero_row
+from dpspca.provider.data import BlockTable, UsableRows, check_names, differences, zero_row
 
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .mechanisms import release_subspace
@@ -109,14 +110,19 @@ class Shard:
         strategy: Strategy = Strategy.STREAM,
         keeps: bool = False,
         threads: int | None = None,
+        pairing: int | None = None,
     ) -> None:
-        """Take rows. ``keeps`` says whether integers go to scratch where each pass would make them anew."""
+        """Take rows. ``keeps`` says whether integers go to scratch where each pass would make them anew.
+
+        With a ``pairing``, the differences of pairs of rows are used in their place (``centering.pairing_of``).
+        """
         if strategy is Strategy.GRAM and rows.dimension > MAX_GRAM_DIMENSION:
             raise InvalidParameterError(
                 f"A Gram matrix of {rows.dimension} columns is too large: at most {MAX_GRAM_DIMENSION} are allowed.",
                 "Use the strategy stream.",
             )
-        self._rows = rows
+        self._rows = rows if pairing is None else differences(rows, pairing)
+        self._pairing = pairing
         self._norm_bound = norm_bound
         self._mean_bound = mean_bound
         self._strategy = strategy
@@ -141,6 +147,8 @@ class Shard:
         A query is priced for the spec's bounds and answered under the shard's, so they must be the same.
         """
         mean_bound = spec.mean_bound if spec.centering is Centering.PRIVATE else None
+        if self._pairing != pairing_of(spec):
+            return False
         return spec.unit.is_row and self._norm_bound == spec.norm_bound and mean_bound in {None, self._mean_bound}
 
     def check(self, spec: JobSpec) -> None:
@@ -155,7 +163,7 @@ class Shard:
                 "Give the columns that the job names, in its order.",
             )
         check_names(self._rows.names, spec.schema)
-        if self._rows.is_sparse and spec.centering is not Centering.NONE:
+        if self._rows.is_sparse and spec.centering not in {Centering.NONE, Centering.PAIRS}:
             raise _dense_when_centred()
 
     def evaluate(self, query: RowQuery) -> Integers:  # noqa: C901, PLR0911  # one return for each query

@@ -23,15 +23,17 @@ from dpspca.common.queries import (
     SIDE,
     SIZES,
     NormHistogram,
+    RowSparse,
     ScoreHistogram,
     View,
     ViewCovariance,
+    ViewProduct,
     ViewQuery,
     ViewSquares,
 )
 
 from .integer_rows import IntegerRows, integer_rows, row_sums
-from .moments import SQUARE_SHIFT, DenseBlocks, SparseRows, StreamedMoments
+from .moments import SQUARE_SHIFT, DenseBlocks, LatticeBasis, SparseRows, StreamedMoments, floor_product
 from .packed_rows import BlockRows
 from .products import EXACT_ROWS
 
@@ -75,9 +77,9 @@ class ViewedRows(DenseBlocks):
     def unclipped(self, start: int, stop: int) -> FloatArray:
         """Give rows of the view before they are clipped.
 
-        Exact: a row x has norm 2^17 at most and an axis entries of 2^20 at most, so a product of x with an axis is
-        below 2^37 sqrt(p), which is below 2^44 for p = 2^13 columns at most. It is rounded to a multiple of 2^20. Then
-        products of at most 2^23.5 with 2^20, summed over 256 axes, are below 2^52.
+        Exact: a row x has norm 2^17 at most and an axis entries of 2^20 at most, so a product of x with an axis is at
+        most 2^37 sqrt(p) for p columns, which is 2^53 for p = 2^32. It is rounded to a multiple of 2^20. Then products
+        of at most 2^17 sqrt(p) with 2^20, summed over a axes, are at most 2^37 a sqrt(p), which is 2^52 in a view.
         """
         block = self._rows.block(start, stop)
         if scipy.sparse.issparse(block):
@@ -96,18 +98,21 @@ class ViewedRows(DenseBlocks):
 
 
 def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -> Integers:
-    """Answer exactly, but for the floor of ``ViewCovariance``, which is taken of the whole sum (``floor_view``).
+    """Answer exactly, but for the floor of second moments, which is taken of the whole sum (``floor_view``).
 
     ``rows`` have the columns of the view alone. They were multiplied by the query's lift, clipped and rounded.
     """
     if isinstance(query, ScoreHistogram):
         return _score_cells(query, rows)
     viewed = ViewedRows(rows, query.view, query.lift)
-    if isinstance(rows, SparseRows) and viewed.is_scaled_only and not isinstance(query, ViewCovariance):
+    summed = isinstance(query, ViewCovariance | ViewProduct)
+    if isinstance(rows, SparseRows) and viewed.is_scaled_only and not summed:
         return _answer_sparse(query, viewed)
     match query:
         case ViewCovariance():
             return StreamedMoments(viewed, threads).gram()
+        case ViewProduct():
+            return StreamedMoments(viewed, threads).halves(LatticeBasis(RowSparse.of(query.basis)))
         case ViewSquares():
             return np.asarray(sum(_clipped_squares(block).sum(axis=0) for block in viewed.blocks()))
         case NormHistogram(power=power):
@@ -134,6 +139,8 @@ def _score_cells(query: ScoreHistogram, rows: BlockRows) -> Integers:
 
 def floor_view(query: ViewQuery, total: Integers) -> Integers:
     """Put the exact sum over all rows on the lattice."""
+    if isinstance(query, ViewProduct):
+        return floor_product(total)
     return total >> SQUARE_SHIFT if isinstance(query, ViewCovariance) else total
 
 

@@ -6,7 +6,6 @@ job.
 
 import asyncio
 import logging
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,6 +18,7 @@ from threading import Lock
 from typing import Final, Self
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.centering import pairing_of
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
@@ -344,7 +344,7 @@ class JobRegistry:
             blind=token_hex(BLIND_BYTES),
             protects=extent_of(spec.unit, spec.rows_per_person, spec.norm_bound),
             queries=len(plan),
-            answer_bytes=sum(math.prod(step.shape) for step in plan) * ANSWER.itemsize,
+            answer_bytes=sum(step.largest for step in plan) * ANSWER.itemsize,
         )
 
     def _shard(self, name: str, plan: Plan, least_bound: float | None = None) -> Shard | MatrixShard:
@@ -380,4 +380,11 @@ def _prepared(
 
 def _shard_of(rows: UsableRows, spec: JobSpec, preparation: _Preparation) -> Shard:
     chosen = Strategy.STREAM if rows.is_sparse else preparation.strategy
-    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen, keeps=preparation.keeps_integers)
+    return Shard(
+        rows,
+        spec.norm_bound,
+        mean_bound=spec.mean_bound,
+        strategy=chosen,
+        keeps=preparation.keeps_integers,
+        pairing=pairing_of(spec),
+    )

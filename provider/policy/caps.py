@@ -9,7 +9,8 @@ from dpspca.common.decoding import Source, read_part
 from dpspca.common.names import shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import ChoiceEvent, Filter, GaussianEvent
-from dpspca.common.spec import Budget
+from dpspca.common.spec import Budget, JobSpec, Scaling
+from dpspca.common.terms import scaled_bounds
 
 APPROXIMATE: Final = "approximate_delta"
 
@@ -31,6 +32,13 @@ class Range:
 
     def __str__(self) -> str:
         return f"between {self.least} and {self.most}"
+
+    def for_job(self, spec: JobSpec) -> "Range":
+        """Return the range for a job. One that scales its columns has bounds in other units than the rows."""
+        if spec.scaling is Scaling.NONE:
+            return self
+        bounds = scaled_bounds(spec.schema.dimension)
+        return Range(bounds.least, bounds.most)
 
 
 @dataclass(frozen=True, slots=True)

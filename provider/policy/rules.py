@@ -26,7 +26,7 @@ What the numbers mean:
 - ``minimum_parties`` is compared with the signed job, and with the number of providers that the job names. The
   coordinator enforces it. No provider's promise relies on it, because each provider adds all of its noise itself.
 - ``norm_bound`` and ``mean_bound`` change no promise about rows, because noise grows with them. They keep an analyst
-  from spending the lifetime on rows that were clipped to almost nothing, or on noise.
+  from spending the lifetime on rows clipped to almost nothing, or on noise. For scaled columns see ``Range.for_job``.
 - For the units ``entry`` and ``spectral``, ``norm_bound`` is part of the promise: a job protects changes up to its
   bound, so ``lifetime`` is about changes up to ``least``. An analyst who may choose a smaller bound gets less noise.
 - ``approximate_delta``, in a budget, is the part of its delta for mechanisms that are private except with a probability
@@ -217,7 +217,8 @@ class Rules(ApprovalKeys):
         yield self._check_norm_bound(spec, public_bound)
         # If no private mean is allowed, the rule on centring says so.
         if spec.mean_bound is not None and self.mean_bound is not None:
-            yield _Check("mean_bound", spec.mean_bound in self.mean_bound, str(spec.mean_bound), str(self.mean_bound))
+            within = self.mean_bound.for_job(spec)
+            yield _Check("mean_bound", spec.mean_bound in within, str(spec.mean_bound), str(within))
         yield from self._check_parties(spec, audience)
 
     def _check_parties(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Check]:
@@ -241,7 +242,8 @@ class Rules(ApprovalKeys):
     def _check_norm_bound(self, spec: JobSpec, public_bound: float | None) -> _Check:
         bound = PRIVATE if spec.norm_bound == PRIVATE_BOUND else str(spec.norm_bound)
         follows = spec.norm_bound == public_bound or (self.unit.is_row and bound == PRIVATE)
-        return _Check("norm_bound", follows or spec.norm_bound in self.norm_bound, bound, str(self.norm_bound))
+        allowed = self.norm_bound.for_job(spec)
+        return _Check("norm_bound", follows or spec.norm_bound in allowed, bound, str(allowed))
 
     def _check_columns(self, spec: JobSpec) -> _Check:
         schema = spec.schema

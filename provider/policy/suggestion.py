@@ -8,7 +8,7 @@ from typing import Final
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON, SLACK_UNIT, Filter, Price
-from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec
+from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec, Scaling
 
 from .caps import APPROXIMATE, Cap
 
@@ -50,8 +50,11 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
 
 
 def _norm_bounds(spec: JobSpec) -> str:
-    """Allow the job's bound alone. A job that finds its own bound is always allowed; then any other is, too."""
-    if spec.norm_bound == PRIVATE_BOUND:
+    """Allow the job's bound alone. A job that finds its own bound is always allowed; then any other is, too.
+
+    The bound of a job that scales its columns is not in the units of the rows, which a policy's range is.
+    """
+    if spec.norm_bound == PRIVATE_BOUND or spec.scaling is not Scaling.NONE:
         return "{ least = 1e-18, most = 1e18 }"
     return f"{{ least = {spec.norm_bound!r}, most = {spec.norm_bound!r} }}"
 

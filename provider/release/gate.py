@@ -6,12 +6,15 @@ So no job spends more than its budget, whatever it is asked. Only the content of
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import RowQuery
 from dpspca.common.spec import Centering, Scaling
 from dpspca.provider.ledger import JobPosition
+
+_WITHOUT_CENTRE: Final = frozenset({Centering.NONE, Centering.PAIRS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Gate:
 
     def _check_center(self, query: RowQuery) -> None:
         """Allow a centre or scales only if the job uses them. Any value is safe: the bound on rows holds for all."""
-        if getattr(query, "center", None) is not None and self.plan.spec.centering is Centering.NONE:
+        if getattr(query, "center", None) is not None and self.plan.spec.centering in _WITHOUT_CENTRE:
             raise RefusedError(
                 "The query has a centre, but this job does not centre its rows.", "Sign a job that centres them."
             )

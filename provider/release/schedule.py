@@ -72,7 +72,7 @@ class Schedule:
         if self._interval is not None:
             return self._interval
         step = self._plan[position]
-        entries = max(_entries(step), step.extent.dimension**2 if position == self._matrix else 0)
+        entries = max(*map(_entries, step.choices), step.extent.dimension**2 if position == self._matrix else 0)
         if self._is_sparse:
             return max(LEAST_INTERVAL, SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension))
         return max(LEAST_INTERVAL, ENTRY_SECONDS * entries)

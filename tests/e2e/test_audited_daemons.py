@@ -20,7 +20,7 @@ from timeouts import TIMEOUT
 from dpspca.client.audit.answers import audit
 from dpspca.client.audit.daemons import daemons
 from dpspca.client.demo import loopback
-from dpspca.common.spec import Budget, Schema
+from dpspca.common.spec import PRIVATE_BOUND, Budget, Schema
 
 PLANTED = """
 import sys
@@ -192,8 +192,25 @@ def test_a_daemon_ends_with_its_parent_process(tmp_path: Path) -> None:
         {"unit": "spectral", "method": "noisy-power", "options": {"rounds": 2}, "budget": Budget(1.0, 1e-6)},
         {"method": "streaming-power", "options": {"block_rows": 100, "rounds": 3}},
         {"method": "ppca", "components": 2, "schema": Schema(4), "options": {}, "budget": Budget(1.0, 1e-20)},
+        {"method": "auto", "components": 2, "options": {"picture": True}, "norm_bound": PRIVATE_BOUND},
+        {"method": "auto", "options": {}, "scaling": "private"},
+        {"method": "auto", "options": {}, "centering": "pairs", "mean_bound": None},
+        {"method": "auto", "options": {}, "schema": Schema(101)},
+        {"options": {"sparsity": 3, "loop": "improved"}},
     ],
-    ids=["names", "parties", "entry", "spectral", "blocks", "mechanism"],
+    ids=[
+        "names",
+        "parties",
+        "entry",
+        "spectral",
+        "blocks",
+        "mechanism",
+        "picture",
+        "scales",
+        "pairs",
+        "stages",
+        "loop",
+    ],
 )
 def test_audit_passes_for_jobs_of_every_kind(changes: dict[str, Any]) -> None:
     what = job(**changes)

@@ -30,6 +30,7 @@ def test_a_plan_lists_every_query_and_its_shares_add_up(tmp_path: Path, here: Ca
     assert from_flags["queries"][0] == {
         "name": "count",
         "kind": "count",
+        "or_kind": None,
         "numbers": 1,
         "block": None,
         "noise": "none",

@@ -20,7 +20,7 @@ from dpspca.common.queries.rows import (
     CovarianceProduct,
     CovarianceTriangle,
 )
-from dpspca.common.queries.views import NormHistogram, ScoreHistogram, View, ViewCovariance, ViewSquares
+from dpspca.common.queries.views import NormHistogram, ScoreHistogram, View, ViewCovariance, ViewProduct, ViewSquares
 from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.shard import Shard
@@ -92,6 +92,8 @@ def test_two_orthonormal_rows_in_the_span_reach_the_replace_one_constant(columns
         (CovarianceTriangle(2), [1.0, 0.0], [0.0, 1.0]),
         (ColumnSums(2), [1.0, 0.0], [-1.0, 0.0]),
         (ViewCovariance(View.whole(2, 5.0)), [1.0, 0.0], [0.0, 0.3]),
+        (ViewProduct(View(2, [0, 1], 0.5, np.eye(2), 5.0)), [1.0, 0.0], [0.0, 0.3]),
+        (ViewProduct(View(2, [0, 1], axes=np.eye(2)[:, :1])), [1.0, 0.0], [0.0, 0.3]),
         (ViewSquares(View.whole(2, 5.0)), [1.0, 0.0], [0.0, 0.3]),
         (NormHistogram(View.whole(2)), [1.0, 0.0], [0.0, 0.3]),
         (ColumnSizes(2), [0.5, 0.5], [0.01, 0.0]),

@@ -20,21 +20,24 @@ from dpspca.common.queries.views import (
     ScoreHistogram,
     View,
     ViewCovariance,
+    ViewProduct,
     ViewSquares,
 )
 
 BOUND = 3.0
 
 KINDS = ["product", "product-1", "compressed", "covariance", "triangle", "sums", "count"]
-KINDS += ["view", "view-axes", "view-squares", "norms", "norms-of-squares", "norms-in-ranges", "scores"]
-KINDS += ["column-sizes", "view-scaled", "view-squares-scaled", "norms-scaled", "scores-scaled", "sums-scaled"]
+KINDS += ["view", "view-axes", "view-product", "view-product-1", "view-squares", "norms", "norms-of-squares"]
+KINDS += ["norms-in-ranges", "scores", "column-sizes", "view-scaled", "view-squares-scaled", "norms-scaled"]
+KINDS += ["scores-scaled", "sums-scaled"]
 
 
 def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
-    columns = 1 if kind == "product-1" else min(3, dimension)
+    columns = 1 if kind.endswith("product-1") else min(3, dimension)
     basis, _ = thin_qr(rng.standard_normal((dimension, columns)))
     wide = View(dimension, np.arange(dimension), 3.0, basis, 0.25)
     plane = View(dimension, np.arange(dimension), 1.5, basis[:, [0, -1]] if dimension > 1 else [[1.0, 0.5]], 2.5)
+    lifted = View(dimension, np.arange(dimension), 0.25, basis, 3.0)
     narrow = View(dimension, np.flatnonzero(np.arange(dimension) % 2 == 0), 2.0)
     scales = 4.0 ** rng.uniform(-3, 3, dimension)
     scales[0] = 0.5
@@ -47,6 +50,8 @@ def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
         "sums-scaled": lambda: ColumnSums(dimension, scales),
         "view": lambda: ViewCovariance(narrow),
         "view-axes": lambda: ViewCovariance(wide),
+        "view-product": lambda: ViewProduct(lifted),
+        "view-product-1": lambda: ViewProduct(lifted),
         "view-squares": lambda: ViewSquares(narrow),
         "norms": lambda: NormHistogram(wide),
         "norms-of-squares": lambda: NormHistogram(narrow, power=2),
@@ -76,7 +81,7 @@ def contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:
     return _contribution(query, scaled / max(1.0, float(np.linalg.norm(scaled))))
 
 
-def _contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901  # a case for each query
+def _contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901, PLR0912  # a case for each query
     match query:
         case CovarianceProduct(basis=basis):
             return np.outer(row, row @ basis)
@@ -92,6 +97,9 @@ def _contribution(query: RowQuery, row: np.ndarray) -> np.ndarray:  # noqa: C901
         case ViewCovariance(view=view):
             seen = viewed(view, row)
             return np.outer(seen, seen) / max(1.0, seen @ seen)
+        case ViewProduct(view=view):
+            seen = viewed(view, row)
+            return np.outer(seen, seen @ view.axes) / max(1.0, seen @ seen)
         case ViewSquares(view=view):
             squares = viewed(view, row) ** 2
             return squares / max(1.0, float(np.linalg.norm(squares)))

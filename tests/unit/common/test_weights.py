@@ -210,3 +210,45 @@ def test_a_count_is_not_weighed() -> None:
     total = sums.add(COUNT, {"north": np.array([7]), "south": np.array([900])})
     assert total.values.tolist() == [907.0]
     assert (sums.weighed, COUNT.query) == (None, Count)
+
+
+# --- Never worse than equal weights -----------------------------------------------------------------------------------
+
+POPULATIONS = {
+    "P": (100_000, 1000, 100.0, 5.0),
+    "P4": (10_000, 1000, 100.0, 5.0),
+    "H1": (20_000, 5000, 15.0, 5.0),
+    "H3": (100_000, 1000, 6.4, 1.0),
+    "S": (20_000, 40, 20.0, 2.0),
+    "D": (20_000, 200, 40.0, 2.0),
+    "M": (5000, 400, 40.0, 1.0),
+}
+"""Rows, columns, the largest eigenvalue and the usual one, as in ``bench/accuracy_designs.py``."""
+PARTS = {"one large": np.r_[20.0, np.ones(9)], "four equal": np.ones(4), "geometric": 0.7 ** np.arange(16)}
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 16.0])
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_weights_never_add_two_percent_to_the_error(name: str, parts: str, epsilon: float) -> None:
+    """Of an entry between a component and another direction: its sampling variance and the noise on it, exactly."""
+    total, columns, leading, usual = POPULATIONS[name]
+    spec = JobSpec(
+        schema=Schema(columns),
+        unit=PrivacyUnit.ROW_REPLACE_ONE,
+        budget=Budget(epsilon, 1e-6),
+        norm_bound=1.0,
+        components=1,
+        method="analyze-gauss",
+    )
+    step = catalogue.plan(spec)[-1]
+    rows = np.rint(total * PARTS[parts] / PARTS[parts].sum())
+    found = ProviderWeights(spec).of(step, dict(enumerate(rows.astype(int).tolist())))
+    sampling = 4.0**30 * leading * usual / (columns * usual) ** 2
+
+    def error(weights: np.ndarray) -> float:
+        variances = rows * sampling + step.noise_std**2
+        return float(np.sqrt((weights**2 * variances).sum()) / (weights * rows).sum())
+
+    weighted = error(np.array([found[place] for place in range(len(rows))], dtype=float))
+    assert weighted <= 1.02 * error(np.ones(len(rows)))

@@ -234,6 +234,12 @@ def test_a_job_that_is_said_to_fit_is_allowed_by_every_policy_and_needs_no_furth
         assert all(catalogue.plan(made.spec).price.is_within(each.left) for each in both)
 
 
+def test_bounds_of_scaled_columns_are_not_changed_to_raw_units() -> None:
+    asked = replace(SPEC, minimum_parties=1, method="auto", options={}, scaling="private")
+    stated = terms(methods=("auto",), minimum_parties=1, norm_bound=Bounds(1e6, 1e7))
+    assert "norm_bound" not in changed(asked, stated)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -11,7 +11,7 @@ import scipy.sparse
 
 from dpspca.client import findings, report
 from dpspca.client.simulation import simulate
-from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms import automatic, catalogue, wide_release
 from dpspca.common.algorithms.free_structure import first_guess
 from dpspca.common.algorithms.released_matrix import MAX_DIMENSION
 from dpspca.common.algorithms.view_steps import LEAST_KEPT, ReleasedFacts, kept_part, longest, part_left, quantile
@@ -71,6 +71,13 @@ def test_dense_components_stay_dense(d: int) -> None:
 def test_a_norm_bound_a_hundred_times_too_large_does_no_harm() -> None:
     rows, axes = spiked(20_000, 40, 40)
     assert error(fit(rows, bound=3000.0), axes) < 1.2 * error(fit(rows, bound=30.0), axes) + 0.02
+
+
+def test_a_norm_bound_ten_thousand_times_too_large_is_warned_of() -> None:
+    rows, _ = spiked(20_000, 20, 20)
+    for bound, loose in ((30.0, False), (300_000.0, True)):
+        model = fit(rows, bound=bound, budget=Budget(48.0, 0.5))
+        assert any("times as long as the rows" in warning for warning in model.statement.warnings) == loose
 
 
 @pytest.mark.parametrize("d", [30, 130])
@@ -227,6 +234,37 @@ def test_a_wide_table_gets_sparse_components_by_the_default(bound: float, *, spa
     assert len(model.support) <= 6
     assert "too many to release their covariance matrix" in findings.decision_of(model)
     assert beside_the_mean(model) == []
+
+
+@pytest.mark.parametrize("bound", [60.0, 6000.0, PRIVATE_BOUND])
+def test_a_wide_table_gets_dense_components_from_products(bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that counts as wide, so that the test is quick. The columns of largest variance are few of all."""
+    monkeypatch.setattr(automatic, "MAX_DIMENSION", 500)
+    monkeypatch.setattr(wide_release, "WIDE_COLUMNS", 300)
+    monkeypatch.setattr(wide_release, "MOST_CANDIDATES", 100)
+    rows, axes = spiked(5000, 600, 600)
+    model = fit(rows + 2 * rows @ axes @ axes.T, bound=bound, budget=Budget(8, 1e-6))
+    assert model.decision is not None
+    assert (model.decision.path, model.decision.columns, model.decision.visible) == (ReleasePath.PRODUCTS, 600, 2)
+    assert error(model, axes) < 0.15
+    assert "product of all columns" in findings.decision_of(model)
+    assert model.explained_variance is not None
+    np.testing.assert_allclose(model.explained_variance, [450, 234], rtol=0.3)
+    limited = fit(rows + 2 * rows @ axes @ axes.T, bound=bound, budget=Budget(8, 1e-6), options={"sparsity": 9})
+    assert len(limited.support) == 9
+
+
+def test_of_a_wide_table_columns_beyond_the_block_join_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the columns have small variance, so that only the product shows that they take part."""
+    monkeypatch.setattr(automatic, "MAX_DIMENSION", 500)
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((20_000, 700)) * np.linspace(1, 1.3, 700)[::-1]
+    rows[:, 680:690] = rng.standard_normal((20_000, 1)) + 0.4 * rng.standard_normal((20_000, 10))
+    rows[:, 0:10] = 3 * rows[:, [680]] + rng.standard_normal((20_000, 10))
+    model = fit(rows, components=1, budget=Budget(4, 1e-6), bound=60.0)
+    assert model.decision is not None
+    assert model.decision.path is ReleasePath.WIDE
+    assert set(model.support) >= {*range(10), *range(680, 690)}
 
 
 # --- The same for a matrix that was released whole

@@ -20,6 +20,7 @@ from dpspca.common.queries.views import (
     ScoreHistogram,
     View,
     ViewCovariance,
+    ViewProduct,
     ViewSquares,
 )
 
@@ -86,6 +87,15 @@ def test_queries_about_different_views_have_different_digests() -> None:
     assert ViewCovariance(View.whole(4)) == asked[0]
 
 
+def test_the_axes_of_a_product_must_be_orthonormal() -> None:
+    with pytest.raises(InvalidQueryError, match="not orthonormal"):
+        ViewProduct(View(3, range(3), axes=np.eye(3)[:, [0, 0]]))
+    with pytest.raises(InvalidQueryError, match="no axes"):
+        ViewProduct(View.whole(3))
+    extent = ViewProduct(View(9, [0, 4, 8], axes=np.eye(3)[:, :2])).extent
+    assert ViewProduct.answer_shape(extent) == (3, 2)
+
+
 def test_the_shape_of_an_answer_follows_from_the_view() -> None:
     extent = View(9, [0, 4, 8]).extent
     assert ViewCovariance.answer_shape(extent) == (3, 3)
@@ -96,8 +106,8 @@ def test_the_shape_of_an_answer_follows_from_the_view() -> None:
 def test_a_view_has_one_form() -> None:
     with pytest.raises(InvalidQueryError, match="two factors"):
         View(5, [1], 2.0, None, 3.0)
-    with pytest.raises(InvalidQueryError, match="8193 columns has axes"):
-        View(9000, np.arange(8193), axes=np.zeros((8193, 1)))
+    with pytest.raises(InvalidQueryError, match=r"32768 columns has 182 axes\. .*at most 181 axes"):
+        View(2**15, np.arange(2**15), axes=np.zeros((2**15, 182)))
     zeros = View(2, [0, 1], axes=np.array([[-0.0], [1.0]])), View(2, [0, 1], axes=np.array([[0.0], [1.0]]))
     assert zeros[0].content() == zeros[1].content()
     with pytest.raises(InvalidQueryError, match="has a factor"):

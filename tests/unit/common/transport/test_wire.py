@@ -33,6 +33,7 @@ from dpspca.common.queries.views import (
     ScoreHistogram,
     View,
     ViewCovariance,
+    ViewProduct,
     ViewSquares,
 )
 from dpspca.common.transport import wire
@@ -75,6 +76,7 @@ QUERIES: list[RowQuery] = [
     EntryTotal(7),
     ViewCovariance(View.whole(5, 2.0)),
     ViewCovariance(View(40, np.array([3, 7, 39]), 0.5, np.eye(3)[:, :2], 4.0), np.linspace(-1, 1, 40)),
+    ViewProduct(View(40, np.array([3, 7, 39]), 0.5, np.eye(3)[:, :2], 4.0), np.linspace(-1, 1, 40)),
     NormRange(4, np.arange(4.0)),
     ColumnSizes(4, np.arange(4.0)),
     ColumnSums(5, np.arange(1.0, 6)),

@@ -14,6 +14,7 @@ from dpspca.common.queries.views import (
     ScoreHistogram,
     View,
     ViewCovariance,
+    ViewProduct,
     ViewQuery,
     ViewSquares,
 )
@@ -51,6 +52,20 @@ def test_second_moments_are_those_of_the_clipped_view(view: View) -> None:
     seen = seen / np.maximum(np.linalg.norm(seen, axis=1), 1)[:, None]
     answer = shard().evaluate(ViewCovariance(view)) * 2.0**-30
     np.testing.assert_allclose(answer, seen.T @ seen, atol=500 * 2.0**-15)
+
+
+TURNED = {"all columns": View(12, range(12), 1.0, thin_qr(RNG.standard_normal((12, 3)))[0])}
+TURNED |= {name: view for name, view in VIEWS.items() if view.axes_matrix.size}
+
+
+@pytest.mark.parametrize("view", TURNED.values(), ids=TURNED)
+def test_a_product_is_that_of_the_clipped_views_second_moments_with_its_axes(view: View) -> None:
+    seen = viewed(view)
+    seen = seen / np.maximum(np.linalg.norm(seen, axis=1), 1)[:, None]
+    first = shard().evaluate(ViewProduct(view))
+    np.testing.assert_allclose(first * 2.0**-30, seen.T @ seen @ view.axes_matrix, atol=500 * 2.0**-15)
+    for other in (shard(threads=3), shard(sparse=True), shard(ROWS[::-1].copy())):
+        np.testing.assert_array_equal(other.evaluate(ViewProduct(view)), first)
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)

@@ -407,7 +407,7 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ({"methods": ["pca"]}, "methods[0] is 'pca'. Did you mean 'ppca'? Choose one of: 'auto', 'dps-pca', "),
         ({"accounting": ["loose"]}, "accounting[0] is 'loose'. Choose one of: 'exact', 'published'."),
         ({"accounting": []}, "accounting is []"),
-        ({"centering": ["none", 3]}, "centering[1] is 3. Choose one of: 'none', 'public', 'private'."),
+        ({"centering": ["none", 3]}, "centering[1] is 3. Choose one of: 'none', 'public', 'private', 'pairs'."),
         ({"explained_variance": 1}, "explained_variance is 1. Give true or false"),
         ({"columns": 0}, "columns is 0. Give the largest number of columns, from 1 to"),
         ({"columns": 2.5}, "columns is 2.5. Give the largest number"),
@@ -523,7 +523,8 @@ def rules_of(draw: Callable[..., Any], data_set: str = "cohort") -> Rules:
     ranges = st.tuples(_BOUND, _BOUND).map(lambda ends: Range(min(ends), max(ends)))
     caps = sorted(draw(st.tuples(_BUDGET, _BUDGET, _BUDGET)), key=units_of)
     approvers = draw(st.just(()) | some(_NAMES))
-    centering = draw(some(st.sampled_from(Centering)))
+    usable = [each for each in Centering if each is not Centering.PAIRS]  # it goes with one unit alone
+    centering = draw(some(st.sampled_from(usable)))
     return Rules(
         data_set=data_set,
         analysts=draw(some(_NAMES)),
@@ -650,4 +651,23 @@ def test_a_job_about_rows_may_find_its_own_bound() -> None:
     rules = replace(RULES, methods=("auto",))
     assert not [each for each in rules.refusals(job, analyst(), BOTH) if "norm_bound" in str(each)]
     text = suggest(catalogue.plan(job), "cohort", ["ada"])
+    assert tomllib.loads(text)["data_sets"]["cohort"]["norm_bound"] == {"least": 1e-18, "most": 1e18}
+
+
+def test_the_bounds_of_a_job_that_scales_columns_are_not_compared_with_raw_units() -> None:
+    """A policy's range is in units of the rows, and the job's bounds are in multiples of each column's size."""
+    rules = replace(RULES, methods=("auto",), centering=(Centering.NONE, Centering.PRIVATE), mean_bound=Range(1e6, 1e7))
+    rules = replace(rules, norm_bound=Range(1e6, 1e7))
+    scaled: dict[str, Any] = {"method": "auto", "options": {}, "scaling": "private"}
+
+    def about_bounds(**changes: Any) -> list[str]:
+        refused = rules.refusals(spec(**scaled | changes), analyst(), BOTH)
+        return [str(each) for each in refused if "_bound" in str(each)]
+
+    assert about_bounds(norm_bound=4.0) == []
+    assert about_bounds(norm_bound=PRIVATE_BOUND, centering=Centering.PRIVATE, mean_bound=None) == []
+    assert "norm_bound" in about_bounds(norm_bound=1e-6)[0]
+    assert "norm_bound" in about_bounds(norm_bound=1e7)[0]
+    assert "norm_bound" in about_bounds(norm_bound=4.0, scaling="none")[0]
+    text = suggest(catalogue.plan(spec(**scaled)), "cohort", ["ada"])
     assert tomllib.loads(text)["data_sets"]["cohort"]["norm_bound"] == {"least": 1e-18, "most": 1e18}

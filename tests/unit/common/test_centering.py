@@ -1,0 +1,117 @@
+"""Differences of pairs of rows: as private as rows, and chosen by public facts where nobody says how to centre."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.client.simulation import simulate
+from dpspca.common.algorithms import catalogue
+from dpspca.common.centering import choose, pairs_of
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries import Count, Covariance, CovarianceProduct
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema
+from dpspca.provider.data import check_rows, differences
+from dpspca.provider.evaluate import Shard
+
+REPLACE = PrivacyUnit.ROW_REPLACE_ONE
+
+
+def job(dimension: int = 4, **changes: Any) -> JobSpec:
+    good: dict[str, Any] = {"unit": REPLACE, "budget": Budget(4, 1e-6), "norm_bound": 5.0, "components": 1, "seed": 7}
+    return JobSpec(schema=Schema(dimension), centering=Centering.PAIRS, **good | changes)
+
+
+@given(rows=st.integers(0, 30), seed=st.integers(0, 2**64 - 1))
+def test_each_row_is_in_at_most_one_pair_whatever_the_seed(rows: int, seed: int) -> None:
+    first, second = pairs_of(rows, seed)
+    assert len(first) == len(second) == rows // 2
+    assert len({*first.tolist(), *second.tolist()}) == 2 * (rows // 2)
+
+
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(2, 15))
+def test_a_replaced_row_moves_one_difference_and_answers_no_further_than_declared(seed: int, rows: int) -> None:
+    """The search for a neighbour that beats the declared sensitivity, through the provider's own code."""
+    rng = np.random.default_rng(seed)
+    table, place = 4 * rng.standard_normal((rows, 3)), int(rng.integers(rows))
+    changed = table.copy()
+    changed[place] = rng.standard_normal(3) * 10.0 ** rng.integers(-2, 4)
+    taken = [differences(check_rows(each), seed).matrix for each in (table, changed)]
+    assert np.count_nonzero((taken[0] != taken[1]).any(axis=1)) <= 1
+    shards = [Shard(check_rows(each), 2.0, pairing=seed) for each in (table, changed)]
+    for query in (Covariance(3), CovarianceProduct(np.eye(3)[:, :2]), Count()):
+        moved = np.linalg.norm((shards[0].evaluate(query) - shards[1].evaluate(query)).astype(float))
+        assert moved <= query.lattice_sensitivity(REPLACE, query.extent)
+
+
+def test_a_row_more_moves_every_pair() -> None:
+    """Why differences are refused under add/remove."""
+    rows = np.random.default_rng(1).standard_normal((40, 3))
+    taken = [differences(check_rows(each), 3).matrix[:19] for each in (rows, rows[:-1])]
+    assert (taken[0] != taken[1]).any(axis=1).sum() > 10
+
+
+@pytest.mark.parametrize("unit", [unit for unit in PrivacyUnit if unit.is_row and unit is not REPLACE])
+def test_other_units_are_refused(unit: PrivacyUnit) -> None:
+    with pytest.raises(InvalidParameterError, match="in other pairs"):
+        catalogue.plan(job(unit=unit))
+
+
+def test_rows_that_arrive_and_pictures_are_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="as they arrive"):
+        catalogue.plan(job(method="streaming-power", options={"block_rows": 5}))
+    with pytest.raises(InvalidParameterError, match="picture"):
+        catalogue.plan(job(components=2, options={"picture": True}))
+
+
+def test_rows_prepared_for_another_pairing_do_not_fit() -> None:
+    rows = check_rows(np.eye(6))
+    for pairing, fits in ((7, True), (8, False), (None, False)):
+        assert Shard(rows, 5.0, pairing=pairing).fits(job(6)) == fits
+    assert not Shard(rows, 5.0, pairing=7).fits(replace(job(6), centering=Centering.NONE))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_mean_that_all_rows_share_does_not_count(*, sparse: bool) -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((4000, 4)) * [0.2, 1, 0.2, 0.2] + [30, 0, 0, 0]
+    model = simulate([scipy.sparse.csr_array(rows) if sparse else rows], job(), noise_seed=1)
+    assert abs(model.components[0, 1]) > 0.95
+    assert model.mean is None
+    assert model.explained_variance is not None
+    assert math.isclose(model.explained_variance[0], 1.0, rel_tol=0.2)
+    assert "differences of pairs of rows" in model.statement.text
+
+
+def test_sparse_rows_have_the_differences_of_dense_ones() -> None:
+    rows = np.random.default_rng(3).standard_normal((9, 4)) * (np.arange(4) % 2)
+    dense, sparse = (differences(check_rows(each), 5).matrix for each in (rows, scipy.sparse.csr_array(rows)))
+    np.testing.assert_array_equal(dense, sparse.toarray())
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "known", "providers", "unit", "expected"),
+    [
+        (1.0, {"has_dictionary": True}, 1, REPLACE, Centering.NONE),
+        (1.0, {"has_mean_bound": True}, 3, REPLACE, Centering.PRIVATE),
+        (1.0, {}, 1, REPLACE, Centering.PAIRS),
+        (0.1, {"has_mean_bound": True}, 1, REPLACE, Centering.PAIRS),
+        (0.1, {"has_mean_bound": True}, 3, REPLACE, Centering.NONE),
+        (0.1, {"has_mean_bound": True}, None, REPLACE, Centering.NONE),
+        (0.1, {"has_mean_bound": True}, 1, PrivacyUnit.ROW_ADD_REMOVE, Centering.NONE),
+        (9.0, {"has_mean_bound": True}, 1, PrivacyUnit.ENTRY, Centering.NONE),
+    ],
+)
+def test_public_facts_choose(
+    epsilon: float, known: dict[str, bool], providers: int | None, unit: PrivacyUnit, expected: Centering
+) -> None:
+    facts = {"has_dictionary": False, "has_mean_bound": False} | known
+    made = choose(unit, Budget(epsilon, 1e-6), providers=providers, **facts)
+    assert made.centering is expected
+    assert made.reason.endswith(".")
