@@ -20,21 +20,27 @@ from .policy import Rules, filter_of
 CONNECTED: Final = Family("dpspca_provider_connected", Kind.GAUGE, "1 if the coordinator proved itself, else 0.")
 CERTIFICATE: Final = Family("dpspca_certificate_days", Kind.GAUGE, "Days until the certificate expires.")
 QUARANTINE: Final = Family("dpspca_ledger_quarantined", Kind.GAUGE, "1 if the ledger is in quarantine, else 0.")
+RELOAD_FAILED: Final = Family(
+    "dpspca_provider_reload_failed", Kind.GAUGE, "1 if the settings could not be reloaded, else 0."
+)
 OPEN_JOBS: Final = Family("dpspca_provider_jobs_open", Kind.GAUGE, "Jobs that are open here.")
 LEFT: Final = Family(
     "dpspca_budget_left_mu", Kind.GAUGE, "What is left of a data set's lifetime, in mu.", ("data_set",)
 )
 WHOLE: Final = Family("dpspca_budget_mu", Kind.GAUGE, "A data set's lifetime, in mu.", ("data_set",))
 
-FAMILIES: Final = (CONNECTED, CERTIFICATE, QUARANTINE, OPEN_JOBS, LEFT, WHOLE)
+FAMILIES: Final = (CONNECTED, CERTIFICATE, QUARANTINE, RELOAD_FAILED, OPEN_JOBS, LEFT, WHOLE)
 
 
 class ProviderMetrics:
     """Reads the numbers of one provider when somebody looks."""
 
-    def __init__(self, setup: ProviderSetup, connected: Callable[[], bool]) -> None:
+    def __init__(
+        self, setup: ProviderSetup, connected: Callable[[], bool], reload_failed: Callable[[], bool] = bool
+    ) -> None:
         self._setup = setup
         self._connected = connected
+        self._reload_failed = reload_failed
         self._metrics = Metrics(FAMILIES)
 
     def text(self) -> str:
@@ -44,6 +50,7 @@ class ProviderMetrics:
         put(CONNECTED.name, {(): float(self._connected())})
         put(CERTIFICATE.name, {(): _days(setup.identity().not_after, setup.clock())})
         put(QUARANTINE.name, {(): float(quarantined)})
+        put(RELOAD_FAILED.name, {(): float(self._reload_failed())})
         put(OPEN_JOBS.name, {(): float(len(setup.ledger.open_jobs()))})
         put(LEFT.name, left)
         put(WHOLE.name, whole)

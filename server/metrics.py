@@ -15,6 +15,9 @@ from dpspca.common.metrics import OTHER, Family, Kind, Metrics
 CONNECTIONS: Final = Family("dpspca_connections", Kind.GAUGE, "Open connections, by the party's role.", ("role",))
 PROVIDERS: Final = Family("dpspca_providers_connected", Kind.GAUGE, "Providers that can be asked.")
 SERVING: Final = Family("dpspca_serving", Kind.GAUGE, "1 if this coordinator serves, 0 if it is a standby.")
+RELOAD_FAILED: Final = Family(
+    "dpspca_coordinator_reload_failed", Kind.GAUGE, "1 if the settings could not be reloaded, else 0."
+)
 RUNNING: Final = Family("dpspca_jobs", Kind.GAUGE, "Jobs that have not ended, by state.", ("state",))
 ENDED: Final = Family("dpspca_jobs_ended_total", Kind.COUNTER, "Jobs that ended since the start, by state.", ("state",))
 CALLS: Final = Family(
@@ -24,7 +27,7 @@ ANSWERS: Final = Family("dpspca_answer_seconds", Kind.HISTOGRAM, "From a query t
 BYTES: Final = Family("dpspca_bytes_total", Kind.COUNTER, "Bytes on the wire, inside TLS or not.", ("direction",))
 REFUSED: Final = Family("dpspca_refusals_total", Kind.COUNTER, "Refusals, by who refused and the code.", ("by", "code"))
 
-FAMILIES: Final = (CONNECTIONS, PROVIDERS, SERVING, RUNNING, ENDED, CALLS, ANSWERS, BYTES, REFUSED)
+FAMILIES: Final = (CONNECTIONS, PROVIDERS, SERVING, RELOAD_FAILED, RUNNING, ENDED, CALLS, ANSWERS, BYTES, REFUSED)
 
 TIMED: Final = frozenset({"Submit", "List", "Get", "Cancel", "DataSets", "Statements"})
 """Calls whose time says how the coordinator does. The others wait for jobs, or are as slow as their reader."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -20,17 +20,17 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import Address, CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
-from dpspca.common.transport import MetricsPage, rpc
-from dpspca.common.trust import CurrentIdentity, CurrentRevocations, peer_of, require_role
+from dpspca.common.transport import MetricsPage, ServiceManager, rpc
+from dpspca.common.trust import CurrentIdentity, RevocationList, peer_of, require_role
+from dpspca.provider import reload as provider_reload
 from dpspca.provider.connection import Daemon, names_warning
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
-from dpspca.provider.policy import CurrentPolicy
 from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger
+from dpspca.server import reload as coordinator_reload
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
-from dpspca.server.rpc import RESULT_BYTES
 
 coordinator = typer.Typer(
     name="coordinator",
@@ -105,17 +105,23 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
 def _run_coordinator(config: Path) -> None:
     require_own(CoordinatorConfig, config)
     settings = read_config(CoordinatorConfig, config)
-    identity, revocations = _identity_and_revocations(settings, Role.COORDINATOR)
+    identity = _identity(settings, Role.COORDINATOR)
+    current = coordinator_reload.CurrentSettings(config, settings, identity)
+    _require_trusted(identity, current.revocations)
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
     async def serve() -> None:
-        running = Coordinator(identity.get, revocations.get, now, result_bytes=_result_bytes(settings), journal=journal)
+        running = Coordinator(
+            identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal
+        )
+        running.reload_failed = lambda: current.failed
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
         try:
             async with _metrics_page(settings.metrics, running.metrics.text):
-                await _until_stopped(asyncio.create_task(running.run()))
+                status = f"Listening on {running.address}."
+                await _until_stopped(running.run(), lambda: current.reload(running), status)
         finally:
             await running.stop()
             _log.info("stopped")
@@ -138,8 +144,9 @@ def _start_provider(
 def _run_provider(config: Path) -> None:
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
-    identity, revocations = _identity_and_revocations(settings, Role.PROVIDER)
-    policy = CurrentPolicy(settings.policy)
+    identity = _identity(settings, Role.PROVIDER)
+    current = provider_reload.CurrentSettings(config, settings, identity)
+    _require_trusted(identity, current.revocations)
     rows = data_sets_of(settings)
 
     if warning := names_warning({name: each.names for name, each in rows.items()}):
@@ -149,24 +156,26 @@ def _run_provider(config: Path) -> None:
     peers = PeerReceipts(ledger_paths(settings, config)[0].parent / RECEIPTS_FILE)
 
     async def serve() -> None:
-        _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.coordinator)
-        desk = approval_desk(settings, config, ledger, identity.get, policy.get, now)
+        current.note(None)
+        _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.route)
         setup = ProviderSetup(
-            settings.coordinator,
+            settings.route,
             identity.get,
-            revocations.get,
+            current.revocations,
             now,
             rows,
-            policy.get,
+            current.policy,
             ledger,
             peers=peers,
             dictionaries=settings.dictionaries,
-            desk=desk,
+            desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
         )
         daemon = Daemon(setup)
+        metrics = ProviderMetrics(setup, daemon.connected.is_set, lambda: current.failed)
         try:
-            async with _metrics_page(settings.metrics, ProviderMetrics(setup, daemon.connected.is_set).text):
-                await _until_stopped(asyncio.create_task(daemon.run()))
+            async with _metrics_page(settings.metrics, metrics.text):
+                status = f"Offers data to {settings.coordinator}."
+                await _until_stopped(daemon.run(), lambda: current.reload(setup, daemon), status)
         finally:
             _log.info("stopped")
 
@@ -209,21 +218,17 @@ def _journal(settings: CoordinatorConfig, config: Path) -> Journal:
     return PostgresJournal(location) if isinstance(location, DatabaseUrl) else SqliteJournal(location)
 
 
-def _result_bytes(settings: CoordinatorConfig) -> int:
-    """Return how many bytes of results the coordinator keeps."""
-    return RESULT_BYTES if settings.result_mebibytes is None else settings.result_mebibytes * 2**20
-
-
-def _identity_and_revocations(
-    settings: CoordinatorConfig | ProviderConfig, role: Role
-) -> tuple[CurrentIdentity, CurrentRevocations]:
-    """Read the daemon's identity and revocation list. Refuse an identity that other parties would not trust."""
+def _identity(settings: CoordinatorConfig | ProviderConfig, role: Role) -> CurrentIdentity:
+    """Read the daemon's identity. Refuse one of another role."""
     identity = CurrentIdentity(settings.identity)
+    require_role(identity.get().name, role)
+    return identity
+
+
+def _require_trusted(identity: CurrentIdentity, revocations: Callable[[], RevocationList]) -> None:
+    """Refuse an identity that other parties would not trust."""
     me = identity.get()
-    require_role(me.name, role)
-    revocations = CurrentRevocations(settings.revocations, me.authority_pem)
-    peer_of(me.certificate_pem, me.authority_pem, now(), revocations.get())
-    return identity, revocations
+    peer_of(me.certificate_pem, me.authority_pem, now(), revocations())
 
 
 async def _parent_ended() -> None:
@@ -233,14 +238,34 @@ async def _parent_ended() -> None:
         await asyncio.sleep(PARENT_CHECK_SECONDS)
 
 
-async def _until_stopped(*running: "asyncio.Task[Any]") -> None:
-    """Wait for SIGTERM or SIGINT, for the parent process to be gone, or for a task to end. Then cancel all tasks."""
+async def _reload_on_signal(reload: Callable[[], Awaitable[None]], manager: ServiceManager, status: str) -> None:
+    """Reload whenever SIGHUP comes. If it comes during a reload, reload once more."""
     signalled = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signalled.set)
+    manager.ready(status)
+    while True:
+        await signalled.wait()
+        signalled.clear()
+        manager.reloading()
+        try:
+            await reload()
+        except Exception:  # noqa: BLE001  # the daemon goes on with what is in force
+            _log.exception("Reloading failed because of a bug.")
+        manager.ready(status)
+
+
+async def _until_stopped(
+    running: Coroutine[Any, Any, None], reload: Callable[[], Awaitable[None]], status: str
+) -> None:
+    """Run a daemon until SIGTERM, SIGINT, the end of the parent process or its own end. Reload it on SIGHUP."""
+    signalled, manager = asyncio.Event(), ServiceManager()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
-    every = [asyncio.create_task(signalled.wait()), asyncio.create_task(_parent_ended()), *running]
+    works = signalled.wait(), _parent_ended(), running, _reload_on_signal(reload, manager, status), manager.keep_alive()
+    every = [asyncio.create_task(work) for work in works]
     await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+    manager.stopping()
     for task in every:
         task.cancel()
     results = await asyncio.gather(*every, return_exceptions=True)

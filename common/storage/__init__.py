@@ -3,11 +3,13 @@
 from . import files, posix, sqlite_file
 from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
+from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
 from .files import PRIVATE, require_private_folder
 from .paths import is_pattern
 from .reading import DELIMITERS, Reading
+from .routes import Route
 from .settings import (
     MAX_DATA_SETS,
     AnalystConfig,
@@ -36,12 +38,14 @@ __all__ = [
     "DatabaseUrl",
     "ProviderConfig",
     "Reading",
+    "Route",
     "Triplets",
     "dictionary_faults",
     "faults",
     "files",
     "forbid_core_dumps",
     "is_pattern",
+    "keep_until_restart",
     "kind_of",
     "posix",
     "read_any_config",

@@ -44,7 +44,7 @@ def require_private_folder(folder: Path) -> None:
         raise UnsafeFileError(
             f"{folder} cannot be used: {problem.strerror}.", "Check the path of the folder."
         ) from None
-    if not (stat.S_ISDIR(found.st_mode) and posix.is_private(found)):
+    if not (stat.S_ISDIR(found.st_mode) and (posix.is_private(found) or posix.is_credential(folder, found))):
         raise UnsafeFileError(
             f"{folder} is not a folder that only this user can use.", f"Become its owner and run `chmod 700 {folder}`."
         )
@@ -116,7 +116,7 @@ def read(path: Path, *, private: bool = False) -> bytes:
             raise UnsafeFileError(
                 f"{path} is not a regular file, or longer than {MAX_FILE_BYTES} bytes.", "Check the path of the file."
             )
-        if private and not posix.is_private(found):
+        if private and not (posix.is_private(found) or posix.is_credential(path, found)):
             raise UnsafeFileError(
                 f"Other users can read {path}, or own it.",
                 f"Run `chmod 600 {path}`. If somebody may have read a key in it, ask the operator to revoke "

@@ -18,6 +18,7 @@ from .approval_settings import ApprovalSettings
 from .dictionary_settings import doubly_declared, read_preparation
 from .paths import FilePath, is_pattern, located
 from .reading import Reading
+from .routes import ProxyAddress, Route
 from .toml_file import read_toml
 
 MAX_DATA_SETS: Final = 256
@@ -42,6 +43,7 @@ def _place(text: str, source: Source) -> Path | DatabaseUrl:
 
 
 AddressText: TypeAlias = Annotated[Address, By(lambda text, _: Address.parse(text))]
+ProxyText: TypeAlias = Annotated[ProxyAddress, By(lambda text, _: ProxyAddress.parse(text))]
 Place: TypeAlias = Annotated[Path | DatabaseUrl, By(_place, Filled)]
 Name: TypeAlias = Annotated[str, By(lambda name, _: check_name("the data set's name", name))]
 Paths: TypeAlias = dict[Name, FilePath]
@@ -91,6 +93,13 @@ class ProviderConfig:
     ledger_head: FilePath | None = None
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
     metrics: AddressText | None = None
+    proxy: ProxyText | None = None
+    proxy_credentials: FilePath | None = None
+
+    @property
+    def route(self) -> Route:
+        """How the coordinator is reached."""
+        return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
 
     @classmethod
     def cross_checks(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -131,6 +140,13 @@ class AnalystConfig:
 
     coordinator: AddressText
     identity: FilePath
+    proxy: ProxyText | None = None
+    proxy_credentials: FilePath | None = None
+
+    @property
+    def route(self) -> Route:
+        """How the coordinator is reached."""
+        return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
 
 
 Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)

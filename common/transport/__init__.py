@@ -3,6 +3,7 @@
 from . import message_parts, provider_stream, rpc, wire
 from .log_limits import LogLimiter, SummaryWriter
 from .metrics_page import MetricsPage
+from .service_manager import ServiceManager
 from .wire import FRAME, AnswerReader, answer_content
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "AnswerReader",
     "LogLimiter",
     "MetricsPage",
+    "ServiceManager",
     "SummaryWriter",
     "answer_content",
     "message_parts",

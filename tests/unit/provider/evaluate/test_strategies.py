@@ -17,7 +17,7 @@ from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate import moments
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
 from dpspca.provider.evaluate.shard import Shard, Strategy
-from dpspca.provider.jobs import registry
+from dpspca.provider.jobs import prepared_rows
 
 DIMENSION: Final = 200
 ROUNDS: Final = 5
@@ -82,7 +82,9 @@ def test_operations_do_not_depend_on_the_number_of_rows(
     query = CovarianceProduct(basis(support=support))
     for count in COUNTS:
         held = check_rows(rows(count, sparse=sparse))
-        shard = registry._shard_of(held, job(rounds), registry._Preparation.of(catalogue.plan(job(rounds))).strategy)
+        shard = prepared_rows._shard_of(
+            held, job(rounds), prepared_rows._Preparation.of(catalogue.plan(job(rounds))).strategy
+        )
         trace.seen.clear()
         for _ in range(ROUNDS + 1):
             shard.evaluate(query)
@@ -93,7 +95,7 @@ def test_operations_do_not_depend_on_the_number_of_rows(
 def test_no_thread_goes_on_after_an_answer() -> None:
     """What is done beside the answers would make one of them, or one of another job, take longer."""
     before = threading.active_count()
-    shard = registry._shard_of(check_rows(rows(64)), job(100), Strategy.GRAM)
+    shard = prepared_rows._shard_of(check_rows(rows(64)), job(100), Strategy.GRAM)
     for _ in range(10):
         shard.evaluate(CovarianceProduct(basis()))
     assert threading.active_count() == before
