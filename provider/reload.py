@@ -8,7 +8,7 @@ read again whenever its file changes: a part that cannot be read closes its data
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationL
 from .approval import ApprovalDesk
 from .connection import Daemon
 from .data import Arrivals, CheckedRows, DataSet
+from .events import EventStream
 from .jobs import Offer, ProviderSetup
 from .ledger import ledger_paths
 from .policy import CurrentPolicy, Policy
@@ -41,12 +42,13 @@ class CurrentSettings:
     config: Path
     settings: ProviderConfig
     identity: CurrentIdentity
+    events: EventStream
     _policy: CurrentPolicy = field(init=False)
     _revocations: CurrentRevocations = field(init=False)
 
     def __post_init__(self) -> None:
         self._revocations = _revocations(self.settings, self.identity)
-        self._policy = CurrentPolicy(self.settings.policy)
+        self._policy = CurrentPolicy(self.settings.policy, self._policy_read)
 
     def policy(self) -> Policy:
         """Return the policy as it is on disk now."""
@@ -77,6 +79,7 @@ class CurrentSettings:
         self.settings, self._policy, self._revocations = settings, new.policy, new.revocations
         if setup.desk:
             _configure(setup.desk, settings)
+        await asyncio.to_thread(self.events.reload, settings.events)
         await daemon.reload(new.route, new.offer)
         self.note(None)
         _log.info("The settings %s were read again. On offer: %s.", self.config, ", ".join(sorted(settings.names)))
@@ -84,6 +87,8 @@ class CurrentSettings:
     def note(self, problem: DpspcaError | None) -> None:
         """Note whether the last reload failed, for ``dpspca health``."""
         path = _problem_file(self.settings, self.config)
+        taken = {"taken": problem is None, "data_sets": sorted(self.settings.names)}
+        self.events("settings", **taken, problem=problem and problem.what)
         if problem is None:
             path.unlink(missing_ok=True)
             return
@@ -92,9 +97,17 @@ class CurrentSettings:
         with suppress(DpspcaError):  # the log has it
             files.replace(path, what.encode())
 
+    def _policy_read(self, path: Path, policy: Policy, wrong: Sequence[DpspcaError]) -> None:
+        closed = None if policy.unreadable is None else sorted(policy.unreadable)
+        named = sorted(rules.data_set for rules in policy.data_sets)
+        self.events(
+            "policy", file=str(path), data_sets=named, closed=closed, problems=[problem.what for problem in wrong]
+        )
+
     def _read(self, setup: ProviderSetup, daemon: Daemon) -> "_New":
         settings = read_config(ProviderConfig, self.config)
-        policy = self._policy if settings.policy == self.settings.policy else CurrentPolicy(settings.policy)
+        moved = settings.policy != self.settings.policy
+        policy = CurrentPolicy(settings.policy, self._policy_read) if moved else self._policy
         listed = _revocations(settings, self.identity)
         listed.get().require_succession(self.revocations())
         rows = _read_rows(settings, self.settings, setup.data_sets, daemon.offer.digests)

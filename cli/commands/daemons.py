@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from dpspca.common.transport import MetricsPage, ServiceManager, rpc
 from dpspca.common.trust import CurrentIdentity, RevocationList, peer_of, require_role
 from dpspca.provider import reload as provider_reload
 from dpspca.provider.connection import Daemon, names_warning
+from dpspca.provider.events import EventStream, emit_fact
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
@@ -145,7 +147,8 @@ def _run_provider(config: Path) -> None:
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
     identity = _identity(settings, Role.PROVIDER)
-    current = provider_reload.CurrentSettings(config, settings, identity)
+    events = EventStream(settings.events, identity.get().name, now)
+    current = provider_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
     rows = data_sets_of(settings)
 
@@ -157,6 +160,8 @@ def _run_provider(config: Path) -> None:
 
     async def serve() -> None:
         current.note(None)
+        ledger.observer = partial(emit_fact, events)
+        events("started", data_sets=sorted(rows))
         _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.route)
         setup = ProviderSetup(
             settings.route,
@@ -168,6 +173,7 @@ def _run_provider(config: Path) -> None:
             ledger,
             peers=peers,
             dictionaries=settings.dictionaries,
+            events=events,
             desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
         )
         daemon = Daemon(setup)
@@ -181,6 +187,8 @@ def _run_provider(config: Path) -> None:
 
     with open_ledger(settings, config) as ledger:
         asyncio.run(serve())
+    events("stopped")
+    events.end()
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from .approval_settings import ApprovalSettings
 from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
+from .event_settings import EventSettings
 from .files import PRIVATE, require_private_folder
 from .paths import is_pattern
 from .reading import DELIMITERS, Reading
@@ -36,6 +37,7 @@ __all__ = [
     "ApprovalSettings",
     "CoordinatorConfig",
     "DatabaseUrl",
+    "EventSettings",
     "ProviderConfig",
     "Reading",
     "Route",

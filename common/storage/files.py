@@ -108,9 +108,13 @@ def exclusive_lock(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
         yield  # closing the file releases the lock
 
 
-def read(path: Path, *, private: bool = False) -> bytes:
-    """Read a file. Refuse a link and, if ``private``, a file that others could read."""
-    with _file_errors(path, "read"), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+def read(path: Path, *, private: bool = False, linked: bool = False) -> bytes:
+    """Read a file. Refuse a link unless ``linked``, and, if ``private``, a file that others could read.
+
+    Links are for what is believed by its signature alone. Kubernetes shows every file of a configuration as a link.
+    """
+    place = path.resolve() if linked else path
+    with _file_errors(path, "read"), os.fdopen(_open(place, os.O_RDONLY), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
             raise UnsafeFileError(
@@ -125,11 +129,14 @@ def read(path: Path, *, private: bool = False) -> bytes:
         return file.read(MAX_FILE_BYTES)
 
 
-def stamp(path: Path) -> Stamp | None:
-    """Return a cheap value that changes when the file is replaced or written to, or None if there is no file."""
+def stamp(path: Path, *, linked: bool = False) -> Stamp | None:
+    """Return a cheap value that changes when the file is replaced or written to, or None if there is no file.
+
+    If ``linked``, it also changes when a link on the way to the file leads elsewhere.
+    """
     with _file_errors(path, "examined"):
         try:
-            found = path.lstat()
+            found = path.stat() if linked else path.lstat()
         except FileNotFoundError:
             return None
     return found.st_mtime_ns, found.st_size, found.st_ino

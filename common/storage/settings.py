@@ -16,6 +16,7 @@ from dpspca.common.spans import Span
 from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
 from .dictionary_settings import doubly_declared, read_preparation
+from .event_settings import EventSettings
 from .paths import FilePath, is_pattern, located
 from .reading import Reading
 from .routes import ProxyAddress, Route
@@ -95,6 +96,7 @@ class ProviderConfig:
     metrics: AddressText | None = None
     proxy: ProxyText | None = None
     proxy_credentials: FilePath | None = None
+    events: EventSettings = field(default_factory=EventSettings)
 
     @property
     def route(self) -> Route:

@@ -35,6 +35,7 @@ from dpspca.provider.data import (
     WaitingQueries,
     run_in_row_thread,
 )
+from dpspca.provider.events import Emit, ignore
 from dpspca.provider.ledger import (
     ANSWER,
     Ledger,
@@ -88,6 +89,8 @@ class ProviderSetup:
     """The shared dictionaries by which the rows of data sets were prepared, by the names of the data sets."""
     toss: Coin = system_coin
     """The coin that chooses when answers leave. Only tests use another than the default."""
+    events: Emit = ignore
+    """Takes what happens, for programs that watch."""
     desk: ApprovalDesk | None = None
     """Has jobs wait for a person's approval. Without it, a policy that asks for approval refuses every job."""
 
