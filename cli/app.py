@@ -12,7 +12,6 @@ from .arguments import CHECK_CODES, EXIT_CODES, empty_values
 from .commands import (
     approval,
     audit,
-    authority,
     budget,
     daemons,
     data,
@@ -20,6 +19,7 @@ from .commands import (
     dictionaries,
     doctor,
     evidence,
+    identity,
     jobs,
     ledger,
     methods,
@@ -27,6 +27,7 @@ from .commands import (
     outbox,
     plan,
     policy,
+    study,
     terms,
 )
 from .dashboard import dashboard
@@ -69,8 +70,7 @@ def _common(
 
 
 app.command("demo", epilog=EXIT_CODES)(demo.demo)
-
-
+app.command("join", epilog=EXIT_CODES)(identity.join)
 app.command("dashboard", epilog=EXIT_CODES)(dashboard)
 app.command("plan", epilog=EXIT_CODES)(plan.plan)
 app.command("methods", epilog=EXIT_CODES)(methods.methods)
@@ -79,8 +79,8 @@ for part in (
     jobs.jobs,
     models.model,
     evidence.evidence,
-    authority.ca,
-    authority.identity,
+    study.study,
+    identity.identity,
     daemons.coordinator,
     daemons.provider,
     data.data,

@@ -1,15 +1,18 @@
 """Until when a party's own certificate, its authority's and the revocation list are valid."""
 
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import AnalystConfig, read_any_config
 from dpspca.common.trust import Identity, load_revocations, read_authority
 
 from .clock import now
+
+SOON: Final = timedelta(days=10)
+"""From when on before an end everybody is warned."""
 
 
 def facts(config: Path) -> list[dict[str, Any]]:

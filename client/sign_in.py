@@ -30,5 +30,5 @@ def require_in_force(me: Identity, now: datetime) -> None:
     if me.not_after <= now:
         raise NotNowError(
             f"The certificate of {me.name} expired at {me.not_after:%Y-%m-%d %H:%M} UTC.",
-            "Renew it, beginning with `dpspca identity renew`, or correct the clock.",
+            "Renew it with `dpspca identity renew`, or correct the clock.",
         )

@@ -16,30 +16,34 @@ stop() {
 }
 trap stop EXIT
 
-echo "1. The operator creates the federation's authority. Its fingerprint goes to every party by another channel."
-dpspca ca init authority town
-fingerprint=$(dpspca ca show authority --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["authority"])')
+port() { python3 -c 'import socket; taken = socket.socket(); taken.bind(("127.0.0.1", 0)); print(taken.getsockname()[1])'; }
+parties="coordinator-hub provider-north provider-south analyst-ada"
 
-enrol() { # ROLE NAME
-    mkdir -p "$2"
-    dpspca identity request "$2/identity" "dpspca://town/$1/$2" --out "$2.csr" >/dev/null
-    dpspca ca sign authority "$2.csr" --out "$2.crt" --expected "dpspca://town/$1/$2" >/dev/null
-    dpspca identity install "$2/identity" "$2.crt" --authority "$fingerprint" >/dev/null
-    dpspca ca publish authority --out "$2/revoked.pem" >/dev/null
-    echo "   $1 $2 is enrolled"
-}
+echo "1. The operator writes a study file and creates the federation's authority, with an invitation for each party."
+cat > study.toml <<STUDY
+federation = "town"
+coordinator = "hub"
+address = "127.0.0.1:$(port)"
+mailbox = "127.0.0.1:$(port)"
+providers = ["north", "south"]
+analysts = ["ada"]
+STUDY
+dpspca study init study.toml
 
-echo "2. Every party makes a key, the operator signs it, and the party installs the certificate."
-enrol coordinator hub
-enrol provider north
-enrol provider south
-enrol analyst ada
+echo "2. Every party makes a key and asks for a certificate; the operator signs all of them together."
+joins=()
+for party in $parties; do
+    dpspca join "authority/invitations/$party.invitation" --folder "${party#*-}" > "$party.log" 2>&1 &
+    joins+=($!)
+done
+until [ "$(find hub/mailbox -name '*.request' 2>/dev/null | wc -l)" = 4 ]; do sleep 0.2; done
+dpspca study sign --yes
+wait "${joins[@]}"
 
-echo "3. The coordinator starts on a free port."
-printf 'listen = "127.0.0.1:0"\nidentity = "identity"\nrevocations = "revoked.pem"\n' > hub/settings.toml
-dpspca coordinator start --config hub/settings.toml 2> hub.log &
+echo "3. The coordinator starts."
+dpspca coordinator start --config hub/coordinator.toml 2> hub.log &
 pids+=($!)
-until port=$(sed -n 's/.*127\.0\.0\.1:\([1-9][0-9]*\).*/\1/p' hub.log | head -1) && [ -n "$port" ]; do sleep 0.2; done
+until grep -q "listening on" hub.log; do sleep 0.2; done
 
 cat > job.toml <<'JOB'
 data_set = "cohort"
@@ -70,31 +74,23 @@ rows[:, :4] += rng.standard_normal((20_000, 2)) @ [[5, 4, 3, 3], [3, -4, 3, -3]]
 np.save(f"{sys.argv[1]}/rows.npy", rows)
 ROWS
     dpspca policy suggest job.toml --analyst ada > "$name/policy.toml"
-    cat > "$name/settings.toml" <<SETTINGS
-coordinator = "127.0.0.1:$port"
-identity = "identity"
-revocations = "revoked.pem"
-policy = "policy.toml"
-[data_sets]
-cohort = "rows.npy"
-SETTINGS
-    dpspca provider start --config "$name/settings.toml" 2> "$name.log" &
+    echo 'cohort = "rows.npy"' >> "$name/provider.toml"
+    dpspca provider start --config "$name/provider.toml" 2> "$name.log" &
     pids+=($!)
 done
 for name in north south; do
-    until dpspca health --config "$name/settings.toml" >/dev/null 2>&1; do sleep 0.5; done
+    until dpspca health --config "$name/provider.toml" >/dev/null 2>&1; do sleep 0.5; done
     echo "   $name is connected"
 done
 
 echo "5. The analyst signs a job and runs it."
-printf 'coordinator = "127.0.0.1:%s"\nidentity = "identity"\n' "$port" > ada/settings.toml
-dpspca datasets --config ada/settings.toml
-dpspca run job.toml --config ada/settings.toml --out model.dpspca --json > result.json
+dpspca datasets --config ada/analyst.toml
+dpspca run job.toml --config ada/analyst.toml --out model.dpspca --json > result.json
 dpspca model show model.dpspca
 
 echo "6. Each steward lists what left the provider, and what is left of the budget."
 for name in north south; do
-    dpspca outbox --config "$name/settings.toml"
-    dpspca budget --config "$name/settings.toml"
-    dpspca ledger verify --config "$name/settings.toml"
+    dpspca outbox --config "$name/provider.toml"
+    dpspca budget --config "$name/provider.toml"
+    dpspca ledger verify --config "$name/provider.toml"
 done

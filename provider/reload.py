@@ -21,7 +21,7 @@ from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationL
 
 from .approval import ApprovalDesk
 from .connection import Daemon
-from .data import Arrivals, CheckedRows, DataSet
+from .data import Arrivals, CheckedRows, DataSet, Scratch
 from .events import EventStream
 from .jobs import Offer, ProviderSetup
 from .ledger import ledger_paths
@@ -30,7 +30,7 @@ from .startup import arriving_data_set, read_data_set
 
 PROBLEM_FILE: Final = "reload-problem"
 """The file beside the ledger that says why the last reload failed. It is there only while that matters."""
-NEEDS_RESTART: Final = ("identity", "ledger", "ledger_head", "metrics")
+NEEDS_RESTART: Final = ("identity", "ledger", "ledger_head", "metrics", "memory_mebibytes", "scratch")
 
 _log = logging.getLogger(__name__)
 
@@ -63,10 +63,10 @@ class CurrentSettings:
         """Tell whether the last reload failed."""
         return _problem_file(self.settings, self.config).exists()
 
-    async def reload(self, setup: ProviderSetup, daemon: Daemon) -> None:
+    async def reload(self, setup: ProviderSetup, daemon: Daemon, scratch: Scratch | None = None) -> None:
         """Read the settings and everything that they name again, and put it in force if nothing is wrong with it."""
         try:
-            new = await asyncio.to_thread(self._read, setup, daemon)
+            new = await asyncio.to_thread(self._read, setup, daemon, scratch)
         except DpspcaError as problem:
             self.note(problem)
             return
@@ -104,13 +104,13 @@ class CurrentSettings:
             "policy", file=str(path), data_sets=named, closed=closed, problems=[problem.what for problem in wrong]
         )
 
-    def _read(self, setup: ProviderSetup, daemon: Daemon) -> "_New":
+    def _read(self, setup: ProviderSetup, daemon: Daemon, scratch: Scratch | None) -> "_New":
         settings = read_config(ProviderConfig, self.config)
         moved = settings.policy != self.settings.policy
         policy = CurrentPolicy(settings.policy, self._policy_read) if moved else self._policy
         listed = _revocations(settings, self.identity)
         listed.get().require_succession(self.revocations())
-        rows = _read_rows(settings, self.settings, setup.data_sets, daemon.offer.digests)
+        rows = _read_rows(settings, self.settings, setup.data_sets, daemon.offer.digests, scratch)
         offer = daemon.check(rows, settings.dictionaries, policy.get)
         return _New(settings, settings.route, policy, listed, offer)
 
@@ -151,19 +151,23 @@ def _configure(desk: ApprovalDesk, settings: ProviderConfig) -> None:
 
 
 def _read_rows(
-    settings: ProviderConfig, before: ProviderConfig, offered: Mapping[str, DataSet], digests: Mapping[str, str]
+    settings: ProviderConfig,
+    before: ProviderConfig,
+    offered: Mapping[str, DataSet],
+    digests: Mapping[str, str],
+    scratch: Scratch | None,
 ) -> dict[str, DataSet]:
     """Read all data sets. Where rows are the same as before, keep those that are in memory."""
     found: dict[str, DataSet] = {}
     for name in settings.data_sets:
-        read, known = read_data_set(settings, name), offered.get(name)
+        read, known = read_data_set(settings, name, scratch), offered.get(name)
         is_same = isinstance(known, CheckedRows) and known.uncut == read.uncut and read.digest() == digests[name]
         found[name] = known if known is not None and is_same else read
     for name in settings.arriving:
         known = offered.get(name)
         declared = _declared(settings, name)
         if not (isinstance(known, Arrivals) and known.is_in_order and declared == _declared(before, name)):
-            known = arriving_data_set(settings, name)
+            known = arriving_data_set(settings, name, scratch)
         found[name] = known
     return found
 

@@ -12,11 +12,12 @@ from dpspca.common.storage import ProviderConfig
 from dpspca.common.trust import Identity
 
 from .approval import QUEUE_FILE, ApprovalDesk, ApprovalQueue
-from .data import Arrivals, CheckedRows, DataSet, read_arriving, read_protected
+from .data import Arrivals, CheckedRows, DataSet, Scratch, read_arriving, read_protected
 from .evaluate import with_span
 from .ledger import QUARANTINE_REMEDY, Ledger, SqliteLedger, ledger_paths
 from .policy import Policy
 
+SCRATCH_FOLDER: Final = "scratch"
 UNUSABLE: Final = (
     "has rows that are not finite numbers, or that name no person. Such a row counts as a row of zeros. "
     "Run `dpspca doctor` to see how many there are."
@@ -25,17 +26,24 @@ UNUSABLE: Final = (
 _log = logging.getLogger(__name__)
 
 
-def data_sets_of(settings: ProviderConfig) -> dict[str, DataSet]:
+def scratch_of(settings: ProviderConfig, config: Path) -> Scratch:
+    """Return the folder for rows that are not in memory. By default it is in the folder of the ledger."""
+    folder = settings.scratch or ledger_paths(settings, config)[0].parent / SCRATCH_FOLDER
+    return Scratch(folder, settings.memory_mebibytes * 2**20)
+
+
+def data_sets_of(settings: ProviderConfig, scratch: Scratch | None = None) -> dict[str, DataSet]:
     """Read all data sets. Of those whose rows arrive over time, read what is there."""
-    arriving = {name: arriving_data_set(settings, name) for name in settings.arriving}
-    return {name: read_data_set(settings, name) for name in settings.data_sets} | arriving
+    arriving = {name: arriving_data_set(settings, name, scratch) for name in settings.arriving}
+    return {name: read_data_set(settings, name, scratch) for name in settings.data_sets} | arriving
 
 
-def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
+def read_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None = None) -> CheckedRows:
     """Read the rows of a data set and whose they are, and check its span if it has one."""
     file, span = settings.data_sets[name], settings.spans.get(name)
     persons, row_entries = settings.persons.get(name), settings.row_entries.get(name)
-    rows = read_protected(file, settings.reading_of(name), persons=persons, row_entries=row_entries)
+    reading = settings.reading_of(name)
+    rows = read_protected(file, reading, persons=persons, row_entries=row_entries, scratch=scratch)
     if rows.unusable is not None:
         _log.warning("The data set '%s' %s", name, UNUSABLE)
     try:
@@ -44,9 +52,10 @@ def read_data_set(settings: ProviderConfig, name: str) -> CheckedRows:
         raise InvalidDataError(f"{file}, which has a span: {problem.what}", problem.remedy) from None
 
 
-def arriving_data_set(settings: ProviderConfig, name: str) -> Arrivals:
+def arriving_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None = None) -> Arrivals:
     """Count the rows that have arrived so far in a data set."""
-    read = partial(read_arriving, reading=settings.reading_of(name), row_entries=settings.row_entries.get(name))
+    row_entries = settings.row_entries.get(name)
+    read = partial(read_arriving, reading=settings.reading_of(name), row_entries=row_entries, scratch=scratch)
     return Arrivals(name, settings.arriving[name], read=read)
 
 

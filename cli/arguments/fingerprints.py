@@ -20,6 +20,6 @@ def read_fingerprint(text: str) -> str:
     check(
         len(found) == SHA256.digest_size,
         f"{text!r:.120} is not an authority's fingerprint.",
-        "Give the whole fingerprint that `dpspca ca show` prints: 64 hexadecimal digits.",
+        "Give the whole fingerprint that `dpspca study show` prints: 64 hexadecimal digits.",
     )
     return found.hex(":").upper()

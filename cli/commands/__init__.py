@@ -3,11 +3,11 @@
 from . import (
     approval,
     audit,
-    authority,
     budget,
     daemons,
     demo,
     doctor,
+    identity,
     jobs,
     ledger,
     methods,
@@ -15,16 +15,17 @@ from . import (
     outbox,
     plan,
     policy,
+    study,
 )
 
 __all__ = [
     "approval",
     "audit",
-    "authority",
     "budget",
     "daemons",
     "demo",
     "doctor",
+    "identity",
     "jobs",
     "ledger",
     "methods",
@@ -32,4 +33,5 @@ __all__ = [
     "outbox",
     "plan",
     "policy",
+    "study",
 ]

@@ -17,22 +17,25 @@ from dpspca.cli.render import logs, print_table, print_text, to_json
 from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
+from dpspca.client.renewal import MAILBOX_FOLDER
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import Address, CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
-from dpspca.common.transport import MetricsPage, ServiceManager, rpc
-from dpspca.common.trust import CurrentIdentity, RevocationList, peer_of, require_role
+from dpspca.common.transport import MailFolder, MetricsPage, ServiceManager, rpc
+from dpspca.common.trust import CurrentIdentity, Identity, RevocationList, peer_of, require_role
+from dpspca.common.trust import identity as identities
 from dpspca.provider import reload as provider_reload
 from dpspca.provider.connection import Daemon, names_warning
 from dpspca.provider.events import EventStream, emit_fact
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
-from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger
+from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger, scratch_of
 from dpspca.server import reload as coordinator_reload
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
+from dpspca.server.mailbox import MailboxServer
 
 coordinator = typer.Typer(
     name="coordinator",
@@ -121,7 +124,10 @@ def _run_coordinator(config: Path) -> None:
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
         try:
-            async with _metrics_page(settings.metrics, running.metrics.text):
+            async with (
+                _metrics_page(settings.metrics, running.metrics.text),
+                _mailbox(settings, config, identity.get()),
+            ):
                 status = f"Listening on {running.address}."
                 await _until_stopped(running.run(), lambda: current.reload(running), status)
         finally:
@@ -150,7 +156,8 @@ def _run_provider(config: Path) -> None:
     events = EventStream(settings.events, identity.get().name, now)
     current = provider_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
-    rows = data_sets_of(settings)
+    scratch = scratch_of(settings, config)
+    rows = data_sets_of(settings, scratch)
 
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
@@ -181,7 +188,7 @@ def _run_provider(config: Path) -> None:
         try:
             async with _metrics_page(settings.metrics, metrics.text):
                 status = f"Offers data to {settings.coordinator}."
-                await _until_stopped(daemon.run(), lambda: current.reload(setup, daemon), status)
+                await _until_stopped(daemon.run(), lambda: current.reload(setup, daemon, scratch), status)
         finally:
             _log.info("stopped")
 
@@ -209,6 +216,22 @@ async def _metrics_page(address: Address | None, text: Callable[[], str]) -> Asy
         yield
     finally:
         await page.stop()
+
+
+@asynccontextmanager
+async def _mailbox(settings: CoordinatorConfig, config: Path, me: Identity) -> AsyncIterator[None]:
+    """Offer the mailbox while the coordinator runs, if its settings name an address for it."""
+    if settings.mailbox is None:
+        yield
+        return
+    key = identities.mailbox_key(settings.identity)
+    server = MailboxServer(MailFolder(config.parent / MAILBOX_FOLDER), key, me.authority_pem)
+    await server.start(settings.mailbox)
+    _log.info("mailbox on %s", server.address)
+    try:
+        yield
+    finally:
+        await server.stop()
 
 
 def _raise_file_limit(most: int) -> None:

@@ -88,11 +88,14 @@ class Sample(StrEnum):
     POLICY = "policy"
     JOB = "job"
     DICTIONARY = "dictionary"
+    STUDY = "study"
 
 
 @config.command("sample", epilog=EXIT_CODES)
 def _sample(
-    of: Annotated[Sample, typer.Argument(help="Which sample: settings of a program, a policy, a job or a dictionary.")],
+    of: Annotated[
+        Sample, typer.Argument(help="Which sample: settings of a program, a policy, a job, a dictionary or a study.")
+    ],
     *,
     as_json: AsJson = False,
 ) -> None:

@@ -91,8 +91,8 @@ def _verify(
     authority: Annotated[
         str | None,
         typer.Option(
-            help="Fingerprint of the federation's authority, as `dpspca ca show` prints it. If left out: compare the "
-            "one that is printed.",
+            help="Fingerprint of the federation's authority, as `dpspca study show` prints it. If left out: compare "
+            "the one that is printed.",
             show_default=False,
         ),
     ] = None,

@@ -189,7 +189,7 @@ def require_confirmation(lines: Iterator[str], query: str, *, yes: bool) -> None
     if not yes:
         typer.echo(f"{query} [y/N] ", err=True, nl=False)
     agreed = yes or sys.stdin.readline().strip().lower() in {"y", "yes"}
-    check(agreed, "Not confirmed, so the decision was not recorded.", "Answer y, or give --yes.")
+    check(agreed, "Not confirmed, so nothing was done.", "Answer y, or give --yes.")
 
 
 def _print_release(

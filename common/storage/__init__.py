@@ -7,7 +7,7 @@ from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
 from .event_settings import EventSettings
-from .files import PRIVATE, require_private_folder
+from .files import PRIVATE, make_private_folder, require_private_folder
 from .paths import is_pattern
 from .reading import DELIMITERS, Reading
 from .routes import Route
@@ -23,6 +23,7 @@ from .settings import (
     read_config,
     require_own,
 )
+from .study_file import Study
 from .toml_file import read_toml
 from .triplets import UNUSABLE, Triplets
 
@@ -41,6 +42,7 @@ __all__ = [
     "ProviderConfig",
     "Reading",
     "Route",
+    "Study",
     "Triplets",
     "dictionary_faults",
     "faults",
@@ -49,6 +51,7 @@ __all__ = [
     "is_pattern",
     "keep_until_restart",
     "kind_of",
+    "make_private_folder",
     "posix",
     "read_any_config",
     "read_config",

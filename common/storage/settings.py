@@ -63,6 +63,8 @@ class CoordinatorConfig:
     journal: Place | None = None
     result_mebibytes: Annotated[int, between(1, 2**30)] | None = None
     metrics: AddressText | None = None
+    mailbox: AddressText | None = None
+    """Where it listens for the mailbox of certificates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +78,8 @@ class ProviderConfig:
     describes their columns.
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
-    ``approval`` says how long jobs wait for a person's approval, and who is notified.
+    ``approval`` says how long jobs wait for a person's approval, and who is notified. ``memory_mebibytes`` says how
+    much memory rows and jobs may take, and ``scratch`` is the private folder that holds rows instead.
     """
 
     coordinator: AddressText
@@ -94,6 +97,9 @@ class ProviderConfig:
     ledger_head: FilePath | None = None
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
     metrics: AddressText | None = None
+    memory_mebibytes: Annotated[int, between(64, 2**30)] = 1024
+    scratch: FilePath | None = None
+    mailbox: AddressText | None = None
     proxy: ProxyText | None = None
     proxy_credentials: FilePath | None = None
     events: EventSettings = field(default_factory=EventSettings)
@@ -142,6 +148,7 @@ class AnalystConfig:
 
     coordinator: AddressText
     identity: FilePath
+    mailbox: AddressText | None = None
     proxy: ProxyText | None = None
     proxy_credentials: FilePath | None = None
 

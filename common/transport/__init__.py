@@ -1,16 +1,26 @@
-"""How signed jobs, queries and answers are sent: gRPC, frames, and limits on what a peer may cause."""
+"""How signed jobs, queries and answers are sent: gRPC, frames, limits on what a peer may cause; and the mailbox."""
 
 from . import message_parts, provider_stream, rpc, wire
+from .certificate_mail import CertificateMail
 from .log_limits import LogLimiter, SummaryWriter
+from .mailbox import LIST_FILE, MAX_BYTES, Mail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox
 from .metrics_page import MetricsPage
 from .service_manager import ServiceManager
 from .wire import FRAME, AnswerReader, answer_content
 
 __all__ = [
     "FRAME",
+    "LIST_FILE",
+    "MAX_BYTES",
     "AnswerReader",
+    "CertificateMail",
     "LogLimiter",
+    "Mail",
+    "MailFolder",
+    "Mailbox",
+    "MailboxAwayError",
     "MetricsPage",
+    "RemoteMailbox",
     "ServiceManager",
     "SummaryWriter",
     "answer_content",

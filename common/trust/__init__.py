@@ -1,12 +1,16 @@
 """Identities, certificates, signatures and revocation: who a party is, and whether it is trusted."""
 
 from . import identity
-from .authority import PARTY_DAYS, Authority, IndexEntry
+from .authority import INVITATION_DAYS, PARTY_DAYS, Authority
+from .authority_index import IndexEntry, InvitationEntry
 from .certificates import MAX_PEM_BYTES, federation_of, read_authority, read_certificate, read_key
 from .connection_proof import new_challenge, sign_challenge, verify_challenge
-from .identity import IDENTITY_FILE, CurrentIdentity, CurrentRevocations, Identity, load_revocations
+from .identity import IDENTITY_FILE, SLOT_FILE, CurrentIdentity, CurrentRevocations, Identity, load_revocations
+from .invitations import MAILBOX_KEY_BYTES, Invitation, is_slot, owner_of, slot_of
 from .receipts import MAX_RECEIPT_BYTES, sign_receipt, verify_receipt
-from .renewal_requests import REQUEST_HEADER
+from .replies import MAX_REPLY_BYTES, Reply
+from .requests import Request
+from .requests import read as read_request
 from .revocations import RevocationList, holder_at, holder_of, peer_of, require_role
 from .signed_texts import sign_texts, verify_texts
 from .signing import (
@@ -36,22 +40,29 @@ from .statements import (
 
 __all__ = [
     "IDENTITY_FILE",
+    "INVITATION_DAYS",
     "JOB_SKEW",
+    "MAILBOX_KEY_BYTES",
     "MAX_JOB_BYTES",
     "MAX_JOB_LIFE",
     "MAX_PEM_BYTES",
     "MAX_RECEIPT_BYTES",
+    "MAX_REPLY_BYTES",
     "MAX_REQUEST_BYTES",
     "MAX_STATEMENT_BYTES",
     "PARTY_DAYS",
-    "REQUEST_HEADER",
+    "SLOT_FILE",
     "Authority",
     "CurrentIdentity",
     "CurrentRevocations",
     "Identity",
     "IndexEntry",
+    "Invitation",
+    "InvitationEntry",
     "JobEnvelope",
     "Kind",
+    "Reply",
+    "Request",
     "RevocationList",
     "SignedJob",
     "SignedRequest",
@@ -61,12 +72,15 @@ __all__ = [
     "holder_at",
     "holder_of",
     "identity",
+    "is_slot",
     "load_revocations",
     "new_challenge",
+    "owner_of",
     "peer_of",
     "read_authority",
     "read_certificate",
     "read_key",
+    "read_request",
     "requester_of",
     "require_role",
     "require_still_valid",
@@ -77,6 +91,7 @@ __all__ = [
     "sign_statement",
     "sign_texts",
     "signer_of",
+    "slot_of",
     "verify",
     "verify_challenge",
     "verify_receipt",

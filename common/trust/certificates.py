@@ -69,7 +69,7 @@ def read_key(pem: bytes) -> PrivateKey:
     require_trust(
         isinstance(key, PrivateKey),
         "The private key is not an elliptic-curve key.",
-        "Make keys with `dpspca identity request`.",
+        "Make keys with `dpspca join`.",
     )
     assert isinstance(key, PrivateKey)
     public_key_of(key)
@@ -81,7 +81,7 @@ def public_key_of(holder: PrivateKey | x509.Certificate | x509.CertificateSignin
     with readable("The public key"):
         key = holder.public_key()
     good = isinstance(key, PublicKey) and isinstance(key.curve, ec.SECP256R1)
-    require_trust(good, "The key is not an ECDSA key on the curve P-256.", "Make keys with `dpspca identity request`.")
+    require_trust(good, "The key is not an ECDSA key on the curve P-256.", "Make keys with `dpspca join`.")
     assert isinstance(key, PublicKey)
     return key
 
@@ -155,7 +155,7 @@ def write_request(key: PrivateKey, party: PartyName) -> bytes:
 
 def read_request(pem: bytes) -> tuple[PartyName, PublicKey]:
     """Read a request's name and key. Refuse a request for anything more."""
-    remedy = "Make a new one with `dpspca identity request`."
+    remedy = "Make a new one with `dpspca join`."
     with readable("The request"):
         require_trust(
             len(pem) <= MAX_PEM_BYTES,

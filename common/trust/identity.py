@@ -3,7 +3,8 @@
 All three are in one private file, ``identity.pem``, which is replaced in one step, so that a crash cannot separate a
 new key from its certificate. The key is made in this folder and never leaves it. A new key and the request for it are
 kept in ``waiting.pem`` until the certificate is installed; until then the old identity stays in use. A renewal cannot
-change the authority.
+change the authority. ``mailbox-slot`` says where in the mailbox the party's requests and certificates are; only the
+coordinator also has a ``mailbox-key``.
 
 A daemon asks ``CurrentIdentity`` and ``CurrentRevocations`` each time it needs one. Both read their file again only if
 it has changed, so renewal and revocation need no restart.
@@ -33,21 +34,23 @@ from .certificates import (
     same_key,
     write_request,
 )
-from .renewal_requests import write_renewal
+from .invitations import Invitation, is_slot
+from .requests import write_enrolment, write_renewal
 from .revocations import RevocationList
 
 IDENTITY_FILE: Final = "identity.pem"
 WAITING_FILE: Final = "waiting.pem"
-LIST_FILE: Final = "revoked.pem"
+SLOT_FILE: Final = "mailbox-slot"
+MAILBOX_KEY_FILE: Final = "mailbox-key"
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----\n[A-Za-z0-9+/=\n]+-----END \1-----\n")
 _IDENTITY: Final = [b"PRIVATE KEY", b"CERTIFICATE", b"CERTIFICATE"]
 _WAITING: Final = [b"PRIVATE KEY", b"CERTIFICATE REQUEST"]
-_AGAIN: Final = "Ask for a new certificate with `dpspca identity request`, in a new folder."
-_RESTORE: Final = "Restore it from a backup, or move it away and start again with `dpspca identity request`."
-_REQUEST: Final = "Make one with `dpspca identity request`, and have it signed."
-_RENEW: Final = "To renew the certificate, make one with `dpspca identity renew`, and have it signed."
-_INSTALL: Final = "Install what the operator signed with `dpspca identity install`."
+_AGAIN: Final = "Ask the authority's operator to invite this party again, and use `dpspca join` in a new folder."
+_RESTORE: Final = "Restore it from a backup. If there is none, ask the authority's operator for a new invitation."
+_JOIN: Final = "Get an invitation from the authority's operator, and use it with `dpspca join`."
+_RENEW: Final = "To renew the certificate, use `dpspca identity renew`."
+_WAIT: Final = "Repeat `dpspca join` with the same invitation: it installs the certificate when that is there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Identity:
         files.require_private_folder(folder)
         if files.stamp(folder / IDENTITY_FILE) is None:
             waits = files.stamp(folder / WAITING_FILE) is not None
-            raise UnsafeFileError(f"There is no certificate in {folder} yet.", _INSTALL if waits else _REQUEST)
+            raise UnsafeFileError(f"There is no certificate in {folder} yet.", _WAIT if waits else _JOIN)
         return cls.of(*_read_blocks(folder / IDENTITY_FILE, _IDENTITY))
 
     @classmethod
@@ -93,6 +96,41 @@ def request(folder: Path, name: PartyName) -> bytes:
     return _make_request(folder, name)
 
 
+def join_request(folder: Path, invitation: Invitation) -> bytes:
+    """Make a key for an invited party, and return the request that proves the invitation. Nothing is overwritten.
+
+    If a key already waits for its certificate, return the same request again.
+    """
+    made = write_enrolment(request(folder, invitation.party), invitation)
+    _keep(folder / SLOT_FILE, invitation.slot.encode())
+    if invitation.mailbox_key:
+        _keep(folder / MAILBOX_KEY_FILE, invitation.mailbox_key)
+    return made
+
+
+def mailbox_slot(folder: Path) -> str:
+    """Return the party's slot in the mailbox."""
+    path = folder / SLOT_FILE
+    if files.stamp(path) is None:
+        raise UnsafeFileError(
+            f"{folder} has no slot in a mailbox.",
+            "It was enrolled without one. Exchange requests and certificates as files (--exchange).",
+        )
+    slot = files.read(path, private=True).decode("ascii", errors="replace")
+    require_trust(is_slot(slot), f"{path} does not hold a slot.", _RESTORE)
+    return slot
+
+
+def mailbox_key(folder: Path) -> bytes:
+    """Return the key with which the coordinator recognises slots."""
+    return files.read(folder / MAILBOX_KEY_FILE, private=True)
+
+
+def is_waiting(folder: Path) -> bool:
+    """Whether a key waits for its certificate."""
+    return files.stamp(folder / WAITING_FILE) is not None
+
+
 def renew_request(folder: Path) -> bytes:
     """Make a new key for the party in this folder, and return the renewal request for the operator.
 
@@ -108,7 +146,7 @@ def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Ident
     files.require_private_folder(folder)
     if files.stamp(folder / WAITING_FILE) is None:
         there = files.stamp(folder / IDENTITY_FILE) is not None
-        raise UnsafeFileError(f"No request in {folder} waits for a certificate.", _RENEW if there else _REQUEST)
+        raise UnsafeFileError(f"No request in {folder} waits for a certificate.", _RENEW if there else _JOIN)
     key, asked_for = _read_blocks(folder / WAITING_FILE, _WAITING)
     asked, _ = read_request(asked_for)
     made = Identity.of(key, certificate_pem, authority_pem)
@@ -125,14 +163,20 @@ def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Ident
     return made
 
 
-def install_revocations(folder: Path, pem: bytes, authority_pem: bytes) -> RevocationList:
+def install_revocations(path: Path, pem: bytes, authority_pem: bytes) -> RevocationList:
     """Install a revocation list that the authority signed and that is not older than the installed one."""
     listed = RevocationList.read(pem, authority_pem)
-    path = folder / LIST_FILE
-    if files.stamp(path) is not None:
-        listed.require_succession(load_revocations(path, authority_pem))
+    if installed := stored_revocations(path, authority_pem):
+        listed.require_succession(installed)
+        if listed == installed:
+            return listed
     files.replace(path, pem, files.PUBLIC)
     return listed
+
+
+def stored_revocations(path: Path, authority_pem: bytes) -> RevocationList | None:
+    """Read the installed revocation list, if there is one."""
+    return None if files.stamp(path) is None else load_revocations(path, authority_pem)
 
 
 def load_revocations(path: Path, authority_pem: bytes) -> RevocationList:
@@ -181,6 +225,12 @@ class CurrentRevocations:
             listed = found
             self._cached = (now, found)
         return listed
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a private file, unless it has this content already."""
+    if files.stamp(path) is None or files.read(path, private=True) != content:
+        files.replace(path, content)
 
 
 def _make_request(folder: Path, name: PartyName) -> bytes:

@@ -34,38 +34,46 @@ JOB: Final = JobSpec(
 )
 
 
+STUDY: Final = f"""
+federation = "{FEDERATION}"
+coordinator = "hub"
+address = "coordinator:7443"
+providers = {list(PROVIDERS)}
+analysts = ["ada"]
+"""
+PLACES: Final = {"hub": "coordinator", "ada": "analyst"} | dict.fromkeys(PROVIDERS, "provider")
+"""The role of each party."""
+
+
 def dpspca(*words: str | Path) -> None:
-    """Run a dpspca command in this process, because starting seventeen processes takes long."""
+    """Run a dpspca command in this process, because starting twelve processes takes long."""
     app([str(word) for word in words], standalone_mode=False)
 
 
-def enrol(role: str, name: str, office: Path, settings: str) -> None:
-    """Give a party an identity, the list of revoked certificates, and its settings."""
-    home, party = PARTIES / name, f"dpspca://{FEDERATION}/{role}/{name}"
-    request, certificate = office / f"{name}.csr", office / f"{name}.crt"
-    dpspca("identity", "request", home / "identity", party, "--out", request)
-    dpspca("ca", "sign", office / "authority", request, "--out", certificate, "--expected", party)
-    dpspca("identity", "install", home / "identity", certificate)
-    if role != "analyst":
-        dpspca("ca", "publish", office / "authority", "--out", home / "revoked.pem")
-        settings += 'revocations = "revoked.pem"\n'
-    (home / "settings.toml").write_text('identity = "identity"\n' + settings, encoding="utf-8")
+def join(name: str, office: Path) -> None:
+    """Take one step of a party's way in: ask for a certificate, or install it. A real party waits in one command."""
+    invitation = office / "authority" / "invitations" / f"{PLACES[name]}-{name}.invitation"
+    dpspca("join", invitation, "--folder", PARTIES / name, "--exchange", office / "post", "--no-wait")
 
 
 def main() -> None:
     """Enrol all parties. The authority is deleted afterwards, so nobody can join the demonstration later."""
     with tempfile.TemporaryDirectory() as folder:
         office = Path(folder)
-        dpspca("ca", "init", office / "authority", FEDERATION)
-        enrol("coordinator", "hub", office, 'listen = "0.0.0.0:7443"\n')
-        for name in PROVIDERS:
-            enrol("provider", name, office, 'coordinator = "coordinator:7443"\n')
-        enrol("analyst", "ada", office, 'coordinator = "coordinator:7443"\n')
+        (office / "post").mkdir()
+        (office / "study.toml").write_text(STUDY, encoding="utf-8")
+        dpspca("study", "init", office / "study.toml", "--authority", office / "authority")
+        for name in PLACES:
+            join(name, office)
+        dpspca("study", "sign", "--authority", office / "authority", "--exchange", office / "post", "--yes")
+        for name, role in PLACES.items():
+            join(name, office)
+            (PARTIES / name / f"{role}.toml").rename(PARTIES / name / "settings.toml")
     rows = spiked_rows(POPULATION, ROWS, np.random.default_rng()).rows
     for name, shard in zip(PROVIDERS, unequal_shards(rows, len(PROVIDERS)), strict=True):
         np.save(PARTIES / name / "rows.npy", shard)
         with (PARTIES / name / "settings.toml").open("a", encoding="utf-8") as settings:
-            settings.write('policy = "policy.toml"\n[data_sets]\ncohort = "rows.npy"\n')
+            settings.write('cohort = "rows.npy"\n')
         policy = suggest(catalogue.plan(JOB), "cohort", ["ada"])
         both = policy.replace('methods = ["auto"]', 'methods = ["auto", "dps-pca"]')
         (PARTIES / name / "policy.toml").write_text(both, encoding="utf-8")

@@ -1,6 +1,7 @@
 """Reads rows, checks them, bounds them and takes their fingerprints."""
 
 from .arrivals import Arrivals, DataSet, WaitingQueries
+from .block_tables import BlockTable
 from .chosen_columns import columns_of
 from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .extras import import_extra
@@ -8,6 +9,7 @@ from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
 from .genotypes import Genotypes
 from .odd_rows import zero_row
+from .persons import require_unit, with_persons
 from .preparation import (
     CheckedRows,
     UsableRows,
@@ -15,17 +17,19 @@ from .preparation import (
     check_rows,
     check_size,
     numeric,
-    require_unit,
-    with_persons,
 )
+from .protected import read_arriving, read_protected
 from .score_tables import DATABASES, write_scores_table
-from .sources import names_in, outline_of, read_arriving, read_protected, read_rows
+from .scratch import Scratch, ScratchError
+from .sources import names_in, outline_of, read_rows
+from .stored_rows import StoredRows, stored_integers
 from .threads import run_in_row_thread
 from .variants import Variant, agree, read_variants, sample_ids
 
 __all__ = [
     "DATABASES",
     "Arrivals",
+    "BlockTable",
     "CheckedRows",
     "ColumnFacts",
     "DataSet",
@@ -34,6 +38,9 @@ __all__ = [
     "Genotypes",
     "PreviewedFeature",
     "PreviewedRow",
+    "Scratch",
+    "ScratchError",
+    "StoredRows",
     "UsableRows",
     "Variant",
     "WaitingQueries",
@@ -56,6 +63,7 @@ __all__ = [
     "require_unit",
     "run_in_row_thread",
     "sample_ids",
+    "stored_integers",
     "with_persons",
     "write_scores_table",
     "zero_row",

@@ -1,17 +1,23 @@
 """Reads arrays that numpy and scipy wrote. They have no column names. No pickle is opened."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidDataError
 
-from .preparation import stray_column
-from .tables import RawTable, Source, columns_used
+from .folders import UnreadableError
+from .preparation import numbers_of, stray_column
+from .tables import RawTable, RowBatches, Source, as_numbers, columns_used
 
 _LISTED: Final = 20
+_BYTES_A_CALL: Final = 2**30
 _SPARSE: Final = frozenset({"format", "shape"})
 """Members of a file that ``scipy.sparse.save_npz`` wrote."""
 _COORDINATES: Final = _SPARSE | {"row", "col", "data"}
@@ -19,8 +25,39 @@ _COORDINATES: Final = _SPARSE | {"row", "col", "data"}
 
 
 def read_npy(source: Source) -> RawTable:
-    """Map an array into memory, so that it is read once, while it is converted."""
-    return RawTable(np.load(source.path, mmap_mode="r", allow_pickle=False), columns_used(None, source.reading))
+    """Read an array some rows at a time. It is never mapped: pages of a map count as memory of this process."""
+    form: Any = np.load(source.path, mmap_mode="r", allow_pickle=False)  # its head, and whether the file is whole
+    columns = columns_used(None, source.reading)
+    numbers_of(form[:0])  # checks the type and the dimensions
+    with ExitStack() as opened:
+        file = opened.enter_context(source.path.open("rb", buffering=0))
+        read = partial(_read_at, file.fileno(), form.dtype)
+        step = source.rows_at_a_time(form.shape[1])
+        blocks = (_rows_of_npy(read, form, start, step) for start in range(0, form.shape[0], step))
+        numbers = RowBatches.reading(form.shape[1], form.dtype, map(as_numbers, blocks), opened)
+    return RawTable(numbers, columns)
+
+
+def _rows_of_npy(read: Callable[[int, int], NDArray[Any]], form: Any, start: int, step: int) -> NDArray[Any]:  # noqa: ANN401  # a map
+    """Read rows from ``start`` on, of an array whose rows or whose columns follow one another."""
+    rows, columns = min(step, form.shape[0] - start), form.shape[1]
+    size = form.dtype.itemsize
+    if form.flags.c_contiguous:
+        return read(form.offset + start * columns * size, rows * columns).reshape(rows, columns)
+    firsts = (form.offset + (start + column * form.shape[0]) * size for column in range(columns))
+    return np.column_stack([read(first, rows) for first in firsts])
+
+
+def _read_at(descriptor: int, kind: "np.dtype[Any]", start: int, count: int) -> NDArray[Any]:
+    """Read numbers from a place in a file. A file that became shorter while it was read is no table any more."""
+    found = np.empty(count, dtype=kind)
+    content = found.view(np.uint8).data
+    while content:
+        read = os.preadv(descriptor, [content[:_BYTES_A_CALL]], start)
+        if not read:
+            raise UnreadableError("It became shorter while it was read.", "Write it again, and start again.")
+        start, content = start + read, content[read:]
+    return found
 
 
 def read_npz(source: Source) -> RawTable:
@@ -30,11 +67,19 @@ def read_npz(source: Source) -> RawTable:
         with np.load(file, allow_pickle=False) as stored:
             members = list(stored.files)
             if not _SPARSE.issubset(members):
-                return RawTable(stored[array_name(source, members)], columns)
+                return RawTable(_batches(stored[array_name(source, members)], source), columns)
             if _COORDINATES.issubset(members):
                 return RawTable(_rows_of_coordinates(stored, lenient=source.lenient), columns)
         file.seek(0)
         return RawTable(rows_of_sparse(scipy.sparse.load_npz(file)), columns)
+
+
+def _batches(array: NDArray[Any], source: Source) -> RowBatches:
+    """Give the rows of an array that was read as a whole, because it is packed."""
+    numbers_of(array[:0])  # checks the type and the dimensions
+    step = source.rows_at_a_time(array.shape[1])
+    parts = (as_numbers(array[start : start + step]) for start in range(0, len(array), step))
+    return RowBatches.reading(array.shape[1], array.dtype, parts)
 
 
 def _rows_of_coordinates(stored: Any, *, lenient: bool) -> scipy.sparse.csr_array:  # noqa: ANN401  # of numpy

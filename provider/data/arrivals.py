@@ -29,7 +29,7 @@ from dpspca.common.log_context import THE_COORDINATOR, about
 
 from .arriving_rows import CountedFiles, Read
 from .preparation import CheckedRows
-from .sources import read_arriving
+from .protected import read_arriving
 from .threads import run_in_row_thread
 
 PAUSE: Final = 1.0

@@ -41,7 +41,7 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
 from .fingerprints import Fingerprint
 from .folders import Form, Stamp, UnreadableError, files_of, stacked
 from .preparation import CheckedRows, Table
-from .sources import read_arriving
+from .protected import read_arriving
 
 DIGEST_BYTES: Final = 32
 

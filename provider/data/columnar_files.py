@@ -5,7 +5,8 @@ types is a number or missing: integers beyond 2^53 are rounded, and not refused.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from contextlib import ExitStack
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from dpspca.common.errors import InvalidTypeError
 from dpspca.common.storage import Reading
 
 from .extras import import_extra
-from .tables import Columns, RawTable, Source, cell_reader, columns_used, require_numeric
+from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used, require_numeric
 from .triplets import Batch, arrow_batch, triplet_columns
 
 _BATCH_ROWS: Final = 65_536
+_PAGE_BUFFER: Final = 2**16
+"""Bytes of each column that are read from disk at a time."""
 _MOST_DIGITS: Final = 76
 """Of a decimal number. Pyarrow does not survive a broken file that states more."""
 _PANDAS_INDEX: Final = "__index_level_"
@@ -26,33 +29,44 @@ _PANDAS_INDEX: Final = "__index_level_"
 
 def read_parquet(source: Source) -> RawTable:
     """Read a Parquet file in batches of rows."""
-    with source.path.open("rb") as file, import_extra("pyarrow.parquet").ParquetFile(file) as stored:
+    with ExitStack() as opened:
+        file = opened.enter_context(source.path.open("rb"))
+        stored = opened.enter_context(_parquet(file))
         columns = _columns(stored.schema_arrow, source)
-        rows = np.empty((stored.metadata.num_rows, len(columns.names or ())))
-        end = 0
-        for batch in stored.iter_batches(_BATCH_ROWS, columns=list(columns.names or ())):
-            rows[end : end + batch.num_rows] = _numbers(batch, columns, source.reading)
-            end += batch.num_rows
-    return RawTable(rows, columns)
+        names = list(columns.names or ())
+        batches = stored.iter_batches(source.rows_at_a_time(len(names)), columns=names)
+        numbers = (_numbers(batch, columns, source.reading) for batch in batches)
+        kind = _kind(stored.schema_arrow, columns)
+        return RawTable(RowBatches.reading(len(names), kind, numbers, opened), columns)
+
+
+def _parquet(file: BinaryIO) -> Any:  # noqa: ANN401  # of pyarrow
+    """Open a Parquet file. Pages are read when they are needed: by default, pyarrow reads a whole group of rows."""
+    return import_extra("pyarrow.parquet").ParquetFile(file, pre_buffer=False, buffer_size=_PAGE_BUFFER)
 
 
 def columns_of_parquet(source: Source) -> Columns:
     """Read which columns are used, and their types."""
-    with source.path.open("rb") as file, import_extra("pyarrow.parquet").ParquetFile(file) as stored:
+    with source.path.open("rb") as file, _parquet(file) as stored:
         return _columns(stored.schema_arrow, source)
 
 
 def read_arrow(source: Source) -> RawTable:
     """Read a file in the Arrow IPC form, which is also what Feather is."""
     ipc = import_extra("pyarrow.ipc")
-    with source.path.open("rb") as file:
-        columns = _columns(ipc.open_file(file).schema, source)
+    with ExitStack() as opened:
+        file = opened.enter_context(source.path.open("rb"))
+        schema = ipc.open_file(file).schema
+        columns = _columns(schema, source)
+        width = len(columns.names or ())
         options = ipc.IpcReadOptions(included_fields=sorted(columns.places or ()))
-        blocks = [np.empty((0, len(columns.names or ())))]
-        blocks += (
-            _numbers(_whole(batch), columns, source.reading) for batch in _batches(ipc.open_file(file, options=options))
+        parts = (
+            batch.slice(start, source.rows_at_a_time(width))
+            for batch in map(_whole, _batches(ipc.open_file(file, options=options)))
+            for start in range(0, batch.num_rows, source.rows_at_a_time(width))
         )
-    return RawTable(np.concatenate(blocks), columns)
+        numbers = (_numbers(part, columns, source.reading) for part in parts)
+        return RawTable(RowBatches.reading(width, _kind(schema, columns), numbers, opened), columns)
 
 
 def columns_of_arrow(source: Source) -> Columns:
@@ -63,7 +77,7 @@ def columns_of_arrow(source: Source) -> Columns:
 
 def triplets_of_parquet(source: Source) -> Iterator[Batch]:
     """Read triplets in batches."""
-    with source.path.open("rb") as file, import_extra("pyarrow.parquet").ParquetFile(file) as stored:
+    with source.path.open("rb") as file, _parquet(file) as stored:
         wanted = _triplet_columns(source, stored.schema_arrow)
         for batch in stored.iter_batches(_BATCH_ROWS, columns=wanted):
             yield arrow_batch(batch, source.reading.triplets)
@@ -121,6 +135,18 @@ def _columns(schema: Any, source: Source) -> Columns:  # noqa: ANN401  # of pyar
             ]
         )
     return Columns(chosen.names, [place for place, _ in used], tuple(str(field.type) for _, field in used))
+
+
+def _kind(schema: Any, columns: Columns) -> "np.dtype[Any]":  # noqa: ANN401  # of pyarrow
+    """Return a type that holds all numbers of these columns. It follows from the types that the file states.
+
+    A missing value is NaN, which only floating-point numbers have. A row with one counts as zeros, or a number is
+    put in its place, before rows are stored.
+    """
+    types = import_extra("pyarrow.types")
+    fields = [schema.field(place).type for place in columns.places or ()]
+    plain = all(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) for kind in fields)
+    return np.result_type(*(kind.to_pandas_dtype() for kind in fields)) if plain else np.dtype(np.float64)
 
 
 def _numeric() -> Callable[[Any], bool]:

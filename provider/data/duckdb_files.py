@@ -4,7 +4,7 @@ The file is opened for reading only. Queries reach no other file and no network,
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from dpspca.common.storage import Reading
 from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection, triplet_statement
 from .extras import import_extra
 from .folders import UnreadableError
-from .tables import Columns, RawTable, Source
+from .tables import Columns, RawTable, RowBatches, Source
 from .triplets import Batch
 
 _SETTINGS: Final = {
@@ -35,12 +35,13 @@ _LISTED: Final = 20
 def read_duckdb(source: Source) -> RawTable:
     """Read the rows of the table or query that is declared. If the file has one table, it may be left out."""
     import_extra("pyarrow")
-    with _opened(source) as database:
+    with ExitStack() as opened:
+        database = opened.enter_context(_opened(source))
         chosen = _selection(database, source)
-        names = chosen.columns.names or ()
-        blocks = [np.empty((0, len(names)))]
-        blocks += map(_numbers, database.sql(chosen.statement).to_arrow_reader(BATCH_ROWS))
-    return RawTable(np.concatenate(blocks), chosen.columns)
+        width = len(chosen.columns.names or ())
+        blocks = map(_numbers, database.sql(chosen.statement).to_arrow_reader(source.rows_at_a_time(width)))
+        rows = RowBatches.reading(width, np.dtype(np.float64), blocks, opened)
+    return RawTable(rows, chosen.columns)
 
 
 def triplets_of_duckdb(source: Source) -> Iterator[Batch]:

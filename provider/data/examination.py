@@ -21,6 +21,7 @@ from .genotypes import MISSING, Genotypes, entry_by_entry
 from .odd_rows import make_unusable, rows_or_zeros
 from .preparation import LARGEST, CheckedRows
 from .sources import complete, first_fault, read_as_stored, read_persons, triplets_in, types_in
+from .stored_rows import StoredRows
 from .tables import without_codes
 from .triplets import TripletFacts
 
@@ -203,6 +204,7 @@ def _memory(rows: CheckedRows) -> MemoryFacts:
     if isinstance(matrix, np.ndarray):
         held, prepared = matrix.nbytes, matrix.size * _INTEGER_BYTES + _gram(rows.dimension)
     else:
+        assert not isinstance(matrix, StoredRows)
         held = prepared = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
     return MemoryFacts(held, int(_PEAK * held), held + prepared)
 

@@ -32,9 +32,11 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
+from .block_tables import BlockTable
 from .genotypes import Genotypes
+from .stored_rows import StoredRows
 
-Table: TypeAlias = FloatArray | scipy.sparse.csr_array | Genotypes
+Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
 Words: TypeAlias = NDArray[np.uint64]
 
 BLOCK_ENTRIES: Final = 2**16
@@ -129,7 +131,7 @@ def _name(totals: tuple[int, ...]) -> str:
 
 def _blocks(table: Table) -> Iterator[Any]:
     """Yield a table's values as words, some rows at a time, dense or sparse as the table is."""
-    if isinstance(table, Genotypes):
+    if isinstance(table, BlockTable):
         yield from (_words(block.toarray()) for block in table.blocks(BLOCK_ENTRIES))
         return
     size = max(BLOCK_ENTRIES, table.shape[1])  # of a sparse block, a sum goes over all columns
@@ -164,6 +166,8 @@ def _mixed(words: Words) -> Words:
 def _undilated(table: Table) -> Table | None:
     """Return M if the table is [[0, M], [M^T, 0]], up to rows and columns of zeros. Otherwise return None."""
     rows, columns = table.shape
+    if isinstance(table, StoredRows):
+        return _undilated_in_blocks(table) if rows == columns else None
     if rows != columns or table.diagonal().any():
         return None
     sparse = table.stored() if isinstance(table, Genotypes) else scipy.sparse.csr_array(table)
@@ -174,3 +178,27 @@ def _undilated(table: Table) -> Table | None:
         return None
     start = int(column[above].min())
     return sparse[:start, start:]
+
+
+def _undilated_in_blocks(table: StoredRows) -> Table | None:
+    """Do the same in one pass. That the table is symmetric is seen by sums of hashes, as two tables are compared."""
+    places = np.arange(table.shape[0])
+    labels = _labels(places)
+    above, below = np.zeros(LANES, dtype=np.uint64), np.zeros(LANES, dtype=np.uint64)
+    last, first, at = -1, len(places), 0
+    for words in _blocks(table):
+        own = places[at : at + len(words), None]
+        upper, lower = np.where(places > own, words, np.uint64(0)), np.where(places < own, words, np.uint64(0))
+        if np.where(places == own, words, np.uint64(0)).any():
+            return None
+        for lane in range(LANES):
+            mine, all_labels = labels[at : at + len(words), lane], labels[:, lane]
+            above[lane] += (_mixed(upper * mine[:, None]) @ all_labels).sum(dtype=np.uint64)
+            below[lane] += (mine @ _mixed(lower * all_labels)).sum(dtype=np.uint64)
+        row, column = upper.nonzero()
+        if row.size:
+            last, first = max(last, at + int(row.max())), min(first, int(column.min()))
+        at += len(words)
+    if last < 0 or last >= first or (above != below).any():
+        return None
+    return table[:first].select(places[first:])

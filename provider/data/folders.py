@@ -25,6 +25,8 @@ from dpspca.common.storage import is_pattern
 from .genotypes import Genotypes
 from .genotypes import stacked as genotypes_of_all
 from .preparation import CheckedRows, Table
+from .stored_rows import StoredRows
+from .stored_rows import stacked as stored_rows_of_all
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""
@@ -122,18 +124,23 @@ def files_of(folder: Path) -> dict[Path, Stamp]:
 
 def read_folder(folder: Path, read: Callable[[Path], CheckedRows]) -> CheckedRows:
     """Read every file with ``read``, and refuse files that do not fit together."""
-    files = list(files_of(folder))
-    parts = [read(each) for each in files]
-    form = Form.of(files[0], parts[0])
-    for file, part in zip(files, parts, strict=True):
+    return joined_parts([(file, read(file)) for file in files_of(folder)])
+
+
+def joined_parts(parts: Sequence[tuple[Path, CheckedRows]]) -> CheckedRows:
+    """Put the rows of several files below one another, and refuse files that do not fit together."""
+    form = Form.of(*parts[0])
+    for file, part in parts:
         form.require(file, part)
-    return CheckedRows(stacked([part.matrix for part in parts], is_sparse=form.is_sparse), form.names)
+    return CheckedRows(stacked([part.matrix for _, part in parts], is_sparse=form.is_sparse), form.names)
 
 
 def stacked(matrices: Sequence[Any], *, is_sparse: bool) -> Table:
-    """Stack rows, all of them dense, all of them sparse, or all of them genotypes."""
+    """Stack rows, all of them in the same form."""
     if len(matrices) == 1:
         return matrices[0]  # type: ignore[no-any-return]
     if all(isinstance(each, Genotypes) for each in matrices):
         return genotypes_of_all(matrices)
+    if all(isinstance(each, StoredRows) for each in matrices):
+        return stored_rows_of_all(matrices)
     return scipy.sparse.vstack(matrices, format="csr") if is_sparse else np.concatenate(matrices)

@@ -12,6 +12,7 @@ from dpspca.common.errors import InvalidDataError
 
 from .genotypes import Genotypes
 from .preparation import LARGEST, CheckedRows, Table, Unusable, check_size
+from .stored_rows import StoredRows
 
 
 def rows_or_zeros(matrix: Table) -> CheckedRows:
@@ -22,6 +23,7 @@ def rows_or_zeros(matrix: Table) -> CheckedRows:
     table is refused for its form alone: its type, its columns, or more rows than sums can hold.
     """
     check_size(*matrix.shape, least=0)
+    assert not isinstance(matrix, StoredRows)  # which hold what ``usable_entries`` returned
     if isinstance(matrix, Genotypes):
         return _genotypes_or_zeros(matrix)
     stored: FloatArray = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
@@ -38,12 +40,21 @@ def rows_or_zeros(matrix: Table) -> CheckedRows:
     return CheckedRows(whole, unusable=Unusable(int(bad.sum()), places, np.where(good, stored, 0.0)[places]))
 
 
+def usable_entries(matrix: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Put zeros in place of numbers that are not finite or too large, and mark their rows, which count as zeros."""
+    good = np.abs(matrix) <= LARGEST  # False for NaN
+    return np.where(good, matrix, 0.0), np.logical_not(good.all(axis=1))
+
+
+def unusable_rows(count: int) -> Unusable | None:
+    """Say that so many rows count as zeros, of a table that marks them itself."""
+    return Unusable(count, np.empty(0, dtype=np.intp), np.empty(0)) if count else None
+
+
 def _genotypes_or_zeros(matrix: Genotypes) -> CheckedRows:
     """Do the same for genotypes. A row is unusable if it lacks a genotype for which no number is declared."""
     bad = matrix.blank | matrix.has(_unusable_values)
-    count = int(np.count_nonzero(bad))
-    nowhere = np.empty(0, dtype=np.intp)
-    return CheckedRows(matrix.blanked(bad), unusable=Unusable(count, nowhere, np.empty(0)) if count else None)
+    return CheckedRows(matrix.blanked(bad), unusable=unusable_rows(int(np.count_nonzero(bad))))
 
 
 def require_genotypes(matrix: Genotypes, names: Sequence[str] | None) -> None:
@@ -75,6 +86,7 @@ def make_unusable(matrix: Table, which: NDArray[np.bool_]) -> Any:  # noqa: ANN4
         return matrix.blanked(which)
     if isinstance(matrix, np.ndarray):
         return np.where(which[:, None], np.nan, matrix)
+    assert not isinstance(matrix, StoredRows)
     whose = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return _with(matrix, np.where(which[whose], np.nan, matrix.data))
 

@@ -10,7 +10,7 @@ megabyte at a time.
 
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from dpspca.common.storage import Reading, files
 from .databases import BATCH_ROWS, NAME_IT, Selection, as_table, quoted, selection, triplet_statement
 from .extras import import_extra
 from .folders import UnreadableError
-from .tables import Columns, RawTable, Source
+from .tables import Columns, RawTable, RowBatches, Source
 from .triplets import Batch
 
 _CONNECT_SECONDS: Final = 10
@@ -55,12 +55,13 @@ WHERE i.indrelid = %s::regclass AND i.indisprimary ORDER BY array_position(i.ind
 
 def read_postgres(source: Source) -> RawTable:
     """Read the rows of the table or query that is declared. If there is one table, it may be left out."""
-    with connected(source) as connection:
+    with ExitStack() as opened:
+        connection = opened.enter_context(connected(source))
         chosen = _selection(connection, source)
-        chunks = [np.empty((0, len(chosen.columns.names or ())))]
-        with connection.cursor() as cursor, cursor.copy(f"COPY ({chosen.statement}) TO STDOUT (FORMAT BINARY)") as copy:
-            chunks += _rows(copy, chunks[0].shape[1])
-    return RawTable(np.concatenate(chunks), chosen.columns)
+        cursor, width = opened.enter_context(connection.cursor()), len(chosen.columns.names or ())
+        copy = opened.enter_context(cursor.copy(f"COPY ({chosen.statement}) TO STDOUT (FORMAT BINARY)"))
+        rows = RowBatches.reading(width, np.dtype(np.float64), _rows(copy, width), opened)
+    return RawTable(rows, chosen.columns)
 
 
 def triplets_of_postgres(source: Source) -> Iterator[Batch]:

@@ -3,7 +3,7 @@
 Each row is handled by itself, except for the bound on a person's rows. ``integer_rows.py`` turns rows into integers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, Protocol, TypeAlias
@@ -13,16 +13,18 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import MATRIX, FloatArray, column_names
-from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError, RefusedError
-from dpspca.common.privacy import MAX_ROWS, PrivacyUnit
+from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from dpspca.common.privacy import MAX_ROWS
 from dpspca.common.spans import Span
 from dpspca.common.spec import Schema
 
 from . import fingerprints
+from .block_tables import BlockTable
 from .genotypes import Genotypes
+from .stored_rows import StoredRows
 
-Table: TypeAlias = FloatArray | scipy.sparse.csr_array | Genotypes
-"""Rows in memory: dense, sparse, or genotypes of two bits a cell."""
+Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
+"""Rows: dense or sparse in memory, or in a form that becomes numbers a block at a time."""
 
 LARGEST: Final = 2.0**100
 """Larger entries are refused, because their squares would overflow floating point."""
@@ -111,8 +113,8 @@ class CheckedRows:
 
     @property
     def entries(self) -> int:
-        """Number of entries that are not zero. Of genotypes, all are stored and count."""
-        if isinstance(self.matrix, Genotypes):
+        """Number of entries that are not zero. Of genotypes and of rows in scratch, all are stored and count."""
+        if isinstance(self.matrix, BlockTable):
             return self.count * self.dimension
         return int(np.count_nonzero(self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.data))
 
@@ -129,10 +131,13 @@ class CheckedRows:
         """Return a hash of these rows in their form. A job that began over them must not continue over others."""
         matrix = self.matrix
         parts = _parts(matrix)
-        form = (matrix.shape, len(parts), [part.dtype.str for part in parts], self.names)
+        form = (matrix.shape, len(parts), [kind.str for kind, _ in parts], self.names)
         found = sha256(repr(form if self.span is None else (*form, astuple(self.span))).encode())
-        for part in parts if self.persons is None else [*parts, self.persons]:
-            found.update(np.ascontiguousarray(part).reshape(-1).data)
+        for _, blocks in parts:
+            for block in blocks:
+                found.update(np.ascontiguousarray(block).reshape(-1).data)
+        if self.persons is not None:
+            found.update(self.persons.data)
         return found.hexdigest()
 
     def fingerprints(self) -> frozenset[str]:
@@ -176,6 +181,8 @@ class CheckedRows:
 
         A copy is always made, so that the time does not reveal whether there is such an entry.
         """
+        if isinstance(self.matrix, StoredRows):
+            return replace(self, matrix=self.matrix.entries(), unusable=None)
         matrix = not_genotypes(self.matrix, "are rows, and no symmetric matrix").copy()
         if self.unusable is not None:
             stored = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
@@ -185,7 +192,10 @@ class CheckedRows:
 
 def with_places(matrix: Table, places: Sequence[int]) -> Table:
     """Keep the columns at these places, in this order."""
-    return matrix.select(np.array(places, dtype=np.intp)) if isinstance(matrix, Genotypes) else matrix[:, places]
+    if isinstance(matrix, BlockTable):
+        return matrix.select(np.array(places, dtype=np.intp))
+    chosen = matrix[:, places]
+    return np.ascontiguousarray(chosen) if isinstance(chosen, np.ndarray) else chosen
 
 
 def column_places(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
@@ -194,66 +204,24 @@ def column_places(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return [places[name] for name in wanted]
 
 
-def _parts(matrix: Table) -> list[Any]:
-    """Return the arrays that make a table."""
+def _parts(matrix: Table) -> "list[tuple[np.dtype[Any], Iterable[NDArray[Any]]]]":
+    """Return the arrays that make a table: the type of each, and its content some at a time."""
+    if isinstance(matrix, StoredRows):  # the same as for a table in memory
+        return [(np.dtype(np.float64), (block.toarray() for block in matrix.blocks()))]
+    arrays: list[NDArray[Any]]
     if isinstance(matrix, Genotypes):
-        return [matrix.packed, matrix.values, matrix.blank]
-    return [matrix] if isinstance(matrix, np.ndarray) else [matrix.indptr, matrix.indices, matrix.data]
+        arrays = [matrix.packed, matrix.values, matrix.blank]
+    else:
+        arrays = [matrix] if isinstance(matrix, np.ndarray) else [matrix.indptr, matrix.indices, matrix.data]
+    return [(each.dtype, (each,)) for each in arrays]
 
 
 def not_genotypes(matrix: Table, what: str) -> FloatArray | scipy.sparse.csr_array:
     """Refuse genotypes, and say why."""
+    assert not isinstance(matrix, StoredRows)
     if isinstance(matrix, Genotypes):
         raise InvalidDataError(f"Genotypes {what}.", "Choose a unit of rows or persons, and no row_entries.")
     return matrix
-
-
-def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401  # whatever was given
-    """Add whose each row is: one name or number for each row. Only the labels' order is kept, not the labels.
-
-    Labels are compared as Python objects, because numpy drops zero bytes at their ends, and two persons that were
-    mistaken for one would take each other's places.
-    """
-    try:
-        labels = whose.tolist() if hasattr(whose, "tolist") else list(whose)
-        missing = any(each is None or each == "" or each != each for each in labels)  # noqa: PLR0124  # NaN is not itself
-        places = {label: place for place, label in enumerate(sorted(set(labels)))}
-    except TypeError:
-        raise InvalidTypeError(
-            "The persons of the rows are of different types.", "Give text for every row, or a number for every row."
-        ) from None
-    if missing or len(labels) != rows.count:
-        raise InvalidDataError(
-            f"There are {len(labels)} persons for {rows.count} rows{', or one of them is missing' if missing else ''}.",
-            "Give one name or number for each row, which says whose it is.",
-        )
-    return replace(rows, persons=np.fromiter(map(places.__getitem__, labels), dtype=np.intp, count=rows.count))
-
-
-def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None:
-    """Refuse a unit whose statement would be false for a data set, because of what its settings say about persons.
-
-    A person can be protected only if it is known whose each row is. If it is known, only the first few rows of each
-    person are used, and then the statement of a unit of rows would be false (see ``CheckedRows.bounded``). This follows
-    from the provider's settings and the job, and from no row.
-    """
-    if unit.is_person and not persons:
-        raise RefusedError(
-            f"This data set does not say whose each row is, and the unit {unit} protects persons.",
-            "Choose a unit of rows, or ask the data steward to name a persons file under [persons]. If no person has "
-            "two rows, it may simply number them.",
-        )
-    if persons and not unit.is_person:
-        raise RefusedError(
-            f"This data set says whose each row is, and the unit {unit} protects no person.",
-            f"Choose {PrivacyUnit.PERSON_ADD_REMOVE} or {PrivacyUnit.PERSON_REPLACE_ONE}.",
-        )
-    if cut and not unit.is_row:
-        raise RefusedError(
-            f"This data set changes entries of rows (row_entries, missing or missing_codes), and the unit {unit} is "
-            "about a whole matrix.",
-            "Choose a unit of rows, or ask the data steward to remove these keys.",
-        )
 
 
 def _place_among_own(persons: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -287,7 +255,7 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
 
 def numbers_of(rows: Any, *, lenient: bool = True) -> Table:  # noqa: ANN401
     """Convert a table to numbers, and check its form alone. If not ``lenient``, also check where they are."""
-    if isinstance(rows, Genotypes):
+    if isinstance(rows, BlockTable):
         return rows
     return _csr(rows, lenient=lenient) if scipy.sparse.issparse(rows) else _dense(rows)
 

@@ -15,12 +15,12 @@ matrix would not stay symmetric, so units of a matrix are refused for such data.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import nan
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -28,19 +28,21 @@ from dpspca.common.dictionary import prepare_sparse
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import Reading, is_pattern
 
-from . import fingerprints
-from .folders import UnreadableError, files_of, read_folder
+from .folders import Stamp, UnreadableError, files_of, joined_parts, read_folder
 from .formats import format_of
 from .genotypes import Genotypes, entry_by_entry, prepared_genotypes
-from .largest_entries import with_largest_entries
-from .odd_rows import make_unusable, require_genotypes, rows_or_zeros
+from .odd_rows import require_genotypes
 from .plink_files import located
-from .preparation import CheckedRows, check_rows, check_size, numbers_of, with_persons
-from .tables import Columns, Source, filled, without_codes
+from .preparation import CheckedRows, check_rows, check_size, numbers_of
+from .scratch import ScratchError
+from .tables import Columns, RawTable, RowBatches, Source, filled, without_codes
 from .trial import require_readable
 from .triplets import TripletFacts, TripletRows, declared_columns
 from .variants import SAMPLE_LISTS, read_samples
 from .zarr_files import is_zarr
+
+RawTables: TypeAlias = Iterator[tuple[Path, RawTable]]
+"""The files of a data set, each opened when the one before was read."""
 
 _PLAIN: Final = Reading()
 MOST_DENSE_COLUMNS: Final = 256
@@ -57,32 +59,11 @@ def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> Check
     """
     if reading.triplets is not None:
         whole = read_as_stored(path, reading)
-        return _all_usable(complete(whole.matrix, whole.names, reading), _names(whole, reading), least)
+        return _all_usable(complete(whole.matrix, whole.names, reading), prepared_names(whole.names, reading), least)
     if _is_several(path):
         whole = read_folder(path, lambda file: _checked(file, reading, least=1))
         return _all_usable(whole.matrix, whole.names, least)
     return _checked(path, reading, least)
-
-
-def read_protected(
-    path: Path, reading: Reading = _PLAIN, *, persons: Path | None = None, row_entries: int | None = None
-) -> CheckedRows:
-    """Read a provider's file or folder. A row that cannot be used counts as a row of zeros.
-
-    Whether the provider starts, and the form of everything that it sends, is the same for tables that differ in one
-    row, whatever that row is. ``persons`` is a file that says whose each row is: a line for each row, with any name or
-    number. A row whose line is blank counts as a row of zeros, too. ``row_entries`` is the number of entries of a row
-    that count, the largest ones. By default all count.
-    """
-    table = read_as_stored(path, reading)
-    whose = None if persons is None else read_persons(persons, table.count, reading)
-    with _file_errors(path):
-        if whose is None:
-            return _usable(path, table, reading, row_entries)
-        of_nobody = np.array([not each for each in whose], dtype=np.bool_)
-        used = _usable(path, table, reading, row_entries, of_nobody)
-    # Each row of nobody counts as a person of its own, so that none takes another's place.
-    return with_persons(used, [(each, 0 if each else place) for place, each in enumerate(whose, start=1)])
 
 
 def read_as_stored(path: Path, reading: Reading = _PLAIN) -> CheckedRows:
@@ -92,28 +73,27 @@ def read_as_stored(path: Path, reading: Reading = _PLAIN) -> CheckedRows:
         if facts.unknown_columns or facts.unknown_rows:
             _log.warning("%s has triplets of rows or columns that are not declared. They are not used.", path)
         return rows
-    return (
-        read_folder(path, lambda file: _table(file, reading, lenient=True))
-        if _is_several(path)
-        else _table(path, reading, lenient=True)
-    )
+    return joined(raw_tables(path, reading))
 
 
-def read_arriving(path: Path, reading: Reading = _PLAIN, *, row_entries: int | None = None) -> tuple[CheckedRows, bool]:
-    """Read a file that arrived while the provider runs, by the same rule.
+def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTables:
+    """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
+    for file in files_of(path) if _is_several(path) else [path]:
+        place = located(file)
+        before = Stamp.of(place) if place.is_file() else None
+        raw = _opened(file, reading, lenient=True, cells=cells)
+        try:
+            yield file, raw
+        finally:
+            if isinstance(raw.numbers, RowBatches):
+                raw.numbers.close()
+        if before is not None and Stamp.of(place) != before:
+            raise UnreadableError(f"{file} changed while it was read.", "Start again when it is complete.")
 
-    Also return whether it has rows that count as rows of zeros. A file may be without rows, for example if nobody came
-    on that day.
-    """
-    if reading.triplets is not None:
-        raise InvalidDataError(
-            f"{path}: rows that arrive cannot be triplets, because one row's may be in several files.",
-            "Name the folder under data_sets.",
-        )
-    table = _table(path, reading, lenient=True)
-    with _file_errors(path):
-        rows = _usable(path, table, reading, row_entries)
-    return rows, rows.unusable is not None
+
+def joined(tables: RawTables) -> CheckedRows:
+    """Read all tables into memory, and refuse tables that do not fit together."""
+    return joined_parts([(file, _numbers_of(file, raw, lenient=True)) for file, raw in tables])
 
 
 def names_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
@@ -146,30 +126,34 @@ def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
 
 
 def read_persons(path: Path, rows: int, reading: Reading = _PLAIN) -> list[bytes]:
-    """Read whose each row is. A blank line names nobody.
+    """Read whose each row is. A blank line names nobody."""
+    return list(for_each_row(path, person_lines(path, reading), rows))
 
-    The last line may end with a line break or without. Otherwise a last row of nobody would look like no line. Of the
-    samples that PLINK lists, read the names that are declared.
+
+def person_lines(path: Path, reading: Reading = _PLAIN) -> list[bytes]:
+    """Read the lines of a file that says whose each row is. Of the samples that PLINK lists, read the declared names.
+
+    The last line may end with a line break or without, which ``for_each_row`` decides.
     """
     try:
         if path.suffix.lower() in SAMPLE_LISTS:
-            lines = read_samples(path, reading.person)
-            return _one_for_each_row(path, lines, rows)
+            return [line.strip() for line in read_samples(path, reading.person)]
         lines = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     except OSError as problem:
         raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
-    if len(lines) != rows and not lines[-1]:
-        lines.pop()
-    return _one_for_each_row(path, lines, rows)
+    return [line.strip() for line in lines]
 
 
-def _one_for_each_row(path: Path, lines: list[bytes], rows: int) -> list[bytes]:
+def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[bytes]:
+    """Return one line for each row. Otherwise a last row of nobody would look like no line."""
+    if len(lines) != rows and not lines[-1] and path.suffix.lower() not in SAMPLE_LISTS:
+        lines = lines[:-1]
     if len(lines) != rows:
         raise InvalidDataError(
             f"{path} has {len(lines)} lines, but there are {rows} rows.",
             "Write one line for each row, which says whose it is.",
         )
-    return [line.strip() for line in lines]
+    return lines
 
 
 def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
@@ -195,10 +179,10 @@ def triplets_in(path: Path, reading: Reading) -> TripletFacts:
 
 def _rows_of_triplets(path: Path, reading: Reading) -> tuple[CheckedRows, TripletFacts]:
     """Build rows from all triplets of a file, or of all files of a folder."""
-    with _file_errors(path):
+    with file_errors(path):
         rows = TripletRows(reading)
     for file in files_of(path) if _is_several(path) else [path]:
-        with _file_errors(file):
+        with file_errors(file):
             source = Source(file, reading)
             read = format_of(source).triplets
             for batch in read(source) if read else ():
@@ -210,36 +194,13 @@ def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Colu
     if reading.triplets is not None:
         return declared_columns(reading)
     file = next(iter(files_of(path))) if _is_several(path) else located(path)
-    with _file_errors(file):
+    with file_errors(file):
         source = Source(file, reading, any_type=any_type)
         return format_of(source).columns(source)
 
 
 def _is_several(path: Path) -> bool:
     return (path.is_dir() and not is_zarr(path)) or is_pattern(path)
-
-
-def _usable(
-    path: Path,
-    table: CheckedRows,
-    reading: Reading,
-    row_entries: int | None,
-    of_nobody: Any = None,  # noqa: ANN401
-) -> CheckedRows:
-    """Fill in what is missing, count unusable rows and those of nobody as zeros, and keep the largest entries."""
-    matrix = complete(table.matrix, table.names, reading)
-    if of_nobody is not None:
-        matrix = make_unusable(matrix, of_nobody)
-    used = replace(_bounded(path, rows_or_zeros(matrix), row_entries), names=_names(table, reading))
-    if matrix is table.matrix:
-        return used
-    stored: Any = table.matrix
-    if isinstance(stored, Genotypes):
-        # Most samples lack some genotype. As rows of zeros, they would leave no content to recognise.
-        return replace(used, uncut=used.fingerprints() | fingerprints.of_table(stored.as_counted()))
-    # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
-    # ones, do not give the rows a new budget.
-    return replace(used, uncut=used.fingerprints() | rows_or_zeros(stored).fingerprints())
 
 
 def complete(
@@ -267,31 +228,16 @@ def absent_in(reading: Reading) -> float:
     return 0.0 if reading.triplets is None else nan
 
 
-def _names(table: CheckedRows, reading: Reading) -> tuple[str, ...] | None:
+def prepared_names(names: tuple[str, ...] | None, reading: Reading) -> tuple[str, ...] | None:
     """Return the names of the columns, prepared or as they were read."""
-    return table.names if reading.preparation is None else reading.preparation.held.columns
-
-
-def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
-    """Keep the ``row_entries`` largest entries of each row. Log if that left any out."""
-    if row_entries is None or row_entries >= rows.dimension:
-        return rows
-    kept = with_largest_entries(rows, row_entries)
-    if kept.entries < rows.entries:
-        _log.warning(
-            "%s has rows with more than %d entries. Only the %d largest of each row count.",
-            path,
-            row_entries,
-            row_entries,
-        )
-    return kept
+    return names if reading.preparation is None else reading.preparation.held.columns
 
 
 def _checked(path: Path, reading: Reading, least: int) -> CheckedRows:
     """Read one file, and refuse it if a row cannot be used."""
     table = _table(path, reading, lenient=False)
-    with _file_errors(path):
-        return _all_usable(complete(table.matrix, table.names, reading), _names(table, reading), least)
+    with file_errors(path):
+        return _all_usable(complete(table.matrix, table.names, reading), prepared_names(table.names, reading), least)
 
 
 def _all_usable(matrix: Any, names: tuple[str, ...] | None, least: int) -> CheckedRows:  # noqa: ANN401  # of any form
@@ -303,24 +249,37 @@ def _all_usable(matrix: Any, names: tuple[str, ...] | None, least: int) -> Check
 
 
 def _table(path: Path, reading: Reading, *, lenient: bool) -> CheckedRows:
-    """Read one file, and check its form but not its numbers."""
+    """Read one file into memory, and check its form but not its numbers."""
+    return _numbers_of(path, _opened(path, reading, lenient=lenient), lenient=lenient)
+
+
+def _opened(path: Path, reading: Reading, *, lenient: bool, cells: int | None = None) -> RawTable:
+    """Open one file, and check its form but not its numbers."""
     source = Source(located(path), reading, lenient)
-    with _file_errors(path):
+    with file_errors(path):
         found = format_of(source)
         if lenient and found.may_hang:
             require_readable(source)
-        raw = found.read(source)
-        matrix: Any = numbers_of(raw.numbers, lenient=lenient)
+        return found.read(source if cells is None else replace(source, cells=cells))
+
+
+def _numbers_of(path: Path, raw: RawTable, *, lenient: bool) -> CheckedRows:
+    """Read the rows of an opened file into memory."""
+    with file_errors(path):
+        numbers = raw.numbers.gathered() if isinstance(raw.numbers, RowBatches) else raw.numbers
+        matrix: Any = numbers_of(numbers, lenient=lenient)
         if raw.to_select is not None:
             matrix = matrix[:, list(raw.to_select)]
         return CheckedRows(matrix, raw.columns.names)
 
 
 @contextmanager
-def _file_errors(path: Path) -> Iterator[None]:
+def file_errors(path: Path) -> Iterator[None]:
     """Turn every error in reading a file into one that names the file."""
     try:
         yield
+    except ScratchError:
+        raise
     except (MissingExtraError, UnreadableError) as problem:
         raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
     except DpspcaError as problem:

@@ -11,16 +11,17 @@ computes while it reads could fail on one row, and is refused by name.
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from math import nan
 from typing import Any, Final
 
 import numpy as np
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 
 from .folders import UnreadableError
-from .tables import Columns, RawTable, Source, cell_reader, columns_used
+from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used
 from .triplets import Batch, triplet_columns
 
 _PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
@@ -34,14 +35,23 @@ _REMEDY: Final = "Name a table, or write a query, under [reading] in the provide
 
 def read_sqlite(source: Source) -> RawTable:
     """Read the rows of the table or query that is declared. If the file has one table, it may be left out."""
-    with _opened(source) as database:
+    with ExitStack() as opened:
+        database = opened.enter_context(_opened(source))
         text, columns = _query(database, source)
-        numbers_of = [_number_of(cell_reader(source.reading, name)) for name in columns.names or ()]
-        places = range(len(numbers_of)) if columns.places is None else columns.places
+        width = len(columns.names or ())
+        rows = RowBatches.reading(width, np.dtype(np.float64), _rows(database.execute(text), columns, source), opened)
+    return RawTable(rows, columns)
+
+
+def _rows(found: sqlite3.Cursor, columns: Columns, source: Source) -> Iterator[FloatArray]:
+    """Convert rows, some at a time."""
+    numbers_of = [_number_of(cell_reader(source.reading, name)) for name in columns.names or ()]
+    places = range(len(numbers_of)) if columns.places is None else columns.places
+    while rows := found.fetchmany(source.rows_at_a_time(len(numbers_of))):
         numbers = array("d")
-        for row in database.execute(text):
+        for row in rows:
             numbers.extend(number_of(row[place]) for place, number_of in zip(places, numbers_of, strict=True))
-    return RawTable(np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(numbers_of)), columns)
+        yield np.frombuffer(numbers, dtype=np.float64).reshape(len(rows), len(numbers_of))
 
 
 def triplets_of_sqlite(source: Source) -> Iterator[Batch]:

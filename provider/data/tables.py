@@ -5,14 +5,16 @@ unusable even where missing values are filled in.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import Preparation, category_text
@@ -22,6 +24,7 @@ from dpspca.common.storage import Reading
 
 _LISTED: Final = 8
 _LONGEST_NAME: Final = 60
+_MOST_ROWS_AT_A_TIME: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,12 @@ class Source:
     """Whether a row that cannot be read becomes unusable, or is refused with its place."""
     any_type: bool = False
     """Whether columns may have any type, because only their names and types are wanted."""
+    cells: int = 2**22
+    """How many numbers to read at a time, about. It bounds memory, and changes no number."""
+
+    def rows_at_a_time(self, columns: int) -> int:
+        """Return how many rows of so many columns to read at a time."""
+        return max(1, min(_MOST_ROWS_AT_A_TIME, self.cells // max(1, columns)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,41 @@ class Columns:
     """Their types, if the file states types."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class RowBatches:
+    """Dense rows that are read some at a time, once. The file stays open until the last was read."""
+
+    columns: int
+    kind: "np.dtype[Any]"
+    """A type that holds every number exactly."""
+    batches: Iterator[FloatArray]
+    opened: ExitStack
+
+    @classmethod
+    def reading(
+        cls, columns: int, kind: "np.dtype[Any]", batches: Iterable[FloatArray], opened: ExitStack | None = None
+    ) -> Self:
+        """Take what reads the rows, and what must be closed after that."""
+        held = ExitStack() if opened is None else opened.pop_all()
+        return cls(columns, kind, _and_closed(batches, held), held)
+
+    def close(self) -> None:
+        """Close the file before all rows were read."""
+        self.opened.close()
+
+    def gathered(self) -> FloatArray:
+        """Read all rows into memory."""
+        return np.concatenate([np.empty((0, self.columns)), *self.batches])
+
+
+def _and_closed(batches: Iterable[FloatArray], opened: ExitStack) -> Iterator[FloatArray]:
+    with opened:
+        yield from batches
+
+
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """The rows of a file as they are stored, dense or sparse."""
+    """The rows of a file as they are stored: ``RowBatches``, sparse rows, or a table in memory."""
 
     numbers: Any
     columns: Columns
@@ -171,6 +212,12 @@ def cell_number(cell: str, codes: Collection[str], parse: Callable[[str], float]
         return parse(cell)
     except ValueError:
         return inf
+
+
+def as_numbers(block: NDArray[Any]) -> FloatArray:
+    """Convert numbers of any type. One that is too large becomes infinite."""
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(block, dtype=np.float64)
 
 
 def is_number(text: str | bytes) -> bool:

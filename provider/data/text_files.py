@@ -14,7 +14,7 @@ import gzip
 import io
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from math import inf, isfinite, isnan
 from pathlib import Path
@@ -27,7 +27,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
 
 from .extras import import_extra
-from .tables import Columns, RawTable, Source, cell_reader, columns_used, is_number
+from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used, is_number
 from .triplets import Batch, triplet_columns
 
 _Line: TypeAlias = tuple[int, list[str]]
@@ -50,17 +50,27 @@ def read_text(source: Source) -> RawTable:
     If the source is lenient, a line with too few or too many cells becomes a row of infinities, and there may be no
     rows. Otherwise, a line that is not a row of numbers is refused.
     """
-    with _opened(source.path, source.reading) as text:
-        head, delimiter, lines = _head(text, source)
+    with ExitStack() as opened:
+        text = opened.enter_context(_opened(source.path, source.reading))
+        head, delimiter, before = _head(text, source)
         names = _names(head, source.reading)
         columns = columns_used(names, source.reading)
         cells = _Cells(names, columns, source.reading)
         if source.lenient:
-            return RawTable(_numbers(cells, _single_lines(text, delimiter)), columns)
-        table = _numbers(cells, _lines(text, delimiter, lines), _refuse)
-        if not len(table):
-            raise InvalidDataError("There are no rows under the line of names.", _FORM)
-        return RawTable(table, columns)
+            batches = _numbers(cells, _single_lines(text, delimiter), source)
+        else:
+            batches = _some(_numbers(cells, _lines(text, delimiter, before), source, _refuse))
+        rows = RowBatches.reading(len(cells.unusable), np.dtype(np.float64), batches, opened)
+    return RawTable(rows, columns)
+
+
+def _some(batches: Iterator[FloatArray]) -> Iterator[FloatArray]:
+    """Refuse a table without rows."""
+    first = next(batches, None)
+    if first is None:
+        raise InvalidDataError("There are no rows under the line of names.", _FORM)
+    yield first
+    yield from batches
 
 
 def triplets_of_text(source: Source) -> Iterator[Batch]:
@@ -237,18 +247,24 @@ def _with_comma(cell: str) -> float:
     return float(cell.replace(",", "."))
 
 
-def _numbers(cells: _Cells, lines: Iterator[_Line], refuse: "_Refuse | None" = None) -> FloatArray:
+def _numbers(
+    cells: _Cells, lines: Iterator[_Line], source: Source, refuse: "_Refuse | None" = None
+) -> Iterator[FloatArray]:
     """Convert the rows line by line, because as text they would take ten times as much memory.
 
     A line with anything but numbers is refused or, without ``refuse``, becomes an unusable row.
     """
-    numbers = array("d")
+    numbers, most = array("d"), source.rows_at_a_time(len(cells.unusable)) * len(cells.unusable)
     for line, each in lines:
         row = cells.numbers(each)
         if refuse and (row is None or (not all(map(isfinite, row)) and cells.first_bad(each) is not None)):
             raise refuse(line, cells, each)
         numbers.extend(cells.unusable if row is None else row)
-    return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(cells.unusable))
+        if len(numbers) >= most:
+            yield np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(cells.unusable))
+            numbers = array("d")
+    if numbers:
+        yield np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(cells.unusable))
 
 
 # --- What is wrong ----------------------------------------------------------------------------------------------------

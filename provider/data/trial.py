@@ -9,13 +9,14 @@ The limit follows from the size of the file, which counts as public, as its numb
 import json
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
-from .tables import Source
+from .tables import RowBatches, Source
 
 SECONDS: Final = 60.0
 BYTES_A_SECOND: Final = 5e6
@@ -63,7 +64,9 @@ def main() -> None:
         alleles=None if told["alleles"] is None else Path(told["alleles"]),
     )
     source = Source(Path(told["path"]), reading)
-    format_of(source).read(source)
+    numbers = format_of(source).read(source).numbers
+    if isinstance(numbers, RowBatches):
+        deque(numbers.batches, maxlen=0)
 
 
 if __name__ == "__main__":

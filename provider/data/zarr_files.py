@@ -15,10 +15,9 @@ from dpspca.common.errors import InvalidDataError
 from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
 from .preparation import numbers_of
-from .tables import Columns, RawTable, Source, columns_used
+from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_used
 
 ENDING: Final = ".zarr"
-_BLOCK_ROWS: Final = 16_384
 _MAIN_LAYER: Final = "X"
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 
@@ -35,9 +34,9 @@ def read_zarr(source: Source) -> RawTable:
         return _anndata(stored, source)
     columns = columns_used(None, source.reading)
     if hasattr(stored, "shape"):
-        return _dense(stored, columns)
+        return _dense(stored, columns, source)
     found = {name: each for name, each in stored.arrays() if len(each.shape) == MATRIX and each.dtype.kind in "fiub"}
-    return _dense(found[array_name(source, list(found))], columns)
+    return _dense(found[array_name(source, list(found))], columns, source)
 
 
 def columns_of_zarr(source: Source) -> Columns:
@@ -68,7 +67,7 @@ def _anndata(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zar
     if shape[1:] != (len(genes),):
         raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
     if kind is None:
-        return _dense(layer, columns)
+        return _dense(layer, columns, source)
     matrix = kind(tuple(layer[part][:] for part in ("data", "indices", "indptr")), shape=shape)
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 
@@ -89,12 +88,11 @@ def _genes(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
     return [str(name) for name in variables[variables.attrs["_index"]][:].tolist()]
 
 
-def _dense(stored: Any, columns: Columns) -> RawTable:  # noqa: ANN401  # of zarr
+def _dense(stored: Any, columns: Columns, source: Source) -> RawTable:  # noqa: ANN401  # of zarr
     """Read the columns that are used, in blocks of rows."""
     numbers_of(np.empty((0, *stored.shape[1:]), dtype=stored.dtype))  # checks the type and the dimensions
     places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)
-    rows = np.empty((stored.shape[0], len(places)))
-    with np.errstate(all="ignore"):  # a number that is too large becomes infinite
-        for start in range(0, len(rows), _BLOCK_ROWS):
-            rows[start : start + _BLOCK_ROWS] = stored[start : start + _BLOCK_ROWS][:, places]
-    return RawTable(rows, columns)
+    step = source.rows_at_a_time(stored.shape[1])
+    starts = range(0, stored.shape[0], step)
+    blocks = (as_numbers(stored[start : start + step][:, places]) for start in starts)
+    return RawTable(RowBatches.reading(len(places), stored.dtype, blocks), columns)

@@ -1,12 +1,13 @@
 """Exact integer answers over one provider's rows. They must not leave without noise."""
 
 from .matrix_shard import MatrixShard, SpectralCheck, with_span
-from .shard import Shard, Strategy
+from .shard import Shard, Strategy, keeps_integers
 
 __all__ = [
     "MatrixShard",
     "Shard",
     "SpectralCheck",
     "Strategy",
+    "keeps_integers",
     "with_span",
 ]

@@ -1,4 +1,4 @@
-"""Integer rows that are made from genotypes a block at a time, so that these stay small in memory."""
+"""Integer rows that are made a block at a time from genotypes or from rows in scratch, so that memory stays small."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -6,23 +6,25 @@ from typing import TypeAlias
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, Integers
-from dpspca.provider.data import Genotypes
+from dpspca.provider.data import BlockTable, StoredRows, stored_integers
 
 from .integer_rows import IntegerRows
 from .moments import DenseRows, SparseRows
 
 
 class PackedRows:
-    """Genotypes, made integers a block at a time, with the same bits as ``DenseRows`` of the same numbers.
+    """Rows that are made integers a block at a time, with the same bits as ``DenseRows`` of the same numbers.
 
-    Every pass over them converts them again. That takes a few nanoseconds a cell, and they stay small in memory.
+    Every pass over them converts them again. That takes a few nanoseconds a cell.
     """
 
     gain_by_threads = True
     parts = DenseRows.parts
     across = staticmethod(DenseRows.across)
 
-    def __init__(self, rows: Genotypes, dimension: int, convert: Callable[[FloatArray], IntegerRows]) -> None:
+    def __init__(
+        self, rows: BlockTable, dimension: int, convert: Callable[[FloatArray], IntegerRows | FloatArray]
+    ) -> None:
         """``convert`` makes integer rows of ``dimension`` columns, each from its own row alone."""
         self._rows = rows
         self._convert = convert
@@ -30,13 +32,27 @@ class PackedRows:
         self.block_rows = DenseRows.rows_per_block(rows.shape[1])
 
     def block(self, start: int, stop: int) -> FloatArray:
-        return self._convert(self._rows[start:stop].toarray()).astype(np.float64)
+        return self._convert(self._rows[start:stop].toarray()).astype(np.float64, copy=False)
+
+    def kept(self, threads: int) -> "PackedRows":
+        """Return the same rows, with their integers written to scratch, so that later passes need not convert them.
+
+        Genotypes are converted again in every pass: as integers, they would take sixteen times as much room.
+        """
+        if not isinstance(self._rows, StoredRows):
+            return self
+        shape = self.count, self.dimension
+        return PackedRows(stored_integers(self._rows.scratch, shape, self.block, threads), self.dimension, _unchanged)
 
     def sums(self) -> Integers:
         total = np.zeros(self.dimension, dtype=np.int64)
         for start in range(0, self.count, self.block_rows):
             total += self.block(start, min(start + self.block_rows, self.count)).sum(axis=0).astype(np.int64)
         return total
+
+
+def _unchanged(rows: FloatArray) -> FloatArray:
+    return rows
 
 
 BlockRows: TypeAlias = DenseRows | PackedRows | SparseRows

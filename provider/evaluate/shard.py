@@ -1,5 +1,6 @@
 """Evaluates queries over one provider's rows. Its answers are exact, and must not leave without noise."""
 
+import os
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import partial
@@ -32,7 +33,7 @@ from dpspca.common.queries import (
     ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.data import Genotypes, UsableRows, check_names, zero_row
+from dpspca.provider.data import BlockTable, UsableRows, check_names, zero_row
 
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .mechanisms import release_subspace
@@ -88,18 +89,28 @@ class Strategy(StrEnum):
         return cls.GRAM if not is_sparse and dimension <= limit else cls.STREAM
 
 
+def keeps_integers(plan: Sequence[Step]) -> bool:
+    """Tell whether a plan asks so often about second moments of all rows that their integers are worth keeping."""
+    once = Covariance, CovarianceTriangle, SubspaceQuery
+    passes = sum(issubclass(step.query, once) for step in plan)
+    passes += sum(step.query is CovarianceProduct and not step.extent.blocks for step in plan)
+    return passes + 2 * sum(step.query is CompressedCovariance for step in plan) > 1
+
+
 class Shard:
     """One provider's rows, prepared under the bounds of a job. It serves any number of jobs and threads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the rows, and how a job prepares them
         self,
         rows: UsableRows,
         norm_bound: float,
         *,
         mean_bound: float | None = None,
         strategy: Strategy = Strategy.STREAM,
+        keeps: bool = False,
         threads: int | None = None,
     ) -> None:
+        """Take rows. ``keeps`` says whether integers go to scratch where each pass would make them anew."""
         if strategy is Strategy.GRAM and rows.dimension > MAX_GRAM_DIMENSION:
             raise InvalidParameterError(
                 f"A Gram matrix of {rows.dimension} columns is too large: at most {MAX_GRAM_DIMENSION} are allowed.",
@@ -109,6 +120,7 @@ class Shard:
         self._norm_bound = norm_bound
         self._mean_bound = mean_bound
         self._strategy = strategy
+        self._keeps = keeps
         self._threads = threads
         self._ready: tuple[bytes, Moments] | None = None
         self._preparing = Lock()
@@ -217,7 +229,7 @@ class Shard:
         bounds = self._norm_bound, self._norm_bound / query.lift
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_columns(matrix, columns, bounds, center, query.scales))
-        if isinstance(matrix, Genotypes):
+        if isinstance(matrix, BlockTable):
             convert = partial(integer_columns, columns=columns, bounds=bounds, center=center, scales=query.scales)
             return PackedRows(matrix, len(columns), convert)
         return SparseRows(integer_csr_columns(_scaled(matrix, query.scales), columns, bounds))
@@ -258,8 +270,11 @@ class Shard:
         if self._rows.pieces is not None:
             return SummedMoments(partial(self._streamed, self._rows.pieces, center))
         rows = self._integers(self._norm_bound, center)
-        streamed = StreamedMoments(rows, self._threads)
-        return GramMoments(streamed.gram()) if self._strategy is Strategy.GRAM else streamed
+        if self._strategy is Strategy.GRAM:
+            return GramMoments(StreamedMoments(rows, self._threads).gram())
+        if self._keeps and isinstance(rows, PackedRows):
+            rows = rows.kept(self._threads or os.cpu_count() or 1)
+        return StreamedMoments(rows, self._threads)
 
     def _streamed(self, pieces: Sequence[slice], center: FloatArray | None) -> Iterator[Moments]:
         """Prepare rows piece by piece, because they are not in memory together."""
@@ -276,7 +291,7 @@ class Shard:
         matrix, center = self._centred(part, center)
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center, scales))
-        if isinstance(matrix, Genotypes):
+        if isinstance(matrix, BlockTable):
             convert = partial(integer_rows, norm_bound=bound, center=center, scales=scales)
             return PackedRows(matrix, matrix.shape[1], convert)
         return SparseRows(integer_csr(_scaled(matrix, scales), bound))
@@ -299,7 +314,7 @@ class Shard:
         """Give all rows, piece by piece where they are not in memory as numbers. Of no rows, give an empty block."""
         for piece in self._rows.pieces or (slice(None),):
             rows = self._rows.part(piece)
-            if isinstance(rows, Genotypes):
+            if isinstance(rows, BlockTable):
                 yield np.empty((0, rows.shape[1]))
                 yield from (block.toarray() for block in rows.blocks())
             else:

@@ -8,7 +8,7 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec
 from dpspca.provider.data import CheckedRows, DataSet, UsableRows, columns_of, require_unit
-from dpspca.provider.evaluate import MatrixShard, Shard, Strategy
+from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
 
 from .offer import Offer
 
@@ -21,13 +21,14 @@ class _Preparation:
     rows_per_person: int
     limit: int | None  # the job is about so many rows from the first, or about all rows if None
     strategy: Strategy  # for dense rows
+    keeps_integers: bool
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
         spec = plan.spec
         strategy = Strategy.for_plan(spec.schema.dimension, plan, is_sparse=False)
         columns = None if spec.dictionary is None else spec.schema.names
-        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy)
+        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy, keeps_integers(plan))
 
 
 class PreparedRows:
@@ -71,15 +72,15 @@ def _prepared(
         held = rows.bounded(preparation.rows_per_person).first(limit).with_columns(columns)
         if not spec.unit.is_row:
             return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
-        return _shard_of(held, spec, preparation.strategy)
+        return _shard_of(held, spec, preparation)
     if limit is None:
         raise RefusedError(
             "Rows of this data set still arrive, but this job needs all rows at once.",
             "Use the method streaming-power, and set block_rows to the rows of each provider in a round.",
         )
-    return _shard_of(columns_of(rows.first(limit), columns), spec, preparation.strategy)
+    return _shard_of(columns_of(rows.first(limit), columns), spec, preparation)
 
 
-def _shard_of(rows: UsableRows, spec: JobSpec, strategy: Strategy) -> Shard:
-    chosen = Strategy.STREAM if rows.is_sparse else strategy
-    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen)
+def _shard_of(rows: UsableRows, spec: JobSpec, preparation: _Preparation) -> Shard:
+    chosen = Strategy.STREAM if rows.is_sparse else preparation.strategy
+    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen, keeps=preparation.keeps_integers)

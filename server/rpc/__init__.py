@@ -5,6 +5,7 @@ from .call_interceptor import CallInterceptor
 from .health import Health
 from .provider_service import HEARTBEAT_SECONDS, ProviderService
 from .tls_frontend import TlsFrontend, TlsSettings
+from .tls_keys import unproven_tls
 
 __all__ = [
     "HEARTBEAT_SECONDS",
@@ -15,4 +16,5 @@ __all__ = [
     "ProviderService",
     "TlsFrontend",
     "TlsSettings",
+    "unproven_tls",
 ]

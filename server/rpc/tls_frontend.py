@@ -11,7 +11,6 @@ gRPC reports as the peer's address; the front end knows the certificate that bel
 
 import asyncio
 import logging
-import os
 import shutil
 import socket
 import ssl
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from dpspca.common.errors import BusyError, DpspcaError, InvalidParameterError
 from dpspca.common.log_context import about
@@ -31,6 +30,7 @@ from dpspca.common.trust import Identity
 
 from .call_rates import CALLS_A_SECOND, CONNECTION_COST, CallRates
 from .connections import Buffers, InnerConnection, OuterConnection, Traffic
+from .tls_keys import load_key
 
 MAX_PARTY_CONNECTIONS: Final = 48
 """Connections of one party."""
@@ -44,8 +44,6 @@ MAX_PAUSE: Final = 1.0
 CHECK_SECONDS: Final = 10.0
 """Between two checks of all certificates."""
 BACKLOG: Final = 1024
-OPEN_FILES: Final = Path("/proc/self/fd")
-"""Where Linux shows a process's open files, including files in memory."""
 
 _log = logging.getLogger(__name__)
 
@@ -268,24 +266,5 @@ def _context(identity: Identity) -> ssl.SSLContext:
     made.load_verify_locations(cadata=identity.authority_pem.decode("ascii"))
     made.set_alpn_protocols(["h2"])
     made.num_tickets = 0  # a resumed session would show no certificate to check
-    _load_key(made, identity)
+    load_key(made, identity.key_pem + identity.certificate_pem)
     return made
-
-
-def _load_key(context: ssl.SSLContext, identity: Identity) -> None:
-    """Load the key into TLS; Python can only read it from a file.
-
-    The file is in memory if the system has such files. Otherwise it is a temporary file that only this user can read.
-    """
-    with _file_in_memory() or tempfile.NamedTemporaryFile() as file:
-        file.write(identity.key_pem + identity.certificate_pem)
-        file.flush()
-        context.load_cert_chain(OPEN_FILES / str(file.name) if isinstance(file.name, int) else file.name)
-
-
-def _file_in_memory() -> BinaryIO | None:
-    """Return an unnamed file in memory, if the system has such files and shows them."""
-    try:
-        return os.fdopen(os.memfd_create("key"), "wb") if OPEN_FILES.is_dir() else None
-    except (AttributeError, OSError):  # not Linux, or memfd is forbidden
-        return None

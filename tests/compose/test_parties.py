@@ -4,24 +4,22 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from coordinator_processes import free_port
-from local_federation import permissive_policy, spec
+from local_federation import Enrolment, permissive_policy, spec
 from timeouts import TIMEOUT
 
 from dpspca import Federation
-from dpspca.common.names import PartyName, Role
-from dpspca.common.trust import identity as identities
-from dpspca.common.trust.authority import Authority
+from dpspca.common.names import Role
 
 pytestmark = pytest.mark.slow
 
@@ -49,17 +47,13 @@ class Party:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def run(self, *words: str, entrypoint: str | None = None) -> str:
-        other = ["--entrypoint", entrypoint] if entrypoint else []
-        return self.compose("run", "--rm", "-T", *other, self.role, *words)
-
-    def enrol(self, authority: Authority, name: PartyName) -> None:
-        self.run("identity", "request", "/party/identity", name.uri, "--out", "/party/request.csr")
-        request = self.run("/party/request.csr", entrypoint="cat")
-        (self.folder / "own.crt").write_bytes(authority.sign(request.encode(), expected=name))
-        (self.folder / "authority.pem").write_bytes(authority.certificate_pem)
-        (self.folder / "revoked.pem").write_bytes(authority.revocation_list())
-        self.run("identity", "install", "/party/identity", "/config/own.crt")
+    def join(self, office: Path, name: str) -> None:
+        """Take one step of the way in: ask for a certificate, or install it. Files travel through a folder."""
+        invitation = office / "authority" / "invitations" / f"{self.role}-{name}.invitation"
+        shutil.copy(invitation, self.folder / "invitation")
+        (self.folder / "invitation").chmod(0o644)
+        words = ("join", "/config/invitation", "--folder", "/party", "--exchange", "/post", "--no-wait")
+        self.compose("run", "--rm", "-T", "-v", f"{office / 'post'}:/post", self.role, *words)
 
     def log(self) -> str:
         return self.compose("logs", "--no-color")
@@ -71,9 +65,28 @@ class Party:
             time.sleep(0.5)
 
 
+STUDY = """
+federation = "town"
+coordinator = "hub"
+address = "hub.example:7443"
+providers = ["north"]
+analysts = ["ada"]
+"""
+
+
+def dpspca(*words: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "dpspca", *words], check=True)  # noqa: S603  # our own program
+
+
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority.init(tmp_path / "authority", "town", lambda: datetime.now(UTC))
+def office(tmp_path: Path) -> Path:
+    """The authority, its invitations, and the folder through which requests and certificates travel."""
+    folder = tmp_path / "office"
+    (folder / "post").mkdir(parents=True)
+    (folder / "post").chmod(0o777)  # parties of any user write into it
+    (folder / "study.toml").write_text(STUDY)
+    dpspca("study", "init", folder / "study.toml", "--authority", folder / "authority")
+    return folder
 
 
 @pytest.fixture
@@ -97,7 +110,7 @@ def party(tmp_path: Path, image: str) -> Iterator[Callable[..., Party]]:
 
 @pytest.mark.parametrize("owner", [None, OWNER], ids=["a volume of compose", "a folder of one's own"])
 def test_two_real_parties_run_a_job_and_reload(
-    tmp_path: Path, engine: Any, authority: Authority, party: Callable[..., Party], owner: int | None
+    tmp_path: Path, engine: Any, office: Path, party: Callable[..., Party], owner: int | None
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can make a folder of another user")
@@ -111,28 +124,30 @@ def test_two_real_parties_run_a_job_and_reload(
     gateway = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
     hub = party(
         "coordinator",
-        'listen = "0.0.0.0:7443"\nidentity = "/party/identity"\nrevocations = "revoked.pem"\n'
+        'listen = "0.0.0.0:7443"\nidentity = "/party/identity"\nrevocations = "/party/revoked.pem"\n'
         'journal = "/party/journal.db"\n',
         DPSPCA_PORT=str(port),
     )
     settings = (
-        f'coordinator = "{gateway}:{port}"\nidentity = "/party/identity"\nrevocations = "revoked.pem"\n'
+        f'coordinator = "{gateway}:{port}"\nidentity = "/party/identity"\nrevocations = "/party/revoked.pem"\n'
         'policy = "policy.toml"\nledger = "/party/ledger/ledger.db"\n[data_sets]\ncohort = "/rows/cohort.npy"\n'
     )
     north = party("provider", settings, DPSPCA_ROWS=str(rows), **state)
     for name in ("cohort", "labs"):
         np.save(rows / f"{name}.npy", np.random.default_rng(len(name)).standard_normal((200, 30)))
     (north.folder / "policy.toml").write_text(permissive_policy("row-replace-one", "cohort", "labs"))
-    hub.enrol(authority, PartyName("town", Role.COORDINATOR, "hub"))
-    north.enrol(authority, PartyName("town", Role.PROVIDER, "north"))
+    invited = office / "authority" / "invitations" / "analyst-ada.invitation"
+    analyst_joins = ("join", invited, "--folder", tmp_path / "ada", "--exchange", office / "post", "--no-wait")
+    for _ in range(2):
+        hub.join(office, "hub")
+        north.join(office, "north")
+        dpspca(*analyst_joins)
+        dpspca("study", "sign", "--authority", office / "authority", "--exchange", office / "post", "--yes")
     hub.compose("up", "--detach")
     hub.until("listening on")
     north.compose("up", "--detach")
     north.until("Connected to")
-    ada = PartyName("town", Role.ANALYST, "ada")
-    certificate = authority.sign(identities.request(tmp_path / "ada", ada), expected=ada)
-    identities.install(tmp_path / "ada", certificate, authority.certificate_pem)
-    with Federation.connect(f"127.0.0.1:{port}", tmp_path / "ada") as analyst:
+    with Federation.connect(f"127.0.0.1:{port}", tmp_path / "ada" / "identity") as analyst:
         assert analyst.fit(spec(), "cohort").statement.parties == 1
         (north.folder / "settings.toml").write_text(settings + 'labs = "/rows/labs.npy"\n')
         north.compose("kill", "-s", "HUP")
@@ -148,21 +163,18 @@ def test_two_real_parties_run_a_job_and_reload(
         shutil.rmtree(tmp_path / "state")
 
 
-def test_a_daemon_runs_on_volumes_as_kubernetes_lays_them(
-    tmp_path: Path, engine: Any, image: str, authority: Authority
-) -> None:
+def test_a_daemon_runs_on_volumes_as_kubernetes_lays_them(tmp_path: Path, engine: Any, image: str) -> None:
     """Volumes of root's with the group's rights (fsGroup), a key that a first container copies, files behind links."""
-    name = PartyName("town", Role.COORDINATOR, "hub")
-    certificate = authority.sign(identities.request(tmp_path / "made", name), expected=name)
-    identities.install(tmp_path / "made", certificate, authority.certificate_pem)
+    enrolment = Enrolment.create(tmp_path / "town")
+    enrolment.identity(Role.COORDINATOR, "hub")
     settings = (Path(__file__).parents[2] / "deploy/kubernetes/coordinator/settings.toml").read_text(encoding="utf-8")
     config, hidden = tmp_path / "config", tmp_path / "config" / "..data"
     hidden.mkdir(parents=True)
     (hidden / "settings.toml").write_text(settings)
-    (hidden / "revoked.pem").write_bytes(authority.revocation_list())
+    (hidden / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
     for file in ("settings.toml", "revoked.pem"):
         (config / file).symlink_to(f"..data/{file}")
-    key = (tmp_path / "made" / "identity.pem").read_bytes()
+    key = (tmp_path / "town" / "coordinator-hub" / "identity.pem").read_bytes()
     (tmp_path / "identity.pem").write_bytes(key)
     (tmp_path / "identity.pem").chmod(0o440)
     os.chown(tmp_path / "identity.pem", 0, 10001)

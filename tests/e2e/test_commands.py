@@ -321,12 +321,16 @@ def test_config_check_reports_all_mistakes_in_settings(here: Callable[..., Ended
 def test_an_identity_in_use_can_be_shown_and_renewed(here: Callable[..., Ended], enrolment: Path) -> None:
     before = here("identity", "show", "provider-west", "--json").facts
     assert before["name"] == "dpspca://town/provider/west"
-    here("identity", "renew", "provider-west", "--out", "west.csr")
+    study = 'federation = "town"\ncoordinator = "hub"\naddress = "hub:1"\nproviders = []\nanalysts = []\n'
+    (enrolment / "authority" / "study.toml").write_text(study + "certificate_days = 60\n")
+    (enrolment / "post").mkdir()
+    renew = ("identity", "renew", "--config", "west.toml", "--exchange", "post", "--no-wait", "--json")
+    assert here(*renew).facts["renewed"] is False
     assert here("identity", "show", "provider-west", "--json").facts == before
-    signed = here("ca", "sign", "authority", "west.csr", "--out", "west.crt", "--days", "60", "--json").facts
-    installed = here("identity", "install", "provider-west", "west.crt", "--json").facts
-    assert installed["until"] == signed["until"] > before["until"]
-    listed = here("ca", "list", "authority", "--json").facts["certificates"]
+    (signed,) = here("study", "sign", "--exchange", "post", "--yes", "--json").facts["requests"]
+    assert (signed["outcome"], signed["name"]) == ("renews", before["name"])
+    assert here(*renew).facts["until"] > before["until"]
+    listed = here("study", "show", "--json").facts["certificates"]
     assert len(listed) == len(Authority.open(enrolment / "authority", now).list())
 
 

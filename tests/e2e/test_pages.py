@@ -28,6 +28,22 @@ NOT_RUN: Final = {
     "dpspca --install-completion": "it changes the start-up file of the shell",
     "dpspca health --config /party/settings.toml": "it runs in containers: see tests/compose",
     "dpspca dashboard --config FILE": "it runs until it is interrupted: see test_dashboard.py",
+    **dict.fromkeys(
+        (
+            "dpspca study init study.toml",
+            "dpspca join coordinator-hub.invitation",
+            "dpspca join provider-north.invitation",
+            "dpspca join provider-south.invitation",
+            "dpspca join provider-east.invitation",
+            "dpspca join analyst-ada.invitation",
+            "dpspca study sign",
+            "dpspca study sign --exchange mailbox",
+            "dpspca study revoke provider/north",
+            "dpspca study invite provider/north",
+            "dpspca identity renew --config provider.toml",
+        ),
+        "one party waits for another: see test_enrolment.py and tests/unit/cli/test_enrolment.py",
+    ),
     "dpspca approval show JOB --config provider.toml": "it needs a job that waits: see test_approval_commands.py",
     "dpspca approval approve JOB --config provider.toml --person maria": "the same",
     "dpspca approval reject JOB --config provider.toml --person maria --reason TEXT": "the same",
@@ -178,8 +194,6 @@ def test_the_commands_of_a_page_run_one_after_the_other(
 def folder_for(command: Command, federation: Federation, tmp_path: Path) -> Path:
     """Return the folder in which a command has what it needs."""
     match command.words[:2]:
-        case ("ca" | "identity", _):
-            return tmp_path
         case ("ledger", "release" | "vouch" as name):
             return stopped_provider(tmp_path / f"{name}-{len([*tmp_path.iterdir()])}", name)
     return federation.folder
@@ -204,8 +218,6 @@ def filled(command: Command, here: Callable[..., Ended]) -> Iterator[str]:
     before = ""
     for word in command.words:
         match word:
-            case "FINGERPRINT":
-                yield here("ca", "show", "authority", "--json").facts["authority"]
             case "JOB":
                 yield here("jobs", "list", "--config", "ada.toml", "--json").facts["jobs"][-1]["name"]
             case "FILE":

@@ -1,7 +1,7 @@
-"""Enrolment: whom a party trusts, and the errors for missing steps that a party and the operator see."""
+"""Enrolment by files: whom a party trusts, and the errors for missing steps that a party and the operator see."""
 
+import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -13,46 +13,158 @@ import pytest
 from commands import Ended, commands_in
 
 from dpspca.common.names import PartyName, Role
+from dpspca.common.storage import Study
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import Authority
 
 NORTH = "dpspca://town/provider/north"
 FINGERPRINT = r"([0-9A-F]{2}:){31}[0-9A-F]{2}"
+STUDY = """
+federation = "town"
+coordinator = "hub"
+address = "127.0.0.1:7443"
+providers = ["north", "south"]
+analysts = ["ada"]
+analyst_days = 1
+"""
+INVITATION = "authority/invitations/provider-north.invitation"
+POST = ("--exchange", "post")
+
+Here = Callable[..., Ended]
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Here:
     return commands_in(tmp_path, monkeypatch, capfd)
 
 
 @pytest.fixture
-def authority(here: Callable[..., Ended]) -> str:
-    """Found a federation, sign the request of north, and return the authority's fingerprint."""
-    made: str = here("ca", "init", "authority", "town", "--json").facts["authority"]
-    assert here("identity", "request", "north", NORTH, "--out", "north.csr").code == 0
-    assert here("ca", "sign", "authority", "north.csr", "--out", "north.crt").code == 0
-    return made
+def authority(here: Here, tmp_path: Path) -> str:
+    """Found a federation whose parties exchange files, and return the authority's fingerprint."""
+    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "post").mkdir()
+    return str(here("study", "init", "study.toml", "--json").facts["authority"])
 
 
-def enrolled(folder: Path, since: datetime, days: int) -> None:
+def join(here: Here, *more: str, invitation: str = INVITATION, folder: str = "north") -> Ended:
+    return here("join", invitation, "--folder", folder, *POST, "--no-wait", *more)
+
+
+def sign(here: Here) -> Ended:
+    return here("study", "sign", *POST, "--yes", "--json")
+
+
+def outcomes(ended: Ended) -> dict[str, tuple[str, str | None]]:
+    return {each["name"]: (each["outcome"], each["problem"]) for each in json.loads(ended.out)["requests"]}
+
+
+@pytest.fixture
+def enrolled(here: Here, authority: str) -> str:
+    """Enrol north, and return the authority's fingerprint."""
+    join(here)
+    assert sign(here).code == 0
+    assert join(here, "--json").facts["joined"]
+    return authority
+
+
+def identity_of(folder: Path, since: datetime, days: int) -> None:
     """Enrol north with an authority whose clock shows ``since``."""
     ours = Authority.init(folder / "authority", "town", lambda: since)
     request = identities.request(folder / "north", PartyName("town", Role.PROVIDER, "north"))
     identities.install(folder / "north", ours.sign(request, days=days), ours.certificate_pem)
 
 
-def test_operator_and_party_see_the_same_fingerprint_to_compare(here: Callable[..., Ended], authority: str) -> None:
-    assert re.fullmatch(FINGERPRINT, authority)
-    assert f"authority {authority}\n" in here("ca", "show", "authority").out
-    installed = here("identity", "install", "north", "north.crt")
-    assert installed.out.splitlines()[1] == f"authority {authority}"
-    assert installed.err.startswith("Compare the authority's fingerprint with ")
-    assert here("identity", "show", "north", "--json").facts["authority"] == authority
+# --- The way of files -------------------------------------------------------------------------------------------------
+
+
+def test_five_parties_enrol_by_files_with_one_signing(here: Here, authority: str, tmp_path: Path) -> None:
+    invitations = sorted((tmp_path / "authority" / "invitations").iterdir())
+    assert [path.stem for path in invitations] == ["analyst-ada", "coordinator-hub", "provider-north", "provider-south"]
+    keys = {}
+    for path in invitations:
+        waiting = join(here, "--json", invitation=str(path), folder=path.stem).facts
+        assert (waiting["joined"], waiting["authority"]) == (False, authority)
+        keys[waiting["name"]] = waiting["key"]
+    signed = sign(here).facts["requests"]
+    assert {each["name"]: each["key"] for each in signed} == keys
+    assert {each["name"]: each["days"] for each in signed}["dpspca://town/analyst/ada"] == 1
+    for path in invitations:
+        joined = join(here, "--json", invitation=str(path), folder=path.stem).facts
+        assert joined["joined"]
+        assert here("config", "check", joined["settings"]).code == ("provider" in path.stem), "no data sets yet"
+    assert not list((tmp_path / "post").glob("*.request"))
+    assert [each["outcome"] for each in sign(here).facts["requests"]] == []
+
+
+@pytest.mark.usefixtures("authority")
+def test_keys_and_secrets_of_invitations_never_leave_their_machines(here: Here, tmp_path: Path) -> None:
+    join(here)
+    sign(here)
+    join(here)
+    sent = b"".join(path.read_bytes() for path in (tmp_path / "post").iterdir())
+    assert b"PRIVATE KEY" not in sent
+    secret = (tmp_path / INVITATION).read_bytes().split(b"-----")[2]
+    assert not any(line and line in sent for line in secret.split())
+    modes = {path.stat().st_mode & 0o077 for path in (tmp_path / "north" / "identity").iterdir()}
+    assert modes | {(tmp_path / INVITATION).stat().st_mode & 0o077} == {0}
+
+
+@pytest.mark.usefixtures("authority")
+def test_the_settings_of_a_provider_name_what_it_was_told(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    join(here)
+    sign(here)
+    joined = join(here, "--data-set", "cohort=rows.csv", "--policy", "rules.toml", "--json").facts
+    written = (tmp_path / joined["settings"]).read_text()
+    assert f'cohort = "{tmp_path}/rows.csv"' in written
+    assert 'policy = "rules.toml"' in written
+    assert here("config", "check", joined["settings"]).code == 0
+    (tmp_path / joined["settings"]).write_text("# mine\n")
+    assert "left as it was" in join(here).out
+    refused = join(here, "--data-set", "cohort")
+    assert "names no file" in refused.error_line
+
+
+@pytest.mark.usefixtures("authority")
+def test_signing_asks_first_and_signs_nothing_without_a_yes(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join(here)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    asked = here("study", "sign", *POST)
+    assert asked.code == 2
+    assert "enrols" in asked.out
+    assert "Sign 1? [y/N]" in asked.err
+    assert not list((tmp_path / "post").glob("*.certificate"))
+    assert here("study", "show", "--json").facts["certificates"] == []
+
+
+def test_a_study_without_a_mailbox_says_how_files_travel(here: Here, authority: str) -> None:
+    assert "--exchange" in here("join", INVITATION).error_line
+    assert "--exchange" in here("study", "sign").error_line
+    assert authority
+
+
+@pytest.mark.usefixtures("enrolled")
+def test_joining_again_with_the_same_invitation_changes_nothing(here: Here, tmp_path: Path) -> None:
+    before = (tmp_path / "north" / "identity" / "identity.pem").read_bytes()
+    assert join(here, "--json").facts["joined"]
+    assert (tmp_path / "north" / "identity" / "identity.pem").read_bytes() == before
+    other = join(here, invitation="authority/invitations/provider-south.invitation")
+    assert other.error_line.startswith("north belongs to dpspca://town/provider/north already.")
+
+
+# --- Whom a party and the operator trust ------------------------------------------------------------------------------
+
+
+def test_operator_and_party_see_the_same_fingerprint_to_compare(here: Here, enrolled: str) -> None:
+    assert re.fullmatch(FINGERPRINT, enrolled)
+    assert f"authority {enrolled}\n" in here("study", "show").out
+    assert here("identity", "show", "north/identity", "--json").facts["authority"] == enrolled
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with openssl")
-def test_the_fingerprint_equals_that_of_openssl(here: Callable[..., Ended], authority: str, tmp_path: Path) -> None:
-    assert here("ca", "show", "authority", "--json").facts == {"federation": "town", "authority": authority}
+def test_the_fingerprint_equals_that_of_openssl(authority: str, tmp_path: Path) -> None:
     order = ["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", "authority/authority.pem"]
     output = subprocess.run(order, cwd=tmp_path, capture_output=True, text=True, check=True).stdout  # noqa: S603  # our own words
     assert output.strip().rpartition("=")[2] == authority
@@ -61,65 +173,179 @@ def test_the_fingerprint_equals_that_of_openssl(here: Callable[..., Ended], auth
 @pytest.mark.parametrize(
     "form", [str, str.lower, lambda output: output.replace(":", ""), lambda output: output.replace(":", " ")]
 )
-def test_install_accepts_the_fingerprint_in_any_notation(
-    form: Callable[[str], str], here: Callable[..., Ended], authority: str
-) -> None:
-    installed = here("identity", "install", "north", "north.crt", "--authority", form(authority))
-    assert (installed.code, installed.err) == (0, "")
+def test_join_accepts_the_fingerprint_in_any_notation(form: Callable[[str], str], here: Here, authority: str) -> None:
+    assert join(here, "--fingerprint", form(authority)).code == 0
 
 
-def test_install_refuses_an_authority_with_another_fingerprint(
-    here: Callable[..., Ended], authority: str, tmp_path: Path
-) -> None:
-    pretender = here("ca", "init", "elsewhere", "town", "--json").facts["authority"]
-    here("ca", "sign", "elsewhere", "north.csr", "--out", "false.crt")
-    message = here("identity", "install", "north", "false.crt", "--authority", authority).error_line
-    assert message.startswith(f"The certificate comes with another authority, {pretender}. Do not install it")
-    assert not (tmp_path / "north" / "identity.pem").exists()
-    assert here("identity", "install", "north", "north.crt", "--authority", authority).code == 0
+def test_join_refuses_an_invitation_of_another_authority(here: Here, authority: str, tmp_path: Path) -> None:
+    pretender = here("study", "init", "study.toml", "--authority", "elsewhere", "--json").facts["authority"]
+    false = "elsewhere/invitations/provider-north.invitation"
+    message = join(here, "--fingerprint", authority, invitation=false).error_line
+    assert message.startswith(f"The invitation is of another authority, {pretender}. Do not use it")
+    assert not (tmp_path / "north").exists()
 
 
 @pytest.mark.parametrize("text", ["AB", "x" * 64, "AB:" * 31])
-def test_install_refuses_a_partial_fingerprint(text: str, here: Callable[..., Ended]) -> None:
-    message = here("identity", "install", "north", "north.crt", "--authority", text).error_line
-    assert re.search("not an authority's fingerprint.*`dpspca ca show`", message)
+@pytest.mark.usefixtures("authority")
+def test_join_refuses_a_partial_fingerprint(text: str, here: Here) -> None:
+    message = join(here, "--fingerprint", text).error_line
+    assert re.search("not an authority's fingerprint.*`dpspca study show`", message)
 
 
 @pytest.mark.usefixtures("authority")
-def test_a_renewal_does_not_ask_to_compare_a_known_authority(here: Callable[..., Ended]) -> None:
-    here("identity", "install", "north", "north.crt")
-    here("identity", "renew", "north", "--out", "again.csr")
-    here("ca", "sign", "authority", "again.csr", "--out", "again.crt")
-    assert here("identity", "install", "north", "again.crt").err == ""
+def test_t44_a_certificate_of_another_authority_is_ignored(here: Here, tmp_path: Path) -> None:
+    """The mailbox brings a certificate for the right key and name, signed by somebody else."""
+    join(here)
+    here("study", "init", "study.toml", "--authority", "elsewhere")
+    (request,) = (tmp_path / "post").glob("*.request")
+    elsewhere = Authority.open(tmp_path / "elsewhere", lambda: datetime.now(UTC))
+    false = elsewhere.sign(request.read_bytes()) + elsewhere.certificate_pem + elsewhere.revocation_list()
+    request.with_suffix(".certificate").write_bytes(false)
+    waiting = join(here, "--json")
+    assert waiting.facts["joined"] is False
+    assert "not" in waiting.err
+    assert not (tmp_path / "north" / "identity" / "identity.pem").exists()
+    assert sign(here).code == 0
+    assert join(here, "--json").facts["joined"]
+
+
+@pytest.mark.usefixtures("enrolled")
+def test_t44_a_replayed_certificate_and_request_are_ignored(here: Here, tmp_path: Path) -> None:
+    """The old certificate cannot take the place of a renewed one; the old request gets nothing new."""
+    (old,) = (tmp_path / "post").glob("*.certificate")
+    replayed = old.read_bytes()
+    (tmp_path / "north" / "provider.toml").write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "identity"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        '[data_sets]\ncohort = "rows.csv"\n'
+    )
+    renew = ("identity", "renew", "--config", "north/provider.toml", *POST, "--no-wait", "--json")
+    assert here(*renew).facts["renewed"] is False
+    (request,) = (tmp_path / "post").glob("*.request")
+    first_renewal = request.read_bytes()
+    assert outcomes(sign(here)) == {NORTH: ("renews", None)}
+    old.write_bytes(replayed)
+    assert here(*renew).facts["renewed"] is False
+    assert outcomes(sign(here)) == {NORTH: ("signed before", None)}
+    assert "until" in here(*renew).facts
+    request.write_bytes(first_renewal)
+    count = len(here("study", "show", "--json").facts["certificates"])
+    assert outcomes(sign(here)) == {NORTH: ("signed before", None)}
+    assert len(here("study", "show", "--json").facts["certificates"]) == count == 2
 
 
 @pytest.mark.usefixtures("authority")
-def test_errors_name_the_missing_step(here: Callable[..., Ended], tmp_path: Path) -> None:
-    assert here("identity", "show", "north").error_line == (
-        "There is no certificate in north yet. Install what the operator signed with `dpspca identity install`."
+def test_t44_an_impostor_without_an_invitation_is_not_signed(here: Here, tmp_path: Path) -> None:
+    party = PartyName("town", Role.PROVIDER, "north")
+    (tmp_path / "post" / "mine.request").write_bytes(identities.request(tmp_path / "impostor", party))
+    signed = sign(here)
+    assert signed.code == 1
+    (outcome, problem) = outcomes(signed)[NORTH]
+    assert outcome == "refused"
+    assert problem
+    assert "comes with no invitation" in problem
+    assert here("study", "show", "--json").facts["certificates"] == []
+
+
+@pytest.mark.usefixtures("authority")
+def test_t44_two_keys_that_ask_with_one_invitation_are_both_refused(here: Here, tmp_path: Path) -> None:
+    join(here, folder="thief")
+    (stolen,) = (tmp_path / "post").glob("*.request")
+    stolen.rename(tmp_path / "post" / "thief.request")
+    join(here)
+    signed = sign(here)
+    assert signed.code == 1
+    assert [each["outcome"] for each in json.loads(signed.out)["requests"]] == ["refused", "refused"]
+    assert here("study", "show", "--json").facts["certificates"] == []
+
+
+@pytest.mark.usefixtures("enrolled")
+def test_t44_a_stolen_invitation_is_not_used_twice_and_the_error_says_what_to_do(here: Here) -> None:
+    join(here, folder="thief")
+    signed = sign(here)
+    assert signed.code == 1
+    _, problem = outcomes(signed)[NORTH]
+    assert problem
+    assert "was used before, with another key" in problem
+    assert f"dpspca study revoke {NORTH}" in problem
+    assert here("study", "revoke", "provider/north", *POST).code == 0
+    assert "was used before" in str(outcomes(sign(here))[NORTH][1])
+    anew = here("study", "invite", "provider/north", "--json").facts["invitations"]
+    join(here, invitation=anew[0]["file"], folder="anew")
+    assert outcomes(sign(here))[NORTH] == ("enrols", None)
+    assert join(here, "--json", invitation=anew[0]["file"], folder="anew").facts["joined"]
+
+
+@pytest.mark.usefixtures("enrolled")
+def test_an_enrolled_party_is_not_invited_again(here: Here) -> None:
+    message = here("study", "invite", "provider/north").error_line
+    assert message.startswith(f"{NORTH} is enrolled already")
+    assert f"dpspca study revoke {NORTH}" in message
+
+
+@pytest.mark.usefixtures("enrolled")
+def test_revoking_delivers_the_list_and_names_unknown_parties(here: Here, tmp_path: Path) -> None:
+    before = (tmp_path / "post" / "revoked.pem").read_bytes()
+    assert "Give a serial number or a full name" in here("study", "revoke", "provider/west", *POST).error_line
+    (revoked,) = here("study", "revoke", "provider/north", *POST, "--json").facts["revoked"]
+    assert revoked["name"] == NORTH
+    assert (tmp_path / "post" / "revoked.pem").read_bytes() != before
+    assert here("study", "publish", "--out", "list.pem").code == 0
+    assert "X509 CRL" in (tmp_path / "list.pem").read_text()
+
+
+# --- Errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("authority")
+def test_errors_name_the_missing_step(here: Here, tmp_path: Path) -> None:
+    join(here)
+    assert here("identity", "show", "north/identity").error_line == (
+        "There is no certificate in north/identity yet. Repeat `dpspca join` with the same invitation: it installs the "
+        "certificate when that is there."
     )
     (tmp_path / "empty").mkdir(mode=0o700)
-    asked = "Make one with `dpspca identity request`, and have it signed."
-    assert here("identity", "show", "empty").error_line == f"There is no certificate in empty yet. {asked}"
-    missing = "No request in {} waits for a certificate. "
-    assert here("identity", "install", "empty", "north.crt").error_line == missing.format("empty") + asked
-    here("identity", "install", "north", "north.crt")
-    again = here("identity", "install", "north", "north.crt").error_line
-    assert again.startswith(missing.format("north") + "To renew the certificate, make one with `dpspca identity renew`")
+    assert "use it with `dpspca join`" in here("identity", "show", "empty").error_line
+    (tmp_path / "not.invitation").write_text("hello")
+    assert "not.invitation: There are 0 invitations" in join(here, invitation="not.invitation").error_line
 
 
 @pytest.mark.usefixtures("authority")
 @pytest.mark.parametrize("name", ["identity.pem", "waiting.pem"])
-def test_an_identity_file_with_other_content_is_named_by_path(
-    name: str, here: Callable[..., Ended], tmp_path: Path
-) -> None:
-    (tmp_path / "north" / name).write_bytes(b"nonsense")
-    (tmp_path / "north" / name).chmod(0o600)
-    order = ("show", "north") if name == "identity.pem" else ("install", "north", "north.crt")
-    message = here("identity", *order).error_line
-    assert message.startswith(
-        f"north/{name} does not hold the expected PEM blocks. Restore it from a backup, or move it away"
+def test_an_identity_file_with_other_content_is_named_by_path(name: str, here: Here, tmp_path: Path) -> None:
+    join(here)
+    (tmp_path / "north" / "identity" / name).write_bytes(b"nonsense")
+    (tmp_path / "north" / "identity" / name).chmod(0o600)
+    assert join(here).error_line.startswith(
+        f"north/identity/{name} does not hold the expected PEM blocks. Restore it from a backup."
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('federation = "town"\n', "lacks address, analysts, coordinator, providers"),
+        (STUDY + "mail_box = 1\n", "'mailbox'"),
+        (STUDY + 'mailbox = "127.0.0.1:7443"\n', "port of its own"),
+        (STUDY.replace("7443", "0"), "fixed port"),
+        (STUDY.replace('"north", "south"', '"north", "north"'), "each of them once"),
+        (STUDY.replace('"ada"', '"Ada"'), "a-z"),
+        (STUDY + "certificate_days = 91\n", "1 to 90"),
+        (STUDY.replace('["ada"]', '"ada"'), "in brackets"),
+    ],
+)
+def test_a_mistake_in_a_study_file_is_named_and_founds_nothing(
+    content: str, message: str, here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(content)
+    assert message in here("study", "init", "study.toml").error_line
+    assert not (tmp_path / "authority").exists()
+
+
+def test_the_sample_of_a_study_is_a_study(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "study.toml").write_text(here("config", "sample", "study").out)
+    read = Study.read(tmp_path / "study.toml")
+    assert [party.name for party in read.parties] == ["hub", "north", "south", "east", "ada"]
+    assert read.certificate_days == read.analyst_days == 30
 
 
 @pytest.mark.parametrize(
@@ -131,16 +357,16 @@ def test_an_identity_file_with_other_content_is_named_by_path(
     ],
 )
 def test_identity_show_reports_whether_the_certificate_is_in_force(
-    *, since: int, days: int, message: str, in_force: bool, here: Callable[..., Ended], tmp_path: Path
+    *, since: int, days: int, message: str, in_force: bool, here: Here, tmp_path: Path
 ) -> None:
-    enrolled(tmp_path, datetime.now(UTC) + timedelta(days=since), days)
+    identity_of(tmp_path, datetime.now(UTC) + timedelta(days=since), days)
     shown = here("identity", "show", "north")
     assert shown.out.startswith(f"{NORTH} {message}")
     assert here("identity", "show", "north", "--json").facts["in_force"] is in_force
 
 
-def test_doctor_reports_a_clock_behind_the_certificate(here: Callable[..., Ended], tmp_path: Path) -> None:
-    enrolled(tmp_path, datetime.now(UTC) + timedelta(days=3), 30)
+def test_doctor_reports_a_clock_behind_the_certificate(here: Here, tmp_path: Path) -> None:
+    identity_of(tmp_path, datetime.now(UTC) + timedelta(days=3), 30)
     (tmp_path / "north.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
         '[data_sets]\ncohort = "rows.csv"\n'
@@ -151,75 +377,8 @@ def test_doctor_reports_a_clock_behind_the_certificate(here: Callable[..., Ended
     assert clock["details"].endswith("Set the clock.")
 
 
-@pytest.mark.usefixtures("authority")
-def test_t32_a_party_is_enrolled_once_and_the_error_says_what_to_do(here: Callable[..., Ended], tmp_path: Path) -> None:
-    (first,) = here("ca", "list", "authority", "--json").facts["certificates"]
-    again = here("ca", "sign", "authority", "north.csr", "--out", "same.crt")
-    assert again.err.startswith("This request was signed before. The certificate is the same")
-    assert (tmp_path / "same.crt").read_bytes() == (tmp_path / "north.crt").read_bytes()
-    here("identity", "request", "pretender", NORTH, "--out", "pretender.csr")
-    taken = here("ca", "sign", "authority", "pretender.csr", "--out", "again.crt").error_line
-    assert taken.startswith(f"{NORTH} is already enrolled, with serial number {first['serial']}, and")
-    assert "the party runs `dpspca identity renew`" in taken
-    assert not (tmp_path / "again.crt").exists()
-    assert here("ca", "list", "authority", "--json").facts["certificates"] == [first]
-    here("ca", "revoke", "authority", NORTH)
-    anew = here("ca", "sign", "authority", "pretender.csr", "--out", "anew.crt", "--json")
-    assert (anew.code, anew.facts["others"]) == (0, [])
-    assert anew.err.startswith(f"{NORTH} had certificates before. The last was revoked on 20")
-    nothing = here("ca", "revoke", "authority", "north").error_line
-    assert "Give a serial number or a full name as `dpspca ca list` shows it" in nothing
-
-
-@pytest.mark.usefixtures("authority")
-def test_signing_a_renewal_lists_the_earlier_certificates(here: Callable[..., Ended]) -> None:
-    (first,) = here("ca", "list", "authority", "--json").facts["certificates"]
-    here("identity", "install", "north", "north.crt")
-    here("identity", "renew", "north", "--out", "again.csr")
-    signed = here("ca", "sign", "authority", "again.csr", "--out", "again.crt", "--json")
-    assert signed.facts["others"] == [first["serial"]]
-    assert signed.err.startswith(f"This renews {NORTH}. Its earlier certificates stay valid")
-    assert here("identity", "install", "north", "again.crt").code == 0
-
-
-@pytest.mark.usefixtures("authority")
-def test_a_renewal_after_expiry_is_signed_and_named_a_renewal(here: Callable[..., Ended], tmp_path: Path) -> None:
-    enrolled(tmp_path / "past", datetime.now(UTC) - timedelta(days=9), 1)
-    here("identity", "renew", "past/north", "--out", "late.csr")
-    signed = here("ca", "sign", "past/authority", "late.csr", "--out", "late.crt")
-    assert signed.err.startswith(f"This renews {NORTH}, whose last certificate ended on 20")
-
-
-def test_t32_a_request_with_an_expired_certificate_is_refused(here: Callable[..., Ended], tmp_path: Path) -> None:
-    since = datetime.now(UTC) - timedelta(days=9)
-    ours = Authority.init(tmp_path / "authority", "town", lambda: since)
-    here("identity", "request", "north", NORTH, "--out", "north.csr")
-    ours.sign((tmp_path / "north.csr").read_bytes(), days=1)
-    (entry,) = ours.list()
-    late = here("ca", "sign", "authority", "north.csr", "--out", "north.crt")
-    assert late.error_line.startswith(
-        f"This request was signed before: the certificate of {NORTH} with serial number {entry.serial} expired at "
-        f"{entry.until:%Y-%m-%d %H:%M} UTC, and its key gets no other. If the party has installed"
-    )
-    assert not (tmp_path / "north.crt").exists()
-    assert f"`dpspca ca revoke {NORTH}`" in late.error_line
-    here("ca", "revoke", "authority", NORTH)
-    here("identity", "request", "anew", NORTH, "--out", "anew.csr")
-    assert here("ca", "sign", "authority", "anew.csr", "--out", "anew.crt").code == 0
-    assert here("identity", "install", "anew", "anew.crt").code == 0
-
-
-@pytest.mark.usefixtures("authority")
-def test_sign_refuses_a_file_that_is_no_request(here: Callable[..., Ended], tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.csr")
-    assert here("ca", "sign", "authority", "pipe.csr", "--out", "x.crt").error_line.startswith("pipe.csr is not a requ")
-    message = here("ca", "sign", "authority", "north.crt", "--out", "x.crt").error_line
-    assert message.startswith("north.crt is not a request from `dpspca identity request`.")
-
-
-@pytest.mark.usefixtures("authority")
-def test_an_unreadable_revocation_list_is_named_by_path(here: Callable[..., Ended], tmp_path: Path) -> None:
-    here("identity", "install", "north", "north.crt")
+def test_an_unreadable_revocation_list_is_named_by_path(here: Here, tmp_path: Path) -> None:
+    identity_of(tmp_path, datetime.now(UTC), 30)
     (tmp_path / "revoked.pem").write_text("nonsense")
     (tmp_path / "north.toml").write_text(
         'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'

@@ -26,7 +26,15 @@ ALL = [pytest.param(*each, id=each[0]) for each in commands(app)]
 
 def test_all_groups_of_commands_are_found() -> None:
     names = {name for name, _, _ in commands(app)}
-    assert names >= DAEMONS | {"run", "jobs watch", "ca sign", "identity request", "config check", "model show"}
+    assert names >= DAEMONS | {
+        "run",
+        "jobs watch",
+        "study sign",
+        "identity renew",
+        "join",
+        "config check",
+        "model show",
+    }
 
 
 @pytest.mark.parametrize(("name", "epilog", "callback"), ALL)

@@ -40,7 +40,7 @@ def test_the_sample_of_a_job_is_a_job() -> None:
 
 
 def test_there_is_a_sample_for_every_program() -> None:
-    assert {path.stem for path in SAMPLES.iterdir()} == {*KINDS, "dictionary", "job", "policy"}
+    assert {path.stem for path in SAMPLES.iterdir()} == {*KINDS, "dictionary", "job", "policy", "study"}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from dpspca.common.storage import files
 from dpspca.common.trust.authority import AUTHORITY_LIFE, Authority, Reason
 from dpspca.common.trust.certificates import key_pem, new_key, read_key, read_request, write_request
 from dpspca.common.trust.identity import install, renew_request, request
-from dpspca.common.trust.renewal_requests import write_renewal
+from dpspca.common.trust.requests import write_renewal
 from dpspca.common.trust.revocations import RevocationList
 
 OSLO = PartyName("north", Role.PROVIDER, "oslo")
@@ -237,7 +237,7 @@ def test_t32_a_request_whose_certificate_has_expired_gets_no_other(north: Any, t
         with pytest.raises(NotNowError, match=ended) as caught:
             north.authority.sign(write_request(key, OSLO), days=90)
         assert "`dpspca identity renew`" in caught.value.remedy
-        assert f"`dpspca ca revoke {OSLO}`" in caught.value.remedy
+        assert f"`dpspca study revoke {OSLO}`" in caught.value.remedy
     with pytest.raises(NotTrustedError, match="already certified"):  # ownership is checked first
         north.authority.sign(write_request(key, PartyName("north", Role.PROVIDER, "bergen")))
     assert (north.authority.folder / "index.jsonl").read_bytes() == index

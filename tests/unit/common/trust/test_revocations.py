@@ -243,19 +243,19 @@ def test_an_older_list_never_replaces_a_newer_one(north: Any, tmp_path: Path) ->
     path = tmp_path / "revoked.pem"
     north.enrol("provider", "oslo")
     old = north.authority.revocation_list()
-    install_revocations(tmp_path, old, north.pem)
+    install_revocations(path, old, north.pem)
     current = CurrentRevocations(path, north.pem)
     assert current.get() is current.get()
     assert current.get().serials == frozenset()
     north.authority.revoke(OSLO)
     new = north.authority.revocation_list()
-    install_revocations(tmp_path, new, north.pem)
+    install_revocations(path, new, north.pem)
     seen = current.get()
     assert len(seen.serials) == 1
     with pytest.raises(NotTrustedError, match="was installed before"):
-        install_revocations(tmp_path, old, north.pem)
+        install_revocations(path, old, north.pem)
     assert path.read_bytes() == new
-    install_revocations(tmp_path, new, north.pem)
+    install_revocations(path, new, north.pem)
     assert current.get() == seen
     path.write_bytes(old)
     for _ in range(2):

@@ -22,7 +22,7 @@ from dpspca.common.queries.rows import CompressedCovariance, Count, CovariancePr
 from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import LOOKS_PER_CHECK, Arrivals, WaitingQueries
 from dpspca.provider.data.preparation import CheckedRows, check_rows
-from dpspca.provider.data.sources import read_arriving
+from dpspca.provider.data.protected import read_arriving
 from dpspca.provider.evaluate.shard import Shard
 
 ROWS = np.random.default_rng(0).standard_normal((40, 5))

@@ -18,7 +18,8 @@ from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.provider.data import extras
 from dpspca.provider.data.folders import UnreadableError
-from dpspca.provider.data.sources import names_in, read_protected, read_rows, types_in
+from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.sources import names_in, read_rows, types_in
 
 SECRET = "hunter2-%zz"  # noqa: S105  # of no one
 VISITS = "CREATE TABLE visits (visit integer PRIMARY KEY, age double precision, bmi real, name varchar)"

@@ -13,7 +13,7 @@ import scipy.sparse
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination import ColumnFacts, DataSetFacts, examine_rows
-from dpspca.provider.data.sources import read_protected
+from dpspca.provider.data.protected import read_protected
 
 TEXT = "id,age,sex,bmi,site,name\n1,50,0,,3,ann\n2,NA,1,24.5,3,bob\n3,999,0,25,3,cy\n4,60,1,inf,3,di\n5,61,1,22,3,\n"
 

@@ -15,7 +15,8 @@ from dpspca.provider.data import fingerprints
 from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.fingerprints import Fingerprint, duplicates, of_table
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.data.sources import read_protected, read_rows
+from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.sources import read_rows
 
 RNG = np.random.default_rng(3)
 ROWS = RNG.standard_normal((40, 6)).astype(np.float32).astype(float) * (RNG.random((40, 6)) < 0.7)

@@ -20,8 +20,10 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
-from dpspca.provider.data.preparation import CheckedRows, require_unit
-from dpspca.provider.data.sources import read_protected, read_rows
+from dpspca.provider.data.persons import require_unit
+from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.sources import read_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard, SpectralCheck
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.ledger import MemoryLedger

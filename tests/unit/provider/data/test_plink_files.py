@@ -20,7 +20,8 @@ from dpspca.provider.data import extras, require_unit
 from dpspca.provider.data.examination import examine_rows
 from dpspca.provider.data.features import preview_row
 from dpspca.provider.data.genotypes import Genotypes
-from dpspca.provider.data.sources import names_in, read_protected, read_rows
+from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.sources import names_in, read_rows
 
 COUNTS = genotypes(21, 10)
 NAMES = tuple(f"rs{place}" for place in range(10))

@@ -14,7 +14,8 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraErro
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.folders import UnreadableError
 from dpspca.provider.data.preparation import CheckedRows
-from dpspca.provider.data.sources import read_arriving, read_protected, read_rows
+from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.sources import read_rows
 
 ROWS = np.arange(12.0).reshape(4, 3)
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.preparation import CheckedRows, require_unit
-from dpspca.provider.data.sources import names_in, read_arriving, read_as_stored, read_protected, read_rows
+from dpspca.provider.data.persons import require_unit
+from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.sources import names_in, read_as_stored, read_rows
 
 ROWS = [[1.5, -2.0], [3.25, 4.0], [0.0, 1e-3]]
 WORDS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}

@@ -25,7 +25,8 @@ from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.common.storage.triplets import Triplets
 from dpspca.provider.data.examination import examine_rows
 from dpspca.provider.data.features import preview_row
-from dpspca.provider.data.sources import names_in, read_arriving, read_protected, read_rows
+from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.sources import names_in, read_rows
 
 LINES: list[tuple[Any, Any, Any]] = [
     (103, 4001, 2.0),

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,10 @@ from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CompressedCovariance, Covariance, CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data import stored_rows
+from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.data.scratch import Scratch
+from dpspca.provider.data.stored_rows import RowWriter
 from dpspca.provider.evaluate import moments
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
 from dpspca.provider.evaluate.shard import Shard, Strategy
@@ -50,6 +54,16 @@ def basis(dimension: int = DIMENSION, support: int = 10) -> np.ndarray[Any, np.d
     return made
 
 
+def preparation(rounds: int) -> prepared_rows._Preparation:
+    return prepared_rows._Preparation.of(catalogue.plan(job(rounds)))
+
+
+def in_scratch(held: CheckedRows, folder: Path) -> CheckedRows:
+    writer = RowWriter(Scratch(folder / "scratch"), held.dimension, np.dtype(np.float64))
+    writer.add(np.asarray(held.matrix), np.zeros(held.count, dtype=np.bool_))
+    return CheckedRows(writer.rows())
+
+
 class Trace:
     """What was done: which code ran, on how many threads, with numbers of how many digits."""
 
@@ -59,6 +73,7 @@ class Trace:
             self._note(monkeypatch, kind, name)
         pool, digits = ThreadPoolExecutor, moments._digits
         monkeypatch.setattr(moments, "ThreadPoolExecutor", lambda count: self.seen.append(count) or pool(count))
+        monkeypatch.setattr(stored_rows, "ThreadPoolExecutor", lambda count: self.seen.append(count) or pool(count))
         monkeypatch.setattr(moments, "_digits", lambda *given: self.seen.append(given[2]) or digits(*given))
 
     def _note(self, monkeypatch: pytest.MonkeyPatch, kind: Any, name: str) -> None:
@@ -71,20 +86,20 @@ class Trace:
         monkeypatch.setattr(kind, name, noted)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("form", ["dense", "sparse", "stored"])
 @pytest.mark.parametrize("rounds", [1, ROUNDS])
 @pytest.mark.parametrize("support", [2, 64, 200])
 def test_operations_do_not_depend_on_the_number_of_rows(
-    sparse: bool, rounds: int, support: int, monkeypatch: pytest.MonkeyPatch
+    form: str, rounds: int, support: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The coordinator chooses the basis: at no number of its rows may the number of ours decide what is done."""
     trace, done = Trace(monkeypatch), set()
     query = CovarianceProduct(basis(support=support))
     for count in COUNTS:
-        held = check_rows(rows(count, sparse=sparse))
-        shard = prepared_rows._shard_of(
-            held, job(rounds), prepared_rows._Preparation.of(catalogue.plan(job(rounds))).strategy
-        )
+        held = check_rows(rows(count, sparse=form == "sparse"))
+        if form == "stored":
+            held = in_scratch(held, tmp_path)
+        shard = prepared_rows._shard_of(held, job(rounds), preparation(rounds))
         trace.seen.clear()
         for _ in range(ROUNDS + 1):
             shard.evaluate(query)
@@ -95,7 +110,7 @@ def test_operations_do_not_depend_on_the_number_of_rows(
 def test_no_thread_goes_on_after_an_answer() -> None:
     """What is done beside the answers would make one of them, or one of another job, take longer."""
     before = threading.active_count()
-    shard = prepared_rows._shard_of(check_rows(rows(64)), job(100), Strategy.GRAM)
+    shard = prepared_rows._shard_of(check_rows(rows(64)), job(100), preparation(100))
     for _ in range(10):
         shard.evaluate(CovarianceProduct(basis()))
     assert threading.active_count() == before

@@ -1,0 +1,186 @@
+"""The commands `dpspca join` and `dpspca identity`: a party joins a federation, and renews its certificate."""
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpspca.cli.arguments import EXIT_CODES, AnySettings, AsJson, fingerprint, read_fingerprint
+from dpspca.cli.render import print_output
+from dpspca.client import renewal
+from dpspca.client.clock import now
+from dpspca.client.joining import Joining, read_invitation
+from dpspca.client.signing import request_fingerprint
+from dpspca.common.checks import check
+from dpspca.common.errors import require_trust
+from dpspca.common.names import Role
+from dpspca.common.text import printable
+from dpspca.common.trust import Identity, read_certificate
+
+identity = typer.Typer(name="identity", no_args_is_help=True, help="Show or renew a party's certificate.")
+
+Exchange = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of files in place of the mailbox. The request is written there, and the certificate is expected "
+        "there.",
+        show_default=False,
+    ),
+]
+NoWait = Annotated[
+    bool,
+    typer.Option(
+        "--no-wait", help="Do not wait for the certificate. Repeat the command to install it when it is there."
+    ),
+]
+
+
+def join(  # noqa: PLR0913  # a command's flags are its parameters
+    invitation: Annotated[Path, typer.Argument(help="The invitation that the authority's operator sent.")],
+    *,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the key, the settings and the rest. If left out: the party's name."),
+    ] = None,
+    exchange: Exchange = None,
+    authority: Annotated[
+        str | None,
+        typer.Option(
+            "--fingerprint",
+            metavar="FINGERPRINT",
+            help="Refuse the invitation of any authority but this. Give the fingerprint that the authority's operator "
+            "told you over another channel.",
+        ),
+    ] = None,
+    data_set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="For a provider: a data set for its settings. Repeat it for more."),
+    ] = None,
+    policy: Annotated[str, typer.Option(help="For a provider: the policy for its settings.")] = "policy.toml",
+    no_wait: NoWait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Join a federation: make a key, ask the authority for a certificate, wait for it, and write a settings file.
+
+    The key never leaves this machine. If you interrupt the command, repeat it with the same invitation.
+    """
+    joining = Joining(read_invitation(invitation), folder or Path(read_invitation(invitation).party.name), exchange)
+    given = joining.invitation
+    shown = fingerprint(given.authority_pem)
+    if authority is not None:
+        require_trust(
+            shown == read_fingerprint(authority),
+            f"The invitation is of another authority, {shown}.",
+            "Do not use it. Ask the operator what happened, in another way than the invitation came.",
+        )
+    data_sets = _data_sets(given.party.role, data_set or [])
+    made, key = joining.joined(), None
+    if made is None:
+        joining.require_usable(now())
+        request = joining.request()
+        key = request_fingerprint(request)
+        _note(f"{given.party} asks for a certificate of the authority {shown}.")
+        _note(f"Its key is {key}. Tell the authority's operator, who sees the same.")
+        made = asyncio.run(joining.run(request, _note, wait=not no_wait))
+    facts: dict[str, Any] = {"name": given.party.uri, "folder": str(joining.folder), "authority": shown, "key": key}
+    if made is None:
+        line = "Waiting for the authority. Repeat this command when it has signed."
+        print_output(facts | {"joined": False}, line, as_json=as_json)
+        return
+    written = joining.write_settings(data_sets, policy)
+    facts |= {"joined": True, "until": made.not_after.isoformat(), "settings": str(joining.settings)}
+    print_output(facts, *_joined_lines(joining, made, written=written), as_json=as_json)
+
+
+def _joined_lines(joining: Joining, made: Identity, *, written: bool) -> list[str]:
+    """Say what the party has now, and what it does next."""
+    role, settings = made.name.role, joining.settings
+    lines = [
+        f"{made.name} has joined. Its certificate is valid until {made.not_after:%Y-%m-%d}.",
+        f"{settings}: {'its settings' if written else 'left as it was'}.",
+    ]
+    match role:
+        case Role.ANALYST:
+            lines.append(f"Next: dpspca datasets --config {settings}")
+        case Role.COORDINATOR:
+            lines.append(f"Next: dpspca coordinator start --config {settings}")
+        case Role.PROVIDER:
+            lines.append("Next: name your data sets in the settings, and write a policy (`dpspca policy suggest`).")
+            lines.append(f"Then: dpspca provider start --config {settings}")
+    return lines
+
+
+def _data_sets(role: Role, given: list[str]) -> dict[str, str]:
+    check(
+        role is Role.PROVIDER or not given,
+        f"--data-set is for providers, and this invitation is for the {role}.",
+        "Leave it out.",
+    )
+    pairs = [each.partition("=") for each in given]
+    for name, mark, place in pairs:
+        check(
+            bool(name and mark and place),
+            f"--data-set {name!r:.80} names no file.",
+            "Write NAME=FILE, as in cohort=rows.csv.",
+        )
+    return {name: str(Path(place).absolute()) for name, _, place in pairs}
+
+
+@identity.command("renew", epilog=EXIT_CODES)
+def _renew(config: AnySettings, *, exchange: Exchange = None, no_wait: NoWait = False, as_json: AsJson = False) -> None:
+    """Renew the certificate: make a new key, ask the authority, wait, and install the new certificate.
+
+    Daemons with a mailbox do this by themselves. The old certificate stays in use until the new one is installed.
+    """
+    request, mail = renewal.begin(config, exchange)
+    key = request_fingerprint(request)
+    _note(f"The new key is {key}.")
+    made = asyncio.run(renewal.run(mail, request, _note, wait=not no_wait))
+    if made is None:
+        line = "Waiting for the authority. Repeat this command when it has signed."
+        print_output({"renewed": False, "key": key}, line, as_json=as_json)
+        return
+    _print_identity(made, as_json=as_json)
+
+
+@identity.command("show", epilog=EXIT_CODES)
+def _show(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IDENTITY", help="The party's identity folder. Only its owner may have access.", show_default=False
+        ),
+    ],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show the party of an identity folder, how long its certificate is valid, and its authority's fingerprint."""
+    _print_identity(Identity.load(folder), as_json=as_json)
+
+
+def _note(text: str) -> None:
+    typer.echo(printable(text), err=True)
+
+
+def _print_identity(shown: Identity, *, as_json: bool) -> None:
+    since, until = read_certificate(shown.certificate_pem).not_valid_before_utc, shown.not_after
+    facts = {
+        "name": shown.name.uri,
+        "since": since.isoformat(),
+        "until": until.isoformat(),
+        "in_force": since <= now() < until,
+        "authority": fingerprint(shown.authority_pem),
+    }
+    print_output(facts, f"{shown.name} {_validity(since, until)}", f"authority {facts['authority']}", as_json=as_json)
+
+
+def _validity(since: datetime, until: datetime) -> str:
+    """Return when a certificate is valid, and what to do if it is not valid now."""
+    if now() < since:
+        return f"NOT YET VALID: it is valid from {since:%Y-%m-%d %H:%M} UTC on. Check the clock."
+    if now() >= until:
+        return f"EXPIRED at {until:%Y-%m-%d %H:%M} UTC. Renew it with `dpspca identity renew`."
+    return f"valid until {until:%Y-%m-%d}"

@@ -1,0 +1,260 @@
+"""The `dpspca study` commands: the authority invites the parties of a study, and signs what they ask for."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, fingerprint
+from dpspca.cli.render import Folder, print_output, print_table
+from dpspca.client.certificates import SOON
+from dpspca.client.clock import now
+from dpspca.client.signing import Candidate, Kind, StudyOffice
+from dpspca.common.checks import check
+from dpspca.common.errors import DpspcaError
+from dpspca.common.text import printable
+from dpspca.common.transport import Mailbox, MailFolder, RemoteMailbox
+from dpspca.common.trust import IndexEntry, Invitation
+
+from .release import require_confirmation
+
+REFUSED_SOME: Final = 1
+_COLUMNS: Final = ("", "role", "name", "key", "days")
+
+study = typer.Typer(
+    name="study", no_args_is_help=True, help="Run a federation's authority: invite its parties and sign certificates."
+)
+
+AuthorityFolder = Annotated[
+    Path,
+    typer.Option("--authority", metavar="FOLDER", help="The authority's folder. Only its owner may have access."),
+]
+DEFAULT_FOLDER: Final = Path("authority")
+Exchange = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of files in place of the mailbox: requests are read from it, certificates are written to it. A "
+        "copy of the coordinator's folder `mailbox` is one.",
+        show_default=False,
+    ),
+]
+
+
+@study.command("init", epilog=EXIT_CODES)
+def _init(
+    file: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file (TOML).", show_default=False)],
+    *,
+    folder: AuthorityFolder = DEFAULT_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Create the authority of a study, and an invitation for each of its parties.
+
+    Keep the folder offline: whoever has it can impersonate any party. Send each invitation to its party like a
+    password, and tell the parties the fingerprint over another channel.
+    """
+    office = StudyOffice.found(file, folder, now)
+    _print_invitations(office, office.invite(office.study.parties), as_json=as_json)
+
+
+@study.command("invite", epilog=EXIT_CODES)
+def _invite(
+    party: Annotated[
+        list[str], typer.Argument(metavar="ROLE/NAME...", help="Parties, as in provider/west.", show_default=False)
+    ],
+    *,
+    folder: AuthorityFolder = DEFAULT_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Invite more parties, or invite one again. An earlier invitation that was not used is no longer valid."""
+    office = StudyOffice(folder, now)
+    _print_invitations(office, office.invite(map(office.party, party)), as_json=as_json)
+
+
+@study.command("sign", epilog=f"{CHECK_CODES} Here, 1 means that a request was refused.")
+def _sign(
+    *,
+    folder: AuthorityFolder = DEFAULT_FOLDER,
+    exchange: Exchange = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show whose requests wait, ask, and sign them all. Also sign and deliver a fresh revocation list.
+
+    A party enrols once, with the key that its invitation vouches for; its own key vouches for renewals. Compare the
+    fingerprints of new keys with what the parties see. Certificates that were signed before are delivered again.
+    """
+    office = StudyOffice(folder, now)
+    mailbox = mailbox_of(office, exchange)
+    found = office.candidates(mailbox)
+    fresh = [each for each in found if each.kind in {Kind.ENROLS, Kind.RENEWS}]
+    if not as_json:
+        _print_candidates([each for each in found if each.kind is not Kind.SIGNED_BEFORE])
+    if fresh:
+        require_confirmation(iter(()), f"Sign {len(fresh)}?", yes=yes)
+    ended = office.sign(found, mailbox)
+    refused = [each for each in ended if each.kind is Kind.REFUSED]
+    counts = {kind: sum(each.kind is kind for each in ended) for kind in Kind}
+    lines = [f"Signed {counts[Kind.ENROLS] + counts[Kind.RENEWS]}, refused {len(refused)}. The revocation list is new."]
+    print_output({"requests": [_candidate_facts(each) for each in ended]}, *lines, as_json=as_json)
+    if refused:
+        raise typer.Exit(REFUSED_SOME)
+
+
+@study.command("show", epilog=EXIT_CODES)
+def _show(*, folder: AuthorityFolder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
+    """Show the authority's fingerprint, who was invited, and every certificate."""
+    office = StudyOffice(folder, now)
+    authority = office.authority
+    facts: dict[str, Any] = {
+        "federation": authority.federation,
+        "authority": fingerprint(authority.certificate_pem),
+        "invitations": [
+            {"name": each.name.uri, "until": each.until.isoformat(), "used": each.used is not None}
+            for each in authority.invited()
+        ],
+        "certificates": [_certificate_facts(each) for each in authority.list()],
+    }
+    print_output(facts, f"The authority of {authority.federation}.", f"authority {facts['authority']}", as_json=as_json)
+    if not as_json:
+        waiting = [each for each in authority.invited() if each.used is None]
+        rows = [(each.name.uri, f"invited until {each.until:%Y-%m-%d}", "") for each in waiting]
+        print_table(
+            ("party", "", "serial number"),
+            [*rows, *((each.name.uri, _state(each), each.serial) for each in authority.list())],
+        )
+
+
+@study.command("revoke", epilog=EXIT_CODES)
+def _revoke(
+    which: Annotated[str, typer.Argument(help="A serial number, or a party: ROLE/NAME.", show_default=False)],
+    *,
+    folder: AuthorityFolder = DEFAULT_FOLDER,
+    exchange: Exchange = None,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke certificates, and deliver the new revocation list to the mailbox or the exchange folder."""
+    office = StudyOffice(folder, now)
+    revoked = office.authority.revoke(office.party(which) if "/" in which else which)
+    lines = [f"revoked {entry.serial} of {entry.name}" for entry in revoked]
+    print_output({"revoked": [_certificate_facts(entry) for entry in revoked]}, *lines, as_json=as_json)
+    try:
+        office.publish(office.authority.revocation_list(), mailbox_of(office, exchange))
+    except DpspcaError as problem:
+        typer.echo(
+            printable(
+                f"The list is not delivered yet: {problem} Deliver it with `dpspca study publish`: until then the "
+                "other parties go on believing what was revoked."
+            ),
+            err=True,
+        )
+
+
+@study.command("publish", epilog=EXIT_CODES)
+def _publish(
+    *,
+    folder: AuthorityFolder = DEFAULT_FOLDER,
+    exchange: Exchange = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write the list to, in place of the mailbox.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deliver a fresh revocation list, valid for 30 days. Daemons trust nobody without a valid list.
+
+    `dpspca study sign` and `dpspca study revoke` do the same.
+    """
+    office = StudyOffice(folder, now)
+    if out:
+        checked = Folder(out.parent, [out.name])
+        listed = office.authority.revocation_list()
+        checked.write(out.name, lambda path: path.write_bytes(listed))
+    else:
+        mailbox = mailbox_of(office, exchange)
+        office.publish(office.authority.revocation_list(), mailbox)
+    where = str(out or exchange or office.study.mailbox)
+    print_output({"delivered": where}, f"The list is in {where}.", as_json=as_json)
+
+
+def mailbox_of(office: StudyOffice, exchange: Path | None) -> Mailbox:
+    """Return the folder that was named, or else the study's mailbox."""
+    if exchange:
+        check(exchange.is_dir(), f"{exchange} is not a folder.", "Name the folder in which the requests are.")
+        return MailFolder(exchange)
+    check(
+        office.study.mailbox is not None,
+        "This study has no mailbox.",
+        "Name the folder in which the requests are, with --exchange.",
+    )
+    assert office.study.mailbox
+    return RemoteMailbox(office.study.mailbox)
+
+
+def _print_invitations(office: StudyOffice, made: Sequence[tuple[Invitation, Path]], *, as_json: bool) -> None:
+    shown = fingerprint(office.authority.certificate_pem)
+    facts = {
+        "federation": office.authority.federation,
+        "authority": shown,
+        "invitations": [
+            {"name": each.party.uri, "file": str(path), "until": each.until.isoformat()} for each, path in made
+        ],
+    }
+    lines = [f"{path}: for {each.party}, until {each.until:%Y-%m-%d}" for each, path in made]
+    lines.append(f"authority {shown}")
+    print_output(facts, *lines, as_json=as_json)
+    typer.echo(
+        "Send each invitation to its party like a password, then delete the file: whoever has it can join in that "
+        "name, once.",
+        err=True,
+    )
+
+
+def _print_candidates(found: Sequence[Candidate]) -> None:
+    rows = [
+        (
+            each.kind.value,
+            each.party.role.value if each.party else "",
+            each.party.name if each.party else "",
+            each.key,
+            str(each.days or ""),
+        )
+        for each in found
+    ]
+    if rows:
+        print_table(_COLUMNS, rows)
+    for each in found:
+        if each.problem:
+            typer.echo(printable(f"{each.source}: {each.problem}"), err=True)
+
+
+def _candidate_facts(each: Candidate) -> dict[str, Any]:
+    return {
+        "source": each.source,
+        "outcome": each.kind.value,
+        "name": each.party.uri if each.party else None,
+        "key": each.key or None,
+        "days": each.days or None,
+        "code": each.problem.code if each.problem else None,
+        "problem": str(each.problem) if each.problem else None,
+    }
+
+
+def _certificate_facts(entry: IndexEntry) -> dict[str, str | None]:
+    return {
+        "serial": entry.serial,
+        "name": entry.name.uri,
+        "until": entry.until.isoformat(),
+        "revoked": entry.revoked.isoformat() if entry.revoked else None,
+    }
+
+
+def _state(entry: IndexEntry) -> str:
+    if entry.revoked:
+        return "revoked"
+    left = entry.until - now()
+    if left <= timedelta():
+        return f"expired on {entry.until:%Y-%m-%d}"
+    soon = f", in {left.days} days" if left < SOON else ""
+    return f"until {entry.until:%Y-%m-%d}{soon}"

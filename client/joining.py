@@ -1,0 +1,182 @@
+"""How a party joins a federation: a key, a request, the certificate, and a settings file to start from.
+
+Everything is in one folder: ``identity``, the revocation list and the settings. If joining is interrupted at any point,
+the same invitation continues it, with the same key.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from dpspca.common.checks import check
+from dpspca.common.errors import NotNowError, NotTrustedError
+from dpspca.common.names import Role
+from dpspca.common.storage import Address, files, make_private_folder
+from dpspca.common.transport import CertificateMail, Mailbox, MailFolder, RemoteMailbox
+from dpspca.common.trust import IDENTITY_FILE, Identity, Invitation, identity
+from dpspca.server.mailbox import MailboxServer
+
+from .renewal import MAILBOX_FOLDER, Notify, wait_for_certificate
+
+FETCH_SECONDS: Final = 60.0
+"""How long a coordinator that has joined still offers the certificates of the others."""
+FETCH_PAUSE: Final = 0.2
+IDENTITY_FOLDER: Final = "identity"
+REVOCATIONS: Final = "revoked.pem"
+EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # what a coordinator listens on, for its operator to change
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A party that joins, with the folder that it gets. ``exchange`` is a folder of files in place of the mailbox."""
+
+    invitation: Invitation
+    folder: Path
+    exchange: Path | None = None
+
+    @property
+    def identity_folder(self) -> Path:
+        """Where the key and the certificate are."""
+        return self.folder / IDENTITY_FOLDER
+
+    @property
+    def settings(self) -> Path:
+        """The settings file."""
+        return self.folder / f"{self.invitation.party.role}.toml"
+
+    def joined(self) -> Identity | None:
+        """Return the identity if this invitation has led to one already."""
+        if files.stamp(self.identity_folder / IDENTITY_FILE) is None:
+            return None
+        found = Identity.load(self.identity_folder)
+        same = (found.name, found.authority_pem) == (self.invitation.party, self.invitation.authority_pem)
+        check(same, f"{self.folder} belongs to {found.name} already.", "Choose another folder with --folder.")
+        return found
+
+    def require_usable(self, now: datetime) -> None:
+        """Refuse an invitation that has expired or leads nowhere, before a key is made."""
+        self._require_way()
+        if self.invitation.until <= now:
+            raise NotNowError(
+                f"The invitation expired at {self.invitation.until:%Y-%m-%d %H:%M} UTC.",
+                "Ask the authority's operator for a new one, or correct the clock.",
+            )
+
+    def request(self) -> bytes:
+        """Make the key, unless there is one, and return the request."""
+        make_private_folder(self.folder)
+        return identity.join_request(self.identity_folder, self.invitation)
+
+    def _require_way(self) -> None:
+        check(
+            bool(self.exchange or self.invitation.mailbox),
+            "This federation has no mailbox.",
+            "Name a folder with --exchange. The request is written there, and the certificate is expected there.",
+        )
+
+    @property
+    def _mailbox(self) -> Mailbox:
+        if self.exchange:
+            return MailFolder(self.exchange)
+        if self._is_coordinator:
+            return MailFolder(self.folder / MAILBOX_FOLDER)
+        return RemoteMailbox(Address.parse(self.invitation.mailbox))
+
+    @property
+    def mail(self) -> CertificateMail:
+        """This party's part of the mailbox."""
+        revocations = None if self.invitation.party.role is Role.ANALYST else self.folder / REVOCATIONS
+        return CertificateMail(self.identity_folder, revocations, self._mailbox, self.invitation.slot)
+
+    @property
+    def _is_coordinator(self) -> bool:
+        return self.invitation.party.role is Role.COORDINATOR
+
+    async def run(self, request: bytes, notify: Notify, *, wait: bool = True) -> Identity | None:
+        """Send the request, wait for the certificate and install it. Without ``wait``, look once."""
+        async with self._offered() as server:
+            made = await wait_for_certificate(self.mail, request, self.invitation.authority_pem, notify, wait=wait)
+            if made and server and self._others(server):
+                notify("Waiting for the other parties to fetch their certificates.")
+                await self._until_fetched(server)
+        return made
+
+    def _others(self, server: MailboxServer) -> set[str]:
+        """Return the slots of other parties with a new certificate."""
+        return server.unfetched - {self.invitation.slot}
+
+    async def _until_fetched(self, server: MailboxServer) -> None:
+        try:
+            async with asyncio.timeout(FETCH_SECONDS):
+                while self._others(server):  # noqa: ASYNC110  # its calls tell nobody
+                    await asyncio.sleep(FETCH_PAUSE)
+        except TimeoutError:
+            return  # the coordinator offers them again when it starts
+
+    @asynccontextmanager
+    async def _offered(self) -> AsyncIterator[MailboxServer | None]:
+        """Offer the mailbox while the coordinator joins, because the others need it."""
+        if not self._is_coordinator or self.exchange:
+            yield None
+            return
+        folder, given = MailFolder(self.folder / MAILBOX_FOLDER), self.invitation
+        server = MailboxServer(folder, given.mailbox_key, given.authority_pem)
+        await server.start(_everywhere(given.mailbox))
+        try:
+            yield server
+        finally:
+            await server.stop()
+
+    def write_settings(self, data_sets: dict[str, str], policy: str) -> bool:
+        """Write a settings file, unless there is one, and return whether it was written."""
+        if files.stamp(self.settings) is not None:
+            return False
+        files.create(self.settings, settings_for(self.invitation, data_sets, policy).encode())
+        return True
+
+
+def read_invitation(path: Path) -> Invitation:
+    """Read an invitation from a file."""
+    try:
+        return Invitation.from_text(files.read(path))
+    except NotTrustedError as problem:
+        raise NotTrustedError(f"{path}: {problem.what}", problem.remedy) from None
+
+
+def _everywhere(address: str) -> Address:
+    """Return where to listen so that others reach this address: the same port on every address of this machine."""
+    found = Address.parse(address)
+    return found if found.host in {"127.0.0.1", "::1"} else Address(f"{EVERY_ADDRESS}:{found.port}")
+
+
+def settings_for(invitation: Invitation, data_sets: dict[str, str], policy: str) -> str:
+    """Return a settings file for a party that has joined."""
+    party = invitation.party
+    lines = [
+        f"# Settings of {party}, written by `dpspca join`. `dpspca config sample {party.role}` explains every key."
+    ]
+    if party.role is Role.COORDINATOR:
+        lines.append(f"listen = {_quoted(_everywhere(invitation.coordinator))}")
+    else:
+        lines.append(f"coordinator = {_quoted(invitation.coordinator)}")
+    lines.append(f"identity = {_quoted(IDENTITY_FOLDER)}")
+    if party.role is not Role.ANALYST:
+        lines.append(f"revocations = {_quoted(REVOCATIONS)}")
+    if invitation.mailbox:
+        where = _everywhere(invitation.mailbox) if party.role is Role.COORDINATOR else invitation.mailbox
+        lines.append(f"mailbox = {_quoted(where)}")
+    if party.role is Role.PROVIDER:
+        lines += [f"policy = {_quoted(policy)}", "", "[data_sets]"]
+        lines += [f"{name} = {_quoted(place)}" for name, place in data_sets.items()]
+        if not data_sets:
+            lines.append('# cohort = "rows.csv"   # a name for jobs, and the file with the rows')
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,87 @@
+"""How a party renews its certificate at its operator's command, and waits for what the authority signs."""
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from dpspca.common.checks import check
+from dpspca.common.names import PartyName
+from dpspca.common.storage import AnalystConfig, AnyConfig, CoordinatorConfig, read_any_config
+from dpspca.common.transport import CertificateMail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox
+from dpspca.common.trust import SLOT_FILE, Identity, identity
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 5.0
+"""Seconds between two looks into the mailbox."""
+MAILBOX_FOLDER: Final = "mailbox"
+"""The coordinator's folder of the mailbox, beside its settings."""
+
+Notify = Callable[[str], None]
+
+
+def begin(config: Path, exchange: Path | None) -> tuple[bytes, CertificateMail]:
+    """Make a new key, unless one waits already, and return the request for it and how it travels."""
+    settings = read_any_config(config)
+    mail = mail_of(settings, config, exchange)
+    return identity.renew_request(settings.identity), mail
+
+
+def mail_of(settings: AnyConfig, config: Path, exchange: Path | None = None) -> CertificateMail:
+    """Return a party's part of the mailbox that its settings name, or of a folder of files."""
+    revocations = None if isinstance(settings, AnalystConfig) else settings.revocations
+    if exchange:
+        has_slot = (settings.identity / SLOT_FILE).exists()
+        own = Identity.load(settings.identity).name
+        slot = identity.mailbox_slot(settings.identity) if has_slot else _slot_for_files(own)
+        return CertificateMail(settings.identity, revocations, MailFolder(exchange), slot)
+    check(
+        settings.mailbox is not None,
+        f"{config} names no mailbox.",
+        "Add it, or name a folder with --exchange.",
+    )
+    assert settings.mailbox
+    mailbox: Mailbox
+    if isinstance(settings, CoordinatorConfig):
+        mailbox = MailFolder(config.parent / MAILBOX_FOLDER)
+    else:
+        mailbox = RemoteMailbox(settings.mailbox)
+    return CertificateMail(settings.identity, revocations, mailbox, identity.mailbox_slot(settings.identity))
+
+
+async def run(mail: CertificateMail, request: bytes, notify: Notify, *, wait: bool) -> Identity | None:
+    """Send a renewal, wait for the certificate and install it. Without ``wait``, look once."""
+    authority = Identity.load(mail.folder).authority_pem
+    return await wait_for_certificate(mail, request, authority, notify, wait=wait)
+
+
+async def wait_for_certificate(
+    mail: CertificateMail, request: bytes, authority_pem: bytes, notify: Notify, *, wait: bool
+) -> Identity | None:
+    """Send a request, and look for the certificate until it is installed. Without ``wait``, look once."""
+    pause, told = FIRST_PAUSE, ""
+    while True:
+        try:
+            made, news = await asyncio.to_thread(_look, mail, request, authority_pem)
+        except MailboxAwayError as problem:
+            if not wait:
+                raise
+            made, news = None, f"{problem.what} Trying again."
+        if news not in {"", told}:
+            notify(news)
+            told = news
+        if made or not wait:
+            return made
+        await asyncio.sleep(pause)
+        pause = min(1.5 * pause, LONGEST_PAUSE)
+
+
+def _look(mail: CertificateMail, request: bytes, authority_pem: bytes) -> tuple[Identity | None, str]:
+    mail.send(request)
+    return mail.receive(authority_pem)
+
+
+def _slot_for_files(party: PartyName) -> str:
+    """Return a name for the files of a party that was enrolled without a mailbox. It need not be secret."""
+    return f"{party.role}-{party.name}-{sha256(party.uri.encode()).hexdigest()[:32]}"

@@ -1,0 +1,187 @@
+"""The authority's work with a study: invite its parties, and sign what they ask for, after showing whom."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Self
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from dpspca.common.checks import check
+from dpspca.common.errors import DpspcaError, InvalidParameterError, NotTrustedError
+from dpspca.common.names import PartyName, Role, shortened
+from dpspca.common.storage import Study, files
+from dpspca.common.transport import Mail, Mailbox
+from dpspca.common.trust import Authority, Invitation, Reply, is_slot, read_request, slot_of
+
+STUDY_FILE: Final = "study.toml"
+INVITATIONS: Final = "invitations"
+SHOWN_KEY_DIGITS: Final = 24
+"""Hexadecimal digits of a key's fingerprint that people compare: nobody can make a key with the same 96 bits."""
+
+
+class Kind(StrEnum):
+    """Why a party asks for a certificate."""
+
+    ENROLS = "enrols"
+    RENEWS = "renews"
+    SIGNED_BEFORE = "signed before"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A request that was found, what it asks for, and why it is refused, if it is."""
+
+    source: str
+    content: bytes = field(repr=False)
+    kind: Kind
+    party: PartyName | None = None
+    key: str = ""
+    days: int = 0
+    problem: DpspcaError | None = None
+
+    def refused(self, problem: DpspcaError) -> Self:
+        """Return this request as a refused one."""
+        return replace(self, kind=Kind.REFUSED, problem=problem)
+
+
+class StudyOffice:
+    """An authority's folder with the study that it serves."""
+
+    def __init__(self, folder: Path, clock: Callable[[], datetime]) -> None:
+        self.authority = Authority.open(folder, clock)
+        check(
+            (folder / STUDY_FILE).exists(),
+            f"{folder} has no study file.",
+            f"An earlier version made it: write a study file (`dpspca config sample study`) to {folder / STUDY_FILE}.",
+        )
+        self.study = Study.read(folder / STUDY_FILE)
+        self._folder = folder
+        self._key = self.authority.mailbox_key()
+
+    @classmethod
+    def found(cls, study: Path, folder: Path, clock: Callable[[], datetime]) -> Self:
+        """Create the authority of a study."""
+        read, text = Study.read(study), files.read(study)
+        Authority.init(folder, read.federation, clock)
+        files.create(folder / STUDY_FILE, text)
+        return cls(folder, clock)
+
+    def invite(self, parties: Iterable[PartyName]) -> list[tuple[Invitation, Path]]:
+        """Make an invitation for each of these parties, and write each to a file of its own."""
+        made: list[tuple[Invitation, Path]] = []
+        files.make_private_folder(self._folder / INVITATIONS)
+        for party in parties:
+            invitation = self.authority.invite(
+                party, self.study.address, self.study.mailbox or "", days=self.study.invitation_days
+            )
+            path = self._folder / INVITATIONS / f"{party.role}-{party.name}.invitation"
+            files.replace(path, invitation.to_text())
+            made.append((invitation, path))
+        return made
+
+    def party(self, text: str) -> PartyName:
+        """Return the party that an operator names: its whole name, or ROLE/NAME."""
+        return PartyName.parse(text if "://" in text else f"dpspca://{self.authority.federation}/{text}")
+
+    @property
+    def slots(self) -> list[str]:
+        """The slots of all parties that were invited or certified."""
+        known = [*(each.name for each in self.authority.invited()), *(each.name for each in self.authority.list())]
+        return [slot_of(self._key, party) for party in dict.fromkeys(known)]
+
+    def candidates(self, mailbox: Mailbox) -> list[Candidate]:
+        """Return every request in a mailbox. Of two keys that ask in one name at the same time, none is signed."""
+        found = [self._candidate(source, content) for source, content in mailbox.requests(self.slots)]
+        open_ones = {(each.party, each.key) for each in found if each.kind in {Kind.ENROLS, Kind.RENEWS}}
+        doubled = {party for party, count in Counter(party for party, _ in open_ones).items() if count > 1}
+        return [
+            each.refused(_two_keys(each.party)) if each.party in doubled and each.problem is None else each
+            for each in sorted(found, key=_order)
+        ]
+
+    def _candidate(self, source: str, content: bytes) -> Candidate:
+        unknown = Candidate(source, content, Kind.REFUSED)
+        try:
+            asked = read_request(content)
+        except DpspcaError as problem:
+            return unknown.refused(problem)
+        known = replace(
+            unknown, party=asked.party, key=request_fingerprint(content), days=self.study.days_for(asked.party)
+        )
+        try:
+            if self.authority.certificate_for(content):
+                return replace(known, kind=Kind.SIGNED_BEFORE)
+            self.authority.examine(content)
+        except DpspcaError as problem:
+            return known.refused(problem)
+        return replace(known, kind=Kind.RENEWS if asked.former else Kind.ENROLS)
+
+    def sign(self, candidates: Sequence[Candidate], mailbox: Mailbox) -> list[Candidate]:
+        """Sign what is not refused, and leave the certificates and a fresh revocation list in the mailbox.
+
+        A certificate is on disk in the authority's folder before it leaves. If this is interrupted, repeat it: what was
+        signed is delivered then. Return the candidates as they ended.
+        """
+        listed = self.authority.revocation_list()
+        ended: list[Candidate] = []
+        for each in candidates:
+            if each.kind is Kind.REFUSED or each.party is None:
+                ended.append(each)
+                continue
+            try:
+                certificate = self.authority.admit(each.content, days=each.days)
+            except DpspcaError as problem:  # something changed since it was shown
+                ended.append(each.refused(problem))
+                continue
+            reply = Reply(certificate, self.authority.certificate_pem, listed)
+            self._deliver(each, reply, mailbox)
+            ended.append(each)
+        self.publish(listed, mailbox)
+        return ended
+
+    def _deliver(self, candidate: Candidate, reply: Reply, mailbox: Mailbox) -> None:
+        """Leave a certificate beside its request, or in the party's slot if the request had a name of its own."""
+        assert candidate.party
+        beside = candidate.source.removesuffix(f".{Mail.REQUEST}")
+        slot = beside if is_slot(beside) else slot_of(self._key, candidate.party)
+        if candidate.kind is Kind.SIGNED_BEFORE and _holds(mailbox.get(slot, Mail.CERTIFICATE), reply):
+            return
+        mailbox.put(slot, Mail.CERTIFICATE, reply.to_bytes())
+
+    def publish(self, listed: bytes, mailbox: Mailbox) -> None:
+        """Leave a revocation list in the mailbox."""
+        hub = PartyName(self.study.federation, Role.COORDINATOR, self.study.coordinator)
+        mailbox.put(slot_of(self._key, hub), Mail.REVOCATIONS, listed)
+
+
+def _holds(content: bytes, reply: Reply) -> bool:
+    try:
+        return Reply.from_bytes(content).certificate_pem == reply.certificate_pem
+    except NotTrustedError:
+        return False
+
+
+def request_fingerprint(request: bytes) -> str:
+    """Return the fingerprint of the key in a request as people compare it, in groups of four digits."""
+    public = read_request(request).key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    digits = sha256(public).hexdigest()[:SHOWN_KEY_DIGITS]
+    return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+
+
+def _two_keys(party: PartyName | None) -> DpspcaError:
+    return InvalidParameterError(
+        f"Two different keys ask for a certificate of {party}.",
+        "Ask the party for the fingerprint of its key, take the other request away, and sign again.",
+    )
+
+
+def _order(candidate: Candidate) -> tuple[bool, str, str]:
+    """Sort the coordinator last: it ends its mailbox when it has its own certificate."""
+    party = candidate.party
+    return party is not None and party.role is Role.COORDINATOR, str(party or ""), shortened(candidate.source)

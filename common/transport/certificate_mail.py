@@ -1,0 +1,68 @@
+"""How one party exchanges requests and certificates with the authority through a mailbox.
+
+Nothing that comes out of a mailbox is believed for where it comes from. A certificate is installed only if it is for
+the key that waits here, for the name that was asked for, and from the authority that this party knows. Anything else is
+ignored, as if the mailbox were empty: it may be a certificate of before, or a trick.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpspca.common.errors import DpspcaError, NotTrustedError
+from dpspca.common.trust import Identity, Reply, RevocationList, identity
+
+from .mailbox import Mail, Mailbox
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateMail:
+    """One party's part of a mailbox. ``folder`` is its identity folder, ``revocations`` its revocation list."""
+
+    folder: Path
+    revocations: Path | None
+    mailbox: Mailbox
+    slot: str
+
+    def send(self, request: bytes) -> None:
+        """Leave a request, unless it is there already."""
+        if self.mailbox.get(self.slot, Mail.REQUEST) != request:
+            self.mailbox.put(self.slot, Mail.REQUEST, request)
+
+    def receive(self, authority_pem: bytes) -> tuple[Identity | None, str]:
+        """Install the certificate for the waiting key, and return it if it is there. The text says what was ignored."""
+        content = self.mailbox.get(self.slot, Mail.CERTIFICATE)
+        if not content:
+            return None, ""
+        try:
+            reply = Reply.from_bytes(content)
+            listed = RevocationList.read(reply.revocations_pem, authority_pem)
+            made = identity.install(self.folder, reply.certificate_pem, authority_pem)
+        except NotTrustedError as problem:
+            return None, problem.what
+        if self.revocations:
+            self._keep_list(listed, reply.revocations_pem, authority_pem)
+        self._clear()
+        return made, ""
+
+    def fetch_revocations(self, authority_pem: bytes) -> RevocationList | None:
+        """Install the mailbox's revocation list if it is newer than ours, and return it then."""
+        content = self.mailbox.get(self.slot, Mail.REVOCATIONS)
+        if not (content and self.revocations):
+            return None
+        before = identity.stored_revocations(self.revocations, authority_pem)
+        installed = identity.install_revocations(self.revocations, content, authority_pem)
+        return None if installed == before else installed
+
+    def _keep_list(self, listed: RevocationList, pem: bytes, authority_pem: bytes) -> None:
+        """Keep the list that came with a certificate, unless there is a newer one."""
+        assert self.revocations
+        before = identity.stored_revocations(self.revocations, authority_pem)
+        if before is None or listed.newer_than(before):
+            identity.install_revocations(self.revocations, pem, authority_pem)
+
+    def _clear(self) -> None:
+        """Take the request out of the mailbox. If that fails, the authority sees that it was signed before."""
+        try:
+            self.mailbox.put(self.slot, Mail.REQUEST, b"")
+        except DpspcaError:
+            return

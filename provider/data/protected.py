@@ -1,0 +1,273 @@
+"""Reads the rows that a provider offers. A row that cannot be used counts as a row of zeros (``sources.py`` says why).
+
+Dense rows go into scratch while they are read, some at a time (``stored_rows.py``), so that memory does not grow with
+them. They are finished there: missing values are filled in or the dictionary is applied, unusable rows and those of
+nobody are marked, and only the largest entries are kept. All of this depends on each row alone. Sparse rows, genotypes
+and triplets are held in memory.
+
+The source is read once. What happens to it later changes no answer: jobs are about the rows as they were read. If a
+file changes while it is read, the provider refuses to start.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading
+
+from . import fingerprints
+from .folders import Form
+from .genotypes import Genotypes
+from .largest_entries import with_largest_entries
+from .odd_rows import make_unusable, rows_or_zeros, unusable_rows, usable_entries
+from .persons import with_persons
+from .preparation import CheckedRows, check_size
+from .scratch import Scratch
+from .sources import (
+    RawTables,
+    complete,
+    file_errors,
+    for_each_row,
+    joined,
+    person_lines,
+    prepared_names,
+    raw_tables,
+    read_as_stored,
+)
+from .stored_rows import RowWriter, stored_type
+from .tables import RowBatches
+
+_PLAIN: Final = Reading()
+
+_log = logging.getLogger(__name__)
+
+
+def read_protected(
+    path: Path,
+    reading: Reading = _PLAIN,
+    *,
+    persons: Path | None = None,
+    row_entries: int | None = None,
+    scratch: Scratch | None = None,
+) -> CheckedRows:
+    """Read a provider's file or folder. A row that cannot be used counts as a row of zeros.
+
+    Whether the provider starts, and the form of everything that it sends, is the same for tables that differ in one
+    row, whatever that row is. ``persons`` is a file that says whose each row is: a line for each row, with any name or
+    number. A row whose line is blank counts as a row of zeros, too. ``row_entries`` is the number of entries of a row
+    that count, the largest ones. By default all count. Without ``scratch``, rows are held in memory.
+    """
+    lines = None if persons is None else person_lines(persons, reading)
+    if scratch is None or reading.triplets is not None:
+        return _in_memory(path, read_as_stored(path, reading), reading, row_entries, persons, lines)
+    tables = raw_tables(path, reading, scratch.cells)
+    first = next(tables)
+    if not isinstance(first[1].numbers, RowBatches):
+        return _in_memory(path, joined(chain((first,), tables)), reading, row_entries, persons, lines)
+    used = _Storing(path, reading, scratch, row_entries, lines).all_of(chain((first,), tables))
+    return _with_persons(used, persons, lines)
+
+
+def read_arriving(
+    path: Path, reading: Reading = _PLAIN, *, row_entries: int | None = None, scratch: Scratch | None = None
+) -> tuple[CheckedRows, bool]:
+    """Read a file that arrived while the provider runs, by the same rule.
+
+    Also return whether it has rows that count as rows of zeros. A file may be without rows, for example if nobody came
+    on that day.
+    """
+    if reading.triplets is not None:
+        raise InvalidDataError(
+            f"{path}: rows that arrive cannot be triplets, because one row's may be in several files.",
+            "Name the folder under data_sets.",
+        )
+    rows = read_protected(path, reading, row_entries=row_entries, scratch=scratch)
+    return rows, rows.unusable is not None
+
+
+def _with_persons(used: CheckedRows, persons: Path | None, lines: Sequence[bytes] | None) -> CheckedRows:
+    """Add whose each row is. Each row of nobody counts as a person of its own, so that none takes another's place."""
+    if persons is None or lines is None:
+        return used
+    whose = for_each_row(persons, lines, used.count)
+    return with_persons(used, [(each, 0 if each else place) for place, each in enumerate(whose, start=1)])
+
+
+# --- In memory --------------------------------------------------------------------------------------------------------
+
+
+def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
+    path: Path,
+    table: CheckedRows,
+    reading: Reading,
+    row_entries: int | None,
+    persons: Path | None,
+    lines: Sequence[bytes] | None,
+) -> CheckedRows:
+    """Fill in what is missing, count unusable rows and those of nobody as zeros, and keep the largest entries."""
+    of_nobody = None
+    if persons is not None and lines is not None:
+        of_nobody = np.array([not each for each in for_each_row(persons, lines, table.count)], dtype=np.bool_)
+    with file_errors(path):
+        used = _usable(path, table, reading, row_entries, of_nobody)
+    return _with_persons(used, persons, lines)
+
+
+def _usable(
+    path: Path, table: CheckedRows, reading: Reading, row_entries: int | None, of_nobody: NDArray[np.bool_] | None
+) -> CheckedRows:
+    matrix = complete(table.matrix, table.names, reading)
+    if of_nobody is not None:
+        matrix = make_unusable(matrix, of_nobody)
+    used = replace(_bounded(path, rows_or_zeros(matrix), row_entries), names=prepared_names(table.names, reading))
+    if matrix is table.matrix:
+        return used
+    stored: Any = table.matrix
+    if isinstance(stored, Genotypes):
+        # Most samples lack some genotype. As rows of zeros, they would leave no content to recognise.
+        return replace(used, uncut=used.fingerprints() | fingerprints.of_table(stored.as_counted()))
+    # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
+    # ones, do not give the rows a new budget.
+    return replace(used, uncut=used.fingerprints() | rows_or_zeros(stored).fingerprints())
+
+
+def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
+    """Keep the ``row_entries`` largest entries of each row. Log if that left any out."""
+    if row_entries is None or row_entries >= rows.dimension:
+        return rows
+    kept = with_largest_entries(rows, row_entries)
+    if kept.entries < rows.entries:
+        _tell_of_cut(path, row_entries)
+    return kept
+
+
+def _tell_of_cut(path: Path, row_entries: int) -> None:
+    _log.warning(
+        "%s has rows with more than %d entries. Only the %d largest of each row count.", path, row_entries, row_entries
+    )
+
+
+# --- In scratch -------------------------------------------------------------------------------------------------------
+
+
+class _WiderError(Exception):
+    """A file of a folder has numbers of a wider type than those before it."""
+
+    def __init__(self, kind: "np.dtype[Any]") -> None:
+        super().__init__()
+        self.kind = kind
+
+
+class _Storing:
+    """Writes the rows of a data set into scratch, as they are read, and finishes them."""
+
+    def __init__(
+        self, path: Path, reading: Reading, scratch: Scratch, row_entries: int | None, lines: Sequence[bytes] | None
+    ) -> None:
+        self._path = path
+        self._reading = reading
+        self._scratch = scratch
+        self._row_entries = row_entries
+        self._lines = lines
+
+    def all_of(self, tables: RawTables) -> CheckedRows:
+        """Store the rows of all files. If a later file has wider numbers, start again with that type."""
+        kind = None
+        while True:
+            try:
+                return self._stored(tables, kind)
+            except _WiderError as found:
+                kind = found.kind
+                tables = raw_tables(self._path, self._reading, self._scratch.cells)
+
+    def _stored(self, tables: RawTables, kind: "np.dtype[Any] | None") -> CheckedRows:
+        form, stages = None, None
+        for file, raw in tables:
+            empty = CheckedRows(np.empty((0, raw.numbers.columns)), raw.columns.names)
+            form = form or Form.of(file, empty)
+            form.require(file, empty)
+            kind = kind or stored_type(raw.numbers.kind)
+            wider = np.result_type(kind, stored_type(raw.numbers.kind))
+            if wider != kind:
+                raise _WiderError(wider)
+            with file_errors(file):
+                stages = stages or self._stages(empty, kind)
+                for batch in raw.numbers.batches:
+                    stages.add(batch)
+        assert stages is not None  # there is at least one file
+        assert form is not None
+        if stages.has_cut and self._row_entries is not None:
+            _tell_of_cut(self._path, self._row_entries)
+        with file_errors(self._path):
+            return stages.rows(prepared_names(form.names, self._reading))
+
+    def _stages(self, empty: CheckedRows, kind: "np.dtype[Any]") -> "_Stages":
+        return _Stages(empty, kind, self._reading, self._scratch, self._row_entries, self._lines)
+
+
+class _Stages:
+    """One data set's rows: as they were read, completed, and cut to their largest entries.
+
+    Fingerprints are taken of the first two stages, so that another list of persons, other numbers in place of missing
+    ones, or fewer entries do not give the rows a new budget. Only the last stage is kept.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  # all that is declared
+        self,
+        empty: CheckedRows,
+        kind: "np.dtype[Any]",
+        reading: Reading,
+        scratch: Scratch,
+        row_entries: int | None,
+        lines: Sequence[bytes] | None,
+    ) -> None:
+        self._names, self._reading, self._lines = empty.names, reading, lines
+        completed = self._complete(empty.matrix)
+        changes = completed is not empty.matrix
+        width = completed.shape[1]
+        check_size(0, width, least=0)
+        final = np.dtype(np.float64) if changes else kind
+        self._read = RowWriter(scratch, empty.dimension, kind) if changes or lines is not None else None
+        self._completed = RowWriter(scratch, width, final)
+        self._row_entries = None if row_entries is None or row_entries >= width else row_entries
+        self._cut = None if self._row_entries is None else RowWriter(scratch, width, final)
+        self._count = self._unusable = 0
+        self.has_cut = False
+
+    def add(self, batch: FloatArray) -> None:
+        """Finish rows and write them."""
+        if self._read is not None:
+            self._read.add(*usable_entries(batch))
+        numbers, blank = usable_entries(self._complete(batch))
+        if self._lines is not None:
+            of_nobody = [not line for line in self._lines[self._count : self._count + len(batch)]]
+            blank[: len(of_nobody)] |= np.array(of_nobody, dtype=np.bool_)
+        self._completed.add(numbers, blank)
+        if self._cut is not None and self._row_entries is not None:
+            whole = CheckedRows(np.where(blank[:, None], 0.0, numbers), uncut=frozenset())
+            kept = with_largest_entries(whole, self._row_entries)
+            self.has_cut |= kept.entries < whole.entries
+            self._cut.add(np.asarray(kept.matrix), blank)
+        self._count += len(batch)
+        self._unusable += int(np.count_nonzero(blank))
+
+    def rows(self, names: tuple[str, ...] | None) -> CheckedRows:
+        """Return the rows of the last stage."""
+        check_size(self._count, 1, least=0)
+        last = (self._completed if self._cut is None else self._cut).rows()
+        whole = [each.rows() for each in (self._read, self._completed) if each is not None]
+        prints: frozenset[str] | None = None
+        if self._read is not None or self._cut is not None:
+            prints = frozenset().union(*map(fingerprints.of_table, whole))
+        return CheckedRows(last, names, unusable=unusable_rows(self._unusable), uncut=prints)
+
+    def _complete(self, batch: Any) -> Any:  # noqa: ANN401
+        return complete(batch, self._names, self._reading)

@@ -1,0 +1,131 @@
+"""Files without a name in a provider's scratch folder: they hold checked rows, so that memory does not have to.
+
+A scratch file is private to this process. It has no name, so nobody can open it by a path, and the system frees it when
+the process ends, however it ends. Where the system cannot make a file without a name, the name is removed while the
+file is still empty. Rows are read by position into buffers, and never mapped into memory: pages of a map would count
+as this process's memory.
+
+Every dense data set is kept like this, however few rows it has. Which code runs must not follow from their number.
+"""
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EINVAL, EISDIR, ENOENT, EOPNOTSUPP
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+from weakref import finalize
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.errors import RefusedError
+from dpspca.common.storage import PRIVATE, files
+
+_NOT_NAMELESS: Final = frozenset({EOPNOTSUPP, EISDIR, EINVAL, ENOENT})
+"""How a system says that it cannot make a file without a name."""
+_BYTES_A_CALL: Final = 2**30
+"""Linux moves at most two gigabytes in one call."""
+
+DEFAULT_MEMORY: Final = 2**30
+_BYTES_A_CELL: Final = 8 * 2**6
+"""Of memory, for each number that is read at a time: it is there several times, and pyarrow holds more."""
+_FEWEST_CELLS: Final = 2**16
+_MOST_CELLS: Final = 2**22
+
+_log = logging.getLogger(__name__)
+
+
+class ScratchError(RefusedError):
+    """The scratch folder is full or cannot be used."""
+
+    code = "no-scratch"
+
+
+class Scratch:
+    """A folder for files without a name, and how much memory may be used."""
+
+    def __init__(self, folder: Path, memory: int = DEFAULT_MEMORY) -> None:
+        """``memory`` is in bytes, beside what the program itself takes."""
+        self.folder: Final = folder
+        self.cells: Final = min(_MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
+        """How many numbers of a source to read at a time."""
+
+    def file(self) -> "ScratchFile":
+        """Make an empty file."""
+        return ScratchFile(self.folder)
+
+
+class ScratchFile:
+    """A private file without a name. It is gone when nothing refers to it any more. Any thread may use it."""
+
+    def __init__(self, folder: Path) -> None:
+        with _scratch_errors(folder):
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of the ledger, which must be private, too
+            files.make_private_folder(folder)
+            self._descriptor = _nameless(folder)
+        self._folder = folder
+        self._end = 0
+        self._appending = Lock()
+        finalize(self, os.close, self._descriptor)
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        """Write numbers after those that are there."""
+        with self._appending:
+            self.write(self._end, numbers)
+            self._end += numbers.nbytes
+
+    def write(self, start: int, numbers: NDArray[Any]) -> None:
+        """Write numbers from byte ``start`` on."""
+        content = numbers.reshape(-1).view(np.uint8).data
+        with _scratch_errors(self._folder):
+            while content:
+                written = os.pwrite(self._descriptor, content[:_BYTES_A_CALL], start)
+                start, content = start + written, content[written:]
+
+    def reserve(self, size: int) -> None:
+        """Take all the room that will be needed, so that a lack of it shows at once."""
+        if size and hasattr(os, "posix_fallocate"):
+            with _scratch_errors(self._folder):
+                os.posix_fallocate(self._descriptor, 0, size)
+
+    def read(self, start: int, into: NDArray[Any]) -> None:
+        """Fill an array with what is stored from byte ``start`` on."""
+        content = into.reshape(-1).view(np.uint8).data
+        with _scratch_errors(self._folder):
+            while content:
+                found = os.preadv(self._descriptor, [content[:_BYTES_A_CALL]], start)
+                if not found:
+                    raise OSError(EINVAL, "it is shorter than what was written to it")
+                start += found
+                content = content[found:]
+
+
+def _nameless(folder: Path) -> int:
+    """Open a file that has no name, for reading and writing."""
+    if hasattr(os, "O_TMPFILE"):
+        try:
+            return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_EXCL, PRIVATE)
+        except OSError as problem:
+            if problem.errno not in _NOT_NAMELESS:
+                raise
+    descriptor, name = tempfile.mkstemp(dir=folder)  # with the same rights
+    Path(name).unlink()
+    return descriptor
+
+
+@contextmanager
+def _scratch_errors(folder: Path) -> Iterator[None]:
+    """Turn an error of the system into one whose text is the same for all of them. The operator finds it in the log."""
+    try:
+        yield
+    except OSError as problem:
+        _log.error("The scratch folder %s cannot be used: %s.", folder, problem.strerror or problem)
+        raise ScratchError(
+            "The provider's scratch folder is full or cannot be used.",
+            "The operator must free space there, or name another folder as scratch in the provider's settings. Then "
+            "ask again.",
+        ) from problem

@@ -1,0 +1,122 @@
+"""Sums over all rows: blocks of rows are mapped to exact integers, and these are added up.
+
+Everything that a provider computes about second moments has this form, so whatever can map blocks and add integers can
+evaluate queries: the threads of this process, or other processes. An engine needs no order, because exact sums have the
+same bits in every order and for every size of blocks.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import reduce
+from itertools import pairwise
+from operator import add, iadd
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+
+from .one_thread import one_thread
+from .wide_integers import RunningSum, WideIntegers
+
+Parts: TypeAlias = list[list[tuple[int, int]]]
+"""Lists of blocks of rows, from a start to a stop. The sum over a list's blocks is exact in its own type."""
+Visit: TypeAlias = Callable[[Any], Any]
+"""Maps a block of rows, dense or sparse, to an array of integers in float64 or int64. Pure."""
+
+EXACT_ROWS: Final = 2**14
+"""Of so many rows, sums are exact in float64."""
+ROWS_IN_64_BITS: Final = 2**24
+"""Of so many rows, sums are exact in 64-bit integers."""
+SMALL_PRODUCT: Final = 10**7
+"""Up to so many multiplications, several threads are slower than one, and much slower if a core is busy."""
+MOST_SUMS: Final = 2**28
+"""The most numbers in the sums of all threads of one query: two gigabytes. Wide queries use fewer threads."""
+
+
+class Rows(Protocol):
+    """Integer rows that can be read in blocks of float64."""
+
+    count: int
+    dimension: int
+    block_rows: int
+
+    @property
+    def gain_by_threads(self) -> bool:
+        """Tell whether several threads are faster than one."""
+        ...
+
+    def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
+        """Divide a thread's rows into blocks for sums of ``sums`` numbers. Dense blocks have at least ``tall`` rows.
+
+        Returns lists of one or more blocks. The sum over a list's blocks is exact in the type that ``across`` returns.
+        """
+        ...
+
+    def across(self, block: Any, wide: FloatArray) -> Any:  # noqa: ANN401  # dense or sparse
+        """Multiply the transpose of a block with integers that have as many rows."""
+        ...
+
+    def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
+        """Return the rows from ``start`` to ``stop`` as float64."""
+        ...
+
+
+class Engine(Protocol):
+    """Evaluates sums over rows. How it divides the work follows from public numbers, and never from how many rows."""
+
+    def total(self, rows: Rows, visit: Visit, entries: int, parts: Callable[[tuple[int, int]], Parts]) -> WideIntegers:
+        """Add up ``visit`` over all blocks. A sum has ``entries`` numbers.
+
+        ``parts`` divides a span of rows into lists of blocks. Of no rows, it gives an empty block, so that sums have a
+        shape.
+        """
+        ...
+
+
+class LocalThreads:
+    """Threads of this process. Each has its share of the rows, which may be empty."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads or os.cpu_count() or 1
+
+    def total(self, rows: Rows, visit: Visit, entries: int, parts: Callable[[tuple[int, int]], Parts]) -> WideIntegers:
+        """Add up the results of visiting every block."""
+
+        def of_span(span: tuple[int, int]) -> WideIntegers:
+            """Add up each list of blocks in its own type, where it is exact, and then the lists in wider integers."""
+            total = RunningSum(ROWS_IN_64_BITS)
+            for blocks in parts(span):
+                visited = reduce(iadd, (visit(rows.block(first, last)) for first, last in blocks))
+                total.add(np.array(visited, dtype=np.int64), blocks[-1][1] - blocks[0][0])
+            return total.total()
+
+        spans = spans_of(rows.count, _threads(self._threads if rows.gain_by_threads else 1, entries))
+        with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
+            return reduce(add, (pool.map if pool else map)(of_span, spans))
+
+
+def _threads(most: int, entries: int) -> int:
+    """Choose the number of threads: one if the query has so few entries that even 2^14 rows are little work.
+
+    Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
+    """
+    return 1 if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT else max(1, min(most, MOST_SUMS // (2 * entries)))
+
+
+def stepped(span: tuple[int, int], step: int) -> Parts:
+    """Divide rows into blocks of ``step`` rows, in lists whose sums are exact. Without rows, return an empty block."""
+    start, stop = span
+    return [
+        [(at, min(at + step, last)) for at in range(first, max(last, first + 1), step)]
+        for first in range(start, max(stop, start + 1), EXACT_ROWS)
+        for last in (min(first + EXACT_ROWS, stop),)
+    ]
+
+
+def spans_of(rows: int, parts: int) -> list[tuple[int, int]]:
+    """Divide rows into so many spans of about the same length."""
+    edges = [rows * part // parts for part in range(parts + 1)]
+    return list(pairwise(edges))

@@ -1,0 +1,227 @@
+"""Offers the mailbox over the network, on an address of its own, to parties that may have no certificate yet.
+
+It speaks a little HTTP over TLS: PUT and GET of ``/SLOT/request`` and ``/SLOT/certificate``, and of
+``/SLOT/revocations``, which is the same for all. A caller shows no certificate. What lets it in is a slot: the
+coordinator recognises those that the authority made, and nobody can guess one. What a caller leaves is not believed by
+anybody (``common.transport.mailbox``), so the limits here protect this machine alone:
+
+- Nothing is kept of a connection that is gone, and nothing at all of a caller without a slot.
+- A slot holds one request and one certificate of bounded size, so the disk holds at most that for each invited party.
+- A revocation list is stored only if the authority signed it and it is newer than the one before.
+- Few connections are open at once, each for seconds. The others wait in the system's queue, where they take none of the
+  coordinator's files. They are accepted at a limited rate, so that strangers cannot keep the processor busy.
+"""
+
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.log_context import STRANGERS, about
+from dpspca.common.storage import Address
+from dpspca.common.transport import MAX_BYTES, Mail, MailFolder
+from dpspca.common.trust import RevocationList, federation_of, owner_of, read_authority
+
+from .rpc import unproven_tls
+
+MAX_CALLERS: Final = 32
+"""Connections that are open at once."""
+CALL_SECONDS: Final = 10.0
+"""Time limit for a connection, from its first byte to its last."""
+PAUSE_SECONDS: Final = 0.02
+"""Between two accepted connections."""
+WRITE_SECONDS: Final = 1.0
+"""Between two changes of one slot. Each change waits for the disk."""
+BACKLOG: Final = 128
+MAX_HEADING: Final = 2**12
+_PATH_PARTS: Final = 3
+
+_log = logging.getLogger(__name__)
+
+
+class Refusal(Exception):  # noqa: N818  # it is a reply
+    """A reply that ends a call."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Call(NamedTuple):
+    """What a caller asks for."""
+
+    method: str
+    slot: str
+    mail: Mail
+    size: int
+
+
+class MailboxServer:
+    """A mailbox that listens."""
+
+    def __init__(self, folder: MailFolder, key: bytes, authority_pem: bytes) -> None:
+        """Serve this folder. ``key`` recognises slots."""
+        self._folder = folder
+        self._key = key
+        self._federation = federation_of(read_authority(authority_pem))
+        self._authority_pem = authority_pem
+        self._tls = unproven_tls()
+        self._free = asyncio.Semaphore(MAX_CALLERS)
+        self._written: dict[str, float] = {}
+        """When each slot was changed last. Only slots that the authority made are here."""
+        self._listening: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unfetched: set[str] = set()
+        self.address = ""
+
+    async def start(self, address: Address) -> None:
+        """Listen on an address; port 0 picks a free port."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._listening = socket.create_server((address.host, address.port), backlog=BACKLOG)
+        except (OSError, OverflowError):
+            raise InvalidParameterError(
+                f"The mailbox cannot listen on {address}.", "Choose an address of this machine and a free port."
+            ) from None
+        self._listening.setblocking(False)  # its signature
+        self.address = f"{address.rpartition(':')[0]}:{self._listening.getsockname()[1]}"
+        self._start_task(loop, self._accept(self._listening))
+
+    async def stop(self) -> None:
+        """Stop listening and close all connections."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listening:
+            self._listening.close()
+
+    @property
+    def unfetched(self) -> set[str]:
+        """The slots with a certificate that arrived since the start and that no party has confirmed."""
+        return set(self._unfetched)
+
+    def _start_task(self, loop: asyncio.AbstractEventLoop, work: "asyncio._CoroutineLike[None]") -> None:
+        task = loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        """Accept a connection when there is a place for it, and not too fast."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._free.acquire()
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError:  # no file descriptor is free, or the caller is gone
+                self._free.release()
+                await asyncio.sleep(1)
+                continue
+            self._start_task(loop, self._serve(connection))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        """Serve one call and forget it."""
+        transport: asyncio.Transport | None = None
+        try:
+            with suppress(TimeoutError, OSError, EOFError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(CALL_SECONDS):
+                    reader = asyncio.StreamReader(limit=MAX_HEADING)
+                    protocol = asyncio.StreamReaderProtocol(reader)
+                    transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                        lambda: protocol, connection, ssl=self._tls
+                    )
+                    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+                    writer.write(await self._reply(reader))
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
+        finally:
+            if transport:
+                transport.abort()
+            connection.close()
+            self._free.release()
+
+    async def _reply(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            call = _read_call(await reader.readuntil(b"\r\n\r\n"))
+            owner = self._owner_of(call.slot)
+            body = await reader.readexactly(call.size)
+            return _response(HTTPStatus.OK, await self._serve_call(call, body, owner))
+        except Refusal as refusal:
+            return _response(refusal.status, str(refusal).encode())
+        except DpspcaError as problem:  # the folder of this mailbox cannot be used: its owner reads why
+            _log.error("The mailbox cannot be used: %s", problem, extra=about(STRANGERS))
+            return _response(HTTPStatus.SERVICE_UNAVAILABLE, b"The mailbox cannot be used now.")
+
+    def _owner_of(self, slot: str) -> str:
+        owner = owner_of(slot, self._key, self._federation)
+        if owner is None:
+            raise Refusal(HTTPStatus.FORBIDDEN, "There is no such slot.")
+        return str(owner)
+
+    async def _serve_call(self, call: Call, body: bytes, owner: str) -> bytes:
+        if call.method == "GET":
+            found = await asyncio.to_thread(self._folder.get, call.slot, call.mail)
+            if not found:
+                raise Refusal(HTTPStatus.NOT_FOUND, "There is nothing.")
+            return found
+        if call.mail is Mail.REQUEST and not body:
+            self._unfetched.discard(call.slot)
+        if await asyncio.to_thread(self._folder.get, call.slot, call.mail) == body:
+            return b""
+        self._require_pause(call)
+        if call.mail is Mail.REVOCATIONS:
+            await asyncio.to_thread(self._require_newer, call.slot, body)
+        await asyncio.to_thread(self._folder.put, call.slot, call.mail, body)
+        if call.mail is Mail.CERTIFICATE:
+            self._unfetched.add(call.slot)
+        _log.info("The mailbox has a new %s: %d bytes for %s.", call.mail, len(body), owner, extra=about(owner))
+        return b""
+
+    def _require_pause(self, call: Call) -> None:
+        now, key = asyncio.get_running_loop().time(), f"{call.slot}/{call.mail}"
+        if now - self._written.get(key, -WRITE_SECONDS) < WRITE_SECONDS:
+            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "This slot was changed a moment ago.")
+        self._written[key] = now
+
+    def _require_newer(self, slot: str, body: bytes) -> None:
+        """Refuse a list that the authority did not sign, or that is not newer than the one in the folder."""
+        before = self._folder.get(slot, Mail.REVOCATIONS)
+        try:
+            listed = RevocationList.read(body, self._authority_pem)
+            if before:
+                listed.require_succession(RevocationList.read(before, self._authority_pem))
+        except DpspcaError as problem:
+            raise Refusal(HTTPStatus.CONFLICT, problem.what) from None
+
+
+def _read_call(heading: bytes) -> Call:
+    """Read what a caller asks for."""
+    first, *lines = heading.decode("ascii", errors="replace").splitlines()
+    words = first.split()
+    path = words[1].split("/") if len(words) == _PATH_PARTS else []
+    method = words[0] if words else ""
+    if method not in {"GET", "PUT"} or len(path) != _PATH_PARTS or path[2] not in set(Mail):
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, "Use GET or PUT of /SLOT/request, /SLOT/certificate or /SLOT/revocations."
+        )
+    mail = Mail(path[2])
+    sizes = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")]
+    if len(sizes) > 1 or not all(each.isascii() and each.isdigit() for each in sizes):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "State one length.")
+    size = int(sizes[0][:20]) if sizes else 0
+    if size > (MAX_BYTES[mail] if method == "PUT" else 0):
+        raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MAX_BYTES[mail]} bytes are allowed.")
+    return Call(method, path[1], mail, size)
+
+
+def _response(status: HTTPStatus, body: bytes) -> bytes:
+    heading = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/octet-stream\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return heading.encode("ascii") + body
