@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .errors import InvalidParameterError, InvalidTypeError
+from .errors import InvalidInputError, InvalidParameterError, InvalidTypeError
 from .names import shortened
 
 _REAL: Final = (int, float, np.integer, np.floating)
@@ -18,6 +18,13 @@ def check(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads
     """Refuse a parameter unless the condition holds."""
     if not holds:
         raise InvalidParameterError(what, remedy)
+
+
+def check_all(*conditions: tuple[bool, str, str]) -> None:
+    """Refuse parameters unless every condition holds, and say of each that does not. Each is as of ``check``."""
+    wrong = [InvalidParameterError(what, remedy) for holds, what, remedy in conditions if not holds]
+    if wrong:
+        raise InvalidInputError(wrong)
 
 
 def is_real(value: object) -> bool:

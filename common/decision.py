@@ -5,9 +5,11 @@ A decision is computed from released numbers alone, so it costs no privacy. Its 
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, TypeAlias
 
-from .checks import check, check_whole, choice, is_real
+from .decoding import between
+
+Count: TypeAlias = Annotated[int, between(0, 2**31)]
 
 
 class ReleasePath(StrEnum):
@@ -33,34 +35,14 @@ class Decision:
     """
 
     path: ReleasePath
-    columns: int
-    outstanding: int | None = None
+    columns: Count
+    outstanding: Count | None = None
     held: float | None = None
-    visible: int | None = None
-    asked: int | None = None
-    useful: int | None = None
+    visible: Count | None = None
+    asked: Count | None = None
+    useful: Count | None = None
     hidden: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self) | {"path": self.path.value}
-
-    @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> Self:
-        """Read what ``to_dict`` wrote, with every check."""
-        path = choice(ReleasePath, "the path of a decision", raw["path"])
-        columns = check_whole("the columns of a decision", raw["columns"], least=0, most=2**31)
-        outstanding, held, visible = raw["outstanding"], raw["held"], raw["visible"]
-        asked, useful = raw["asked"], raw["useful"]
-        for name, count in (
-            ("outstanding columns", outstanding),
-            ("visible components", visible),
-            ("asked components", asked),
-            ("useful components", useful),
-        ):
-            if count is not None:
-                check_whole(f"the {name} of a decision", count, least=0, most=2**31)
-        check(held is None or is_real(held), "The part that a decision is based on is no number.", "Give a number.")
-        hidden = raw.get("hidden", False)
-        check(isinstance(hidden, bool), "Whether lengths were hidden is neither true nor false.", "Give one of these.")
-        return cls(path, columns, outstanding, held, visible, asked, useful, hidden)

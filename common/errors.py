@@ -31,7 +31,7 @@ class InvalidParameterError(DpspcaError, ValueError):
 class InvalidInputError(InvalidParameterError):
     """Raw input with one mistake or several. It says all of them, one after the other."""
 
-    def __init__(self, faults: Sequence[InvalidParameterError]) -> None:
+    def __init__(self, faults: Sequence[DpspcaError]) -> None:
         *others, last = faults
         super().__init__(" ".join([*map(str, others), last.what]), last.remedy)
         self.args = (faults,)

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final, Self
 
-from . import stored_values
 from .checks import check
+from .decoding import STORED, decode, parse_form
 from .errors import DpspcaError, InvalidDataError
 from .names import PartyName, Role
 from .privacy import Price
@@ -60,13 +60,9 @@ class LedgerRecord:
     def from_bytes(cls, content: bytes) -> Self:
         """Read the canonical form, and refuse any other bytes."""
         try:
-            raw = json.loads(content)
-            if raw.pop("format") != FORMAT:
-                raise ValueError  # noqa: TRY301  # handled like every other fault
-            prices = {name: stored_values.made(Price, raw.pop(name)) for name in ("reserved", "spent")}
-            read: Self = stored_values.made(cls, raw, **prices)
+            read: Self = decode(cls, parse_form(content, FORMAT), STORED)
             read._check()
-        except (DpspcaError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        except DpspcaError:
             raise InvalidDataError("The record of a ledger cannot be read.", _ASK) from None
         if read.to_bytes() != content:
             raise InvalidDataError("The record of a ledger is not in its canonical form.", _ASK)

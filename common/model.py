@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from statistics import NormalDist
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import numpy as np
 import scipy.sparse
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from .arrays import MATRIX, FloatArray, column_names
 from .checks import check, is_real
 from .decision import Decision
+from .decoding import STORED, By, between, decode, one_of, parse_json
 from .dictionary import Dictionary, prepare_table
-from .errors import CorruptModelError, InvalidDataError, InvalidParameterError
+from .errors import CorruptModelError, DpspcaError, InvalidDataError, InvalidParameterError
 from .notebook import fragment
 from .origin import Origin
-from .privacy import PrivacyUnit
 from .rotation import varimax
 from .score_map import ScoreMap
-from .spec import Accounting, Centering, Scaling
+from .spec import MAX_DIMENSION
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
 from .text import visible
 from .weights import Weighed
@@ -251,28 +251,18 @@ class Model:
         """Read a stored model. Anything unexpected is refused."""
         line, _, body = stored.partition(b"\n")
         try:
-            header = json.loads(line)
-            if header["format"] not in {FORMAT, BEFORE}:
-                raise _corrupt(f"The format is {header['format']!r}, not {FORMAT!r}.")
-            stated = header["statement"] if header["format"] == FORMAT else _in_two_words(header["statement"])
-            names = header["feature_names"]
-            decided, scores, known, origin = map(header.get, ("decision", "scores", "dictionary", "origin"))
-            return cls(
-                statement=_statement(stated),
-                explained_variance_std=header["explained_variance_std"],
-                feature_names=None if names is None else tuple(names),
-                decision=None if decided is None else Decision.from_dict(decided),
-                scores=None if scores is None else ScoreMap.from_dict(scores),
-                dictionary=None if known is None else Dictionary.parse(known),
-                origin=None if origin is None else Origin.from_dict(origin),
-                **_arrays(header["shapes"], body),
-            )
+            raw = parse_json(line, "The header")
+            header = decode(_Header, raw | {"statement": _in_two_words(raw)}, STORED)
+            parts: dict[str, Any] = {
+                each.name: getattr(header, each.name) for each in fields(header) if each.name not in _NOT_PARTS
+            }
+            parts |= _arrays(header.shapes, body)
+            return cls(**parts)
         except CorruptModelError:
             raise
-        except (
-            *(ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError),
-            InvalidParameterError,
-        ):
+        except DpspcaError as problem:
+            raise _corrupt(f"The bytes do not hold a model: {problem.what}") from None
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
             raise _corrupt("The bytes do not hold a model.") from None
 
     @staticmethod
@@ -290,34 +280,37 @@ def fix_signs(components: FloatArray) -> FloatArray:
     return components * np.where(signs == 0, 1.0, signs)[:, None] + 0.0  # no negative zeros
 
 
-def _in_two_words(before: dict[str, Any]) -> dict[str, Any]:
-    """Read a statement of version 0.1.0.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Header:
+    """The first line of a model file. What version 0.1.0 did not write has a default."""
+
+    format: Annotated[str, one_of(FORMAT, BEFORE)]
+    shapes: dict[str, list[Annotated[int, between(0, MAX_DIMENSION)]]]
+    statement: PrivacyStatement
+    explained_variance_std: float | None
+    feature_names: tuple[str, ...] | None
+    decision: Decision | None = None
+    scores: Annotated[ScoreMap, By(lambda raw, _: ScoreMap.from_dict(raw))] | None = None
+    dictionary: Annotated[Dictionary, By(lambda raw, _: Dictionary.parse(raw))] | None = None
+    origin: Origin | None = None
+
+
+_NOT_PARTS: Final = {"format", "shapes"}
+
+
+def _in_two_words(header: dict[str, Any]) -> Any:  # noqa: ANN401  # whatever is stored
+    """Return the statement, in today's words if version 0.1.0 wrote it.
 
     Its caveat began with NOT_FOR_RELEASE only for a Markov chain, whose privacy is not proven.
     """
-    kept = {name: value for name, value in before.items() if name != "releasable"}
+    stated = header["statement"]
+    if header["format"] != BEFORE:
+        return stated
+    kept = {name: value for name, value in stated.items() if name != "releasable"}
     return kept | {
-        "fresh_noise": before["releasable"],
-        "proven": not before.get("caveat", "").startswith(NOT_FOR_RELEASE),
+        "fresh_noise": stated["releasable"],
+        "proven": not stated.get("caveat", "").startswith(NOT_FOR_RELEASE),
     }
-
-
-def _statement(raw: dict[str, Any]) -> PrivacyStatement:
-    kinds = {"unit": PrivacyUnit, "accounting": Accounting, "centering": Centering, "scaling": Scaling}
-    raw = {"scaling": "none"} | raw
-    told = tuple(raw.get("warnings", ()))
-    made = PrivacyStatement(**raw | {name: kind(raw[name]) for name, kind in kinds.items()} | {"warnings": told})
-    numbers = (made.epsilon, made.delta, made.mu, made.exact_epsilon, made.norm_bound, made.mean_bound or 0.0)
-    if not all(isinstance(number, float) for number in numbers):
-        raise _corrupt("A number of the privacy statement is none.")
-    if not all(isinstance(count, int) for count in (made.parties, made.answers, made.rows_per_person)):
-        raise _corrupt("A count of the privacy statement is none.")
-    if not all(isinstance(fact, bool) for fact in (made.fresh_noise, made.proven, made.federated, made.gaussian)):
-        raise _corrupt("A fact of the privacy statement is neither true nor false.")
-    sentences = (made.caveat, made.decision, made.weights, made.dictionary, *made.warnings)
-    if not all(isinstance(sentence, str) for sentence in sentences):
-        raise _corrupt("A sentence of the privacy statement is no text.")
-    return made
 
 
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse

@@ -4,11 +4,12 @@ In a federation, the names of providers and of the data set come from the signed
 queries were answered, is what the coordinator reported.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Annotated, Any, TypeAlias
 
-from . import stored_values
+from .decoding import Rule
+
+Count: TypeAlias = Annotated[int, Rule("Give a whole number from 0 on.", lambda count: count >= 0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Participant:
     """A provider that the job names: how many queries it answered, and why it dropped out, if it did."""
 
     name: str
-    answered: int
+    answered: Count
     reason: str = ""
 
 
@@ -25,13 +26,13 @@ class Origin:
     """How a model came about. What a run in one process does not have is None or empty."""
 
     method: str
-    rounds: int
+    rounds: Count
     """Queries that were answered and added up."""
     software: str
     """The version of dpspca that made the model."""
     data_set: str | None = None
     job: str | None = None
-    participants: Sequence[Participant] = ()
+    participants: tuple[Participant, ...] = ()
 
     @property
     def took_part(self) -> tuple[str, ...]:
@@ -46,12 +47,3 @@ class Origin:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self) | {"participants": [asdict(each) for each in self.participants]}
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Self:
-        """Read plain values, or raise ``TypeError``, ``KeyError`` or ``ValueError``."""
-        parts = tuple(stored_values.made(Participant, each) for each in raw["participants"])
-        read: Self = stored_values.made(cls, {k: v for k, v in raw.items() if k != "participants"}, participants=parts)
-        if min((read.rounds, *(each.answered for each in parts))) < 0:
-            raise ValueError
-        return read

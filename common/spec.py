@@ -8,17 +8,19 @@ share, so that neither has to take the other's word.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
-from typing import Any, Final, NoReturn, Self, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 import numpy as np
 
-from .checks import check, check_bound, check_whole, choice, is_real
-from .errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from .checks import check, check_all, check_bound, check_whole, choice, is_real
+from .decoding import By, Source, decode, parse_json, read_part
+from .errors import DpspcaError, InvalidInputError, InvalidTypeError
 from .names import shortened
 from .privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS, MIN_DELTA, PrivacyUnit
 
@@ -47,8 +49,7 @@ _NAMED: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
-_LONGEST_KEY: Final = 60
-_MOST_KEYS: Final = 10
+_THE_JOB: Final = "The job"
 
 
 class MethodOptions(Mapping[str, Scalar]):
@@ -58,11 +59,11 @@ class MethodOptions(Mapping[str, Scalar]):
 
     def __init__(self, given: Mapping[str, Scalar] | None = None) -> None:
         if not isinstance(given, Mapping | None):
-            raise InvalidTypeError(f"The options are {given!r}, no mapping.", "Give names and values.")
+            raise InvalidTypeError(f"The options are {shortened(given)}, no mapping.", "Give names and values.")
         for name, value in dict(given or {}).items():
             if not isinstance(name, str) or not (value is None or isinstance(value, bool | str) or is_real(value)):
                 raise InvalidTypeError(
-                    f"The option {name!s:.60} is {value!r:.60}.", "Give a finite number, text, true or false."
+                    f"The option {shortened(name)} is {shortened(value)}.", "Give a finite number, text, true or false."
                 )
         self._items = tuple(sorted(dict(given or {}).items()))
 
@@ -127,15 +128,17 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        check(
-            is_real(self.epsilon) and 0 < self.epsilon <= MAX_EPSILON,
-            f"epsilon is {self.epsilon!r}; it must be above 0 and at most {MAX_EPSILON}.",
-            "Values up to about 1 are strong promises, 10 is a weak one.",
-        )
-        check(
-            is_real(self.delta) and MIN_DELTA < self.delta < 1,
-            f"delta is {self.delta!r}; it must lie between {MIN_DELTA} and 1, and be neither.",
-            "Take it well below one over the number of people.",
+        check_all(
+            (
+                is_real(self.epsilon) and 0 < self.epsilon <= MAX_EPSILON,
+                f"epsilon is {shortened(self.epsilon)}; it must be above 0 and at most {MAX_EPSILON}.",
+                "Values up to about 1 are strong promises, 10 is a weak one.",
+            ),
+            (
+                is_real(self.delta) and MIN_DELTA < self.delta < 1,
+                f"delta is {shortened(self.delta)}; it must lie between {MIN_DELTA} and 1, and be neither.",
+                "Take it well below one over the number of people.",
+            ),
         )
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
@@ -185,6 +188,12 @@ class Schema:
         )
 
 
+def _bound(raw: object, source: Source) -> float:
+    """Read a norm bound; files write that there is none as "private"."""
+    bound: float = PRIVATE_BOUND if raw == PRIVATE else read_part(float, raw, source)
+    return bound
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
     """One job. ``options`` belong to the method, which refuses those it does not know.
@@ -204,7 +213,7 @@ class JobSpec:
     schema: Schema
     unit: PrivacyUnit
     budget: Budget
-    norm_bound: float
+    norm_bound: Annotated[float, By(_bound)]
     components: int
     method: str = "auto"
     accounting: Accounting = Accounting.EXACT
@@ -218,21 +227,20 @@ class JobSpec:
     minimum_parties: int = 1
     answer_seconds: int = 600
     seed: int = 0
-    options: Mapping[str, Scalar] = field(default_factory=MethodOptions)
+    options: Annotated[Mapping[str, Scalar], By(lambda given, _: MethodOptions(given), Mapping[str, Scalar])] = field(
+        default_factory=MethodOptions
+    )
     dictionary: str | None = None
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "unit", choice(PrivacyUnit, "the privacy unit", self.unit))
-        put(self, "accounting", choice(Accounting, "the accounting", self.accounting))
-        put(self, "centering", choice(Centering, "the centring", self.centering))
-        put(self, "scaling", choice(Scaling, "the scaling", self.scaling))
-        put(self, "weights", choice(Weights, "the weights", self.weights))
-        put(self, "options", MethodOptions(self.options))
-        for name, kind in (("schema", Schema), ("budget", Budget), ("method", str)):
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidTypeError(f"{name} is {getattr(self, name)!r}.", f"Give a {kind.__name__}.")
-        put(self, "norm_bound", check_bound("norm_bound", self.norm_bound))
+        put, wrong = object.__setattr__, list[DpspcaError]()
+        for name, settle in _SETTLED.items():
+            try:
+                put(self, name, settle(getattr(self, name)))
+            except DpspcaError as problem:
+                wrong.append(problem)
+        if wrong:
+            raise wrong[0] if len(wrong) == 1 else InvalidInputError(wrong)
         dimension = self.schema.dimension
         put(self, "components", check_whole("the number of components", self.components, least=1, most=dimension))
         check(
@@ -240,19 +248,11 @@ class JobSpec:
             f"{self.components} components of {dimension} columns are more than {MAX_COMPONENT_ENTRIES} numbers.",
             "Ask for fewer components.",
         )
-        check_whole("rows_per_person", self.rows_per_person, least=1, most=MAX_ROWS)
         check(
             self.rows_per_person == 1 or self.unit.is_row,
             f"rows_per_person is {self.rows_per_person}, where {self.unit} protects no rows.",
             "Leave it out.",
         )
-        check_whole("the least number of providers", self.minimum_parties, least=1, most=MAX_PARTIES)
-        check_whole("the seconds for an answer", self.answer_seconds, least=1, most=86_400)
-        put(self, "seed", check_whole("the seed", self.seed, least=0, most=2**64 - 1))
-        if not isinstance(self.explained_variance, bool):
-            raise InvalidTypeError(
-                f"explained_variance is {self.explained_variance!r}, neither true nor false.", "Give one of these."
-            )
         self._check_mean()
         self._check_dictionary()
 
@@ -295,18 +295,16 @@ class JobSpec:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read a spec; anything unknown or missing is refused by name."""
-        try:
-            raw = json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
-        except DpspcaError:
-            raise
-        except (ValueError, RecursionError) as problem:
-            raise InvalidParameterError(f"The job is not valid JSON: {problem}.", "Send a JSON object.") from None
-        known = _known(cls, raw, "the job")
-        schema = _known(Schema, known.pop("schema", None), "the schema")
-        budget = _known(Budget, known.pop("budget", None), "the budget")
-        if known.get("norm_bound") == PRIVATE:
-            known["norm_bound"] = PRIVATE_BOUND
-        return cls(schema=Schema(**schema), budget=Budget(**budget), **known)
+        return cls.from_plain(parse_json(text, _THE_JOB), _THE_JOB)
+
+    @classmethod
+    def from_plain(cls, raw: object, name: str) -> Self:
+        """Read a spec of plain values, as TOML or JSON gives them. ``name`` says where they come from."""
+        if isinstance(raw, dict):
+            both = [f"{old} and {new}" for old, new in _NAMED.items() if {old, new} <= raw.keys()]
+            check(not both, f"{name} has both {', '.join(both)}, which are one key.", "Give it once.")
+            raw = {_NAMED.get(key, key): value for key, value in raw.items()}
+        return decode(cls, raw, Source(name))
 
     def with_names(self, offered: Mapping[str, Sequence[str] | None]) -> Self:
         """Give the job with the names of the columns that whoever holds the rows knows; by holder.
@@ -327,6 +325,37 @@ class JobSpec:
         return sha256(self.to_json().encode()).hexdigest()
 
 
+def _of(kind: type, name: str) -> Callable[[Any], Any]:
+    """Return a check that a value is of a type."""
+
+    def settle(value: Any) -> Any:  # noqa: ANN401  # any value
+        if not isinstance(value, kind):
+            raise InvalidTypeError(f"{name} is {shortened(value)}.", f"Give a {kind.__name__}.")
+        return value
+
+    return settle
+
+
+_SETTLED: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "schema": _of(Schema, "schema"),
+    "unit": partial(choice, PrivacyUnit, "the privacy unit"),
+    "budget": _of(Budget, "budget"),
+    "norm_bound": partial(check_bound, "norm_bound"),
+    "method": _of(str, "method"),
+    "accounting": partial(choice, Accounting, "the accounting"),
+    "centering": partial(choice, Centering, "the centring"),
+    "scaling": partial(choice, Scaling, "the scaling"),
+    "explained_variance": _of(bool, "explained_variance"),
+    "weights": partial(choice, Weights, "the weights"),
+    "rows_per_person": partial(check_whole, "rows_per_person", least=1, most=MAX_ROWS),
+    "minimum_parties": partial(check_whole, "the least number of providers", least=1, most=MAX_PARTIES),
+    "answer_seconds": partial(check_whole, "the seconds for an answer", least=1, most=86_400),
+    "seed": partial(check_whole, "the seed", least=0, most=2**64 - 1),
+    "options": MethodOptions,
+}
+"""What makes the value of a field of what was given, or refuses it."""
+
+
 def _check_same_names(first: str, names: Sequence[str], other: str, others: Sequence[str]) -> None:
     """Refuse columns that two holders call differently, or have in another order; say where the first difference is."""
     for place, (one, two) in enumerate(zip_longest(names, others), start=1):
@@ -335,18 +364,6 @@ def _check_same_names(first: str, names: Sequence[str], other: str, others: Sequ
             f"The names of the columns differ: column {place} is {one!r:.60} for {first}, and {two!r:.60} for {other}.",
             "Have all use the same names in the same order; or leave the names out of the job, or ask other providers.",
         )
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key given twice: two readers might take different ones."""
-    keys = [key for key, _ in pairs]
-    check(len(set(keys)) == len(keys), f"A key is given twice among {_listed(keys)}.", "Give every key once.")
-    return dict(pairs)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    """Refuse what Python reads as a number and JSON does not know."""
-    raise InvalidParameterError(f"{name} is no number that a job can hold.", "Give a finite one.")
 
 
 def _names(given: Any) -> tuple[Any, ...]:  # noqa: ANN401  # whatever was given
@@ -375,25 +392,3 @@ def _plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value
-
-
-def _listed(keys: Sequence[str]) -> str:
-    """Name a stranger's keys in a line that can be written everywhere."""
-    plain = (
-        key if key.isprintable() and len(key) <= _LONGEST_KEY else ascii(key)[:_LONGEST_KEY]
-        for key in keys[:_MOST_KEYS]
-    )
-    return ", ".join(plain)
-
-
-def _known(kind: type, raw: object, name: str) -> dict[str, Any]:
-    """Refuse a key that ``kind`` does not have, or content that is no object."""
-    if not isinstance(raw, dict):
-        raise InvalidTypeError(f"{name} is missing or no object.", "Send a JSON object.")
-    raw = _once_each([(_NAMED.get(str(key), str(key)), value) for key, value in raw.items()])
-    unknown = sorted(set(raw) - {f.name for f in fields(kind)})
-    check(not unknown, f"{name} has keys that are not known: {_listed(unknown)}.", "Remove or correct them.")
-    needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
-    missing = sorted(needed - set(raw))
-    check(not missing, f"{name} lacks {', '.join(missing)}.", "Add it.")
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final, Self
 
-from . import stored_values
 from .checks import check
+from .decoding import STORED, decode, parse_form
 from .errors import DpspcaError, InvalidDataError
 from .names import PartyName, Role
 from .privacy import Filter, Price, PrivacyUnit
@@ -69,15 +69,6 @@ class Conditions:
     per_analyst: Cap | None
     quotas: Mapping[str, int]
 
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "unit", PrivacyUnit(self.unit))
-        put(self, "methods", tuple(self.methods))
-        put(self, "accounting", tuple(map(Accounting, self.accounting)))
-        put(self, "centering", tuple(map(Centering, self.centering)))
-        if not isinstance(self.columns, int):
-            put(self, "columns", tuple(self.columns))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
@@ -112,16 +103,8 @@ class Terms:
     def from_bytes(cls, content: bytes) -> Self:
         """Read the canonical form. Refuse any other bytes, also if they could be understood."""
         try:
-            raw = json.loads(content)
-            if raw.pop("format") != FORMAT:
-                raise ValueError  # noqa: TRY301  # handled like every other fault
-            read: Self = stored_values.made(
-                cls,
-                {name: value for name, value in raw.items() if name not in {"conditions", "left"}},
-                conditions=_conditions(raw["conditions"]),
-                left=stored_values.made(Price, raw["left"]),
-            )
-        except (DpspcaError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            read: Self = decode(cls, parse_form(content, FORMAT), STORED)
+        except DpspcaError:
             raise _unreadable() from None
         if read.to_bytes() != content:
             raise _unreadable()
@@ -163,14 +146,6 @@ def columns_digest(schema: Schema) -> str | None:
     if schema.names is None:
         return None
     return sha256(json.dumps(schema.names, separators=(",", ":")).encode()).hexdigest()
-
-
-def _conditions(raw: dict[str, Any]) -> Conditions:
-    needed, others = {"norm_bound": Bounds, "per_job": Cap}, {"mean_bound": Bounds, "per_analyst": Cap}
-    parts = {name: stored_values.made(kind, raw[name]) for name, kind in needed.items()}
-    for name, kind in others.items():
-        parts[name] = None if raw[name] is None else stored_values.made(kind, raw[name])
-    return stored_values.made(Conditions, {name: value for name, value in raw.items() if name not in parts}, **parts)
 
 
 def _unreadable() -> InvalidDataError:

@@ -20,11 +20,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from typing import Annotated, Final, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from .arrays import FloatArray, Integers
+from .decoding import STORED, between, decode, parse_json
 from .plan import Step
 from .privacy import MAX_PARTIES, MAX_ROWS, GaussianEvent, usable_mu
 from .queries import Count, SecondMomentQuery
@@ -89,11 +90,15 @@ def weighted(answer: Integers, weight: int) -> Integers:
     return product
 
 
+Part: TypeAlias = tuple[Annotated[int, between(1, MAX_ROWS)], Annotated[int, between(1, FULL)]]
+Parts: TypeAlias = tuple[Part, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """The providers in one weighted sum: the rows and the weight of each, the most rows first."""
 
-    parts: tuple[tuple[int, int], ...]
+    parts: Parts
 
     @classmethod
     def of(cls, parts: Iterable[tuple[int, int]]) -> Self:
@@ -129,20 +134,7 @@ class Weighed:
     @classmethod
     def from_json(cls, text: str, parties: int) -> Self:
         """Read what ``to_json`` wrote of so many providers; ``ValueError`` if it is anything else."""
-        raw = json.loads(text)
-        if not isinstance(raw, list) or len(raw) != parties or not 0 < parties <= MAX_PARTIES:
+        parts = decode(Parts, parse_json(text, "The weights"), STORED)
+        if len(parts) != parties or not 0 < parties <= MAX_PARTIES:
             raise ValueError(parties)
-        read = tuple(tuple(each) if isinstance(each, list) else () for each in raw)
-        if not all(_is_part(each) for each in read):
-            raise ValueError(text)
-        return cls(read)
-
-
-def _is_part(part: tuple[object, ...]) -> bool:
-    """Tell whether this is a number of rows and a weight."""
-    return (
-        len(part) == len(("rows", "weight"))
-        and all(type(number) is int for number in part)
-        and 0 < part[0] <= MAX_ROWS  # type: ignore[operator]  # an integer
-        and 0 < part[1] <= FULL  # type: ignore[operator]
-    )
+        return cls(parts)

@@ -1,6 +1,5 @@
 """Read a job from a file, with the checks that providers use to decide what they answer."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,9 +9,10 @@ from dpspca.client.described_jobs import attached, load_dictionary
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.checks import check
+from dpspca.common.decoding import parse_json
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError
-from dpspca.common.names import check_name
+from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec
 from dpspca.common.storage import read_toml
@@ -52,8 +52,12 @@ def from_file(path: Path, flags: Flags) -> JobFile:
     given = [flag_name(name) if value is not False else flag_name(f"no_{name}") for name, value in others.items()]
     check(not given, f"Both a job and flags are given: {', '.join(given)}.", "Change the job's file, or leave it out.")
     with reading(path, A_JOB):
-        job, rows, known = _read_job(path)
-        spec = JobSpec.from_json(job)
+        raw = _content(path)
+        rows: dict[str, Any] = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
+        job, known = _with_full_unit_name(raw.get("job", raw)), None
+        if job_dictionaries.names_a_file(job):
+            job, known = job_dictionaries.resolved(job, path.parent)
+        spec = JobSpec.from_plain(_with_component_count(job), str(path))
         spec.schema.require_named()
         if flags.dictionary is not None:
             known = load_dictionary(flags.dictionary)
@@ -61,33 +65,11 @@ def from_file(path: Path, flags: Flags) -> JobFile:
         return JobFile(catalogue.plan(spec), *_data_set_and_providers(path, rows), known)
 
 
-def _read_job(path: Path) -> tuple[str | bytes, dict[str, Any], Dictionary | None]:
-    """Return a job from TOML or from the output of `plan --json`, the file's data set and providers, its dictionary.
-
-    Any other job is returned unchanged, byte for byte.
-    """
-    text = path.read_bytes()
-    try:
-        raw = read_toml(path) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_refuse_repeated_keys)
-    except DpspcaError:
-        raise
-    except ValueError:
-        return text, {}, None  # JobSpec.from_json reports what is wrong
-    if not isinstance(raw, dict):
-        return text, {}, None
-    is_own_form = raw.keys() & {*DATA_KEYS, "job"} or _has_short_forms(raw) or job_dictionaries.names_a_file(raw)
-    if path.suffix != ".toml" and not is_own_form:
-        return text, {}, None
-    rows = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
-    job, known = _with_full_unit_name(raw.get("job", raw)), None
-    if job_dictionaries.names_a_file(job):
-        job, known = job_dictionaries.resolved(job, path.parent)
-    return json.dumps(_with_component_count(job)), rows, known
-
-
-def _has_short_forms(job: dict[str, Any]) -> bool:
-    """Return whether a file has values that a job spec does not have: a short unit name, or components = "auto"."""
-    return job.get("unit") in SHORT_UNITS or job.get("components") == AUTO
+def _content(path: Path) -> dict[str, Any]:
+    """Return the table that a job's file holds: a job, or the output of `plan --json`."""
+    raw = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), str(path))
+    check(isinstance(raw, dict), f"{path} is {shortened(raw)}.", "Write a table: key = value, or a JSON object.")
+    return dict(raw)
 
 
 def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
@@ -100,7 +82,7 @@ def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file 
 def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
     """Replace components = "auto" by a number, and have the method leave out components that do not show.
 
-    Whatever else is wrong with the job is left to ``JobSpec.from_json``.
+    Whatever else is wrong with the job is left to ``JobSpec.from_plain``.
     """
     if not isinstance(job, dict) or job.get("components") != AUTO:
         return job
@@ -132,10 +114,3 @@ def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | Non
         return named, None if providers is None else tuple(check_name("a provider", each) for each in providers)
     except DpspcaError as problem:
         raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
-
-
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse an object that gives a key twice: when it is written again, only one would be left."""
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key is given twice")
-    return dict(pairs)

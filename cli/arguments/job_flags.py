@@ -1,6 +1,5 @@
 """Read a job from flags, with the checks that providers use to decide what they answer."""
 
-import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +13,7 @@ from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
+from dpspca.common.decoding import Rule, Source, decode, parse_json
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import shortened
@@ -307,9 +307,12 @@ def _check_center(flags: Flags) -> None:
         )
 
 
+_MEAN: Final[Any] = Annotated[tuple[float, ...], Rule("Give a mean: a JSON array of one number per column.")]
+
+
 def _public_mean(path: Path) -> tuple[float, ...]:
     with reading(path, "a mean: a JSON array of one number per column"):
-        return tuple(json.loads(path.read_bytes()))
+        return decode(_MEAN, parse_json(path.read_bytes(), str(path)), Source(str(path)))
 
 
 def flag_name(name: str) -> str:

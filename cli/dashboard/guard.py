@@ -17,7 +17,6 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Final, Self
 
 from starlette.datastructures import Headers
@@ -120,11 +119,10 @@ class Guard:
         return reply
 
     def _has_session(self, headers: Headers) -> bool:
-        try:
-            found = SimpleCookie("; ".join(headers.getlist("cookie"))).get(COOKIE)
-        except CookieError:
-            return False
-        return bool(self._session and found and hmac.compare_digest(found.value.encode(), self._session.encode()))
+        """Look for the session among all cookies: other servers on this machine may set some of the same name."""
+        given = [part.strip().encode() for each in headers.getlist("cookie") for part in each.split(";")]
+        session = f"{COOKIE}={self._session}".encode()
+        return bool(self._session) and any(hmac.compare_digest(each, session) for each in given)
 
     def is_own_form(self, token: str) -> bool:
         """Tell whether a form was made by this run's pages."""

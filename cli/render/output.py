@@ -5,6 +5,7 @@ Results go to standard output and progress to standard error, so that a program 
 
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,9 +128,16 @@ def print_output(facts: dict[str, Any], *lines: str, as_json: bool) -> None:
             typer.echo(line)
 
 
+_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
 def to_json(facts: dict[str, Any]) -> str:
-    """Return one JSON object as text. Raise ValueError if a number is not finite."""
-    return json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
+    """Return one JSON object as text. Raise ValueError if a number is not finite.
+
+    Names are untrusted: what could control a terminal, and halves of characters, which no file can hold, are escaped.
+    """
+    text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dpspca.common import stored_values
+from dpspca.common.decoding import STORED, decode, parse_form
 from dpspca.common.errors import DpspcaError, InvalidDataError, NotTrustedError, require_trust
 from dpspca.common.trust import Identity, holder_of, read_certificate, read_key
 
@@ -123,19 +123,9 @@ class Evidence:
         if len(content) > MAX_BYTES:
             raise InvalidDataError(f"The file has {len(content)} bytes; at most {MAX_BYTES} are read.", _CHANGED)
         try:
-            raw = json.loads(content)
-            if raw.pop("format") != FORMAT:
-                raise ValueError  # noqa: TRY301  # handled like every other fault
-            model, reported = raw.pop("model"), raw.pop("reported")
-            outcomes = {name: stored_values.made(Outcome, each) for name, each in reported.pop("providers").items()}
-            read: Self = stored_values.made(
-                cls,
-                raw,
-                model=None if model is None else stored_values.made(StoredModel, model),
-                reported=stored_values.made(Reported, reported, providers=outcomes),
-            )
+            read = decode(cls, parse_form(content, FORMAT), STORED)
             written = read.to_bytes()
-        except (DpspcaError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        except DpspcaError:
             raise InvalidDataError("The file is no evidence of this version, or is damaged.", _CHANGED) from None
         if written != content:
             raise InvalidDataError("The file is not in the one form of evidence: it was cut or changed.", _CHANGED)

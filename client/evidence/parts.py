@@ -128,13 +128,8 @@ def read_record(found: Findings, content: bytes, job: JobOfEvidence, name: str) 
     require_trust(about == expected, "The record is about something else than this job.", BROKEN)
     within = record.expires_at == envelope.expires_at and record.queries <= len(job.plan)
     require_trust(within, "The record has more queries, or another expiry, than the job.", BROKEN)
-    reserved, price = format_up(record.reserved.mu, 4), format_up(job.plan.price.mu, 4)
-    found.check(
-        f"price-{name}",
-        f"{name} reserved the price that follows from the job: mu {price}.",
-        holds=record.reserved == job.plan.price or record.software != __version__,
-        otherwise=f"{name} reserved mu {reserved}, but the job costs mu {price}.",
-    )
+    reserved = format_up(record.reserved.mu, 4)
+    _check_price(found, record, job, name)
     facts = record_facts(record) | {"ledger": None}
     if record.receipt:
         receipt = _receipt(record.receipt, job, name)
@@ -149,6 +144,27 @@ def read_record(found: Findings, content: bytes, job: JobOfEvidence, name: str) 
         f"{format_up(record.spent.mu, 4)} of mu {reserved} that was reserved, and the job {ended}."
     )
     return what, facts
+
+
+def _check_price(found: Findings, record: LedgerRecord, job: JobOfEvidence, name: str) -> None:
+    """Hold what was reserved against the price of the job. Another version of the software may compute another one.
+
+    Which version that was is the provider's word, so a difference is never taken for agreement.
+    """
+    reserved, price = format_up(record.reserved.mu, 4), format_up(job.plan.price.mu, 4)
+    if record.reserved != job.plan.price and record.software != __version__:
+        found.cannot_know(
+            f"price-{name}",
+            f"Whether {name} reserved the price that follows from the job. By its word, version "
+            f"{record.software[:20]} of dpspca reserved mu {reserved}, and {__version__} computes mu {price}.",
+        )
+        return
+    found.check(
+        f"price-{name}",
+        f"{name} reserved the price that follows from the job: mu {price}.",
+        holds=record.reserved == job.plan.price,
+        otherwise=f"{name} reserved mu {reserved}, but the job costs mu {price}.",
+    )
 
 
 def read_terms(found: Findings, content: bytes, job: JobOfEvidence, name: str) -> tuple[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ STEPS: Final = 1000
 """A budget that is too large is cut to a number of thousandths of epsilon."""
 NO_PROVIDER: Final = "No provider states terms for this data set to you."
 DIGITS: Final = 3
+_TINY: Final = 1e-300
 
 _Value = TypeVar("_Value")
 
@@ -197,7 +198,9 @@ def _has_plan(spec: JobSpec) -> bool:
 
 
 def _rounded_down(value: float) -> float:
-    """Round down to a few digits, as a person would write it."""
+    """Round down to a few digits, as a person would write it. A number too small for that stays as it is."""
+    if value < _TINY:
+        return value
     scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(value)))
     return min(value, math.floor(value * scale) / scale)
 

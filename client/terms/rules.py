@@ -7,7 +7,7 @@ no terms state, such as the form of the rows.
 from collections.abc import Sequence
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
+from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidDataError, RefusedError
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import Price
 from dpspca.common.spec import Budget, JobSpec
@@ -29,7 +29,20 @@ def refusals(terms: Terms, spec: JobSpec, audience: Sequence[str]) -> list[Refus
 
 
 def rules_of(terms: Terms) -> Rules:
-    """Return the stated rules as a policy has them. The lifetime is not stated, and is no rule for one job."""
+    """Return the stated rules as a policy has them, or refuse rules that no policy has: a provider may state anything.
+
+    The lifetime is not stated, and is no rule for one job.
+    """
+    try:
+        return _rules(terms)
+    except (DpspcaError, TypeError) as problem:  # TypeError: a quota that this version does not know
+        raise InvalidDataError(
+            f"The terms that {terms.party.name} signed contradict themselves: {problem!s:.300}",
+            "Ask the other providers only, and tell the operator of this one.",
+        ) from None
+
+
+def _rules(terms: Terms) -> Rules:
     stated, analyst = terms.conditions, PartyName.parse(terms.analyst).name
     return Rules(
         data_set=terms.data_set,

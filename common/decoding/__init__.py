@@ -11,18 +11,20 @@ there, and which known name was probably meant. Types and rules of the fields ar
 - ``Annotated[kind, By(read, of)]`` has a function make the value of a value of type ``of``.
 - ``Annotated[kind, DERIVED]`` says that a field follows from others and is no key.
 - ``__post_init__`` checks how fields fit together, and ``cross_checks`` does so even if some of them are wrong.
+- ``also_needed`` names keys that are needed because of what others say.
 
 Keys that no field has, and needed ones that are not there, are refused. Documents with a key given twice, with numbers
 that are not finite, or nested too deeply are refused as well, and texts and integers of unusual length.
 """
 
 from .decoder import decode, faults_of, is_whole, keys_of, read_part
-from .documents import parse_json, parse_toml
-from .faults import Source, choices, dotted
+from .documents import parse_form, parse_json, parse_toml
+from .faults import STORED, Source, choices, dotted
 from .rules import DERIVED, By, Filled, Rule, between, distinct, one_of
 
 __all__ = [
     "DERIVED",
+    "STORED",
     "By",
     "Filled",
     "Rule",
@@ -36,6 +38,7 @@ __all__ = [
     "is_whole",
     "keys_of",
     "one_of",
+    "parse_form",
     "parse_json",
     "parse_toml",
     "read_part",

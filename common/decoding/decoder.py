@@ -1,8 +1,7 @@
 """From plain values to values of a declared type. Each type is looked at once, and becomes one function."""
 
 import math
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
@@ -10,7 +9,7 @@ from itertools import islice
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidInputError
 from dpspca.common.names import shortened
 
 from .faults import MOST_FAULTS, Fault, Source, WrongInput, choices
@@ -30,19 +29,21 @@ def decode(kind: Callable[..., Of], raw: object, source: Source = _HERE, **known
     ``known`` are fields of a dataclass that the raw table does not have, because they follow from elsewhere.
     """
     try:
-        made: Of = _table(kind, frozenset(known)).read(raw, source, known) if known else decoder_of(kind)(raw, source)
+        if known:
+            return _table(kind, frozenset(known)).read(raw, source, known)  # type: ignore[no-any-return]
+        made: Of = decoder_of(kind)(raw, source)
     except WrongInput as wrong:
         raise wrong.error(source) from None
     return made
 
 
-def faults_of(work: Callable[[], object]) -> Sequence[InvalidParameterError]:
+def faults_of(work: Callable[[], object]) -> Sequence[DpspcaError]:
     """Return what is wrong with raw input that some work reads; nothing if it is good."""
     try:
         work()
     except InvalidInputError as problem:
         return problem.faults
-    except InvalidParameterError as problem:
+    except DpspcaError as problem:
         return [problem]
     return []
 
@@ -98,17 +99,19 @@ def decoder_of(hint: Any) -> Decoder:  # noqa: ANN401, PLR0911  # a type as it i
 def _text(value: Any, source: Source) -> str:  # noqa: ANN401  # whatever was written, here and below
     if not isinstance(value, str):
         raise WrongInput.of(value, "Give text in quotes.")
+    if value.isascii() and len(value) <= source.longest_text:
+        return value
     if len(value) > source.longest_text:
         raise WrongInput([Fault((), f" has {len(value)} characters.", f"Use at most {source.longest_text}.")])
-    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
         raise WrongInput([Fault((), f" is {shortened(value)}.", "Use characters that can be written as UTF-8.")])
     return value
 
 
 def _whole(value: Any, _source: Source) -> int:  # noqa: ANN401
-    if not is_whole(value):
-        raise WrongInput.of(value, "Give a whole number.")
-    return int(value)
+    if type(value) is int and -_LARGEST < value < _LARGEST:
+        return value
+    raise WrongInput.of(value, "Give a whole number.")
 
 
 def _number(value: Any, _source: Source) -> float:  # noqa: ANN401
@@ -159,8 +162,9 @@ def _annotated(hint: Any, marks: Sequence[object]) -> Decoder:  # noqa: ANN401  
     def read(value: Any, source: Source) -> Any:  # noqa: ANN401
         try:
             made = inner(value, source)
-            with _as_wrong_input():
-                made = made if by is None else by.read(made, source)
+            made = made if by is None else by.read(made, source)
+        except DpspcaError as problem:
+            raise _wrong(problem) from None
         except WrongInput as wrong:
             if not rules or not wrong.is_kind:
                 raise
@@ -173,15 +177,20 @@ def _annotated(hint: Any, marks: Sequence[object]) -> Decoder:  # noqa: ANN401  
     return read
 
 
-def _sentence(problem: DpspcaError) -> Fault:
-    return Fault((), f": {problem.what}", problem.remedy)
+def _wrong(problem: DpspcaError) -> WrongInput:
+    """Say of an error of this package that raw input caused it."""
+    found = problem.faults if isinstance(problem, InvalidInputError) else [problem]
+    return WrongInput([Fault((), f": {each.what}", each.remedy) for each in found])
 
 
 def _union(hints: Sequence[Any]) -> Decoder:
     """Read a value by the first type that it has. If it has none, say what is wrong by the one that is closest."""
-    readers = [decoder_of(hint) for hint in sorted(hints, key=_rank)]
+    readers = [decoder_of(hint) for hint in sorted(hints, key=_rank) if hint is not NoneType]
+    is_optional = NoneType in hints
 
     def read(value: Any, source: Source) -> Any:  # noqa: ANN401
+        if value is None and is_optional:
+            return None
         found: list[WrongInput] = []
         for reader in readers:
             try:
@@ -196,7 +205,7 @@ def _union(hints: Sequence[Any]) -> Decoder:
 def _rank(hint: Any) -> int:  # noqa: ANN401  # a type
     """Whole numbers come before numbers, so that they stay whole. Unions have no order of their own."""
     kinds = (bool, int, float)
-    return kinds.index(hint) if hint in kinds else len(kinds) + (hint is NoneType)
+    return kinds.index(hint) if hint in kinds else len(kinds)
 
 
 # --- Lists and tables -------------------------------------------------------------------------------------------------
@@ -204,7 +213,8 @@ def _rank(hint: Any) -> int:  # noqa: ANN401  # a type
 
 def _each(pairs: Iterator[tuple[str | int, Any, Decoder]], source: Source) -> list[Any]:
     """Read values that are under keys, and collect what is wrong with them."""
-    made, wrong = list[Any](), list[Fault]()
+    made: list[Any] = []
+    wrong: list[Fault] = []
     for key, value, reader in pairs:
         try:
             made.append(reader(value, source))
@@ -220,7 +230,10 @@ def _each(pairs: Iterator[tuple[str | int, Any, Decoder]], source: Source) -> li
 def _listed(entry: Decoder, kind: Callable[[list[Any]], Any], value: Any, source: Source) -> Any:  # noqa: ANN401
     if not isinstance(value, list):
         raise WrongInput.of(value, "Give a list, in brackets.")
-    return kind(_each(((place, each, entry) for place, each in enumerate(value)), source))
+    try:
+        return kind([entry(each, source) for each in value])
+    except WrongInput:  # a second look says everything that is wrong
+        return kind(_each(((place, each, entry) for place, each in enumerate(value)), source))
 
 
 def _fixed(entries: Sequence[Decoder], value: Any, source: Source) -> tuple[Any, ...]:  # noqa: ANN401
@@ -230,7 +243,7 @@ def _fixed(entries: Sequence[Decoder], value: Any, source: Source) -> tuple[Any,
 
 
 def _mapping(key: Decoder, entry: Decoder, value: Any, source: Source) -> dict[Any, Any]:  # noqa: ANN401
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise WrongInput.of(value, "Give a table: a value for each name.")
     names = _each(((name, name, key) for name in value), source)
     return dict(zip(names, _each(((name, each, entry) for name, each in value.items()), source), strict=True))
@@ -246,36 +259,42 @@ class _Table:
         self._readers = {each.name: decoder_of(hints[each.name]) for each in own}
         self._needed = {each.name for each in own if each.default is each.default_factory is MISSING}
         self._own = own
+        self._also_needed = getattr(kind, "also_needed", None)
+        self._cross_checks = getattr(kind, "cross_checks", None)
 
     def read(self, value: Any, source: Source, others: Mapping[str, Any] = MappingProxyType({})) -> Any:  # noqa: ANN401
         """Make a value, or say everything that is wrong."""
-        if not isinstance(value, Mapping):
+        if type(value) is not dict:
             raise WrongInput.of(value, f"Give a table with the keys {', '.join(self._readers)}.")
-        made, wrong = dict(others), list[Fault]()
+        readers, made = self._readers, {**others}
+        wrong: list[Fault] = []
         for key, each in value.items():
-            reader = self._readers.get(key)
+            reader = readers.get(key)
             if reader is None:
-                hint = f"{choices(key, self._readers)} {source.sample}".strip()
-                wrong.append(Fault((), f" has an unknown key {shortened(key)}.", hint))
+                wrong.append(self._unknown(key, source))
                 continue
             try:
                 made[key] = reader(each, source)
             except WrongInput as problem:
                 wrong += problem.under(key)
-        if missing := sorted(self._needed - value.keys()):
-            wrong.append(Fault((), f" lacks {', '.join(missing)}.", f"Add it. {source.sample}".strip()))
-        wrong += self._cross_checked(made, self._needed | value.keys())
+        needed = self._needed.union(self._also_needed(value)) if self._also_needed else self._needed
+        if len(made) < len(readers) + len(others) and not needed.issubset(value):
+            missing = ", ".join(sorted(needed - value.keys()))
+            wrong.append(Fault((), f" lacks {missing}.", f"Add it. {source.sample}".strip()))
+        if self._cross_checks:
+            defaults = {each.name: _default(each) for each in self._own if each.name not in needed | value.keys()}
+            found = islice(self._cross_checks(defaults | made), MOST_FAULTS)
+            wrong += (Fault((), f": {what}", remedy) for what, remedy in found)
         if wrong:
             raise WrongInput(wrong)
-        with _as_wrong_input():
+        try:
             return self._kind(**made)
+        except DpspcaError as problem:
+            raise _wrong(problem) from None
 
-    def _cross_checked(self, made: dict[str, Any], given: Container[str]) -> Iterator[Fault]:
-        """Check fields against each other, as far as they are right by themselves."""
-        if hasattr(self._kind, "cross_checks"):
-            defaults = {each.name: _default(each) for each in self._own if each.name not in given}
-            for what, remedy in islice(self._kind.cross_checks(defaults | made), MOST_FAULTS):
-                yield Fault((), f": {what}", remedy)
+    def _unknown(self, key: object, source: Source) -> Fault:
+        hint = f"{choices(key, self._readers)} {source.sample}".strip()
+        return Fault((), f" has an unknown key {shortened(key)}.", hint)
 
 
 @cache
@@ -286,14 +305,3 @@ def _table(kind: Any, known: frozenset[str]) -> _Table:  # noqa: ANN401  # a dat
 def _default(each: "Field[Any]") -> Any:  # noqa: ANN401  # of any type
     make: Any = each.default_factory
     return make() if each.default is MISSING else each.default
-
-
-@contextmanager
-def _as_wrong_input() -> Iterator[None]:
-    """Say of errors of this package that raw input caused them."""
-    try:
-        yield
-    except InvalidInputError as problem:
-        raise WrongInput([_sentence(each) for each in problem.faults]) from None
-    except DpspcaError as problem:
-        raise WrongInput([_sentence(problem)]) from None

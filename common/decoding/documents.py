@@ -8,18 +8,25 @@ from typing import Any, Final, NoReturn
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import shortened
 
-_LONGEST_INTEGER: Final = 400
-"""Digits of an integer: more than any amount in a ledger."""
+_LONGEST_INTEGER: Final = 4_000
+"""Digits of an integer. Longer ones take long to read, and nobody means them."""
+
+
+_LONGEST_TOML: Final = 2**23
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
-    """Read TOML."""
+    """Read TOML. Reading takes a microsecond for each character, so that text without end is refused."""
+    if len(text) > _LONGEST_TOML:
+        raise InvalidParameterError(f"{name} has {len(text)} characters.", f"Use at most {_LONGEST_TOML}.")
     try:
         return tomllib.loads(text)
     except RecursionError:
         raise _too_deep(name) from None
-    except ValueError as problem:
+    except tomllib.TOMLDecodeError as problem:
         raise InvalidParameterError(f"{name} is not valid TOML: {problem}.", "Correct that place.") from None
+    except ValueError:  # an integer of more than 4300 digits, or a date that no calendar has
+        raise InvalidParameterError(f"{name} has a number or a date that is no value.", "Correct it.") from None
 
 
 def parse_json(text: str | bytes, name: str) -> Any:  # noqa: ANN401  # whatever JSON holds
@@ -32,6 +39,14 @@ def parse_json(text: str | bytes, name: str) -> Any:  # noqa: ANN401  # whatever
         raise _too_deep(name) from None
     except ValueError as problem:
         raise InvalidParameterError(f"{name} is not valid JSON: {problem}.", "Correct that place.") from None
+
+
+def parse_form(content: str | bytes, form: str) -> dict[str, Any]:
+    """Read a JSON object that states its form under "format", and return the rest of it."""
+    raw = parse_json(content, "The content")
+    if not isinstance(raw, dict) or raw.pop("format", None) != form:
+        raise InvalidParameterError(f"The content is not of the form {form}.", "Use a version that writes it.")
+    return raw
 
 
 def _too_deep(name: str) -> InvalidParameterError:
@@ -53,7 +68,6 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _whole(digits: str) -> int:
-    """Read an integer. Very long ones take long to read, and are none that anybody means."""
     if len(digits) > _LONGEST_INTEGER:
         raise InvalidParameterError(f"An integer has {len(digits)} digits.", f"Use at most {_LONGEST_INTEGER}.")
     return int(digits)

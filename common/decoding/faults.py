@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from dpspca.common.errors import InvalidInputError, InvalidParameterError
@@ -30,6 +31,10 @@ class Source:
     """Characters of one text."""
     sample: str = ""
     """A sentence that says where an example is."""
+
+
+STORED: Final = Source("The stored value", longest_text=inf)
+"""What a program wrote itself. It may hold long texts."""
 
 
 class Fault(NamedTuple):

@@ -53,14 +53,14 @@ class LevelCodes:
     @classmethod
     def of(cls, feature: Category, given: Mapping[str, str] | None = None) -> Self:
         """Combine the codes of a provider with the names of the levels themselves."""
-        codes = {level: level for level in feature.levels} | dict(given or {})
+        codes, places = {level: level for level in feature.levels} | dict(given or {}), feature.places
         for code, level in codes.items():
             check(
-                level in feature.levels,
+                level in places,
                 f"The code {code!r:.60} of {feature.name!r:.60} stands for {level!r:.60}, which is no level.",
                 f"Use one of: {', '.join(feature.levels)}.",
             )
-        made = cls(tuple(codes), tuple(feature.levels.index(level) for level in codes.values()))
+        made = cls(tuple(codes), tuple(places[level] for level in codes.values()))
         own = [number for code in given or feature.levels if (number := _parsed(code)) is not None]
         check(
             len(set(own)) == len(own),

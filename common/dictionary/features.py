@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
@@ -236,9 +237,20 @@ class Category:
         return tuple(f"{self.name}{values.LEVEL_MARK}{level}" for level in self.levels)
 
     @property
+    def places(self) -> dict[str, int]:
+        """The place of each level."""
+        return {level: place for place, level in enumerate(self.levels)}
+
+    @property
     def largest(self) -> float:
         """The longest that a prepared value can be."""
-        return math.sqrt(max(math.fsum(np.square(row).tolist()) for row in self._table()[: len(self.levels)]))
+        others = [Fraction(share * share) for share in self.shares]
+        every = sum(others)
+        squares = (
+            every - other + Fraction((1 - share) * (1 - share))
+            for other, share in zip(others, self.shares, strict=True)
+        )
+        return math.sqrt(float(max(squares)))
 
     @property
     def bound(self) -> float:
@@ -249,15 +261,13 @@ class Category:
         """Prepare values, each by itself. A place that is no level's is an unknown one."""
         count = len(self.levels)
         known = (raw >= 0) & (raw < count) & (raw == np.floor(raw))
-        places = np.where(np.isnan(raw), count, np.where(known, raw, count + 1))
-        return self._table()[places.astype(np.intp)]
-
-    def _table(self) -> FloatArray:
-        """Return what each level becomes; then what a missing and an unknown one become."""
-        own = np.eye(len(self.levels)) - np.array(self.shares)
-        zeros = np.zeros(len(self.levels))
-        others = [zeros if each == ZERO else own[self.levels.index(each)] for each in (self.missing, self.unknown)]
-        return np.vstack([own, *others])
+        by_level = self.places | {ZERO: count}
+        stand_ins = by_level[self.missing], by_level[self.unknown]
+        places = np.where(np.isnan(raw), stand_ins[0], np.where(known, raw, stand_ins[1])).astype(np.intp)
+        own = np.zeros((len(raw), count + 1))
+        own[np.arange(len(raw)), places] = 1.0
+        # All zeros for a value without a level, whose own column is the last one.
+        return own[:, :count] * (1 - own[:, count:]) - np.array(self.shares) * (1 - own[:, count:])
 
 
 Feature: TypeAlias = Number | Category | Genotype
@@ -286,7 +296,7 @@ def parse_feature(name: str, table: object) -> Feature:
     try:
         kind = Kind(table["kind"])
     except ValueError:
-        advice = _ADVICE.get(str(table["kind"]).lower(), f"Choose one of: {', '.join(Kind)}.")
+        advice = _ADVICE.get(shortened(table["kind"]).strip("'").lower(), f"Choose one of: {', '.join(Kind)}.")
         raise InvalidParameterError(f"{where}: kind is {shortened(table['kind'])}.", advice) from None
     of_kind, known, needed = _KEYS[kind]
     values.check_keys(f"{where}, of kind {kind},", table, known, needed)

@@ -45,7 +45,7 @@ from .lattice import (
     row_unit,
 )
 from .noise import DRAW_SLACK, DiscreteGaussian, DiscreteLaplace, lattice_std
-from .picks import PICK_SLACK, pick_columns, pick_pairs
+from .picks import PICK_SLACK, most_levels, pick_columns, pick_pairs
 from .smooth import Constants, keeps_promise, published_gaussian_constants
 from .units import PrivacyUnit
 
@@ -109,12 +109,12 @@ __all__ = [
     "directions_key",
     "dither",
     "format_up",
-    "hidden",
     "keeps_promise",
     "keyed_stream",
     "lattice_std",
     "mechanism_event",
     "moment_unit",
+    "most_levels",
     "mu_of",
     "noisy_projection",
     "normals",

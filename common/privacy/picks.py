@@ -9,11 +9,14 @@ units (``alias_tables.scaled_exp``). What is below one unit counts as 0. At most
 and the whole is at least 2^240 units: 2^30 / 2^240. The draw is floor(U total / 2^512) for 512 uniform bits U, which
 favours an outcome by at most total / 2^512 < 2^(267 - 512). No random number is drawn again, so the time of a draw does
 not depend on the weights.
+
+Time: the number of levels that a draw looks at follows from the scale and from the number of rows. One row more adds at
+most one level. Nothing is kept from one query to the next. A list that was ready because somebody had asked about as
+many rows before would show how many rows there are.
 """
 
 from bisect import bisect_right
 from fractions import Fraction
-from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 from typing import Final
@@ -42,7 +45,7 @@ def pick_pairs(
     """Choose pairs i < j of columns, each choice among the pairs that add a column to those chosen before.
 
     ``scores`` is symmetric and not negative. Fewer pairs are chosen if no more columns are left.
-    ``largest`` is a bound on scores that shows nothing of them; the work follows from it and from the scale.
+    ``largest`` is a bound on scores, the number of rows. The work follows from it and from the scale.
     """
     left = np.where(np.tri(len(scores), dtype=bool), np.int32(-1), scores)
     levels = np.bincount(left[left >= 0], minlength=1)
@@ -86,15 +89,17 @@ def _pick(left: Scores, levels: NDArray[np.int64], weights: list[int], words: Wo
     return int(np.flatnonzero(left == top - level)[within])
 
 
+def most_levels(scale: float) -> int:
+    """Count the levels whose weight is not 0, for any number of rows."""
+    return int(_NEGLIGIBLE * Fraction(scale)) + 1
+
+
 def _weights(scale: float, largest: int) -> list[int]:
-    """List the weights of levels by their distance from the highest: as far as any is not 0, or as scores can be."""
-    rate = 1 / Fraction(scale)
-    return _listed(rate, min(int(_NEGLIGIBLE / rate) + 1, largest + 1))
+    """List the weights of levels by their distance from the highest: as far as any is not 0, or as scores can be.
 
-
-@lru_cache(8)
-def _listed(rate: Fraction, count: int) -> list[int]:
-    """Multiply two short lists, because an exponential takes a hundred times as long as a product."""
+    Two short lists are multiplied, because an exponential takes a hundred times as long as a product.
+    """
+    rate, count = 1 / Fraction(scale), min(most_levels(scale), largest + 1)
     fine = [_weight(rate, distance) for distance in range(min(count, _STEP))]
     coarse = [_weight(rate, distance) for distance in range(0, count, _STEP)]
     return [one * other >> _UNIT_BITS for one in coarse for other in fine][:count]

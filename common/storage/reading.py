@@ -19,7 +19,8 @@ from .triplets import Triplets
 
 ENCODINGS: Final = ("utf-8", "utf-16", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252")
 """Encodings in which no character changes the meaning of what follows it, so that each line is read by itself."""
-DELIMITERS: Final = (",", ";", "\t", "|")
+DELIMITERS: Final = (",", ";", "\t", "|", " ")
+"""A space stands for one or several."""
 DECIMALS: Final = (".", ",")
 _NAMES: Final = distinct('Give a list of different names, as in ["age", "bmi"].')
 
@@ -55,6 +56,8 @@ class Reading:
     """The columns to use, by name and in this order. By default all."""
     leave_out: Annotated[tuple[str, ...], _NAMES] = ()
     """Columns that are not used, for example an index. An empty name stands for columns without a name."""
+    names: Annotated[tuple[str, ...], By(_columns)] | None = None
+    """The names of all columns, in a file that does not have them: text without a line of names, or an array."""
     delimiter: Annotated[str, one_of(*DELIMITERS)] | None = None
     """What divides the cells of a text file. By default it follows from the line of names."""
     decimal: Annotated[str, one_of(*DECIMALS)] = "."

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.decoding import By, Filled, Rule, Source, between, choices, decode, faults_of
 from dpspca.common.dictionary import Preparation
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import check_name
 from dpspca.common.spans import Span
 
@@ -110,10 +110,10 @@ class ProviderConfig:
         return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
 
     @classmethod
-    def cross_checks(cls, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Find tables that contradict each other. Those that are wrong by themselves are not given."""
-        if given.keys() >= {"data_sets", "arriving"}:
-            tables = {key: value for key, value in given.items() if isinstance(value, dict)}
+    def cross_checks(cls, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Find tables that contradict each other. Those that are wrong by themselves are not among the values."""
+        if values.keys() >= {"data_sets", "arriving"}:
+            tables = {key: value for key, value in values.items() if isinstance(value, dict)}
             yield from _strays(tables)
             yield from _unfit_for_dictionaries(tables)
             yield from _unfit_for_spans(tables)
@@ -187,7 +187,7 @@ def kind_of(raw: dict[str, Any]) -> type[Any]:
     return ProviderConfig if raw.keys() & {"data_sets", "arriving", "revocations"} else AnalystConfig
 
 
-def faults(kind: type[Any], path: Path, raw: dict[str, Any]) -> Sequence[InvalidParameterError]:
+def faults(kind: type[Any], path: Path, raw: dict[str, Any]) -> Sequence[DpspcaError]:
     """Return everything that is wrong with a program's settings."""
     return faults_of(lambda: _decoded(kind, path, raw))
 

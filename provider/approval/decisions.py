@@ -6,14 +6,14 @@ providers, so that the decision counts on no other data set and at no other prov
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from dpspca.common import stored_values
 from dpspca.common.checks import check
-from dpspca.common.errors import RefusedError
+from dpspca.common.decoding import STORED, decode, parse_json
+from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.names import PartyName
 from dpspca.common.trust import Identity, sign_texts, verify_texts
 from dpspca.provider.ledger import Decided
@@ -133,9 +133,7 @@ def write_decision(decided: Decided) -> str:
 
 def read_decision(text: str) -> Decided:
     """Read what ``write_decision`` wrote. Whether it was signed is checked by ``require_signed``."""
-    make: Callable[..., Decided] = Decided
     try:
-        raw: Any = json.loads(text)
-        return stored_values.made(make, raw)
-    except (ValueError, TypeError, AttributeError, RecursionError) as problem:
+        return decode(Decided, parse_json(text, "The decision"), STORED)
+    except DpspcaError as problem:
         raise RefusedError("A stored decision cannot be read.", "Decide again.") from problem

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.storage import ApprovalSettings
 from dpspca.common.trust import Identity, JobEnvelope, SignedJob
 from dpspca.provider.ledger import Decided, Ledger, Quotas
@@ -108,10 +109,11 @@ class ApprovalDesk:
         try:
             known = self.queue.ask(request, signed.to_bytes(), quotas.jobs_a_day)
         except QueueError as problem:
-            _log.error("Job %.12s cannot wait for approval: %s", signed.job_id, problem)
+            _log.error("Job %.12s cannot wait for approval: %s", signed.job_id, problem, extra=about(THE_COORDINATOR))
             return RefusedError("This provider cannot ask for approval at the moment.", "Try again later.")
         if known.state is RequestState.WAITING and known.lapses_at > now:
-            _log.info("Job %.12s of %s over '%s' waits for approval.", known.job, analyst, known.data_set)
+            facts = (known.job, analyst, known.data_set)
+            _log.info("Job %.12s of %s over '%s' waits for approval.", *facts, extra=about(THE_COORDINATOR))
             return AwaitingApprovalError(known)
         if known.state in {RequestState.WAITING, RequestState.EXPIRED}:
             return RequestExpiredError("Nobody here approved the job in time.", "Ask the data steward; sign a new job.")
@@ -122,7 +124,8 @@ class ApprovalDesk:
         try:
             self.queue.change(job, RequestEvent.END)
         except QueueError as problem:
-            _log.error("Job %.12s stays in the queue of approvals until it expires: %s", job, problem)
+            what = "Job %.12s stays in the queue of approvals until it expires: %s"
+            _log.error(what, job, problem, extra=about(THE_COORDINATOR))
         except RefusedError:
             pass  # it was rejected, or has expired
 

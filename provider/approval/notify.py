@@ -62,7 +62,7 @@ class Notifier:
         """Run the command, and log how it failed if it did."""
         told = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         told |= {f"DPSPCA_{name.upper()}": str(summary[name]) for name in ("job", "data_set", "analyst")}
-        content = json.dumps(summary, ensure_ascii=False).encode()
+        content = json.dumps(summary).encode()  # in ASCII, because a name may hold half a character
         with tempfile.TemporaryFile() as output:
             try:
                 process = subprocess.Popen(  # noqa: S603  # the operator names the command in the settings

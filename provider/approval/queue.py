@@ -179,10 +179,14 @@ class ApprovalQueue:
             run("UPDATE requests SET announced = 1 WHERE job = ?", job)
 
     def forget(self, now: float) -> None:
-        """Delete requests of jobs that have expired, and their decisions. An expired job is refused anyway."""
-        if self._read("SELECT 1 FROM requests WHERE expires_at <= ? LIMIT 1", int(now)):
+        """Delete requests of jobs that have expired, and their decisions. An expired job is refused anyway.
+
+        Those of today stay, because they count: jobs that expire soon could otherwise ask without end.
+        """
+        over, times = "expires_at <= ? AND asked_at < ?", (int(now), _midnight(int(now)))
+        if self._read(f"SELECT 1 FROM requests WHERE {over} LIMIT 1", *times):  # noqa: S608  # ours
             with self._writing() as run:
-                run("DELETE FROM requests WHERE expires_at <= ?", int(now))
+                run(f"DELETE FROM requests WHERE {over}", *times)  # noqa: S608  # ours
                 run("DELETE FROM decisions WHERE taken = 1 AND job NOT IN (SELECT job FROM requests)")
 
     # --- The file -----------------------------------------------------------------------------------------------------
@@ -243,7 +247,6 @@ class ApprovalQueue:
 def _require_room(run: "Callable[..., list[tuple[Any, ...]]]", request: Request, most_a_day: int) -> None:
     """Refuse a request if too many wait, or the analyst asked too often since midnight UTC."""
     waiting = RequestState.WAITING.value
-    midnight = request.asked_at - request.asked_at % DAY
     counts = (
         ("SELECT count(*) FROM requests WHERE state = ?", (waiting,), MOST_WAITING, "wait for approval here"),
         (
@@ -254,7 +257,7 @@ def _require_room(run: "Callable[..., list[tuple[Any, ...]]]", request: Request,
         ),
         (
             "SELECT count(*) FROM requests WHERE asked_at >= ? AND analyst = ?",
-            (midnight, request.analyst),
+            (_midnight(request.asked_at), request.analyst),
             most_a_day,
             "of yours asked for approval today",
         ),
@@ -263,6 +266,11 @@ def _require_room(run: "Callable[..., list[tuple[Any, ...]]]", request: Request,
         ((found,),) = run(query, *values)
         if found >= most:
             raise QueueFullError(f"{found} jobs {what}, and no more than {most} may.", "Wait, or cancel one of them.")
+
+
+def _midnight(at: int) -> int:
+    """Return when the day of a moment began, in UTC."""
+    return at - at % DAY
 
 
 def _request(row: tuple[Any, ...]) -> Request:

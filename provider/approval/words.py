@@ -14,7 +14,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Centering, JobSpec
+from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Scaling
 from dpspca.common.statement import format_up
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.provider.ledger import ANSWER, Balance, Books, Decided, format_time, price_facts
@@ -28,6 +28,7 @@ MOST_NAMES: Final = 8
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "capped-product": "the matrix times a few directions",
+        "column-sizes": "how many entries of each column have a size in which range",
         "column-sums": "the sum of each column",
         "commit": "a hash of a random number, about no row",
         "compressed-covariance": "the variance along the components, and the rest of it",
@@ -44,6 +45,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "projection": "the rows' part along a random sketch",
         "published-subspace": "directions from a private mechanism",
         "reveal": "a random number that was hashed before, about no row",
+        "score-histogram": "how many rows have scores in which cell of a plane",
         "sign-pairs": "how often each column was chosen in private",
         "sketch": "products of a random sketch of the rows",
         "spectral-product": "the matrix times a few directions",
@@ -121,10 +123,13 @@ def job_facts(content: SignedContent) -> dict[str, Any]:
             "options": dict(spec.options),
             "columns": spec.schema.dimension,
             "column_names": list(spec.schema.names) if spec.schema.names else None,
+            "dictionary": spec.dictionary,
             "centering": str(spec.centering),
+            "scaling": str(spec.scaling),
             "norm_bound": PRIVATE if spec.norm_bound == PRIVATE_BOUND else spec.norm_bound,
             "explained_variance": spec.explained_variance,
             "unit": str(spec.unit),
+            "rows_per_person": spec.rows_per_person,
             "protects": spec.unit.neighbours,
         },
         "price": price_facts(plan.price)
@@ -225,14 +230,16 @@ def _numbers(count: int) -> str:
 
 def _asked(asks: Mapping[str, Any]) -> str:
     names = asks["column_names"] or []
-    named = f" ({', '.join(names[:MOST_NAMES])}{' and others' if len(names) > MOST_NAMES else ''})" if names else ""
+    shown = ", ".join(f"{name!r:.60}" for name in names[:MOST_NAMES])  # quoted: the analyst may have chosen the names
+    named = f" ({shown}{' and others' if len(names) > MOST_NAMES else ''})" if names else ""
     rows = PrivacyUnit(asks["unit"]).is_row
     of = _CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
     options = "".join(f", {name} = {value}" for name, value in sorted(asks["options"].items()))
+    scaled = ", divided by scales that are asked for with noise" if asks["scaling"] == Scaling.PRIVATE else ""
     variance = ", and the variance that they explain" if asks["explained_variance"] else ""
     components = "1 principal component" if asks["components"] == 1 else f"{asks['components']} principal components"
     return (
-        f"{components} of {asks['columns']} columns{named} of {of}{variance}. Method: {asks['method']}, "
+        f"{components} of {asks['columns']} columns{named} of {of}{scaled}{variance}. Method: {asks['method']}, "
         f"{asks['summary']}{options}. Norm bound: {asks['norm_bound']}."
     )
 

@@ -1,4 +1,4 @@
-"""Reads arrays that numpy and scipy wrote. They have no column names. No pickle is opened."""
+"""Reads arrays that numpy and scipy wrote. Names of their columns have to be declared. No pickle is opened."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from dpspca.common.errors import InvalidDataError
 
 from .folders import UnreadableError
 from .preparation import numbers_of, stray_column
-from .tables import RawTable, RowBatches, Source, as_numbers, columns_used
+from .tables import RawTable, RowBatches, Source, as_numbers, columns_by_place
 
 _LISTED: Final = 20
 _BYTES_A_CALL: Final = 2**30
@@ -27,24 +27,31 @@ _COORDINATES: Final = _SPARSE | {"row", "col", "data"}
 def read_npy(source: Source) -> RawTable:
     """Read an array some rows at a time. It is never mapped: pages of a map count as memory of this process."""
     form: Any = np.load(source.path, mmap_mode="r", allow_pickle=False)  # its head, and whether the file is whole
-    columns = columns_used(None, source.reading)
     numbers_of(form[:0])  # checks the type and the dimensions
+    columns = columns_by_place(source.reading, form.shape[1])
+    places = list(range(form.shape[1])) if columns.places is None else list(columns.places)
     with ExitStack() as opened:
         file = opened.enter_context(source.path.open("rb", buffering=0))
         read = partial(_read_at, file.fileno(), form.dtype)
         step = source.rows_at_a_time(form.shape[1])
-        blocks = (_rows_of_npy(read, form, start, step) for start in range(0, form.shape[0], step))
-        numbers = RowBatches.reading(form.shape[1], form.dtype, map(as_numbers, blocks), opened)
+        blocks = (_rows_of_npy(read, form, start, step, places) for start in range(0, form.shape[0], step))
+        numbers = RowBatches.reading(len(places), form.dtype, map(as_numbers, blocks), opened)
     return RawTable(numbers, columns)
 
 
-def _rows_of_npy(read: Callable[[int, int], NDArray[Any]], form: Any, start: int, step: int) -> NDArray[Any]:  # noqa: ANN401  # a map
+def _rows_of_npy(
+    read: Callable[[int, int], NDArray[Any]],
+    form: Any,  # noqa: ANN401  # a map
+    start: int,
+    step: int,
+    places: Sequence[int],
+) -> NDArray[Any]:
     """Read rows from ``start`` on, of an array whose rows or whose columns follow one another."""
     rows, columns = min(step, form.shape[0] - start), form.shape[1]
     size = form.dtype.itemsize
     if form.flags.c_contiguous:
-        return read(form.offset + start * columns * size, rows * columns).reshape(rows, columns)
-    firsts = (form.offset + (start + column * form.shape[0]) * size for column in range(columns))
+        return read(form.offset + start * columns * size, rows * columns).reshape(rows, columns)[:, places]
+    firsts = (form.offset + (start + column * form.shape[0]) * size for column in places)
     return np.column_stack([read(first, rows) for first in firsts])
 
 
@@ -62,24 +69,30 @@ def _read_at(descriptor: int, kind: "np.dtype[Any]", start: int, count: int) -> 
 
 def read_npz(source: Source) -> RawTable:
     """Read a sparse matrix of scipy, or one array of those that ``numpy.savez`` stored."""
-    columns = columns_used(None, source.reading)
     with source.path.open("rb") as file:  # numpy does not close a file that it cannot read
         with np.load(file, allow_pickle=False) as stored:
             members = list(stored.files)
             if not _SPARSE.issubset(members):
-                return RawTable(_batches(stored[array_name(source, members)], source), columns)
+                return _table(stored[array_name(source, members)], source)
             if _COORDINATES.issubset(members):
-                return RawTable(_rows_of_coordinates(stored, lenient=source.lenient), columns)
+                return _sparse_table(_rows_of_coordinates(stored, lenient=source.lenient), source)
         file.seek(0)
-        return RawTable(rows_of_sparse(scipy.sparse.load_npz(file)), columns)
+        return _sparse_table(rows_of_sparse(scipy.sparse.load_npz(file)), source)
 
 
-def _batches(array: NDArray[Any], source: Source) -> RowBatches:
+def _sparse_table(rows: scipy.sparse.csr_array, source: Source) -> RawTable:
+    columns = columns_by_place(source.reading, rows.shape[1])
+    return RawTable(rows, columns, to_select=columns.places)
+
+
+def _table(array: NDArray[Any], source: Source) -> RawTable:
     """Give the rows of an array that was read as a whole, because it is packed."""
     numbers_of(array[:0])  # checks the type and the dimensions
+    columns = columns_by_place(source.reading, array.shape[1])
+    chosen = array if columns.places is None else array[:, columns.places]
     step = source.rows_at_a_time(array.shape[1])
-    parts = (as_numbers(array[start : start + step]) for start in range(0, len(array), step))
-    return RowBatches.reading(array.shape[1], array.dtype, parts)
+    parts = (as_numbers(chosen[start : start + step]) for start in range(0, len(array), step))
+    return RawTable(RowBatches.reading(chosen.shape[1], array.dtype, parts), columns)
 
 
 def _rows_of_coordinates(stored: Any, *, lenient: bool) -> scipy.sparse.csr_array:  # noqa: ANN401  # of numpy

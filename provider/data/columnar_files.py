@@ -1,4 +1,4 @@
-"""Reads Parquet, Feather and Arrow files through pyarrow. Only the columns that are used are read.
+"""Reads Parquet, ORC, Feather and Arrow files through pyarrow. Only the columns that are used are read.
 
 Which columns hold numbers follows from the types that the file states, and never from values. Every value of these
 types is a number or missing: integers beyond 2^53 are rounded, and not refused.
@@ -73,6 +73,43 @@ def columns_of_arrow(source: Source) -> Columns:
     """Read which columns are used, and their types."""
     with source.path.open("rb") as file:
         return _columns(import_extra("pyarrow.ipc").open_file(file).schema, source)
+
+
+def read_orc(source: Source) -> RawTable:
+    """Read an ORC file, one stripe at a time."""
+    with ExitStack() as opened:
+        stored = _orc(opened.enter_context(source.path.open("rb")))
+        columns = _columns(stored.schema, source)
+        names = list(columns.names or ())
+        step = source.rows_at_a_time(len(names))
+        numbers = (
+            _numbers(stripe.slice(start, step), columns, source.reading)
+            for stripe in _stripes(stored, names)
+            for start in range(0, stripe.num_rows, step)
+        )
+        return RawTable(RowBatches.reading(len(names), _kind(stored.schema, columns), numbers, opened), columns)
+
+
+def columns_of_orc(source: Source) -> Columns:
+    """Read which columns are used, and their types."""
+    with source.path.open("rb") as file:
+        return _columns(_orc(file).schema, source)
+
+
+def triplets_of_orc(source: Source) -> Iterator[Batch]:
+    """Read triplets in batches."""
+    with source.path.open("rb") as file:
+        stored = _orc(file)
+        for stripe in _stripes(stored, _triplet_columns(source, stored.schema)):
+            yield arrow_batch(stripe, source.reading.triplets)
+
+
+def _orc(file: BinaryIO) -> Any:  # noqa: ANN401  # of pyarrow
+    return import_extra("pyarrow.orc").ORCFile(file)
+
+
+def _stripes(stored: Any, names: Sequence[str]) -> Iterator[Any]:  # noqa: ANN401  # of pyarrow
+    return (_whole(stored.read_stripe(place, columns=list(names))) for place in range(stored.nstripes))
 
 
 def triplets_of_parquet(source: Source) -> Iterator[Batch]:

@@ -1,6 +1,5 @@
 """Which kinds of files are read, by the ends of their names, and what may be declared about each kind."""
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,22 @@ from dpspca.common.errors import InvalidDataError, MissingExtraError
 from .array_files import read_npy, read_npz
 from .columnar_files import (
     columns_of_arrow,
+    columns_of_orc,
     columns_of_parquet,
     read_arrow,
+    read_orc,
     read_parquet,
     triplets_of_arrow,
+    triplets_of_orc,
     triplets_of_parquet,
 )
+from .conversions import conversion, is_convertible
 from .duckdb_files import columns_of_duckdb, read_duckdb, triplets_of_duckdb
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
 from .plink_files import columns_of_bed, columns_of_pgen, read_bed, read_pgen
 from .postgres_files import columns_of_postgres, read_postgres, triplets_of_postgres
 from .sqlite_files import columns_of_sqlite, read_sqlite, triplets_of_sqlite
-from .tables import Columns, RawTable, Source, columns_used
+from .tables import Columns, RawTable, Source, columns_by_place
 from .text_files import columns_of_text, read_text, triplets_of_text
 from .triplets import Batch
 from .zarr_files import columns_of_zarr, read_zarr
@@ -31,7 +34,7 @@ from .zarr_files import columns_of_zarr, read_zarr
 
 def _without_names(source: Source) -> Columns:
     """Choose among the columns of a file that has no names for them."""
-    return columns_used(None, source.reading)
+    return columns_by_place(source.reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +59,30 @@ _DATABASE: Final = _LONG | {"table", "query", "order_by"}
 _GENOTYPES: Final = frozenset({"alleles", "person"})
 
 _TEXT: Final = Format(
-    read_text, columns_of_text, _LONG | {"delimiter", "decimal", "encoding"}, triplets=triplets_of_text
+    read_text, columns_of_text, _LONG | {"names", "delimiter", "decimal", "encoding"}, triplets=triplets_of_text
 )
 _PARQUET: Final = Format(read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet)
 _ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow)
+_ORC: Final = Format(read_orc, columns_of_orc, _LONG, triplets=triplets_of_orc, may_hang=True)
 _ARRAY: Final = frozenset({"array"})
-_HDF5: Final = Format(read_hdf5, keys=_ARRAY, may_hang=True)
+_NAMED: Final = _ARRAY | {"names"}
+_HDF5: Final = Format(read_hdf5, keys=_NAMED, may_hang=True)
 _SQLITE: Final = Format(read_sqlite, columns_of_sqlite, _DATABASE - {"order_by"}, triplets=triplets_of_sqlite)
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".csv": _TEXT, ".tsv": _TEXT, ".tab": _TEXT, ".txt": _TEXT,
-    ".parquet": _PARQUET, ".pq": _PARQUET, ".arrow": _ARROW, ".feather": _ARROW,
+    ".parquet": _PARQUET, ".pq": _PARQUET, ".arrow": _ARROW, ".feather": _ARROW, ".orc": _ORC,
     ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, columns_of_h5ad, _ARRAY, may_hang=True),
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
     ".bed": Format(read_bed, columns_of_bed, _GENOTYPES),
     ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True),
     ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE, triplets=triplets_of_duckdb),
     ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE, triplets=triplets_of_postgres),
-    ".zarr": Format(read_zarr, columns_of_zarr, _ARRAY),
-    ".npy": Format(read_npy), ".npz": Format(read_npz, keys=_ARRAY),
+    ".zarr": Format(read_zarr, columns_of_zarr, _NAMED),
+    ".npy": Format(read_npy, keys=frozenset({"names"})), ".npz": Format(read_npz, keys=_NAMED),
 })  # fmt: skip
-_PACKED: Final = (".gz", ".zst")
+_PACKED: Final = (".gz", ".bz2", ".xz", ".zst")
 
-_LIBRE_OFFICE: Final = "libreoffice --headless --convert-to csv {file}"
-_PANDAS: Final = "python -c 'import pandas, sys; pandas.{reader}(sys.argv[1]).to_parquet(sys.argv[2])' {file} {parquet}"
-_PLINK: Final = "plink2 --{} --make-pgen --out {{plink}}"
-_CONVERSIONS: Final[Mapping[str, str]] = MappingProxyType({
-    ".xlsx": _LIBRE_OFFICE, ".xls": _LIBRE_OFFICE, ".ods": _LIBRE_OFFICE,
-    ".dta": _PANDAS.replace("{reader}", "read_stata"), ".sas7bdat": _PANDAS.replace("{reader}", "read_sas"),
-    ".sav": _PANDAS.replace("{reader}", "read_spss"),
-    ".rds": "Rscript -e 'a <- commandArgs(TRUE); arrow::write_parquet(readRDS(a[1]), a[2])' {file} {parquet}",
-    ".vcf": _PLINK.format("vcf {file}"), ".vcf.gz": _PLINK.format("vcf {file}"), ".bcf": _PLINK.format("bcf {file}"),
-    ".bgen": _PLINK.format("bgen {file} ref-first"),
-    ".bed.gz": "gunzip {file}", ".bed.zst": "unzstd {file}", ".pgen.gz": "gunzip {file}", ".pgen.zst": "unzstd {file}",
-})  # fmt: skip
-"""Commands that turn other kinds of files into ones that are read."""
 _COMPANIONS: Final = {".bim": ".bed", ".fam": ".bed", ".pvar": ".pgen", ".psam": ".pgen"}
 """Files that are read with another, which the settings name."""
 
@@ -112,7 +104,7 @@ def format_of(source: Source) -> Format:
 def ending_of(path: Path) -> str:
     """Return the end of a name in lower case, without the end that says how a text file is packed."""
     both = "".join(path.suffixes[-2:]).lower()
-    if both in _CONVERSIONS:
+    if is_convertible(both):
         return both
     plain = Path(path.stem) if path.suffix.lower() in _PACKED else path
     is_text = FORMATS.get(plain.suffix.lower()) is _TEXT
@@ -121,11 +113,9 @@ def ending_of(path: Path) -> str:
 
 def _unknown(path: Path, ending: str) -> MissingExtraError:
     told = f"Files ending in {ending!r} cannot be read."
-    if ending in _CONVERSIONS:
-        places = {"file": path, "parquet": path.with_suffix(".parquet"), "plink": path.with_suffix("")}
-        quoted = {name: shlex.quote(str(place)) for name, place in places.items()}
-        return MissingExtraError(told, f"Convert it first: {_CONVERSIONS[ending].format(**quoted)}")
+    if is_convertible(ending):
+        return MissingExtraError(told, f"Convert it first: {conversion(path, ending)}")
     if ending in _COMPANIONS:
         return MissingExtraError(told, f"Name the {_COMPANIONS[ending]} file beside it.")
-    known = f"{', '.join(FORMATS)}, and text also with {' or '.join(_PACKED)}"
+    known = f"{', '.join(FORMATS)}, and text also with {', '.join(_PACKED)}"
     return MissingExtraError(told, f"Use one of: {known}.")

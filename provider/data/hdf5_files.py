@@ -1,4 +1,8 @@
-"""Reads HDF5 files and AnnData files (.h5ad) through h5py. What is read follows from names, types and shapes alone."""
+"""Reads HDF5 files and AnnData files (.h5ad) through h5py. What is read follows from names, types and shapes alone.
+
+All numbers must be in the file itself. HDF5 can name other files: by links, for arrays that are put together, and for
+raw bytes of any file of this machine. Whoever writes the file of rows could have any of these read as rows.
+"""
 
 from contextlib import ExitStack
 from typing import Any, Final
@@ -11,7 +15,7 @@ from dpspca.common.errors import InvalidDataError
 from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
 from .preparation import numbers_of
-from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_used
+from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used
 
 _MAIN_LAYER: Final = "X"
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
@@ -20,8 +24,9 @@ _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.spar
 def read_hdf5(source: Source) -> RawTable:
     """Read a two-dimensional array of numbers: the one that is declared, or the only one. It has no column names."""
     with ExitStack() as opened:
-        found = _matrices(opened.enter_context(_opened(source)))
-        return _dense(found[array_name(source, list(found))], columns_used(None, source.reading), source, opened)
+        file = opened.enter_context(_opened(source))
+        stored = _own(file, array_name(source, list(_matrices(file))))
+        return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source, opened)
 
 
 def read_h5ad(source: Source) -> RawTable:
@@ -36,7 +41,7 @@ def read_h5ad(source: Source) -> RawTable:
             raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
         if kind is None:
             return _dense(stored, columns, source, opened)
-        matrix = kind(tuple(stored[part][()] for part in ("data", "indices", "indptr")), shape=shape)
+        matrix = kind(tuple(_own(stored, part)[()] for part in ("data", "indices", "indptr")), shape=shape)
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 
 
@@ -71,13 +76,26 @@ def _layer(file: Any, source: Source) -> Any:  # noqa: ANN401  # of h5py
             f"There is no layer {wanted!r:.60}. The file has {', '.join(filter(str.isprintable, layers))}.",
             "Name one of them as array under [reading] in the provider's settings.",
         )
-    return file[wanted] if wanted == _MAIN_LAYER else file["layers"][wanted]
+    return _own(file if wanted == _MAIN_LAYER else _own(file, "layers"), wanted)
 
 
 def _genes(file: Any) -> list[str]:  # noqa: ANN401  # of h5py
-    variables = file["var"]
-    names: list[str] = variables[variables.attrs["_index"]].asstr()[()].tolist()
+    variables = _own(file, "var")
+    names: list[str] = _own(variables, variables.attrs["_index"]).asstr()[()].tolist()
     return names
+
+
+def _own(group: Any, name: str) -> Any:  # noqa: ANN401  # of h5py
+    """Return a part of a group. Refuse one that is in another file, as a whole or in pieces."""
+    links = import_extra("h5py")
+    is_linked = isinstance(group.get(name, getlink=True), links.ExternalLink | links.SoftLink)
+    found = None if is_linked else group[name]
+    if is_linked or (isinstance(found, links.Dataset) and (found.is_virtual or found.external)):
+        raise InvalidDataError(
+            f"{name!r:.60} is a link, or its numbers are in other files.",
+            "Write a file that holds all numbers itself, for example with h5repack.",
+        )
+    return found
 
 
 def _dense(stored: Any, columns: Columns, source: Source, opened: ExitStack) -> RawTable:  # noqa: ANN401  # of h5py

@@ -100,6 +100,23 @@ class RawTable:
     """Their places in ``numbers``, if that has other columns too."""
 
 
+def columns_by_place(reading: Reading, width: int | None = None) -> Columns:
+    """Choose among the columns of a file that does not name them. Their names may be declared."""
+    names = reading.names
+    if names is not None and width not in {None, len(names)}:
+        raise InvalidDataError(
+            f"There are {width} columns, but names lists {len(names)}.",
+            "List one name for each column as names under [reading], in the order of the columns.",
+        )
+    return columns_used(names, reading)
+
+
+def require_no_names(reading: Reading) -> None:
+    """Refuse declared names for a file that has its own."""
+    if reading.names is not None:
+        raise InvalidDataError("[reading] has names, but the file names its columns.", "Remove names there.")
+
+
 def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
     """Choose the columns that are declared. Their names must be different and not empty. Others may be anything."""
     declared = reading.columns or reading.leave_out
@@ -109,7 +126,7 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
         if declared or not isinstance(reading.missing_codes, tuple) or reading.columns_with_fill:
             raise InvalidDataError(
                 "The file has no column names, but the settings name columns of it.",
-                "Remove columns, leave_out and missing under [reading], or save the file in a form with names.",
+                "List the names of all its columns as names under [reading], or save the file in a form with names.",
             )
         return Columns(None, None)
     if not declared:
@@ -146,7 +163,7 @@ def _require_features(preparation: Preparation, all_names: Sequence[str] | None)
     if all_names is None:
         raise InvalidDataError(
             "The file has no column names, so its columns cannot be matched to the dictionary.",
-            "Save it in a form with names.",
+            "List the names of all its columns as names under [reading], or save the file in a form with names.",
         )
     there = frozenset(all_names)
     lacking = [each for each in preparation.mapped if each.column not in there]

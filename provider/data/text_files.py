@@ -1,17 +1,20 @@
-"""Reads tables of text: numbers under one line of column names, divided by commas, semicolons, tabs or bars.
+"""Reads tables of text: numbers under one line of column names, divided by commas, semicolons, tabs, bars or spaces.
 
 In text that a provider reads, each line is one row, and its content never changes where the next line begins. So each
 line is divided into cells by itself: an open quote ends with its line. Readers of libraries do not keep this rule,
 because for them a quote may hold line breaks, and an open one swallows the lines after it. The encodings that may be
 declared keep it too, because none of them has characters that change the meaning of later ones.
 
-Which mark divides the cells follows from the first line alone, which is no row. The decimal mark, the encoding and the
-values that stand for a missing one are declared, and never guessed from rows.
+Which mark divides the cells follows from the first line alone, which is no row. Where names are declared, the first
+line is a row, and so the mark is declared too, or follows from the file's ending. The decimal mark, the encoding and
+the values that stand for a missing one are declared, and never guessed from rows.
 """
 
+import bz2
 import csv
 import gzip
 import io
+import lzma
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -42,6 +45,7 @@ _DECIMAL: Final = (
 )
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _TABS: Final = (".tsv", ".tab")
+_SPACE: Final = " "
 
 
 def read_text(source: Source) -> RawTable:
@@ -124,6 +128,12 @@ def _unpacked(path: Path) -> Iterator[Any]:
             case ".gz":
                 with gzip.GzipFile(fileobj=io.BufferedReader(file)) as packed:
                     yield packed
+            case ".bz2":
+                with io.BufferedReader(file) as buffered, bz2.BZ2File(buffered) as packed:
+                    yield packed
+            case ".xz":
+                with io.BufferedReader(file) as buffered, lzma.LZMAFile(buffered) as packed:
+                    yield packed
             case ".zst":
                 with import_extra("pyarrow").CompressedInputStream(io.BufferedReader(file), "zstd") as packed:
                     yield packed
@@ -132,10 +142,17 @@ def _unpacked(path: Path) -> Iterator[Any]:
 
 
 def _head(text: TextIO, source: Source) -> tuple[list[str], str, int]:
-    """Read the names alone, which may have line breaks within quotes. Also return the delimiter and how many lines."""
+    """Read the names alone, which may have line breaks within quotes. Also return the delimiter and how many lines.
+
+    If the names are declared, no line is read.
+    """
+    reading = source.reading
+    usual = "\t" if _is_tabbed(source.path) else None
+    if reading.names is not None:
+        return list(reading.names), reading.delimiter or usual or DELIMITERS[0], 0
     first = next(text, "")
-    delimiter = source.reading.delimiter or ("\t" if _is_tabbed(source.path) else _delimiter_of(first))
-    reader = csv.reader(chain((first,) if first else (), text), delimiter=delimiter)
+    delimiter = reading.delimiter or usual or _delimiter_of(first)
+    reader = _reader(chain((first,) if first else (), text), delimiter)
     try:
         return next(reader, []), delimiter, reader.line_num
     except csv.Error:
@@ -143,20 +160,35 @@ def _head(text: TextIO, source: Source) -> tuple[list[str], str, int]:
 
 
 def _is_tabbed(path: Path) -> bool:
-    return path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(_TABS)
+    name = path.name.lower()
+    return name.endswith(_TABS) or Path(name).stem.endswith(_TABS)  # packed
 
 
 def _delimiter_of(line: str) -> str:
-    """Return the mark that divides the line of names into most cells. Of equal ones, the first of ``DELIMITERS``."""
-    return max(DELIMITERS, key=lambda mark: len(_cells_of(line, mark)))
+    """Return the mark that divides the line of names into most cells. Of equal ones, the first of ``DELIMITERS``.
+
+    Names may have spaces in them, so a space divides only what no other mark does.
+    """
+    cells = {mark: len(_cells_of(line, mark)) for mark in DELIMITERS}
+    spaces = cells.pop(_SPACE)
+    most = max(cells, key=cells.__getitem__)
+    return _SPACE if cells[most] <= 1 < spaces else most
+
+
+def _reader(lines: Iterator[str], delimiter: str) -> Any:  # noqa: ANN401  # of csv
+    """Divide lines into cells. Several spaces are one, and those at the ends of a line divide nothing."""
+    if delimiter != _SPACE:
+        return csv.reader(lines, delimiter=delimiter)
+    return csv.reader((line.strip(" \r\n") for line in lines), delimiter=_SPACE, skipinitialspace=True)
 
 
 def _cells_of(line: str, delimiter: str) -> list[str]:
     """Divide a line by itself, so that an unclosed quote spoils no other line."""
     if '"' not in line:
-        return line.rstrip("\r\n").split(delimiter)
+        whole = line.rstrip("\r\n").split(delimiter)
+        return whole if delimiter != _SPACE else list(filter(None, whole))
     try:
-        return next(csv.reader((line,), delimiter=delimiter), [])
+        return next(_reader(iter((line,)), delimiter), [])
     except csv.Error:
         return []
 
@@ -172,7 +204,7 @@ def _single_lines(text: Iterator[str], delimiter: str) -> Iterator[_Line]:
 
 def _lines(text: Iterator[str], delimiter: str, before: int) -> Iterator[_Line]:
     """Yield the lines of a table after the first ``before`` ones. A blank line counts only if others follow."""
-    reader = csv.reader(text, delimiter=delimiter)
+    reader = _reader(text, delimiter)
     blank: list[_Line] = []
     try:
         for cells in reader:
@@ -194,8 +226,11 @@ def _names(cells: list[str], reading: Reading) -> list[str]:
         raise InvalidDataError("The file or its first line is empty.", _FORM)
     if not all(map(_is_decoded, cells)):
         raise InvalidDataError(f"The names of the columns are not in {_encoding(reading)}.", _declare_encoding())
-    if all(map(is_number, cells)):
-        raise InvalidDataError("The first line holds numbers, not the names of the columns.", "Add a line of names.")
+    if reading.names is None and all(map(is_number, cells)):
+        raise InvalidDataError(
+            "The first line holds numbers, not the names of the columns.",
+            "Add a line of names. Or list the names of all columns as names under [reading] in the settings.",
+        )
     return cells
 
 

@@ -15,7 +15,7 @@ from dpspca.common.errors import InvalidDataError
 from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
 from .preparation import numbers_of
-from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_used
+from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used, require_no_names
 
 ENDING: Final = ".zarr"
 _MAIN_LAYER: Final = "X"
@@ -32,17 +32,23 @@ def read_zarr(source: Source) -> RawTable:
     stored = _opened(source)
     if _is_anndata(stored):
         return _anndata(stored, source)
-    columns = columns_used(None, source.reading)
     if hasattr(stored, "shape"):
-        return _dense(stored, columns, source)
+        return _matrix(stored, source)
     found = {name: each for name, each in stored.arrays() if len(each.shape) == MATRIX and each.dtype.kind in "fiub"}
-    return _dense(found[array_name(source, list(found))], columns, source)
+    return _matrix(found[array_name(source, list(found))], source)
+
+
+def _matrix(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zarr
+    width = stored.shape[1] if len(stored.shape) == MATRIX else None  # others are refused
+    return _dense(stored, columns_by_place(source.reading, width), source)
 
 
 def columns_of_zarr(source: Source) -> Columns:
     """Read which columns are used."""
     stored = _opened(source)
-    return columns_used(_genes(stored) if _is_anndata(stored) else None, source.reading)
+    if not _is_anndata(stored):
+        return columns_by_place(source.reading)
+    return columns_used(_genes(stored), source.reading)
 
 
 def _opened(source: Source) -> Any:  # noqa: ANN401  # of zarr
@@ -60,6 +66,7 @@ def _is_anndata(stored: Any) -> bool:  # noqa: ANN401  # of zarr
 
 def _anndata(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zarr
     """Read ``X``, or the layer that is declared: cells are rows, and genes are columns."""
+    require_no_names(source.reading)
     layer, genes = _layer(stored, source), _genes(stored)
     columns = columns_used(genes, source.reading)
     kind = _SPARSE.get(str(layer.attrs.get("encoding-type")))

@@ -273,16 +273,11 @@ def release_columns(
     """Choose columns outside a view by their scores, of so many rows, and mark them."""
     scores = np.abs(totals).max(axis=0, initial=0).astype(np.int32)
     scores[view.columns] = -1
-    chosen = pick_columns(scores, event.picks, event.scale, words, largest=_at_most(rows))
+    chosen = pick_columns(scores, event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp), minlength=len(scores)).astype(np.int64)
 
 
 def release_pairs(scores: NDArray[np.float32], event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
     """Choose pairs of columns by their scores, of so many rows, and count how often each column was chosen."""
-    chosen = pick_pairs(np.abs(scores).astype(np.int32), event.picks, event.scale, words, largest=_at_most(rows))
+    chosen = pick_pairs(np.abs(scores).astype(np.int32), event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp).reshape(-1), minlength=len(scores)).astype(np.int64)
-
-
-def _at_most(rows: int) -> int:
-    """Bound all scores by a power of two, so that one row more or less hardly ever changes how long a choice takes."""
-    return int(1 << rows.bit_length())

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from dpspca.common.dictionary import Dictionary, Preparation, feature_of
 from dpspca.common.errors import DpspcaError, MissingFeatureError, OtherDictionaryError, RefusedError
+from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.spec import JobSpec
 
 _NAMED: Final = 8
@@ -53,6 +54,7 @@ class HeldDictionary:
                 self.data_set,
                 spec.dictionary,
                 held or "none",
+                extra=about(THE_COORDINATOR),
             )
             raise OtherDictionaryError(
                 "This provider does not hold the dictionary that the job names, so it refuses the job.",

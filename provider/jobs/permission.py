@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import Filter, PrivacyUnit
 from dpspca.common.spec import JobSpec
@@ -187,7 +188,8 @@ class Permission:
             try:
                 self._sources.ledger.close(self._signed.job_id, WITHDRAWN)
             except DpspcaError as problem:  # a quarantine or a disk error: the job ends when it expires
-                _log.warning("Job %.12s was not closed: %s", self._signed.job_id, problem)
+                what = "Job %.12s was not closed: %s"
+                _log.warning(what, self._signed.job_id, problem, extra=about(THE_COORDINATOR))
             raise
 
 

@@ -7,7 +7,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec
-from dpspca.provider.data import CheckedRows, DataSet, UsableRows, columns_of, require_unit
+from dpspca.provider.data import CheckedRows, DataSet, UsableRows, columns_of
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
 
 from .offer import Offer
@@ -47,14 +47,7 @@ class PreparedRows:
 
         The job's unit says whether the data are rows or a share of a symmetric matrix.
         """
-        rows, spec = offer.data_sets.get(name), plan.spec
-        if rows is None:
-            raise RefusedError(
-                f"This provider has no data set '{name}'.", "Run `dpspca datasets` to list what is on offer."
-            )
-        # Check before rows are left out or reused: a refusal must not show which are left, and a matrix must be whole.
-        persons, uncut = (rows.persons, rows.uncut) if isinstance(rows, CheckedRows) else (None, None)
-        require_unit(spec.unit, persons=persons is not None, cut=uncut is not None)
+        rows, spec = offer.data_sets[name], plan.spec
         preparation = _Preparation.of(plan)
         digest = offer.digests[name]
         *made, kept = self._kept.get(name, ("", None, None))

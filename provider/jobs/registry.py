@@ -50,6 +50,7 @@ from dpspca.provider.ledger import (
 from dpspca.provider.policy import Policy
 from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
+from .forms import require_form
 from .offer import Offer
 from .open_job import OpenJob, RowWait, retrieve_exception
 from .permission import WITHDRAWN, DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
@@ -217,9 +218,8 @@ class JobRegistry:
         rules = permission.rules()
         _require_spectral_check(offer, envelope.data_set, spec, rules)
         offer.dictionary_of(envelope.data_set).require(spec)
+        require_form(offer.data_sets, envelope.data_set, spec)
         plan = catalogue.plan(spec)
-        shard = self.rows.of(offer, envelope.data_set, plan, rules.least_bound)
-        shard.check(spec)
         self._drop_expired()
         settings.ledger.expire(settings.clock().timestamp())
         limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)
@@ -227,6 +227,8 @@ class JobRegistry:
         settings.ledger.require_admissible(opening, limits)  # nobody is asked about a job that would be refused
         if settings.ledger.standing(opening.job) is None:
             self._require_approval(signed, envelope, opening.analyst, rules)
+        shard = self.rows.of(offer, envelope.data_set, plan, rules.least_bound)
+        shard.check(spec)
         settings.ledger.open(opening, limits, self._named(offer, envelope.data_set))
         permission.require_room(rules)
         slot = envelope.audience.index(me.name.name)

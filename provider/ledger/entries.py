@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Any, Final, Self, TypeAlias
 
-from dpspca.common import stored_values
+from dpspca.common.decoding import STORED, decode, is_whole
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy import Filter, Price
 
@@ -314,11 +314,11 @@ class Entry:
         try:
             parts, end = _READER.raw_decode(content)
             number, at, kind = parts.pop("number"), parts.pop("at"), parts.pop("kind")
-            if end != len(content) or not (stored_values.is_whole(number) and stored_values.is_whole(at)):
+            if end != len(content) or not (is_whole(number) and is_whole(at)):
                 raise ValueError  # noqa: TRY301  # handled like every other fault of the line
             make: Callable[..., Fact] = _KINDS[kind]
             named = {_NAMED.get(key, key): value for key, value in parts.items()}
-            return cls(number, at, stored_values.made(make, named), content, written_hash)
+            return cls(number, at, decode(make, named, STORED), content, written_hash)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
             raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup.") from problem
 

@@ -7,9 +7,10 @@ privacy promise. A day is a UTC day by the provider's clock, so a wrong clock ca
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 from dpspca.common.checks import check_whole
+from dpspca.common.decoding import between
 from dpspca.common.errors import RefusedError
 
 DAY: Final = 86_400
@@ -26,19 +27,22 @@ class QuotaError(RefusedError):
     code = "quota-exceeded"
 
 
+Amount: TypeAlias = Annotated[int, between(1, MOST)]
+
+
 @dataclass(frozen=True, slots=True)
 class Quotas:
     """The most that one analyst's jobs may take at this provider, on all its data sets together."""
 
-    open_jobs: int = 100
+    open_jobs: Amount = 100
     """Jobs that are open at the same time."""
-    jobs_a_day: int = 1_000
+    jobs_a_day: Amount = 1_000
     """Jobs that are admitted in a day."""
-    queries_a_day: int = 50_000
+    queries_a_day: Amount = 50_000
     """Queries in the plans of these jobs."""
-    answer_mebibytes: int = 4_096
+    answer_mebibytes: Amount = 4_096
     """Planned answers of open jobs. They are stored until their job is over."""
-    answer_mebibytes_in_all: int = 16_384
+    answer_mebibytes_in_all: Amount = 16_384
     """The same for all analysts together."""
 
     def __post_init__(self) -> None:

@@ -6,12 +6,18 @@ persons have to approve it. The rule changes no promise: policy and budgets hold
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+from dpspca.common.decoding import By, between, distinct, one_of
+from dpspca.common.names import check_name
 
 AUTOMATIC: Final = "automatic"
 HUMAN: Final = "human"
 MODES: Final = (AUTOMATIC, HUMAN)
 MOST_NEEDED: Final = 2
+
+Name: TypeAlias = Annotated[str, By(lambda name, _: check_name("It", name))]
+Persons: TypeAlias = Annotated[tuple[Name, ...], distinct("Give a list of different names.")]
 
 
 class ApprovalRule(NamedTuple):
@@ -25,9 +31,9 @@ class ApprovalRule(NamedTuple):
 class ApprovalKeys:
     """The keys of a data set's table that say who has to approve jobs."""
 
-    approval: str = AUTOMATIC
-    approvers: tuple[str, ...] = ()
-    approvals_needed: int = 1
+    approval: Annotated[str, one_of(*MODES)] = AUTOMATIC
+    approvers: Persons = ()
+    approvals_needed: Annotated[int, between(1, MOST_NEEDED)] = 1
 
     @property
     def approval_rule(self) -> ApprovalRule | None:

@@ -1,15 +1,15 @@
 """Bounds and budgets in a policy, and the filters that decide about budgets. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from dpspca.common.checks import check, check_bound
+from dpspca.common.decoding import Source, read_part
 from dpspca.common.names import shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import ChoiceEvent, Filter, GaussianEvent
 from dpspca.common.spec import Budget
-
-from .values import naming, table_of
 
 APPROXIMATE: Final = "approximate_delta"
 
@@ -58,13 +58,13 @@ def aside(budget: Budget) -> float:
     return budget.approximate_delta if isinstance(budget, Cap) else 0.0
 
 
-def budget_of(key: str, value: object) -> Budget:
+def read_budget(raw: object, source: Source) -> Budget:
     """Read a budget, with or without a part of delta set aside. Refuse one that pays for nothing."""
-    made: Budget = table_of(Cap if isinstance(value, dict) and APPROXIMATE in value else Budget, key, value)
-    with naming(key):
-        room = filter_of(made)
-    enough = min(room.whole.pair) > 0
-    check(enough, f"{key} is too small to pay for any job.", "Choose a larger epsilon or delta.")
+    kind = Cap if isinstance(raw, Mapping) and APPROXIMATE in raw else Budget
+    made: Budget = read_part(kind, raw, source)
+    check(
+        min(filter_of(made).whole.pair) > 0, "It is too small to pay for any job.", "Choose a larger epsilon or delta."
+    )
     return made
 
 

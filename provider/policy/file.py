@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
 from dpspca.common.storage import files
 
 from .rules import Policy
@@ -24,10 +24,9 @@ def read_policy(path: Path) -> Policy:
 def read_readable_part(path: Path) -> tuple[Policy, list[DpspcaError]]:
     """Read what can be read of a policy, as a provider does, and give all that is wrong with it."""
     try:
-        policy, wrong = Policy.readable_part(_text(path))
-    except DpspcaError as problem:
+        return Policy.readable_part(_text(path))
+    except InvalidParameterError as problem:
         return Policy(unreadable=None), [problem]
-    return policy, list(wrong)
 
 
 def _text(path: Path) -> str:
@@ -56,7 +55,7 @@ class CurrentPolicy:
         stamp = self._stamp()
         policy, wrong = read_readable_part(path)
         if wrong and not policy.data_sets:
-            raise wrong[0]
+            raise InvalidInputError(wrong)
         self._tell(policy, wrong)
         self._kept = (stamp, policy)
 
@@ -87,5 +86,5 @@ class CurrentPolicy:
 def _log_faults(policy: Policy, wrong: list[DpspcaError]) -> None:
     """Tell the operator what is closed, and why."""
     closed = "Nothing" if policy.unreadable is None else f"Nothing on {', '.join(sorted(policy.unreadable))}"
-    for problem in wrong:
-        _log.error("%s is allowed until the policy is mended: %s", closed, problem)
+    if wrong:
+        _log.error("%s is allowed until the policy is mended: %s", closed, InvalidInputError(wrong))

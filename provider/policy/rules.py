@@ -33,42 +33,35 @@ What the numbers mean:
   of their own. Gaussian noise needs none of it. Without it, jobs with such mechanisms find no room.
 """
 
-import tomllib
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from functools import partial
-from itertools import pairwise
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import Annotated, Any, Final, NamedTuple, Self, TypeAlias
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
+from dpspca.common.decoding import By, Filled, Rule, Source, between, decode, distinct, faults_of, one_of, parse_toml
 from dpspca.common.dictionary import feature_of
-from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
+from dpspca.common.errors import (
+    BudgetExceededError,
+    DpspcaError,
+    InvalidInputError,
+    RefusedError,
+)
 from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, Filter, Price, PrivacyUnit
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec
+from dpspca.common.spec import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec
 from dpspca.provider.ledger import Promise, Quotas, extent_of
 
-from .approval import MODES, MOST_NEEDED, ApprovalKeys
-from .caps import Range, budget_of, covers_as_signed, filter_of
+from .approval import ApprovalKeys, Persons
+from .caps import Range, covers_as_signed, filter_of, read_budget
 from .phrases import providers, rows, written
 from .unusable import unusable
-from .values import (
-    Reader,
-    check_keys,
-    check_table,
-    columns_of,
-    flag,
-    list_of,
-    naming,
-    one_of,
-    seconds,
-    some_of,
-    table_of,
-    whole,
-)
 
 MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer one nobody would wait for a job
+_SAMPLE: Final = "`dpspca config sample policy` shows what belongs there."
+_ONCE: Final = distinct("Give a list, and everything in it once.")
+_COLUMNS: Final = f"Give the largest number of columns, from 1 to {MAX_DIMENSION}, or a list of different names."
 _ASK_STEWARD: Final = "The refusal cost nothing. {}, or ask the data steward to change the policy."
 _WITHIN: Final = "Change the job to what is allowed"
 _WITH_DICTIONARY: Final = 'Write dictionary = "FILE" (--dictionary FILE)'
@@ -88,34 +81,53 @@ class _Check(NamedTuple):
 _UNPROVEN: Final = _Check("unproven", False, "a mechanism without a proven price", "mechanisms with a proven price")
 
 
+Parties: TypeAlias = Annotated[int, between(1, MAX_PARTIES)]
+Columns: TypeAlias = Annotated[int, between(1, MAX_DIMENSION)] | Annotated[tuple[Filled, ...], _ONCE]
+Methods: TypeAlias = Annotated[tuple[Annotated[str, one_of(*catalogue.CATALOGUE)], ...], _ONCE]
+AskedBudget: TypeAlias = Annotated[Budget, By(read_budget)]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules(ApprovalKeys):
     """What may be asked of one data set, by whom and at what price. ``Policy.parse`` makes it."""
 
     data_set: str
-    analysts: tuple[str, ...]
+    analysts: Persons
     unit: PrivacyUnit
-    rows_per_person: int = 1
-    methods: tuple[str, ...]
-    centering: tuple[Centering, ...]
+    rows_per_person: Annotated[int, between(1, MAX_ROWS)] = 1
+    methods: Methods
+    centering: Annotated[tuple[Centering, ...], _ONCE]
     explained_variance: bool
-    columns: int | tuple[str, ...]
+    columns: Annotated[Columns, Rule(_COLUMNS)]
     """The largest number of columns, or the only columns allowed."""
     norm_bound: Range
-    minimum_parties: int
-    lifetime: Budget
-    per_job: Budget
-    per_analyst: Budget | None = None
+    minimum_parties: Parties
+    lifetime: AskedBudget
+    per_job: AskedBudget
+    per_analyst: AskedBudget | None = None
     mean_bound: Range | None = None
-    accounting: tuple[Accounting, ...] = (Accounting.EXACT,)
+    accounting: Annotated[tuple[Accounting, ...], _ONCE] = (Accounting.EXACT,)
     dictionary: bool = False  # whether every job must have one
     unproven: bool = False  # whether queries without a proven price are allowed
-    answer_interval: float | None = None  # in seconds; None for what follows from a job's plan (schedule.py)
+    answer_interval: Annotated[float, between(0, MOST_ANSWER_INTERVAL, "seconds")] | None = None
+    """None for what follows from a job's plan (schedule.py)."""
     quotas: Quotas = field(default_factory=Quotas)  # no promise rests on these
 
     def __post_init__(self) -> None:
         found = list(self._contradictions())
         check(not found, " ".join(found), "Change one of the two.")
+
+    @classmethod
+    def also_needed(cls, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Units of rows need to know how many rows a person has."""
+        of_matrices = [str(unit) for unit in PrivacyUnit if not unit.is_row]
+        return () if raw.get("unit") in of_matrices else ("rows_per_person",)
+
+    @classmethod
+    def cross_checks(cls, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Refuse a name that no data set can have."""
+        for problem in faults_of(lambda: check_name("the data set", values["data_set"])):
+            yield problem.what, problem.remedy
 
     def check(
         self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
@@ -281,25 +293,29 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a policy, or raise the first fault; ``faults`` lists all of them."""
-        for fault in faults(text):
-            raise fault
-        return cls(tuple(_rules(name, table) for name, table in tomllib.loads(text)["data_sets"].items()))
+        """Read a policy, or raise an error that lists everything that is wrong with it."""
+        read, wrong = cls.readable_part(text)
+        if wrong:
+            raise InvalidInputError(wrong)
+        return read
 
     @classmethod
-    def readable_part(cls, text: str) -> tuple[Self, list[InvalidParameterError]]:
-        """Read every readable table, and return the faults of the others, or of the whole."""
-        wrong = list(_faults_of_whole(text))
-        if wrong:
-            return cls(unreadable=None), wrong
-        good, bad = list[Rules](), set[str]()
-        for name, table in tomllib.loads(text)["data_sets"].items():
-            if found := list(_faults_of_table(name, table)):
-                bad.add(name)
-                wrong += found
-            else:
+    def readable_part(cls, text: str) -> tuple[Self, list[DpspcaError]]:
+        """Read every readable table, and return everything that is wrong with the others, or with the whole."""
+        try:
+            raw = parse_toml(text, _WHOLE.name)
+        except DpspcaError as problem:
+            return cls(unreadable=None), [problem]
+        wrong = list(faults_of(lambda: decode(_Tables, raw, _WHOLE)))
+        tables = raw.get("data_sets")
+        good, bad = list[Rules](), dict[str, Sequence[DpspcaError]]()
+        for name, table in tables.items() if isinstance(tables, dict) else ():
+            try:
                 good.append(_rules(name, table))
-        return cls(tuple(good), frozenset(bad)), wrong
+            except InvalidInputError as problem:
+                bad[name] = problem.faults
+        found = [*wrong, *chain.from_iterable(bad.values())]
+        return (cls(unreadable=None) if wrong else cls(tuple(good), frozenset(bad))), found
 
     def rules(self, data_set: str) -> Rules:
         """Return the rules of a data set. A data set without rules refuses everything."""
@@ -319,80 +335,20 @@ class Policy:
         )
 
 
-# --- Reading ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """The whole file. Each table is read by itself, so that one that is wrong closes its own data set only."""
+
+    data_sets: dict[str, Any]
 
 
-def faults(text: str) -> Iterator[InvalidParameterError]:
-    """Yield everything that is wrong with a policy, one fault for each key."""
-    raw = yield from _faults_of_whole(text)
-    tables = raw.get("data_sets")
-    for name, table in tables.items() if isinstance(tables, dict) else ():
-        yield from _faults_of_table(name, table)
+_WHOLE: Final = Source("The policy", sample=_SAMPLE)
 
 
-def _faults_of_whole(text: str) -> Generator[InvalidParameterError, None, dict[str, Any]]:
-    """Yield what is wrong outside the tables, and return the parsed TOML."""
-    try:
-        raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as problem:
-        yield InvalidParameterError(f"The policy is not valid TOML: {problem}.", "Correct that line.")
-        return {}
-    yield from _caught("The policy", lambda: check_keys(raw, {"data_sets"}, {"data_sets"}))
-    yield from _caught("The policy", lambda: check_table("data_sets", raw.get("data_sets", {})))
-    return raw
+def _rules(name: str, table: object) -> Rules:
+    return decode(Rules, table, Source(f"The policy for {shortened(name)}", sample=_SAMPLE), data_set=name)
 
 
-def _faults_of_table(name: str, table: Any) -> Iterator[InvalidParameterError]:  # noqa: ANN401  # whatever TOML holds
-    where = f"The policy for {shortened(name)}"
-    found = [*_caught(where, lambda: check_name("the data set", name)), *_caught(where, lambda: _check_keys_of(table))]
-    given = [key for key in _READERS if key in table] if isinstance(table, dict) else []
-    for key in given:
-        found += _caught(where, partial(_READERS[key], key, table[key]))
-    # Rules are checked against each other only if each is valid by itself.
-    yield from found or _caught(where, lambda: _rules(name, table))
-
-
-def _rules(name: str, table: Mapping[str, Any]) -> Rules:
-    return Rules(data_set=name, **{key: _READERS[key](key, value) for key, value in table.items()})
-
-
-def _caught(where: str, work: Callable[[], object]) -> list[InvalidParameterError]:
-    try:
-        with naming(where):
-            work()
-    except InvalidParameterError as problem:
-        return [problem]
-    return []
-
-
-def _check_keys_of(table: Any) -> None:  # noqa: ANN401  # whatever TOML holds
-    check_table("its table", table)
-    needed = {each.name for each in fields(Rules) if each.default is each.default_factory is MISSING} - {"data_set"}
-    of_rows = table.get("unit") not in [str(unit) for unit in PrivacyUnit if not unit.is_row]
-    check_keys(table, _READERS.keys(), needed | ({"rows_per_person"} if of_rows else set()))
-
-
-_READERS: Final[Mapping[str, Reader]] = {
-    "analysts": list_of(check_name),
-    "unit": one_of(PrivacyUnit),
-    "rows_per_person": whole(MAX_ROWS),
-    "methods": list_of(one_of(catalogue.CATALOGUE)),
-    "accounting": list_of(one_of(Accounting)),
-    "centering": list_of(one_of(Centering)),
-    "explained_variance": flag,
-    "dictionary": flag,
-    "unproven": flag,
-    "answer_interval": seconds(MOST_ANSWER_INTERVAL),
-    "columns": columns_of,
-    "norm_bound": partial(table_of, Range),
-    "mean_bound": partial(table_of, Range),
-    "minimum_parties": whole(MAX_PARTIES),
-    "lifetime": budget_of,
-    "per_job": budget_of,
-    "per_analyst": budget_of,
-    "quotas": partial(some_of, Quotas),
-    "approval": one_of(MODES),
-    "approvers": list_of(check_name),
-    "approvals_needed": whole(MOST_NEEDED),
-}
-"""Every key of a data set's table, and what reads it."""
+def faults(text: str) -> Sequence[DpspcaError]:
+    """Return everything that is wrong with a policy."""
+    return Policy.readable_part(text)[1]

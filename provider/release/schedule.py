@@ -25,6 +25,7 @@ from secrets import SystemRandom
 from typing import Final, TypeAlias, TypeVar
 
 from dpspca.common.plan import Step
+from dpspca.common.privacy import ChoiceEvent, most_levels
 from dpspca.common.queries import SecondMomentQuery, SignPairs, SubspaceQuery
 
 Coin: TypeAlias = Callable[[], float]
@@ -105,4 +106,13 @@ def _entries(step: Step) -> int:
     dimension, columns = step.extent.dimension, max(1, step.extent.columns)
     columns = dimension if issubclass(step.query, SignPairs) else columns  # a score for each pair of columns
     made = max(math.prod(step.shape), dimension * columns)
+    if isinstance(step.event, ChoiceEvent):
+        made = max(made, step.event.picks * _levels(step, step.event))
     return dimension * made if issubclass(step.query, SubspaceQuery) else made
+
+
+def _levels(step: Step, event: ChoiceEvent) -> int:
+    """Count the levels of scores that a row can add to a choice, each of which takes as long as a number."""
+    dimension = step.extent.dimension
+    scores = dimension * (dimension - 1) // 2 if issubclass(step.query, SignPairs) else dimension
+    return min(scores, most_levels(event.scale))

@@ -11,18 +11,18 @@ the one that was recorded with it.
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 
 import numpy as np
 
-from dpspca.common import stored_values
 from dpspca.common.arrays import Integers
+from dpspca.common.decoding import STORED, decode, parse_json
 from dpspca.common.errors import DpspcaError
 from dpspca.common.transport import FRAME
 from dpspca.common.weights import Weighed
-from dpspca.server.job import JobRecord, Participant, State
+from dpspca.server.job import JobRecord
 
 PIECE: Final = FRAME
 """Bytes of a stored piece of a sum or model: large ones are never copied whole, and models are sent piece by piece."""
@@ -165,16 +165,15 @@ def write_job(job: JobRecord) -> str:
 def read_job(text: str) -> JobRecord:
     """Read what ``write_job`` wrote."""
     try:
-        raw = json.loads(text)
+        raw = parse_json(text, "The job")
         raw["queries"] = raw.pop(_QUERIES)
-        participants = {name: stored_values.made(Participant, each) for name, each in raw.pop("participants").items()}
-        job = stored_values.made(JobRecord, raw, participants=participants)
+        job = decode(JobRecord, raw, STORED)
         _require_counts(job.queries, job.answered, job.bytes_moved >> 32)
-        for each in participants.values():
+        for each in job.participants.values():
             _require_counts(each.asked, each.answered, each.rows or 0)
-        return replace(job, state=State(job.state))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise damaged_error(f"a job's state cannot be read ({type(problem).__name__})") from None
+    return job
 
 
 def _require_counts(*numbers: int) -> None:
@@ -188,7 +187,7 @@ def read_weights(text: str | None, parties: int | None) -> Weighed | None:
     """Read how the answers in a sum were weighed; None if they were added up as they were."""
     try:
         return None if text is None else Weighed.from_json(text, parties or 0)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise damaged_error("the weights of a sum cannot be read") from None
 
 

@@ -55,6 +55,14 @@ class Party:
         words = ("join", "/config/invitation", "--folder", "/party", "--exchange", "/post", "--no-wait")
         self.compose("run", "--rm", "-T", "-v", f"{office / 'post'}:/post", self.role, *words)
 
+    def gateway(self, engine: Any) -> str:
+        """Return this machine's address as the party's containers see it."""
+        label = f"com.docker.compose.project={self.environment['COMPOSE_PROJECT_NAME']}"
+        (container,) = engine.containers.list(filters={"label": label})
+        (network,) = container.attrs["NetworkSettings"]["Networks"].values()
+        found: str = network["Gateway"]
+        return found
+
     def log(self) -> str:
         return self.compose("logs", "--no-color")
 
@@ -121,18 +129,13 @@ def test_two_real_parties_run_a_job_and_reload(
         os.chown(tmp_path / "state", owner, owner)
         state = {"DPSPCA_STATE": str(tmp_path / "state"), "DPSPCA_USER": f"{owner}:{owner}"}
     port = free_port()
-    gateway = engine.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
     hub = party(
         "coordinator",
         'listen = "0.0.0.0:7443"\nidentity = "/party/identity"\nrevocations = "/party/revoked.pem"\n'
         'journal = "/party/journal.db"\n',
         DPSPCA_PORT=str(port),
     )
-    settings = (
-        f'coordinator = "{gateway}:{port}"\nidentity = "/party/identity"\nrevocations = "/party/revoked.pem"\n'
-        'policy = "policy.toml"\nledger = "/party/ledger/ledger.db"\n[data_sets]\ncohort = "/rows/cohort.npy"\n'
-    )
-    north = party("provider", settings, DPSPCA_ROWS=str(rows), **state)
+    north = party("provider", "", DPSPCA_ROWS=str(rows), **state)
     for name in ("cohort", "labs"):
         np.save(rows / f"{name}.npy", np.random.default_rng(len(name)).standard_normal((200, 30)))
     (north.folder / "policy.toml").write_text(permissive_policy("row-replace-one", "cohort", "labs"))
@@ -145,6 +148,12 @@ def test_two_real_parties_run_a_job_and_reload(
         dpspca("study", "sign", "--authority", office / "authority", "--exchange", office / "post", "--yes")
     hub.compose("up", "--detach")
     hub.until("listening on")
+    settings = (
+        f'coordinator = "{hub.gateway(engine)}:{port}"\nidentity = "/party/identity"\n'
+        'revocations = "/party/revoked.pem"\npolicy = "policy.toml"\nledger = "/party/ledger/ledger.db"\n'
+        '[data_sets]\ncohort = "/rows/cohort.npy"\n'
+    )
+    (north.folder / "settings.toml").write_text(settings)
     north.compose("up", "--detach")
     north.until("Connected to")
     with Federation.connect(f"127.0.0.1:{port}", tmp_path / "ada" / "identity") as analyst:

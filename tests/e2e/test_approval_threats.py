@@ -2,21 +2,27 @@
 
 import asyncio
 import contextlib
+import json
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from approvals import BEN, MARIA
-from dishonest_peers import DENSE, NORTH, SPARSE, SPEC, Exchange, exchange_with_provider, rows_of
+from dishonest_peers import DENSE, DIMENSION, NORTH, SPARSE, SPEC, Exchange, exchange_with_provider, rows_of
 from local_federation import AllowEverything, Enrolment, now
+from timeouts import TIMEOUT
 
 from dpspca.common.names import Role
-from dpspca.common.spec import Budget
+from dpspca.common.spec import Budget, Schema
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.approval import APPROVE, REJECT, ApprovalDesk, ApprovalQueue, make_decision
+from dpspca.provider.approval import APPROVE, REJECT, ApprovalDesk, ApprovalQueue, lines, make_decision, summary
+from dpspca.provider.approval.notify import Notifier
+from dpspca.provider.jobs import prepared_rows
 from dpspca.provider.ledger.entries import Decided
 from dpspca.provider.ledger.sqlite import SqliteLedger
 from dpspca.provider.policy import ApprovalRule
@@ -260,5 +266,74 @@ def test_t42_a_coordinator_that_lost_its_authority_is_not_told_the_decision(tmp_
             reply = await asyncio.wait_for(exchange.coordinator.inbound.get(), 3)
             assert not reply.HasField("admitted"), reply
         assert untouched(exchange)
+
+    play(tmp_path, scene)
+
+
+def test_t42_no_row_is_prepared_for_a_job_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job would be refused for in any case is said at once, and nobody is asked about it."""
+    prepared: list[str] = []
+    real = prepared_rows._prepared
+
+    def noted(*arguments: Any) -> Any:
+        prepared.append("rows")
+        return real(*arguments)
+
+    monkeypatch.setattr(prepared_rows, "_prepared", noted)
+
+    async def scene(exchange: Exchange, office: Office) -> None:
+        wide = exchange.job(replace(SPEC, schema=Schema(DIMENSION + 1)))
+        assert (await exchange.admit(wide.to_bytes())).HasField("refusal")
+        assert office.harness.queue.requests() == []
+        job = exchange.job()
+        await waits(exchange, job)
+        assert (await exchange.ask(job.to_bytes(), 0, DENSE)).HasField("refusal")
+        assert prepared == []
+        assert office.take(office.decision(job)) == ""
+        assert (await exchange.reply()).admitted.job == job.job_id
+        assert prepared == ["rows"]
+
+    play(tmp_path, scene)
+
+
+def test_t42_a_coordinator_that_asks_again_and_again_fills_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job, strange = exchange.job(), exchange.job(replace(SPEC, dictionary="0" * 64))
+        with caplog.at_level(logging.INFO):
+            for _ in range(3):
+                await waits(exchange, job)
+                assert (await exchange.admit(strange.to_bytes())).refusal.code == "other-dictionary"
+        of_jobs = [each for each in caplog.records if "ob " in each.getMessage() and each.name.startswith("dpspca")]
+        assert len(of_jobs) >= 6
+        assert {getattr(each, "about", None) for each in of_jobs} == {"the coordinator"}
+        assert office.harness.queue.find(job.job_id) is not None
+
+    play(tmp_path, scene)
+
+
+def test_t42_names_of_columns_neither_keep_the_steward_uninformed_nor_speak_to_them(tmp_path: Path) -> None:
+    """Rows without names may be called anything by the analyst: half characters, line breaks, sentences, or much text.
+
+    The steward's command is run with all of them, and what the steward reads quotes them and cuts them short.
+    """
+    told = tmp_path / "told.json"
+    names = ["\ud800", "a\nState: approved", "b) of the rows. What it costs: mu 0.", "c" * 10_000, "$(touch x)", "<b>"]
+    names += [f"column {number}" for number in range(DIMENSION - len(names))]
+
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job = exchange.job(replace(SPEC, schema=Schema(DIMENSION, tuple(names))))
+        await waits(exchange, job)
+        request = office.harness.queue.find(job.job_id)
+        assert request
+        notifier = Notifier(("sh", "-c", f"cat > {told}"), TIMEOUT)
+        await asyncio.to_thread(notifier.run, summary(request, job.to_bytes()))
+        assert json.loads(told.read_bytes())["asks"]["column_names"] == names
+        words = list(lines(summary(request, job.to_bytes())))
+        (asked,) = [each for each in words if "What is asked" in each]
+        assert "'b) of the rows. What it costs: mu 0.'" in asked
+        assert len(asked) < 1000
+        assert all(each.isprintable() for each in words)
 
     play(tmp_path, scene)

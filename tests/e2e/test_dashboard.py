@@ -85,7 +85,7 @@ def test_a_steward_sees_a_job_arrive_and_approves_it_by_keyboard(tmp_path: Path)
                 page.get_by_role("link", name=job.name[:12]).wait_for(timeout=MILLISECONDS)  # without a reload
                 page.get_by_role("link", name=job.name[:12]).click()
                 is_sound(page)
-                expect(page.locator("main")).to_contain_text("2 principal components of 6 columns (age, weight")
+                expect(page.locator("main")).to_contain_text("2 principal components of 6 columns ('age', 'weight'")
                 page.get_by_label("You are").focus()
                 page.keyboard.press("m")
                 page.keyboard.press("Tab")

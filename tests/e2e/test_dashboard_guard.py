@@ -129,6 +129,19 @@ def test_t43_the_address_works_once_and_the_cookie_is_strict(harness: ProviderHa
     assert harness.ask("GET", f"{harness.base}/", cookie=cookie.split(";", maxsplit=1)[0])[0] == 200
 
 
+def test_t43_cookies_of_other_servers_on_this_machine_end_no_session(harness: ProviderHarness, cookie: str) -> None:
+    """A browser sends them too, because cookies belong to a host and not to a port."""
+    session = cookie.split(";", maxsplit=1)[0]
+    for sent in (
+        f"{session}; dpspca_session=theirs",
+        f"dpspca_session=theirs; {session}",
+        f'x="; {session}',
+        f"{session};\xff",
+    ):
+        assert harness.ask("GET", f"{harness.base}/", cookie=sent)[0] == 200, sent
+    assert harness.ask("GET", f"{harness.base}/", cookie="dpspca_session=theirs; dpspca_session=")[0] == 403
+
+
 def test_t43_every_reply_has_the_headers_that_keep_others_out(harness: ProviderHarness, cookie: str) -> None:
     session = cookie.split(";", maxsplit=1)[0]
     for path, has_cookie in ((f"{harness.base}/", True), ("/", False), (f"{harness.base}/nothing/here", True)):
@@ -351,6 +364,6 @@ def test_names_that_an_analyst_chose_are_shown_as_text(tmp_path: Path) -> None:
         page.goto(harness.address)
         page.goto(f"http://{harness.host}{harness.base}/approval/{harness.job}")
         assert NASTY[0] in page.inner_text("main")
-        assert "\N{REPLACEMENT CHARACTER}txet" in page.inner_text("main")
+        assert r"\u202etxet" in page.inner_text("main")
         assert page.title() == f"Job {harness.job[:12]} - dpspca"
         assert problems == []

@@ -151,7 +151,7 @@ def test_a_plan_prices_the_private_mean(tmp_path: Path, here: Callable[..., Ende
     assert public["job"]["public_mean"] == [0.5] * 40
     (tmp_path / "mean.json").write_text("17")
     refusal = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json").error_line
-    assert "mean.json is not a mean" in refusal
+    assert "mean.json is 17. Give a mean" in refusal
 
 
 @pytest.mark.parametrize("word", ["replace-one", "add-remove"])

@@ -198,7 +198,6 @@ def test_rules_may_say_what_to_write_for_a_whole_union() -> None:
         ('{"a": {"b": 1, "b": 1}}', "'b' is given twice"),
         ("NaN", "NaN"),
         ("[-Infinity]", "-Infinity"),
-        (f"[{'9' * 401}]", "401 digits"),
         (f"[{'9' * 5000}]", "5000 digits"),
         ("[" * 100_000, "nested too deeply"),
         ("{", "not valid JSON"),
@@ -217,7 +216,7 @@ def test_json_that_could_be_read_in_two_ways_is_refused(text: str | bytes, fact:
     [
         ("a = 1\na = 2", "not valid TOML"),
         (f"a = {'[' * 100_000}", "nested too deeply"),
-        (f"a = {'9' * 5000}", "not valid TOML"),
+        (f"a = {'9' * 5000}", "no value"),
         ("a =", "not valid TOML"),
         ("a" * 10**6, "not valid TOML"),
     ],

@@ -202,7 +202,7 @@ def form(**changes: Any) -> str:
     ("text", "reason"),
     [
         ("{", "not valid JSON"),
-        ("[]", "object"),
+        ("[]", "Give a table"),
         (form(colour="red"), "colour"),
         (form(budget={"epsilon": 1.0, "delta": 1e-6, "gamma": 1}), "gamma"),
         (form(budget=None), "budget"),
@@ -210,7 +210,7 @@ def form(**changes: Any) -> str:
         (form(unit=None), "unit"),
         (form()[:-1] + ', "seed": 7}', "given twice"),
         ('{"schema": {"dimension": 8}, "budget": {"epsilon": 1, "delta": 0.1}}', "lacks components, norm_bound, unit"),
-        ("[" * 200_000, "not valid JSON"),
+        ("[" * 200_000, "nested too deeply"),
         (form(method={}), "method"),
         (form(norm_bound=10**400), "norm_bound"),
     ],

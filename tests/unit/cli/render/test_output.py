@@ -1,5 +1,6 @@
 """Output is complete on a terminal of any width."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from commands import Ended, commands_in
 from local_federation import spec
 
 from dpspca import save_model, simulate
-from dpspca.cli.render.output import PLOTS, Folder, print_components
+from dpspca.cli.render.output import PLOTS, Folder, print_components, to_json
 from dpspca.client.report import to_dict
 
 PLAN = [
@@ -101,3 +102,12 @@ def test_a_plan_explains_mechanisms_that_add_no_noise_to_answers(
     assert message in here(*words).out
     for query in here(*words, "--json").facts["queries"]:
         assert bool(query["mechanism"]) is (query["noise"] == "mechanism")
+
+
+def test_json_holds_no_half_characters_and_nothing_that_controls_a_terminal() -> None:
+    names = {"names": ["\ud800", "\x1b[31m", "\x9b31m", "\u202etxet", "größe", "\U0001f600"]}
+    text = to_json(names)
+    assert json.loads(text) == names
+    assert "größe" in text
+    text.encode()
+    assert all(letter.isprintable() or letter == "\n" for letter in text)

@@ -20,13 +20,15 @@ from dpspca.client.evidence import Evidence, Findings, collect, verify
 from dpspca.client.statements import Inquirer
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import Role
+from dpspca.common.privacy import Price
 from dpspca.common.spec import Budget
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.trust import SignedJob
 from dpspca.common.trust.identity import Identity
+from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.jobs import JobRegistry, ProviderSetup, Statements
+from dpspca.provider.jobs import JobRegistry, ProviderSetup, Statements, statements
 from dpspca.provider.policy import Policy
 
 SITES = ("north", "south")
@@ -354,3 +356,22 @@ def test_t40_evidence_of_another_authority_does_not_pass_for_ours(case: Case, tm
     assert {"collector-signature", "job-signature"} <= codes(verify(forged.to_bytes()))
     whole = case.file
     assert codes(verify(whole, authority="AA:" * 31 + "AA")) == {"authority"}
+
+
+@pytest.mark.parametrize(("software", "known"), [(__version__, True), ("0.0.1 \x1b[31m", False)])
+def test_t40_a_provider_that_reserved_another_price_is_never_confirmed(
+    case: Case, monkeypatch: pytest.MonkeyPatch, software: str, known: bool
+) -> None:
+    """It may say that another version of the software computed it. Then nobody can know."""
+    honest = statements.LedgerRecord
+
+    def dishonest(**facts: Any) -> Any:
+        spent = Price(facts["spent"].units // 2)
+        return honest(**facts | {"reserved": spent, "spent": spent, "software": software})
+
+    monkeypatch.setattr(statements, "LedgerRecord", dishonest)
+    found = verify(case.collected(case.job))
+    prices = {f"price-{name}" for name in SITES}
+    assert not prices & {each.code for each in found.checked}
+    assert (codes(found) >= prices) is known
+    assert ({each.code for each in found.unknown} >= prices) is not known

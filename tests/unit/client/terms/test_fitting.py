@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dpspca.client.terms import differences, fit, refusals
 from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import InvalidDataError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price, PrivacyUnit
 from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
@@ -231,3 +232,29 @@ def test_a_job_that_is_said_to_fit_is_allowed_by_every_policy_and_needs_no_furth
     if made.fits:
         assert fit(made.spec, None, both).changes == ()
         assert all(catalogue.plan(made.spec).price.is_within(each.left) for each in both)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"quotas": {"evil": 1}},
+        {"quotas": {"jobs_a_day": -5}},
+        {"per_job": Cap(2.0, 1e-6), "per_analyst": Cap(1.0, 1e-6)},
+        {"methods": ("no method",)},
+        {"norm_bound": Bounds(5e-324, 1.0)},
+        {"centering": (Centering.PRIVATE,), "mean_bound": None},
+    ],
+)
+def test_t39_terms_that_no_policy_states_are_refused_by_the_name_of_their_provider(changes: dict[str, Any]) -> None:
+    """A malicious provider may sign anything."""
+    for hold in (
+        lambda bad: refusals(bad, SPEC, ("north", "south")),
+        lambda bad: fit(SPEC, None, (terms("north"), bad)),
+    ):
+        with pytest.raises(InvalidDataError, match="south"):
+            hold(terms("south", **changes))
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-320, 1e-300])
+def test_t39_a_budget_next_to_nothing_is_an_obstacle_and_no_crash(epsilon: float) -> None:
+    assert not fit(SPEC, None, (terms("south", per_job=Cap(epsilon, 1e-6)),)).fits

@@ -10,6 +10,7 @@ from scipy.special import expit, ndtri
 from scipy.stats import chi2
 
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.privacy import picks
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.alias_tables import scaled_exp
 from dpspca.common.privacy.calibration import choice_mu, choice_range, pure_mu
@@ -124,3 +125,23 @@ def test_neighbours_outcomes_stay_within_the_range() -> None:
 def test_a_choice_that_means_nothing_is_refused(change: dict[str, float]) -> None:
     with pytest.raises(InvalidParameterError):
         ChoiceEvent(**({"sensitivity": 2.0, "scale": 7.0, "picks": 3} | change))  # type: ignore[arg-type]
+
+
+def test_a_choice_takes_no_step_at_a_power_of_two_and_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row more adds one level at most. A choice takes as long if somebody chose among as many rows before."""
+    for rows in (255, 256, 1023, 4095, 4096, 16_383, 2**20 - 1):
+        assert 0 <= len(_weights(700.0, rows + 1)) - len(_weights(700.0, rows)) <= 1
+    taken = Counter[int]()
+
+    def counted(value: Fraction) -> int:
+        taken[rows] += 1
+        return scaled_exp(value)
+
+    monkeypatch.setattr(picks, "scaled_exp", counted)
+    for rows in (4095, 4096):
+        _weights(700.0, rows)
+    first = dict(taken)
+    for rows in (4095, 4096):
+        _weights(700.0, rows)
+    assert taken == {rows: 2 * count for rows, count in first.items()}
+    assert first[4096] - first[4095] <= 1

@@ -22,6 +22,7 @@ def settings(folder: Path, lines: str, rows: str = "rows.csv") -> Path:
 def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
     lines = """[reading.cohort]
     columns = ["age", "bmi"]
+    names = ["bmi", "age"]
     delimiter = ";"
     decimal = ","
     encoding = "cp1252"
@@ -37,6 +38,7 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
     read = read_config(ProviderConfig, settings(tmp_path, lines)).reading_of("cohort")
     assert read == Reading(
         columns=("age", "bmi"),
+        names=("bmi", "age"),
         delimiter=";",
         decimal=",",
         encoding="cp1252",
@@ -63,7 +65,7 @@ def test_codes_may_be_declared_for_each_column() -> None:
     ("line", "facts"),
     [
         ('delimeter = ";"', ("unknown key 'delimeter'", "mean 'delimiter'")),
-        ("hue = 1", ("unknown key 'hue'", "'columns', 'leave_out', 'delimiter'")),
+        ("hue = 1", ("unknown key 'hue'", "'columns', 'leave_out', 'names'")),
         ('delimiter = ":"', ("delimiter is ':'", "';'")),
         ("decimal = 1", ("decimal is 1",)),
         ('encoding = "utf-7"', ("encoding is 'utf-7'", "'cp1252'")),

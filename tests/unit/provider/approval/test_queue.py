@@ -99,8 +99,23 @@ def test_expired_requests_are_forgotten_with_their_decisions(queue: ApprovalQueu
     queue.mark_taken(queue.decide(DECIDED))
     queue.forget(NOON + 19)
     assert len(queue.requests()) == 1
-    queue.forget(NOON + 20)
+    queue.forget(11 * DAY)
     assert (queue.requests(), queue.decisions("a")) == ([], [])
+
+
+def test_t35_jobs_that_expire_soon_count_for_the_whole_day(queue: ApprovalQueue) -> None:
+    """Otherwise an analyst could have the steward notified every few seconds."""
+    for number in range(3):
+        at = NOON + 20 * number
+        queue.ask(request(f"{number}", at=at), b"", 3)
+        queue.change(f"{number}", RequestEvent.EXPIRE)
+        queue.forget(at + 20)
+    with pytest.raises(QueueFullError, match="today"):
+        queue.ask(request("one too many", at=NOON + 60), b"", 3)
+    tomorrow = NOON + DAY
+    queue.forget(tomorrow)
+    assert queue.requests() == []
+    queue.ask(request("tomorrow", at=tomorrow), b"", 3)
 
 
 def test_a_waiting_request_is_announced_once(queue: ApprovalQueue) -> None:

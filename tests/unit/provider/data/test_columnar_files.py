@@ -1,4 +1,4 @@
-"""Parquet, Feather and Arrow: their types decide what is read, and no value does."""
+"""Parquet, ORC, Feather and Arrow: their types decide what is read, and no value does."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.ipc
+import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
@@ -179,3 +180,38 @@ def test_without_pyarrow_the_command_that_installs_it_is_told(tmp_path: Path, mo
         (tmp_path / name).touch()
         with pytest.raises(MissingExtraError, match=r"pip install 'dpspca\[formats\]'"):
             read_protected(tmp_path / name)
+
+
+ORC_TABLE = pa.table({
+    "int8": pa.array([1, -2], pa.int8()), "int64": pa.array([2**53 + 1, 1], pa.int64()),
+    "float": pa.array([0.5, -3.25], pa.float32()), "double": pa.array([0.1, None], pa.float64()),
+    "decimal": pa.array([Decimal("1.25"), Decimal("-7.5")], pa.decimal128(9, 2)), "bool": pa.array([True, False]),
+    "text": pa.array(["x", "y"]),
+})  # fmt: skip
+
+
+def test_orc_is_read_by_its_types(tmp_path: Path) -> None:
+    pyarrow.orc.write_table(ORC_TABLE, tmp_path / "rows.orc")
+    with pytest.raises(DpspcaError, match=r"'text' .string."):
+        read_protected(tmp_path / "rows.orc")
+    rows = read_protected(tmp_path / "rows.orc", Reading(leave_out=("text",), missing={"double": 7.0}))
+    assert rows.names == tuple(ORC_TABLE.column_names[:-1])
+    numbers = [[1, 2.0**53, 0.5, 0.1, 1.25, 1], [-2, 1, -3.25, 7.0, -7.5, 0]]
+    assert np.array_equal(rows.matrix.toarray() if hasattr(rows.matrix, "toarray") else rows.matrix, numbers)
+
+
+def test_orc_with_several_stripes_gives_rows_in_order_and_columns_as_declared(tmp_path: Path) -> None:
+    many = pa.table({"a": np.arange(200_000.0), "b": np.arange(200_000) % 7})
+    pyarrow.orc.write_table(many, tmp_path / "rows.orc", stripe_size=2**16)
+    rows = read_rows(tmp_path / "rows.orc", Reading(columns=("b", "a")))
+    assert np.array_equal(rows.matrix[:, 1], np.arange(200_000.0))
+    assert np.array_equal(rows.matrix[:, 0], np.arange(200_000) % 7)
+
+
+def test_an_orc_file_that_was_cut_is_refused(tmp_path: Path) -> None:
+    pyarrow.orc.write_table(ORC_TABLE, tmp_path / "rows.orc")
+    content = (tmp_path / "rows.orc").read_bytes()
+    for length in (0, 3, len(content) // 2, len(content) - 1):
+        (tmp_path / "rows.orc").write_bytes(content[:length])
+        with pytest.raises(DpspcaError):
+            read_protected(tmp_path / "rows.orc", Reading(leave_out=("text",)))

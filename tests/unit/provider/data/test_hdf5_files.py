@@ -1,6 +1,7 @@
 """HDF5 and AnnData: which array is read follows from names, types and shapes."""
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dpspca.common.errors import DpspcaError
+from dpspca.common.errors import DpspcaError, InvalidDataError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import sources, tables, trial
 from dpspca.provider.data.protected import read_protected
@@ -144,3 +145,40 @@ def test_a_library_that_crashes_takes_its_own_process_alone(tmp_path: Path, monk
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(DpspcaError, match="crashed: it is damaged"):
         read_protected(tmp_path / "rows.h5")
+
+
+def _external_bytes(path: Path, secret: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("rows", (2, 3), "u1", external=[(str(secret), 0, 6)])
+
+
+def _virtual_rows(path: Path, secret: Path) -> None:
+    layout = h5py.VirtualLayout((2, 3), "f8")
+    layout[...] = h5py.VirtualSource(str(secret.with_suffix(".h5")), "rows", (2, 3))
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("rows", layout)
+
+
+def _linked_layer(path: Path, secret: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["X"] = h5py.ExternalLink(str(secret.with_suffix(".h5")), "rows")
+        genes = file.create_group("var")
+        genes.attrs["_index"] = "names"
+        genes["names"] = np.array(["a", "b", "c"], dtype=h5py.string_dtype())
+
+
+@pytest.mark.parametrize(
+    ("write", "ending"), [(_external_bytes, ".h5"), (_virtual_rows, ".h5"), (_linked_layer, ".h5ad")]
+)
+def test_a_file_that_reads_other_files_of_the_machine_is_refused(
+    tmp_path: Path, write: Callable[[Path, Path], None], ending: str
+) -> None:
+    secret = tmp_path / "key.pem"
+    secret.write_bytes(b"secret")
+    with h5py.File(secret.with_suffix(".h5"), "w") as file:
+        file["rows"] = np.ones((2, 3))
+    path = tmp_path / f"rows{ending}"
+    write(path, secret)
+    for read in (read_rows, read_protected):
+        with pytest.raises(InvalidDataError, match="other files"):
+            read(path)

@@ -13,7 +13,13 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
 from dpspca.common.spec import Schema
 from dpspca.provider.data.largest_entries import with_largest_entries
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows, row_norms
+from dpspca.provider.evaluate.integer_rows import (
+    integer_columns,
+    integer_csr,
+    integer_csr_columns,
+    integer_rows,
+    row_norms,
+)
 
 BOUND = 2**17
 
@@ -169,8 +175,13 @@ def test_t04_subnormal_entries_are_zero_before_any_product() -> None:
 def test_no_subnormal_number_occurs_in_any_operation(speck: float) -> None:
     rows = np.array([[speck, 1.0], [-speck, 0.5]])
     with np.errstate(under="raise"):
-        integer_rows(rows, 1.0)
-        integer_csr(scipy.sparse.csr_array(rows), 1.0)
+        for scales in (None, np.full(2, 2.0**60)):
+            integer_rows(rows, 1.0, None, scales)
+            for bounds in ((1.0, 1.0), (1.0, 2.0**-80)):
+                integer_columns(rows, np.arange(2), bounds, None, scales)
+        stored = scipy.sparse.csr_array(rows)
+        integer_csr(stored, 1.0)
+        integer_csr_columns(stored, np.arange(2), (1.0, 2.0**-80))
 
 
 def test_t16_rows_that_differ_in_anything_have_another_digest() -> None:

@@ -1,6 +1,8 @@
 """Tables of text in the dialects that people have. What a row holds changes nothing but that row."""
 
+import bz2
 import gzip
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.persons import require_unit
@@ -125,7 +127,7 @@ def test_columns_are_chosen_by_name_and_others_may_hold_anything(tmp_path: Path)
         (Reading(columns=("bmi",), missing={"Age": 1.0}), ("no column 'Age'",)),
         (Reading(missing_codes={"agee": (9,)}), ("no column 'agee'",)),
         (Reading(array="x"), ("array", ".csv")),
-        (Reading(table="x", query="y"), ("query, table", ".csv")),
+        (Reading(array="x", table="y"), ("array, table", ".csv")),
     ],
 )
 def test_a_column_that_is_not_there_is_refused_with_similar_names(
@@ -266,3 +268,60 @@ def test_a_packed_file_that_is_broken_is_named_and_not_quoted(
             read_protected(saved(tmp_path / name, content))
         assert name in str(caught.value)
         assert "SE" not in str(caught.value).replace(name, "")
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+@pytest.mark.parametrize("text", ["a b\n1 2\n3 4\n", "  a   b\r\n 1  2 \r\n3 4\r\n", '"a" "b"\n"1"   2\n 3 4\n'])
+def test_spaces_divide_cells_where_no_other_mark_does(tmp_path: Path, text: str, lenient: bool) -> None:
+    path = saved(tmp_path / "rows.txt", text)
+    rows = (read_as_stored if lenient else read_rows)(path)
+    assert rows.names == ("a", "b")
+    assert np.array_equal(rows.matrix, [[1, 2], [3, 4]])
+
+
+def test_names_may_have_spaces(tmp_path: Path) -> None:
+    path = saved(tmp_path / "rows.csv", "year of birth;mean blood pressure at rest\n1;2\n3;4\n")
+    assert read_rows(path).names == ("year of birth", "mean blood pressure at rest")
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "delimiter"),
+    [
+        ("csv", "1,2\n3,4\n", None),
+        ("tsv", "1\t2\n3\t4\n", None),
+        ("txt", "1 2\n3 4\n", " "),
+        ("csv", "1;2\n3;4\n", ";"),
+    ],
+)
+@pytest.mark.parametrize("lenient", [True, False])
+def test_names_are_declared_for_text_without_a_line_of_names(
+    tmp_path: Path, ending: str, text: str, delimiter: str | None, lenient: bool
+) -> None:
+    path = saved(tmp_path / f"rows.{ending}", text)
+    reading = Reading(names=("a", "b"), columns=("b", "a"), delimiter=delimiter)
+    rows = (read_as_stored if lenient else read_rows)(path, reading)
+    assert names_in(path, reading) == rows.names == ("b", "a")
+    assert np.array_equal(rows.matrix, [[2, 1], [4, 3]])
+
+
+def test_a_line_that_does_not_fit_declared_names_spoils_only_itself(tmp_path: Path) -> None:
+    path = saved(tmp_path / "rows.csv", "1,2,3\n3,4\n")
+    rows = read_as_stored(path, Reading(names=("a", "b")))
+    assert np.isinf(rows.matrix[0]).all()
+    assert np.array_equal(rows.matrix[1], [3, 4])
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("bz2", bz2.compress), ("xz", lzma.compress), ("gz", gzip.compress)])
+def test_packed_text_is_read(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / f"rows.tsv.{ending}"
+    path.write_bytes(pack(b"a\tb\n1\t2\n3\t4\n"))
+    assert np.array_equal(read_rows(path).matrix, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("ending", ["bz2", "xz"])
+def test_damaged_packed_text_is_refused(tmp_path: Path, ending: str) -> None:
+    whole = {"bz2": bz2, "xz": lzma}[ending].compress(b"a,b\n" + b"1,2\n" * 10_000)
+    path = tmp_path / f"rows.csv.{ending}"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InvalidDataError):
+        read_rows(path)

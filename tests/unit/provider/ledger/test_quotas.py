@@ -125,5 +125,5 @@ def test_the_default_quotas_are_those_of_the_sample_policy() -> None:
     assert Policy.parse(silent).rules("cohort").quotas == Policy.parse(said).rules("cohort").quotas == Quotas()
     some = f"{silent}\n[data_sets.cohort.quotas]\nopen_jobs = 3"
     assert Policy.parse(some).rules("cohort").quotas == Quotas(open_jobs=3)
-    with pytest.raises(InvalidParameterError, match="does not know jobs"):
+    with pytest.raises(InvalidParameterError, match="unknown key 'jobs'"):
         Policy.parse(some.replace("open_jobs", "jobs"))

@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.decoding import decode
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Plan, Step
@@ -28,8 +29,8 @@ from dpspca.common.queries import Count, Extent
 from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger.quotas import Quotas
 from dpspca.provider.policy.approval import AUTOMATIC, HUMAN, ApprovalRule
-from dpspca.provider.policy.caps import Cap, Range, budget_of, covers_as_signed, filter_of
-from dpspca.provider.policy.rules import Policy, Rules, faults
+from dpspca.provider.policy.caps import Cap, Range, covers_as_signed, filter_of
+from dpspca.provider.policy.rules import AskedBudget, Policy, Rules, faults
 from dpspca.provider.policy.suggestion import suggest
 from dpspca.server.jobs.roster import MAX_REASON_LENGTH
 
@@ -305,11 +306,11 @@ def test_approximate_mechanisms_need_a_part_of_the_cap_s_delta_as_well() -> None
 
 
 def test_a_part_of_delta_may_be_set_aside_for_approximate_mechanisms() -> None:
-    read = budget_of("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": 1e-6})
+    read = decode(AskedBudget, {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": 1e-6})
     assert filter_of(read) == Filter.for_budget(8.0, 1e-5, 1e-6)
     for wrong in (1e-5, -1e-9, "much"):
         with pytest.raises(DpspcaError, match="approximate_delta"):
-            budget_of("lifetime", {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": wrong})
+            decode(AskedBudget, {"epsilon": 8.0, "delta": 1e-5, "approximate_delta": wrong})
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------
@@ -381,76 +382,79 @@ def test_what_may_be_left_out_is_then_the_strictest() -> None:
 
 @pytest.mark.parametrize("key", _TABLE)
 def test_everything_else_has_to_be_said(key: str) -> None:
-    with pytest.raises(InvalidParameterError, match=f"it lacks {key}"):
+    with pytest.raises(InvalidParameterError, match=f"lacks {key}"):
         Policy.parse(table(**{key: None}))
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"colour": "red"}, "it does not know colour"),
-        ({"analysts": []}, "analysts is [], no list of any"),
-        ({"analysts": "ada"}, "analysts is 'ada', no list"),
-        ({"analysts": ["Ada"]}, "analysts is 'Ada'. Use"),
-        ({"analysts": ["*"]}, "analysts is '*'. Use"),
-        ({"analysts": [3]}, "analysts is 3, not text"),
-        ({"analysts": ["ada", "ada"]}, "analysts lists something twice"),
+        ({"colour": "red"}, "unknown key 'colour'"),
+        ({"analysts": []}, "analysts is []. Give a list"),
+        ({"analysts": "ada"}, "analysts is 'ada'. Give a list"),
+        ({"analysts": ["Ada"]}, "analysts[0]: It is 'Ada'. Use"),
+        ({"analysts": ["*"]}, "analysts[0]: It is '*'. Use"),
+        ({"analysts": [3]}, "analysts[0]: It is 3, not text"),
+        ({"analysts": ["ada", "ada"]}, "analysts is ['ada', 'ada']. Give a list of different"),
         (
             {"unit": "edge"},
-            "unit: 'edge' is not known. Choose among: row-replace-one, row-add-remove, person-replace-one, ",
+            "unit is 'edge'. Choose one of: 'row-replace-one', 'row-add-remove', 'person-replace-one', ",
         ),
-        ({"unit": ["row-add-remove"]}, "unit: ['row-add-remove'] is not known."),
-        ({"rows_per_person": 0}, "rows_per_person is 0; it must lie between 1 and"),
-        ({"rows_per_person": True}, "rows_per_person is True, not a whole number"),
+        ({"unit": ["row-add-remove"]}, "unit is ['row-add-remove']."),
+        ({"rows_per_person": 0}, "rows_per_person is 0. Give a whole number from 1 to"),
+        ({"rows_per_person": True}, "rows_per_person is True. Give a whole number"),
         ({"rows_per_person": MAX_ROWS + 1}, "rows_per_person is"),
-        ({"methods": ["pca"]}, "methods: 'pca' is not known. Choose among: auto, dps-pca, "),
-        ({"accounting": ["loose"]}, "accounting: 'loose' is not known. Choose among: exact, published."),
+        ({"methods": ["pca"]}, "methods[0] is 'pca'. Did you mean 'ppca'? Choose one of: 'auto', 'dps-pca', "),
+        ({"accounting": ["loose"]}, "accounting[0] is 'loose'. Choose one of: 'exact', 'published'."),
         ({"accounting": []}, "accounting is []"),
-        ({"centering": ["none", 3]}, "centering: 3 is not known. Choose among: none, public, private."),
-        ({"explained_variance": 1}, "explained_variance is 1, neither true nor false."),
-        ({"columns": 0}, "columns is 0; it must lie between"),
-        ({"columns": 2.5}, "columns is 2.5, not a whole number"),
-        ({"columns": True}, "columns is True, not a whole number"),
-        ({"columns": []}, "columns is [], no list of any"),
-        ({"columns": ["age", 3]}, "columns lists 3, no text"),
-        ({"columns": ["age", "age"]}, "columns lists something twice"),
-        ({"norm_bound": 12}, "norm_bound is 12, no table"),
-        ({"norm_bound": {"least": 1}}, "norm_bound: it lacks most"),
-        ({"norm_bound": {"least": 1, "most": 2, "usual": 1}}, "norm_bound: it does not know usual"),
+        ({"centering": ["none", 3]}, "centering[1] is 3. Choose one of: 'none', 'public', 'private'."),
+        ({"explained_variance": 1}, "explained_variance is 1. Give true or false"),
+        ({"columns": 0}, "columns is 0. Give the largest number of columns, from 1 to"),
+        ({"columns": 2.5}, "columns is 2.5. Give the largest number"),
+        ({"columns": True}, "columns is True. Give the largest number"),
+        ({"columns": []}, "columns is []. Give the largest number"),
+        ({"columns": ["age", 3]}, "columns[1] is 3. Give text"),
+        ({"columns": ["age", "age"]}, "columns is ['age', 'age']. Give"),
+        ({"norm_bound": 12}, "norm_bound is 12. Give a table with the keys least, most"),
+        ({"norm_bound": {"least": 1}}, "norm_bound lacks most"),
+        ({"norm_bound": {"least": 1, "most": 2, "usual": 1}}, "norm_bound has an unknown key 'usual'"),
         ({"norm_bound": {"least": 2, "most": 1}}, "norm_bound: least is 2.0, above most, 1.0"),
-        ({"norm_bound": {"least": 0, "most": 1}}, "norm_bound: least is 0; it must be a positive"),
-        ({"norm_bound": {"least": 1, "most": float("inf")}}, "norm_bound: most is inf"),
-        ({"norm_bound": {"least": float("nan"), "most": 1}}, "norm_bound: least is nan"),
+        ({"norm_bound": {"least": 0, "most": 1}}, "norm_bound: least is 0.0; it must be a positive"),
+        ({"norm_bound": {"least": 1, "most": float("inf")}}, "norm_bound.most is inf"),
+        ({"norm_bound": {"least": float("nan"), "most": 1}}, "norm_bound.least is nan"),
         ({"minimum_parties": 0}, "minimum_parties is 0"),
         ({"minimum_parties": MAX_PARTIES + 1}, f"minimum_parties is {MAX_PARTIES + 1}"),
-        ({"lifetime": {"epsilon": 8}}, "lifetime: it lacks delta"),
+        ({"lifetime": {"epsilon": 8}}, "lifetime lacks delta"),
         ({"lifetime": {"epsilon": 0, "delta": 1e-5}}, "lifetime: epsilon is 0"),
         ({"lifetime": {"epsilon": 49, "delta": 1e-5}}, "lifetime: epsilon is 49"),
         ({"lifetime": {"epsilon": 8, "delta": 0}}, "lifetime: delta is 0"),
-        ({"lifetime": {"epsilon": float("nan"), "delta": 0.1}}, "lifetime: epsilon is nan"),
-        ({"lifetime": {"epsilon": "8", "delta": 0.1}}, "lifetime: epsilon is '8'"),
+        ({"lifetime": {"epsilon": float("nan"), "delta": 0.1}}, "lifetime.epsilon is nan"),
+        ({"lifetime": {"epsilon": "8", "delta": 0.1}}, "lifetime.epsilon is '8'"),
         ({"per_job": {"epsilon": 1, "delta": 1.0000001e-200}}, "per_job: delta = "),
-        ({"per_job": {"epsilon": 1e-20, "delta": 1e-30}}, "per_job is too small to pay for any job"),
-        ({"per_analyst": 4}, "per_analyst is 4, no table"),
+        ({"per_job": {"epsilon": 1e-20, "delta": 1e-30}}, "per_job: It is too small to pay for any job"),
+        ({"per_analyst": 4}, "per_analyst is 4. Give a table"),
         ({"per_job": {"epsilon": 9, "delta": 1e-5}}, "per_job (mu = 1.83"),
         ({"per_job": {"epsilon": 7, "delta": 1e-2}}, "allows more than lifetime (mu = 1.66"),
         ({"per_analyst": {"epsilon": 0.9, "delta": 1e-6}}, "allows more than per_analyst"),
         ({"per_analyst": {"epsilon": 9, "delta": 1e-5}}, "per_analyst (mu = 1.83"),
         ({"mean_bound": {"least": 1, "most": 2}}, "mean_bound"),
         ({"centering": ["private"]}, "mean_bound"),
-        ({"approval": "steward"}, "approval: 'steward' is not known. Choose among: automatic, human."),
+        ({"approval": "steward"}, "approval is 'steward'. Choose one of: 'automatic', 'human'."),
         ({"approval": "human"}, "approvers names nobody who could approve"),
         ({"approvers": ["maria"]}, 'approval is "automatic", so nobody would be asked'),
         ({"approvals_needed": 2}, 'approval is "automatic", so nobody would be asked'),
-        ({"approval": "human", "approvers": ["Maria"]}, "approvers is 'Maria'. Use"),
+        ({"approval": "human", "approvers": ["Maria"]}, "approvers[0]: It is 'Maria'. Use"),
         ({"approval": "human", "approvers": ["maria"], "approvals_needed": 2}, "approvers names only 1"),
-        ({"approval": "human", "approvers": ["maria"], "approvals_needed": 3}, "it must lie between 1 and 2"),
+        (
+            {"approval": "human", "approvers": ["maria"], "approvals_needed": 3},
+            "approvals_needed is 3. Give a whole number from 1 to 2",
+        ),
     ],
 )
 def test_what_is_no_rule_is_refused_by_the_name_of_its_key(changes: dict[str, Any], said: str) -> None:
     told = [str(fault) for fault in faults(table(**changes))]
     assert len(told) == 1
-    assert told[0].startswith("The policy for 'cohort': ")
+    assert told[0].startswith("The policy for 'cohort'")
     assert said in told[0]
     with pytest.raises(InvalidParameterError) as caught:
         Policy.parse(table(**changes))
@@ -460,14 +464,14 @@ def test_what_is_no_rule_is_refused_by_the_name_of_its_key(changes: dict[str, An
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it lacks data_sets"),
+        ("", "The policy lacks data_sets"),
         ("[data_sets", "not valid TOML"),
         ("[data_sets.a]\n[data_sets.a]\n", "not valid TOML"),
-        ("data_sets = 3", "data_sets is 3, no table"),
-        ("version = 1\ndata_sets = {}", "it does not know version"),
-        ("[data_sets]\ncohort = 3\n", "its table is 3, no table"),
+        ("data_sets = 3", "data_sets is 3. Give a table"),
+        ("version = 1\ndata_sets = {}", "unknown key 'version'"),
+        ("[data_sets]\ncohort = 3\n", "The policy for 'cohort' is 3. Give a table"),
         (table("Cohort"), "the data set is 'Cohort'"),
-        ("a = " + "[" * 5000, "not valid TOML"),
+        ("a = " + "[" * 5000, "nested too deeply"),
     ],
 )
 def test_what_is_no_policy_is_refused(text: str, said: str) -> None:
@@ -481,7 +485,13 @@ def test_what_is_no_policy_is_refused(text: str, said: str) -> None:
 def test_everything_that_is_wrong_is_told_and_not_the_first_fault_alone() -> None:
     text = "x = 1\n" + table(unit="edge", analysts=[], colour="red") + table("trial", columns=0)
     told = "\n".join(str(fault) for fault in faults(text))
-    for part in ("know x", "'cohort': it does not know colour", "'edge'", "analysts is []", "'trial': columns is 0"):
+    for part in (
+        "key 'x'",
+        "'cohort' has an unknown key 'colour'",
+        "'edge'",
+        "analysts is []",
+        "'trial': columns is 0",
+    ):
         assert part in told
     assert len(told.splitlines()) == 5
 

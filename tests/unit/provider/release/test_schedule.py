@@ -16,7 +16,10 @@ from virtual_time import run
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
+from dpspca.common.privacy.events import ChoiceEvent
+from dpspca.common.privacy.picks import most_levels
 from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.queries.picks import ColumnChoice, SignPairs, TiedColumns
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.provider.data.threads import run_in_row_thread
@@ -173,6 +176,18 @@ def test_a_whole_matrix_and_a_subspace_have_longer_intervals() -> None:
 
     assert longest(method="analyze-gauss") == pytest.approx(ENTRY_SECONDS * 300**2)
     assert longest(method="ppca") >= ENTRY_SECONDS * 300**3
+
+
+@pytest.mark.parametrize(("dimension", "query"), [(400, SignPairs), (20_000, TiedColumns)])
+def test_a_choice_has_an_interval_for_each_level_that_a_row_can_add(dimension: int, query: type[ColumnChoice]) -> None:
+    """One row may move every score by one, and so have twice as many different ones."""
+    steps = catalogue.plan(job(dimension, method="auto"))
+    ((at, event),) = [(at, step.event) for at, step in enumerate(steps) if step.query is query]
+    assert isinstance(event, ChoiceEvent)
+    scores = dimension if query is TiedColumns else dimension * (dimension - 1) // 2
+    levels = event.picks * min(scores, most_levels(event.scale))
+    assert ENTRY_SECONDS * levels > LEAST_INTERVAL
+    assert Schedule(steps).interval(at) == pytest.approx(ENTRY_SECONDS * levels)
 
 
 def test_a_steward_s_interval_applies_to_every_query() -> None:
