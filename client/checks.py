@@ -214,10 +214,10 @@ class _Checks:
         return "The certificate is not on the revocation list."
 
     def port(self) -> str:
-        """Check that a program listens at the coordinator's address."""
-        address = probe.address_of(self.settings)
-        _reach(address)
-        return f"A program listens at {address}."
+        """Check that a program listens at the coordinator's address, or at the proxy's."""
+        route = probe.route_of(self.settings)
+        _reach(route.proxy or route.address)
+        return f"A program listens at {route.proxy or route.address}."
 
     def mailbox(self, address: Address) -> str:
         """Look into the mailbox, as the program does when it renews its certificate."""
@@ -277,7 +277,7 @@ class _Checks:
         return "Every job that was answered kept what the policy promises."
 
     def _ask(self, service: str) -> None:
-        asyncio.run(probe.ask(probe.address_of(self.settings), self.me, service))
+        asyncio.run(probe.ask(probe.route_of(self.settings), self.me, service))
 
 
 def _no_name(_: Sequence[str]) -> None:

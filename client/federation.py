@@ -24,6 +24,7 @@ from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PARTIES
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
+from dpspca.common.storage import Route
 from dpspca.common.terms import Terms
 from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity, JobEnvelope, SignedJob, sign, signer_of
@@ -162,7 +163,7 @@ class AsyncFederation:
 
     def __init__(
         self,
-        address: str,
+        address: str | Route,
         identity: Identity,
         clock: Callable[[], datetime] | None = None,
         *,

@@ -7,7 +7,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from dpspca.common.errors import InvalidParameterError, RefusedError
-from dpspca.common.storage import Address, AnyConfig, CoordinatorConfig, ProviderConfig
+from dpspca.common.storage import Address, AnyConfig, CoordinatorConfig, ProviderConfig, Route
 from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity
 
@@ -25,6 +25,12 @@ def address_of(settings: AnyConfig) -> Address:
     return _with_port("coordinator", settings.coordinator, _FIX_COORDINATOR)
 
 
+def route_of(settings: AnyConfig) -> Route:
+    """Return how this party reaches the coordinator."""
+    address = address_of(settings)
+    return Route(address) if isinstance(settings, CoordinatorConfig) else settings.route
+
+
 def _with_port(key: str, address: Address, remedy: str) -> Address:
     if not address.port:
         raise InvalidParameterError(f"{key} is {address}, but port 0 cannot be connected to.", remedy)
@@ -36,7 +42,7 @@ def service_of(settings: AnyConfig, me: Identity) -> str:
     return f"{rpc.CONNECTED}{me.name.name}" if isinstance(settings, ProviderConfig) else ""
 
 
-async def ask(address: str, me: Identity, service: str) -> None:
+async def ask(address: str | Route, me: Identity, service: str) -> None:
     """Check that a service is being served. Raise if it is not, or if the coordinator does not answer."""
     async with rpc.dial(address, me) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
@@ -49,7 +55,7 @@ async def ask(address: str, me: Identity, service: str) -> None:
         raise RefusedError(f"{what}.", "Its log says why.")
 
 
-def _refused(address: str, problem: grpc.aio.AioRpcError) -> RefusedError:
+def _refused(address: str | Route, problem: grpc.aio.AioRpcError) -> RefusedError:
     unreachable = problem.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
     what = "cannot be reached" if unreachable else "refused the health check"
     return RefusedError(

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from dpspca.common.checks import check
 from dpspca.common.errors import NotNowError
-from dpspca.common.storage import AnalystConfig, read_config
+from dpspca.common.storage import AnalystConfig, Route, read_config
 from dpspca.common.trust import Identity
 
 
-def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str, Identity]:
-    """Return the coordinator's address and the identity: from a settings file, or from an address and a folder."""
+def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str | Route, Identity]:
+    """Return the way to the coordinator, and the identity: from a settings file, or from an address and a folder."""
     require_filled("the coordinator's address" if identity is not None else "the path of the settings file", where)
     if identity is not None:
         require_filled("the folder of the identity", identity)
         return str(where), Identity.load(Path(identity))
     read = read_config(AnalystConfig, Path(where))
-    return read.coordinator, Identity.load(read.identity)
+    return read.route, Identity.load(read.identity)
 
 
 def require_filled(what: str, given: str | PathLike[str]) -> None:

@@ -19,21 +19,27 @@ from .policy import Rules, filter_of
 
 CONNECTED: Final = Family("dpspca_provider_connected", Kind.GAUGE, "1 if the coordinator proved itself, else 0.")
 QUARANTINE: Final = Family("dpspca_ledger_quarantined", Kind.GAUGE, "1 if the ledger is in quarantine, else 0.")
+RELOAD_FAILED: Final = Family(
+    "dpspca_provider_reload_failed", Kind.GAUGE, "1 if the settings could not be reloaded, else 0."
+)
 OPEN_JOBS: Final = Family("dpspca_provider_jobs_open", Kind.GAUGE, "Jobs that are open here.")
 LEFT: Final = Family(
     "dpspca_budget_left_mu", Kind.GAUGE, "What is left of a data set's lifetime, in mu.", ("data_set",)
 )
 WHOLE: Final = Family("dpspca_budget_mu", Kind.GAUGE, "A data set's lifetime, in mu.", ("data_set",))
 
-FAMILIES: Final = (CONNECTED, CERTIFICATE, REVOCATIONS, QUARANTINE, OPEN_JOBS, LEFT, WHOLE)
+FAMILIES: Final = (CONNECTED, CERTIFICATE, REVOCATIONS, QUARANTINE, RELOAD_FAILED, OPEN_JOBS, LEFT, WHOLE)
 
 
 class ProviderMetrics:
     """Reads the numbers of one provider when somebody looks."""
 
-    def __init__(self, setup: ProviderSetup, connected: Callable[[], bool]) -> None:
+    def __init__(
+        self, setup: ProviderSetup, connected: Callable[[], bool], reload_failed: Callable[[], bool] = bool
+    ) -> None:
         self._setup = setup
         self._connected = connected
+        self._reload_failed = reload_failed
         self._metrics = Metrics(FAMILIES)
 
     def text(self) -> str:
@@ -45,6 +51,7 @@ class ProviderMetrics:
         with suppress(DpspcaError):
             put(REVOCATIONS.name, {(): days_until(setup.revocations().next_update, setup.clock())})
         put(QUARANTINE.name, {(): float(quarantined)})
+        put(RELOAD_FAILED.name, {(): float(self._reload_failed())})
         put(OPEN_JOBS.name, {(): float(len(setup.ledger.open_jobs()))})
         put(LEFT.name, left)
         put(WHOLE.name, whole)

@@ -27,7 +27,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .jobs import Roster
 from .journal import Journal, JournalError, JournalThread, TemporaryJournal
-from .metrics import BYTES, CONNECTIONS, ENDED, PROVIDERS, RUNNING, SERVING, CoordinatorMetrics, by_label
+from .metrics import BYTES, CONNECTIONS, ENDED, PROVIDERS, RELOAD_FAILED, RUNNING, SERVING, CoordinatorMetrics, by_label
 from .rpc import (
     HEARTBEAT_SECONDS,
     RESULT_BYTES,
@@ -86,6 +86,8 @@ class Coordinator:
         self._clock = clock
         self.metrics = CoordinatorMetrics()
         self.metrics.collect_from(self._collect)
+        self.reload_failed: Callable[[], bool] = bool
+        """Tells whether the last reload of the settings failed."""
         self._serving = asyncio.Event()
         self._journal = JournalThread(journal or TemporaryJournal())
         judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
@@ -130,10 +132,15 @@ class Coordinator:
             CONNECTIONS: by_label(Counter(party.role.value for party in self._frontend.parties)),
             PROVIDERS: {(): float(len(self.roster.links))},
             SERVING: {(): float(self._serving.is_set())},
+            RELOAD_FAILED: {(): float(self.reload_failed())},
             RUNNING: by_label(self._analysts.running_states()),
             ENDED: by_label(self._analysts.ended),
             BYTES: {("received",): float(wire.received), ("sent",): float(wire.sent)},
         }
+
+    def limit_results(self, result_bytes: int) -> None:
+        """Keep so many bytes of results from now on. If there are more, the next result makes room."""
+        self._analysts.results.max_bytes = result_bytes
 
     async def run(self) -> None:
         """Wait until the journal fails, and raise its error."""

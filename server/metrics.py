@@ -15,6 +15,9 @@ from dpspca.common.metrics import CERTIFICATE, OTHER, REVOCATIONS, Family, Kind,
 CONNECTIONS: Final = Family("dpspca_connections", Kind.GAUGE, "Open connections, by the party's role.", ("role",))
 PROVIDERS: Final = Family("dpspca_providers_connected", Kind.GAUGE, "Providers that can be asked.")
 SERVING: Final = Family("dpspca_serving", Kind.GAUGE, "1 if this coordinator serves, 0 if it is a standby.")
+RELOAD_FAILED: Final = Family(
+    "dpspca_coordinator_reload_failed", Kind.GAUGE, "1 if the settings could not be reloaded, else 0."
+)
 RUNNING: Final = Family("dpspca_jobs", Kind.GAUGE, "Jobs that have not ended, by state.", ("state",))
 ENDED: Final = Family("dpspca_jobs_ended_total", Kind.COUNTER, "Jobs that ended since the start, by state.", ("state",))
 CALLS: Final = Family(
@@ -28,6 +31,7 @@ FAMILIES: Final = (
     CONNECTIONS,
     PROVIDERS,
     SERVING,
+    RELOAD_FAILED,
     RUNNING,
     ENDED,
     CALLS,

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,18 +22,28 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import Address, CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
-from dpspca.common.transport import CertificateKeeper, CertificateMail, MailFolder, MetricsPage, catch_up, rpc
-from dpspca.common.trust import CurrentIdentity, CurrentRevocations, Identity, identity, peer_of, require_role
+from dpspca.common.transport import (
+    CertificateKeeper,
+    CertificateMail,
+    MailFolder,
+    MetricsPage,
+    ServiceManager,
+    catch_up,
+    rpc,
+)
+from dpspca.common.trust import CurrentIdentity, Identity, RevocationList, peer_of, require_role
+from dpspca.common.trust import identity as identities
+from dpspca.provider import reload as provider_reload
 from dpspca.provider.connection import Daemon, names_warning
+from dpspca.provider.events import EventStream, emit_fact
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
-from dpspca.provider.policy import CurrentPolicy
 from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger, scratch_of
+from dpspca.server import reload as coordinator_reload
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
 from dpspca.server.mailbox import MailboxServer
-from dpspca.server.rpc import RESULT_BYTES
 
 coordinator = typer.Typer(
     name="coordinator",
@@ -108,18 +119,27 @@ def _run_coordinator(config: Path) -> None:
     require_own(CoordinatorConfig, config)
     settings = read_config(CoordinatorConfig, config)
     mail = _mail(settings, config)
-    own, revocations = _identity_and_revocations(settings, Role.COORDINATOR, mail)
-    keeper = CertificateKeeper(mail, own.get, revocations.get, now)
+    identity = _identity(settings, Role.COORDINATOR, mail)
+    current = coordinator_reload.CurrentSettings(config, settings, identity)
+    _require_trusted(identity, current.revocations)
+    keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
     async def serve() -> None:
-        running = Coordinator(own.get, revocations.get, now, result_bytes=_result_bytes(settings), journal=journal)
+        running = Coordinator(
+            identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal
+        )
+        running.reload_failed = lambda: current.failed
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
         try:
-            async with _metrics_page(settings.metrics, running.metrics.text), _mailbox(settings, config, own.get()):
-                await _until_stopped(asyncio.create_task(running.run()), asyncio.create_task(keeper.run()))
+            async with (
+                _metrics_page(settings.metrics, running.metrics.text),
+                _mailbox(settings, config, identity.get()),
+            ):
+                status = f"Listening on {running.address}."
+                await _until_stopped(running.run(), keeper.run(), lambda: current.reload(running), status)
         finally:
             await running.stop()
             _log.info("stopped")
@@ -143,10 +163,13 @@ def _run_provider(config: Path) -> None:
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
     mail = _mail(settings, config)
-    own, revocations = _identity_and_revocations(settings, Role.PROVIDER, mail)
-    keeper = CertificateKeeper(mail, own.get, revocations.get, now)
-    policy = CurrentPolicy(settings.policy)
-    rows = data_sets_of(settings, scratch_of(settings, config))
+    identity = _identity(settings, Role.PROVIDER, mail)
+    events = EventStream(settings.events, identity.get().name, now)
+    current = provider_reload.CurrentSettings(config, settings, identity, events)
+    _require_trusted(identity, current.revocations)
+    keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
+    scratch = scratch_of(settings, config)
+    rows = data_sets_of(settings, scratch)
 
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
@@ -155,29 +178,36 @@ def _run_provider(config: Path) -> None:
     peers = PeerReceipts(ledger_paths(settings, config)[0].parent / RECEIPTS_FILE)
 
     async def serve() -> None:
-        _log.info("%s offers %s to %s", own.get().name, ", ".join(sorted(rows)), settings.coordinator)
-        desk = approval_desk(settings, config, ledger, own.get, policy.get, now)
+        current.note(None)
+        ledger.observer = partial(emit_fact, events)
+        events("started", data_sets=sorted(rows))
+        _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.route)
         setup = ProviderSetup(
-            settings.coordinator,
-            own.get,
-            revocations.get,
+            settings.route,
+            identity.get,
+            current.revocations,
             now,
             rows,
-            policy.get,
+            current.policy,
             ledger,
             peers=peers,
             dictionaries=settings.dictionaries,
-            desk=desk,
+            events=events,
+            desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
         )
         daemon = Daemon(setup)
+        metrics = ProviderMetrics(setup, daemon.connected.is_set, lambda: current.failed)
         try:
-            async with _metrics_page(settings.metrics, ProviderMetrics(setup, daemon.connected.is_set).text):
-                await _until_stopped(asyncio.create_task(daemon.run()), asyncio.create_task(keeper.run()))
+            async with _metrics_page(settings.metrics, metrics.text):
+                status = f"Offers data to {settings.coordinator}."
+                await _until_stopped(daemon.run(), keeper.run(), lambda: current.reload(setup, daemon, scratch), status)
         finally:
             _log.info("stopped")
 
     with open_ledger(settings, config) as ledger:
         asyncio.run(serve())
+    events("stopped")
+    events.end()
 
 
 @asynccontextmanager
@@ -206,7 +236,7 @@ async def _mailbox(settings: CoordinatorConfig, config: Path, me: Identity) -> A
     if settings.mailbox is None:
         yield
         return
-    key = identity.mailbox_key(settings.identity)
+    key = identities.mailbox_key(settings.identity)
     server = MailboxServer(MailFolder(config.parent / MAILBOX_FOLDER), key, me.authority_pem)
     await server.start(settings.mailbox)
     _log.info("mailbox on %s", server.address)
@@ -231,26 +261,24 @@ def _journal(settings: CoordinatorConfig, config: Path) -> Journal:
     return PostgresJournal(location) if isinstance(location, DatabaseUrl) else SqliteJournal(location)
 
 
-def _result_bytes(settings: CoordinatorConfig) -> int:
-    """Return how many bytes of results the coordinator keeps."""
-    return RESULT_BYTES if settings.result_mebibytes is None else settings.result_mebibytes * 2**20
-
-
-def _identity_and_revocations(
+def _identity(
     settings: CoordinatorConfig | ProviderConfig, role: Role, mail: CertificateMail | None
-) -> tuple[CurrentIdentity, CurrentRevocations]:
-    """Read the daemon's identity and revocation list. Refuse an identity that other parties would not trust.
+) -> CurrentIdentity:
+    """Read the daemon's identity. Refuse one of another role.
 
     A daemon that was off for long first looks into the mailbox for a new certificate and list.
     """
-    own = CurrentIdentity(settings.identity)
-    require_role(own.get().name, role)
+    identity = CurrentIdentity(settings.identity)
+    require_role(identity.get().name, role)
     if mail is not None:
-        catch_up(mail, own.get(), now())
-    me = own.get()
-    revocations = CurrentRevocations(settings.revocations, me.authority_pem)
-    peer_of(me.certificate_pem, me.authority_pem, now(), revocations.get())
-    return own, revocations
+        catch_up(mail, identity.get(), now())
+    return identity
+
+
+def _require_trusted(identity: CurrentIdentity, revocations: Callable[[], RevocationList]) -> None:
+    """Refuse an identity that other parties would not trust."""
+    me = identity.get()
+    peer_of(me.certificate_pem, me.authority_pem, now(), revocations())
 
 
 def _mail(settings: CoordinatorConfig | ProviderConfig, config: Path) -> CertificateMail | None:
@@ -265,14 +293,40 @@ async def _parent_ended() -> None:
         await asyncio.sleep(PARENT_CHECK_SECONDS)
 
 
-async def _until_stopped(*running: "asyncio.Task[Any]") -> None:
-    """Wait for SIGTERM or SIGINT, for the parent process to be gone, or for a task to end. Then cancel all tasks."""
+async def _reload_on_signal(reload: Callable[[], Awaitable[None]], manager: ServiceManager, status: str) -> None:
+    """Reload whenever SIGHUP comes. If it comes during a reload, reload once more."""
     signalled = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signalled.set)
+    manager.ready(status)
+    while True:
+        await signalled.wait()
+        signalled.clear()
+        manager.reloading()
+        try:
+            await reload()
+        except Exception:  # noqa: BLE001  # the daemon goes on with what is in force
+            _log.exception("Reloading failed because of a bug.")
+        manager.ready(status)
+
+
+async def _until_stopped(
+    running: Coroutine[Any, Any, None],
+    keeping: Coroutine[Any, Any, None],
+    reload: Callable[[], Awaitable[None]],
+    status: str,
+) -> None:
+    """Run a daemon until SIGTERM, SIGINT, the end of the parent process or its own end. Reload it on SIGHUP.
+
+    ``keeping`` renews its certificate meanwhile.
+    """
+    signalled, manager = asyncio.Event(), ServiceManager()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
-    every = [asyncio.create_task(signalled.wait()), asyncio.create_task(_parent_ended()), *running]
+    works = signalled.wait(), _parent_ended(), running, keeping, manager.keep_alive()
+    every = [asyncio.create_task(work) for work in (*works, _reload_on_signal(reload, manager, status))]
     await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+    manager.stopping()
     for task in every:
         task.cancel()
     results = await asyncio.gather(*every, return_exceptions=True)

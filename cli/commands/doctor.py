@@ -33,6 +33,7 @@ from dpspca.provider.connection import names_warning
 from dpspca.provider.data import names_in
 from dpspca.provider.ledger import require_trusted
 from dpspca.provider.policy import read_readable_part
+from dpspca.provider.reload import require_reloaded
 
 CHECK_FAILED: Final = 1
 _HEALTHY_MESSAGES: Final[dict[type[Any], str]] = {
@@ -158,8 +159,8 @@ def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
 def health(config: AnySettings, *, as_json: AsJson = False) -> None:
     """Check quickly whether the coordinator serves, or the provider answers jobs. Meant for service managers.
 
-    A provider answers jobs if it is connected, its whole policy can be read, and its ledger is not in quarantine. Also
-    warns of certificates that end within ten days.
+    A provider answers jobs if it is connected, its whole policy can be read, its ledger is not in quarantine, and the
+    last reload of its settings succeeded. Also warns of certificates that end within ten days.
     """
     passed, message = health_message(config)
     found = certificates.facts(config)
@@ -185,6 +186,7 @@ def _health_problems(config: Path) -> list[str]:
     if isinstance(settings, ProviderConfig):
         found += [str(problem) for problem in read_readable_part(settings.policy)[1]]
         found += _problems_of(lambda: require_trusted(settings, config))
+        found += _problems_of(lambda: require_reloaded(settings, config))
     return found
 
 
@@ -199,7 +201,7 @@ def _problems_of(require: Callable[[], None]) -> list[str]:
 def _require_connected(settings: AnyConfig) -> None:
     me = Identity.load(settings.identity)
     require_in_force(me, now())
-    asyncio.run(probe.ask(probe.address_of(settings), me, probe.service_of(settings, me)))
+    asyncio.run(probe.ask(probe.route_of(settings), me, probe.service_of(settings, me)))
 
 
 def _exit_unless(*, passed: bool) -> None:

@@ -19,6 +19,7 @@ class Form(StrEnum):
 
     HUMAN = "human"
     JSON = "json"
+    JOURNAL = "journal"
 
 
 class Level(StrEnum):
@@ -30,7 +31,12 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-LogForm = Annotated[Form, typer.Option("--log-format", help="Text for people, or one JSON object per line.")]
+LogForm = Annotated[
+    Form,
+    typer.Option(
+        "--log-format", help="Text for people, one JSON object per line, or text for journald, which adds the time."
+    ),
+]
 LogLevel = Annotated[Level, typer.Option("--log-level", help="Log messages of this level and above.")]
 
 
@@ -38,7 +44,7 @@ LogLevel = Annotated[Level, typer.Option("--log-level", help="Log messages of th
 def logging_to_stderr(form: Form, level: Level) -> Iterator[None]:
     """Log this package's messages from ``level`` on, and warnings and errors of libraries, until the block ends."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if form is Form.JSON else HumanLines())
+    handler.setFormatter(_FORMATTERS[form]())
     limiter = LogLimiter()
     handler.addFilter(limiter)
     summaries = SummaryWriter(limiter)
@@ -65,6 +71,16 @@ class HumanLines(logging.Formatter):
         return printable(super().format(record))
 
 
+class JournalLines(HumanLines):
+    """Log lines for journald: it notes the time itself, and reads the priority from the beginning of the line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _PRIORITIES.get(record.levelno, "<6>") + super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # its name
+        return record.message
+
+
 class JsonLines(logging.Formatter):
     """Log lines for programs: one JSON object per line."""
 
@@ -78,3 +94,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             facts["exception"] = self.formatException(record.exc_info)
         return json.dumps(facts)
+
+
+_PRIORITIES = {logging.ERROR: "<3>", logging.WARNING: "<4>", logging.INFO: "<6>", logging.DEBUG: "<7>"}
+_FORMATTERS = {Form.HUMAN: HumanLines, Form.JSON: JsonLines, Form.JOURNAL: JournalLines}

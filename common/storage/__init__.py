@@ -3,11 +3,14 @@
 from . import files, posix, sqlite_file
 from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
+from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
+from .event_settings import EventSettings
 from .files import PRIVATE, require_private_folder
 from .paths import is_pattern
 from .reading import DELIMITERS, Reading
+from .routes import Route
 from .settings import (
     MAX_DATA_SETS,
     AnalystConfig,
@@ -35,8 +38,10 @@ __all__ = [
     "ApprovalSettings",
     "CoordinatorConfig",
     "DatabaseUrl",
+    "EventSettings",
     "ProviderConfig",
     "Reading",
+    "Route",
     "Study",
     "Triplets",
     "dictionary_faults",
@@ -44,6 +49,7 @@ __all__ = [
     "files",
     "forbid_core_dumps",
     "is_pattern",
+    "keep_until_restart",
     "kind_of",
     "posix",
     "read_any_config",

@@ -44,7 +44,7 @@ def require_private_folder(folder: Path) -> None:
         raise UnsafeFileError(
             f"{folder} cannot be used: {problem.strerror}.", "Check the path of the folder."
         ) from None
-    if not (stat.S_ISDIR(found.st_mode) and posix.is_private(found)):
+    if not (stat.S_ISDIR(found.st_mode) and (posix.is_private(found) or posix.is_credential(folder, found))):
         raise UnsafeFileError(
             f"{folder} is not a folder that only this user can use.", f"Become its owner and run `chmod 700 {folder}`."
         )
@@ -108,15 +108,19 @@ def exclusive_lock(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
         yield  # closing the file releases the lock
 
 
-def read(path: Path, *, private: bool = False) -> bytes:
-    """Read a file. Refuse a link and, if ``private``, a file that others could read."""
-    with _file_errors(path, "read"), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+def read(path: Path, *, private: bool = False, linked: bool = False) -> bytes:
+    """Read a file. Refuse a link unless ``linked``, and, if ``private``, a file that others could read.
+
+    Links are for what is believed by its signature alone. Kubernetes shows every file of a configuration as a link.
+    """
+    place = path.resolve() if linked else path
+    with _file_errors(path, "read"), os.fdopen(_open(place, os.O_RDONLY), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
             raise UnsafeFileError(
                 f"{path} is not a regular file, or longer than {MAX_FILE_BYTES} bytes.", "Check the path of the file."
             )
-        if private and not posix.is_private(found):
+        if private and not (posix.is_private(found) or posix.is_credential(path, found)):
             raise UnsafeFileError(
                 f"Other users can read {path}, or own it.",
                 f"Run `chmod 600 {path}`. If somebody may have read a key in it, ask the operator to revoke "
@@ -125,11 +129,14 @@ def read(path: Path, *, private: bool = False) -> bytes:
         return file.read(MAX_FILE_BYTES)
 
 
-def stamp(path: Path) -> Stamp | None:
-    """Return a cheap value that changes when the file is replaced or written to, or None if there is no file."""
+def stamp(path: Path, *, linked: bool = False) -> Stamp | None:
+    """Return a cheap value that changes when the file is replaced or written to, or None if there is no file.
+
+    If ``linked``, it also changes when a link on the way to the file leads elsewhere.
+    """
     with _file_errors(path, "examined"):
         try:
-            found = path.lstat()
+            found = path.stat() if linked else path.lstat()
         except FileNotFoundError:
             return None
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -50,6 +50,18 @@ def is_private(found: os.stat_result) -> bool:
     return not HAS_OWNERS or (found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077)
 
 
+def is_credential(path: Path, found: os.stat_result) -> bool:
+    """Whether a file or folder is one that the service manager keeps for this process alone.
+
+    systemd names the folder (LoadCredential). Depending on its version, what is in there belongs to root, with an
+    access list that lets this user read, which shows as a right of the group.
+    """
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not (HAS_OWNERS and folder and Path(folder) in {path, path.parent}):
+        return False
+    return found.st_uid in {0, os.geteuid()} and not stat.S_IMODE(found.st_mode) & 0o027
+
+
 def flush_folder(folder: Path) -> None:
     """Wait until the entries of a folder are on disk, if the system can flush folders."""
     if not hasattr(os, "O_DIRECTORY"):

@@ -17,8 +17,10 @@ from dpspca.common.spec import MAX_DIMENSION
 from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
 from .dictionary_settings import doubly_declared, read_preparation
+from .event_settings import EventSettings
 from .paths import FilePath, is_pattern, located
 from .reading import Reading
+from .routes import ProxyAddress, Route
 from .toml_file import read_toml
 
 MAX_DATA_SETS: Final = 256
@@ -43,6 +45,7 @@ def _place(text: str, source: Source) -> Path | DatabaseUrl:
 
 
 AddressText: TypeAlias = Annotated[Address, By(lambda text, _: Address.parse(text))]
+ProxyText: TypeAlias = Annotated[ProxyAddress, By(lambda text, _: ProxyAddress.parse(text))]
 Place: TypeAlias = Annotated[Path | DatabaseUrl, By(_place, Filled)]
 Name: TypeAlias = Annotated[str, By(lambda name, _: check_name("the data set's name", name))]
 Paths: TypeAlias = dict[Name, FilePath]
@@ -98,6 +101,14 @@ class ProviderConfig:
     memory_mebibytes: Annotated[int, between(64, 2**30)] = 1024
     scratch: FilePath | None = None
     mailbox: AddressText | None = None
+    proxy: ProxyText | None = None
+    proxy_credentials: FilePath | None = None
+    events: EventSettings = field(default_factory=EventSettings)
+
+    @property
+    def route(self) -> Route:
+        """How the coordinator is reached."""
+        return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
 
     @classmethod
     def cross_checks(cls, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -139,6 +150,13 @@ class AnalystConfig:
     coordinator: AddressText
     identity: FilePath
     mailbox: AddressText | None = None
+    proxy: ProxyText | None = None
+    proxy_credentials: FilePath | None = None
+
+    @property
+    def route(self) -> Route:
+        """How the coordinator is reached."""
+        return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
 
 
 Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)

@@ -6,6 +6,7 @@ from .certificate_mail import CertificateMail
 from .log_limits import LogLimiter, SummaryWriter
 from .mailbox import LIST_FILE, MAX_BYTES, Mail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox
 from .metrics_page import MetricsPage
+from .service_manager import ServiceManager
 from .wire import FRAME, AnswerReader, answer_content
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "MailboxAwayError",
     "MetricsPage",
     "RemoteMailbox",
+    "ServiceManager",
     "SummaryWriter",
     "answer_content",
     "catch_up",

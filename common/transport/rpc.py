@@ -8,13 +8,13 @@ are listed for the role. A method that is not listed is refused.
 
 import asyncio
 import logging
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from ipaddress import ip_address
 from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
@@ -33,6 +33,7 @@ from dpspca.common.errors import (
 )
 from dpspca.common.log_context import OURSELVES, STRANGERS, about
 from dpspca.common.names import COORDINATOR_HOST, PartyName, Role
+from dpspca.common.storage import Address, Route
 from dpspca.common.trust import Identity, RevocationList, holder_of, peer_of
 
 from .wire import FRAME
@@ -73,6 +74,7 @@ _SERVER: Final = (
 _CLIENT: Final = (
     *_COMMON,
     ("grpc.ssl_target_name_override", COORDINATOR_HOST),
+    ("grpc.enable_http_proxy", 0),  # an environment variable must not redirect connections
     ("grpc.enable_retries", 0),  # our own code decides what may be retried, and how
     (
         "grpc.max_reconnect_backoff_ms",
@@ -100,22 +102,27 @@ def server(*interceptors: "grpc.aio.ServerInterceptor[Any, Any]") -> grpc.aio.Se
     return grpc.aio.server(interceptors=interceptors, options=_SERVER, maximum_concurrent_rpcs=MAX_CALLS)
 
 
-def dial(address: str, identity: Identity) -> grpc.aio.Channel:
+def dial(where: str | Route, identity: Identity) -> grpc.aio.Channel:
     """Connect to a coordinator. Only a coordinator's certificate holds the host name that TLS checks.
 
-    If the environment names a proxy, it is used, except for connections to this machine.
+    A proxy is used only if ``where`` names one. It is asked to connect to the coordinator, and passes on the bytes of
+    TLS, so it can read nothing and pretend nothing. What the environment says about proxies is ignored.
     """
     credentials = grpc.ssl_channel_credentials(identity.authority_pem, identity.key_pem, identity.certificate_pem)
-    direct = (("grpc.enable_http_proxy", 0),) if _is_here(address) else ()
-    return grpc.aio.secure_channel(address, credentials, options=(*_CLIENT, *direct))
+    route = where if isinstance(where, Route) else Route(Address(where))
+    target = route.address if route.proxy is None else route.proxy
+    return grpc.aio.secure_channel(target, credentials, options=(*_CLIENT, *_through_proxy(route)))
 
 
-def _is_here(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _through_proxy(route: Route) -> tuple[tuple[str, str], ...]:
+    """Return the options with which gRPC asks the proxy, at whose address it dials, for a connection."""
+    if route.proxy is None:
+        return ()
+    connect = (("grpc.http_connect_server", str(route.address)), ("grpc.default_authority", COORDINATOR_HOST))
+    if route.credentials is None:
+        return connect
+    basic = b64encode(route.credentials.encode()).decode()
+    return (*connect, ("grpc.http_connect_headers", f"Proxy-Authorization:Basic {basic}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ def stored_revocations(path: Path, authority_pem: bytes) -> RevocationList | Non
 def load_revocations(path: Path, authority_pem: bytes) -> RevocationList:
     """Read a revocation list from a file."""
     try:
-        return RevocationList.read(files.read(path), authority_pem)
+        return RevocationList.read(files.read(path, linked=True), authority_pem)
     except NotTrustedError as problem:
         raise NotTrustedError(f"{path}: {problem.what}", problem.remedy) from None
 
@@ -213,12 +213,12 @@ class CurrentRevocations:
     def __init__(self, path: Path, authority_pem: bytes) -> None:
         self._path = path
         self._authority_pem = authority_pem
-        self._cached = (files.stamp(path), load_revocations(path, authority_pem))
+        self._cached = (files.stamp(path, linked=True), load_revocations(path, authority_pem))
 
     def get(self) -> RevocationList:
         """Return the list, read again if the file has changed."""
         stamp, listed = self._cached
-        now = files.stamp(self._path)
+        now = files.stamp(self._path, linked=True)
         if now != stamp:
             found = load_revocations(self._path, self._authority_pem)
             found.require_succession(listed)

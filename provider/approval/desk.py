@@ -76,7 +76,12 @@ class ApprovalDesk:
     _logged: str = ""
 
     def __post_init__(self) -> None:
-        self.notifier = Notifier(self.settings.notify, self.settings.notify_seconds)
+        self.configure(self.settings)
+
+    def configure(self, settings: ApprovalSettings) -> None:
+        """Use other settings for jobs that wait from now on, and notify by their command."""
+        self.settings = settings
+        self.notifier = Notifier(settings.notify, settings.notify_seconds)
 
     # --- For jobs -----------------------------------------------------------------------------------------------------
 

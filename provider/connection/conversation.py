@@ -290,6 +290,8 @@ class Conversation:
 
     async def _refuse(self, job: str, position: int | None, problem: DpspcaError) -> None:
         _log.warning("Refused %s: %s", _description(job, position), problem, extra=_BY_COORDINATOR)
+        query = None if position is None else position + 1
+        self._settings.events("refused", job=job, query=query, code=problem.code, reason=problem.what)
         what, remedy = (text.encode(errors="replace").decode() for text in (problem.what, problem.remedy))
         refusal = pb.Refusal(job=job, position=position, code=problem.code, what=what, remedy=remedy)
         await self._outbound.put(pb.FromProvider(refusal=refusal))

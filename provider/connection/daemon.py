@@ -5,7 +5,7 @@ The pauses between attempts grow and are random. The same query on a new connect
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from secrets import randbelow
 from typing import Final, TypeAlias, cast
@@ -13,11 +13,14 @@ from typing import Final, TypeAlias, cast
 import grpc
 import grpc.aio
 
+from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.log_context import THE_COORDINATOR, about
+from dpspca.common.storage import Route
 from dpspca.common.transport import provider_stream, rpc
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.jobs import JobRegistry, ProviderSetup
+from dpspca.provider.data import DataSet
+from dpspca.provider.jobs import JobRegistry, Offer, PolicyLike, ProviderSetup
 
 from .conversation import Conversation
 
@@ -43,7 +46,32 @@ class Daemon:
     def __init__(self, settings: ProviderSetup) -> None:
         self._settings = settings
         self._registry = JobRegistry(settings)
+        self._redial = asyncio.Event()
+        self._dialled_as = b""
         self.connected = asyncio.Event()
+
+    @property
+    def offer(self) -> Offer:
+        """What is on offer."""
+        return self._registry.offer
+
+    def check(
+        self,
+        data_sets: Mapping[str, DataSet],
+        dictionaries: Mapping[str, Preparation],
+        policy: Callable[[], PolicyLike],
+    ) -> Offer:
+        """Check data sets that are to be offered under a policy. Nothing changes yet."""
+        return self._registry.make_offer(data_sets, dictionaries, policy)
+
+    async def reload(self, address: Route, offer: Offer) -> None:
+        """Offer these data sets from now on, to this coordinator. Dial again if it would not know otherwise."""
+        before, dialled = self._registry.offer, (self._settings.address, self._dialled_as)
+        await asyncio.to_thread(self._registry.take_offer, offer)
+        self._settings.address = address
+        if offer.differs_from(before) or dialled != (address, self._settings.identity().certificate_pem):
+            _log.info("Dialling again, because the settings or the certificate changed.")
+            self._redial.set()
 
     async def run(self) -> None:
         """Stay connected until cancelled, and take up what persons decide about jobs, connected or not."""
@@ -68,7 +96,7 @@ class Daemon:
         while True:
             begun = clock()
             try:
-                await self._serve()
+                await self._serve_until_reload()
             except* grpc.aio.AioRpcError as problems:
                 _log.warning("The connection ended: %s", _describe_all(problems), extra=_BY_COORDINATOR)
             except* TimeoutError:
@@ -85,10 +113,25 @@ class Daemon:
             # All providers lose the coordinator at the same time. They should not all reconnect at the same time.
             await asyncio.sleep(pause * (0.5 + randbelow(1000) / 1000))
 
+    async def _serve_until_reload(self) -> None:
+        """Serve one connection until it ends, or until other settings need another one."""
+        self._redial.clear()
+        serving, redial = asyncio.create_task(self._serve()), asyncio.create_task(self._redial.wait())
+        try:
+            await asyncio.wait({serving, redial}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+        finally:
+            for task in (serving, redial):
+                task.cancel()
+            await asyncio.gather(serving, redial, return_exceptions=True)
+
     async def _serve(self) -> None:
         """Serve one connection until it ends."""
         conversation = Conversation(self._settings, self._registry, self.connected)
-        async with rpc.dial(self._settings.address, self._settings.identity()) as channel:
+        me = self._settings.identity()
+        self._dialled_as = me.certificate_pem
+        async with rpc.dial(self._settings.address, me) as channel:
             call = provider_stream.connect(channel)
             sending = asyncio.create_task(_send(conversation.outbound(), call))
             try:

@@ -114,6 +114,11 @@ class CountedFiles:
         """Return the first ``rows`` rows, whether or not they have arrived."""
         return ArrivingRows(self, rows)
 
+    @property
+    def is_in_order(self) -> bool:
+        """Tell whether no fault was found so far."""
+        return self._fault is None
+
     def require_no_fault(self) -> None:
         """Refuse everything after a fault, in a constant text."""
         if self._fault is not None:
@@ -203,7 +208,7 @@ class CountedFiles:
             self._fault = self._fault or problem
             # The text of an error that is not ours may contain a part of a row.
             why = problem if isinstance(problem, DpspcaError) else f"{type(problem).__name__}."
-            _log.error("The data set '%s' answers nothing until the provider is restarted: %s", self._name, why)
+            _log.error("The data set '%s' answers nothing until the provider reloads or restarts: %s", self._name, why)
         else:
             self._trouble = ""
         self.require_no_fault()
@@ -248,7 +253,7 @@ class ArrivingRows:
         return self.counted_files.part(start, stop)
 
 
-_START_AGAIN: Final = "Put the folder in order, and restart the daemon."
+_START_AGAIN: Final = "Put the folder in order, and reload or restart the daemon."
 
 
 def _changed(file: Path) -> InvalidDataError:

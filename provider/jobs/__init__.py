@@ -1,13 +1,17 @@
 """The jobs that a provider serves, and the check that each may still be answered."""
 
+from .offer import Offer
 from .open_job import OpenJob
+from .permission import PolicyLike
 from .registry import JobRegistry, ProviderSetup
 from .start_checks import require_one_name
 from .statements import Statements
 
 __all__ = [
     "JobRegistry",
+    "Offer",
     "OpenJob",
+    "PolicyLike",
     "ProviderSetup",
     "Statements",
     "require_one_name",

@@ -8,17 +8,15 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
-from typing import Final, Self
+from typing import Final
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.centering import pairing_of
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
@@ -26,19 +24,17 @@ from dpspca.common.names import PartyName
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import Entropy, PrivacyUnit
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec
+from dpspca.common.storage import Route
 from dpspca.common.trust import Identity, JobEnvelope, RevocationList, SignedJob, sign_receipt, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.approval import ApprovalDesk, require_approved
 from dpspca.provider.data import (
     Arrivals,
-    CheckedRows,
     DataSet,
-    UsableRows,
     WaitingQueries,
-    columns_of,
     run_in_row_thread,
 )
-from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
+from dpspca.provider.events import Emit, ignore
 from dpspca.provider.ledger import (
     ANSWER,
     Ledger,
@@ -54,10 +50,10 @@ from dpspca.provider.policy import Policy
 from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
 from .forms import require_form
-from .held_dictionary import HeldDictionary
+from .offer import Offer
 from .open_job import OpenJob, RowWait, retrieve_exception
-from .permission import DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
-from .start_checks import check_spectral_matrices, require_one_name
+from .permission import WITHDRAWN, DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
+from .prepared_rows import PreparedRows
 
 MAX_OPEN_JOBS: Final = 64
 """Jobs that are kept in memory. Of more jobs, the least recently used are opened again when they are asked about. This
@@ -67,24 +63,6 @@ MAX_WAITING_BYTES: Final = 2 * 8 * MAX_COMPONENT_ENTRIES
 BLIND_BYTES: Final = 16
 ENDS: Final = frozenset({"done", "failed", "cancelled"})
 """How a coordinator says that a job ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Preparation:
-    """How the rows are prepared for a job. It follows from the signed job alone."""
-
-    columns: tuple[str, ...] | None  # the job is about these in this order, or about all as they stand if None
-    rows_per_person: int
-    limit: int | None  # the job is about so many rows from the first, or about all rows if None
-    strategy: Strategy  # for dense rows
-    keeps_integers: bool
-
-    @classmethod
-    def of(cls, plan: Plan) -> Self:
-        spec = plan.spec
-        strategy = Strategy.for_plan(spec.schema.dimension, plan, is_sparse=False)
-        columns = None if spec.dictionary is None else spec.schema.names
-        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy, keeps_integers(plan))
 
 
 _log = logging.getLogger(__name__)
@@ -97,7 +75,8 @@ class ProviderSetup:
     ``entropy`` returns the words of every draw. Only tests use another than the default.
     """
 
-    address: str
+    address: str | Route
+    """Where the coordinator is, and the proxy on the way to it if there is one."""
     identity: Callable[[], Identity]
     revocations: Callable[[], RevocationList]
     clock: Callable[[], datetime]
@@ -110,6 +89,8 @@ class ProviderSetup:
     """The shared dictionaries by which the rows of data sets were prepared, by the names of the data sets."""
     toss: Coin = system_coin
     """The coin that chooses when answers leave. Only tests use another than the default."""
+    events: Emit = ignore
+    """Takes what happens, for programs that watch."""
     desk: ApprovalDesk | None = None
     """Has jobs wait for a person's approval. Without it, a policy that asks for approval refuses every job."""
 
@@ -123,33 +104,48 @@ class JobRegistry:
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self._lock = Lock()  # jobs are opened and closed in threads
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
-        self._shards: dict[str, tuple[_Preparation, Shard | MatrixShard]] = {}
-        """For each data set, the rows as they were prepared for the last job."""
-        self._named_at = {name: rows.count for name, rows in settings.data_sets.items()}
-        self._held = {name: HeldDictionary.of(name, held) for name, held in settings.dictionaries.items()}
+        self.rows = PreparedRows()
+        self._named_at: dict[str, int] = {}
         self._waiting = WaitingQueries(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
-        self._digests = {name: rows.digest() for name, rows in settings.data_sets.items()}
-        self._fingerprints = {name: rows.fingerprints() for name, rows in settings.data_sets.items()}
-        require_one_name(self._fingerprints, self._digests, settings.ledger.data_set_of_rows)
-        self._spectral = check_spectral_matrices(settings.data_sets, settings.policy)
-        self._report_broken_promises()
-        for name, digest in self._digests.items():
-            if settings.ledger.data_set_of_rows([digest]) == name:  # an earlier version recorded the digest alone
-                self._name_rows(name)
+        self.offer = self.make_offer(settings.data_sets, settings.dictionaries, settings.policy)
+        self._record_rows(self.offer)
 
-    def _report_broken_promises(self) -> None:
-        """Log, at the start, data sets whose policy promises more than earlier jobs protected.
+    def make_offer(
+        self,
+        data_sets: Mapping[str, DataSet],
+        dictionaries: Mapping[str, Preparation],
+        policy: Callable[[], PolicyLike],
+    ) -> Offer:
+        """Check data sets that are to be offered under a policy. Nothing changes yet."""
+        return Offer.of(data_sets, dictionaries, policy, self._settings.ledger.data_set_of_rows)
 
-        The ledger refuses every job on these. Other data sets are not affected.
+    def take_offer(self, offer: Offer) -> None:
+        """Offer these data sets from now on. A job ends here if its data set is gone or has other rows.
+
+        What such a job spent stays spent, and the rest of its reservation is free. The other jobs go on.
         """
-        for name in self._settings.data_sets:
-            with suppress(RefusedError):  # no rules: nothing is allowed, and nothing promised
-                stated = self._settings.policy().rules(name).promise
-                try:
-                    if stated:
-                        self._settings.ledger.require_promise(name, stated)
-                except RefusedError as problem:
-                    _log.error("Every job on the data set '%s' is refused: %s", name, problem)
+        settings = self._settings
+        with self._lock:
+            before, self.offer = self.offer, offer
+            settings.data_sets, settings.dictionaries = offer.data_sets, offer.dictionaries
+            for name in [name for name in before.data_sets if not offer.has_same(name, before)]:
+                self.rows.forget(name)
+                self._named_at.pop(name, None)
+        self._record_rows(offer)
+        for job in settings.ledger.open_jobs():
+            recorded = settings.ledger.recall(job)
+            if recorded and offer.digests.get(recorded.opening.data_set) != recorded.opening.data_digest:
+                _log.warning("Job %.12s ends here: its data set is gone or has other rows now.", job)
+                self.end(job, WITHDRAWN)
+
+    def _record_rows(self, offer: Offer) -> None:
+        """Note how many rows there are, and report promises that earlier jobs did not keep."""
+        for name, rows in offer.data_sets.items():
+            self._named_at.setdefault(name, rows.count)
+        offer.report_broken_promises(self._settings.policy, self._settings.ledger)
+        for name, digest in offer.digests.items():
+            if self._settings.ledger.data_set_of_rows([digest]) == name:  # an earlier version recorded it alone
+                self._name_rows(offer, name)
 
     def find(self, name: str) -> OpenJob | None:
         """Return an open job, or None. Refuse it if it has expired or the policy no longer allows it."""
@@ -167,11 +163,15 @@ class JobRegistry:
         return job
 
     def close(self, name: str, state: str) -> None:
+        """End a job as a coordinator says that it ended."""
+        self.end(name, state if state in ENDS else "ended")
+
+    def end(self, name: str, state: str) -> None:
         """End a job for good. Nothing more of it is answered, and what it has not spent is free again."""
         self._forget(name)
         if self._settings.desk:
             self._settings.desk.close(name)
-        self._settings.ledger.close(name, state if state in ENDS else "ended")
+        self._settings.ledger.close(name, state)
 
     def _forget(self, name: str) -> None:
         with self._lock:
@@ -207,28 +207,28 @@ class JobRegistry:
 
     def open(self, signed: SignedJob) -> OpenJob:
         """Verify a job, check it against the policy and the budgets, and prepare the rows for it."""
-        settings = self._settings
+        settings, offer = self._settings, self.offer
         me = settings.identity()
         envelope, analyst = verify(
             signed, me.authority_pem, me=me.name, now=settings.clock(), revoked=settings.revocations()
         )
         spec = JobSpec.from_json(envelope.spec)
-        permission = self._permission(signed, envelope, spec, analyst)
+        permission = self._permission(signed, envelope, spec, analyst, offer)
         rules = permission.rules()
-        self._require_spectral_check(envelope.data_set, spec, rules)
-        self._held_dictionary(envelope.data_set).require(spec)
-        require_form(settings.data_sets, envelope.data_set, spec)
+        _require_spectral_check(offer, envelope.data_set, spec, rules)
+        offer.dictionary_of(envelope.data_set).require(spec)
+        require_form(offer.data_sets, envelope.data_set, spec)
         plan = catalogue.plan(spec)
         self._drop_expired()
         settings.ledger.expire(settings.clock().timestamp())
         limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)
-        opening = self._opening(signed, envelope, plan, analyst)
+        opening = _opening(signed, envelope, plan, analyst, offer.digests[envelope.data_set])
         settings.ledger.require_admissible(opening, limits)  # nobody is asked about a job that would be refused
         if settings.ledger.standing(opening.job) is None:
             self._require_approval(signed, envelope, opening.analyst, rules)
-        shard = self._shard(envelope.data_set, plan, rules.least_bound)
+        shard = self.rows.of(offer, envelope.data_set, plan, rules.least_bound)
         shard.check(spec)
-        settings.ledger.open(opening, limits, self._named(envelope.data_set))
+        settings.ledger.open(opening, limits, self._named(offer, envelope.data_set))
         permission.require_room(rules)
         slot = envelope.audience.index(me.name.name)
         responder = Responder(plan, shard, settings.ledger, settings.entropy, job=signed.job_id, slot=slot)
@@ -246,13 +246,11 @@ class JobRegistry:
             responder,
             schedule,
             self._receipt,
-            RowWait(
-                settings.data_sets[envelope.data_set], shard, spec.answer_seconds, permission.require, self._waiting
-            ),
+            RowWait(offer.data_sets[envelope.data_set], shard, spec.answer_seconds, permission.require, self._waiting),
             permission.require,
-            partial(self._name_rows, envelope.data_set),
+            partial(self._name_rows, offer, envelope.data_set),
         )
-        self._keep_open(opened)
+        self._keep_open(opened, offer)
         _log.info(
             "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
             opened.name,
@@ -264,16 +262,21 @@ class JobRegistry:
         )
         return opened
 
-    def _keep_open(self, opened: OpenJob) -> None:
+    def _keep_open(self, opened: OpenJob, offer: Offer) -> None:
         """Keep a job open. If there are too many, forget the least recently used ones, but none that is busy.
 
         If a busy job were opened again, it would make the same answer once more, and so show twice how long that takes.
         """
         with self._lock:
-            self._jobs[opened.name] = opened
+            is_current = offer.has_same(opened.envelope.data_set, self.offer)
+            if is_current:
+                self._jobs[opened.name] = opened
             idle = [name for name, job in list(self._jobs.items())[:-1] if not job.is_busy]
             for name in idle[: max(0, len(self._jobs) - MAX_OPEN_JOBS)]:
                 del self._jobs[name]
+        if not is_current:
+            self.end(opened.name, WITHDRAWN)
+            raise RefusedError("The data set changed while this job was opened.", "Sign a new job.")
 
     def _require_approval(self, signed: SignedJob, envelope: JobEnvelope, analyst: str, rules: DataSetRules) -> None:
         """Have a job wait in the queue if persons have to approve it and have not. Nothing is reserved for it."""
@@ -282,42 +285,29 @@ class JobRegistry:
         else:
             require_approved(self._settings.ledger.decisions(signed.job_id), rules.approval_rule)
 
-    def _require_spectral_check(self, name: str, spec: JobSpec, rules: DataSetRules) -> None:
-        """Refuse a job with the unit spectral if its matrix failed the check at the start, whatever the job's bound."""
-        if spec.unit is not PrivacyUnit.SPECTRAL or rules.least_bound is None:
-            return
-        decided = self._spectral.get(name)
-        if decided is None:
-            raise RefusedError(
-                "The policy did not allow the unit spectral on this data set when the provider started.",
-                "The provider's operator must restart the provider.",
-            )
-        decided.require(rules.least_bound)
-
-    def _permission(self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName) -> Permission:
+    def _permission(
+        self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName, offer: Offer
+    ) -> Permission:
         setup = self._settings
         sources = PermissionSources(self._authority, setup.revocations, setup.clock, setup.policy, setup.ledger)
-        bound = self._held_dictionary(envelope.data_set).public_bound(spec)
+        bound = offer.dictionary_of(envelope.data_set).public_bound(spec)
         return Permission(sources, signed, envelope, spec, analyst, public_bound=bound)
 
-    def _held_dictionary(self, data_set: str) -> HeldDictionary:
-        return self._held.get(data_set) or HeldDictionary.of(data_set, None)
-
-    def _name_rows(self, data_set: str) -> None:
+    def _name_rows(self, offer: Offer, data_set: str) -> None:
         """Record fingerprints of the rows that are there by now in the ledger.
 
         They are recorded whenever there are more rows, whatever the new ones contain. Otherwise every receipt would
         show, by one entry more or less, whether a new row is a row of zeros.
         """
-        count = self._settings.data_sets[data_set].count
+        count = offer.data_sets[data_set].count
         anew = self._named_at.get(data_set, count) != count
         self._named_at[data_set] = count
-        self._settings.ledger.name_rows(self._named(data_set), anew=anew)
+        self._settings.ledger.name_rows(self._named(offer, data_set), anew=anew)
 
-    def _named(self, data_set: str) -> Named:
+    def _named(self, offer: Offer, data_set: str) -> Named:
         """Make the entry with the fingerprints of the rows that are there by now."""
-        rows = self._settings.data_sets[data_set]
-        names = rows.fingerprints() if isinstance(rows, Arrivals) else self._fingerprints[data_set]
+        rows = offer.data_sets[data_set]
+        names = rows.fingerprints() if isinstance(rows, Arrivals) else offer.fingerprints[data_set]
         return Named(data_set, sorted(names), token_hex(BLIND_BYTES))
 
     def _receipt(self) -> pb.Receipt | None:
@@ -325,66 +315,38 @@ class JobRegistry:
         head = self._settings.ledger.attested_head()
         return sign_receipt(self._settings.identity(), head) if head else None
 
-    def _opening(self, signed: SignedJob, envelope: JobEnvelope, plan: Plan, analyst: PartyName) -> Opening:
-        """Make the entry that says what is admitted, and at what price."""
-        spec = plan.spec
-        return Opening(
-            job=signed.job_id,
-            data_set=envelope.data_set,
-            data_digest=self._digests[envelope.data_set],
-            analyst=analyst.uri,
-            unit=spec.unit,
-            spec_epsilon=spec.budget.epsilon,
-            spec_delta=spec.budget.delta,
-            units=plan.price.units,
-            slack_units=plan.price.slack_units,
-            issued_at=envelope.issued_at,
-            expires_at=envelope.expires_at,
-            signature_hash=sha256(signed.to_bytes()).hexdigest(),
-            blind=token_hex(BLIND_BYTES),
-            protects=extent_of(spec.unit, spec.rows_per_person, spec.norm_bound),
-            queries=len(plan),
-            answer_bytes=sum(step.largest for step in plan) * ANSWER.itemsize,
-        )
 
-    def _shard(self, name: str, plan: Plan, least_bound: float | None = None) -> Shard | MatrixShard:
-        """Prepare a data set for a job's bounds, or reuse it if the last job had the same.
-
-        The job's unit says whether the data are rows or a share of a symmetric matrix.
-        """
-        rows, spec = self._settings.data_sets[name], plan.spec
-        preparation = _Preparation.of(plan)
-        made, kept = self._shards.get(name, (None, None))
-        if kept is None or made != preparation or not kept.fits(spec):
-            kept = _prepared(rows, spec, preparation, least_bound)
-            self._shards[name] = preparation, kept
-        return kept
-
-
-def _prepared(
-    rows: DataSet, spec: JobSpec, preparation: _Preparation, least_bound: float | None
-) -> Shard | MatrixShard:
-    limit, columns = preparation.limit, preparation.columns
-    if isinstance(rows, CheckedRows):
-        held = rows.bounded(preparation.rows_per_person).first(limit).with_columns(columns)
-        if not spec.unit.is_row:
-            return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
-        return _shard_of(held, spec, preparation)
-    if limit is None:
+def _require_spectral_check(offer: Offer, name: str, spec: JobSpec, rules: DataSetRules) -> None:
+    """Refuse a job with the unit spectral if its matrix failed the check, whatever the job's bound."""
+    if spec.unit is not PrivacyUnit.SPECTRAL or rules.least_bound is None:
+        return
+    decided = offer.spectral.get(name)
+    if decided is None:
         raise RefusedError(
-            "Rows of this data set still arrive, but this job needs all rows at once.",
-            "Use the method streaming-power, and set block_rows to the rows of each provider in a round.",
+            "The policy did not allow the unit spectral on this data set when the provider read it.",
+            "The provider's operator must reload or restart the provider.",
         )
-    return _shard_of(columns_of(rows.first(limit), columns), spec, preparation)
+    decided.require(rules.least_bound)
 
 
-def _shard_of(rows: UsableRows, spec: JobSpec, preparation: _Preparation) -> Shard:
-    chosen = Strategy.STREAM if rows.is_sparse else preparation.strategy
-    return Shard(
-        rows,
-        spec.norm_bound,
-        mean_bound=spec.mean_bound,
-        strategy=chosen,
-        keeps=preparation.keeps_integers,
-        pairing=pairing_of(spec),
+def _opening(signed: SignedJob, envelope: JobEnvelope, plan: Plan, analyst: PartyName, data_digest: str) -> Opening:
+    """Make the entry that says what is admitted, and at what price."""
+    spec = plan.spec
+    return Opening(
+        job=signed.job_id,
+        data_set=envelope.data_set,
+        data_digest=data_digest,
+        analyst=analyst.uri,
+        unit=spec.unit,
+        spec_epsilon=spec.budget.epsilon,
+        spec_delta=spec.budget.delta,
+        units=plan.price.units,
+        slack_units=plan.price.slack_units,
+        issued_at=envelope.issued_at,
+        expires_at=envelope.expires_at,
+        signature_hash=sha256(signed.to_bytes()).hexdigest(),
+        blind=token_hex(BLIND_BYTES),
+        protects=extent_of(spec.unit, spec.rows_per_person, spec.norm_bound),
+        queries=len(plan),
+        answer_bytes=sum(step.largest for step in plan) * ANSWER.itemsize,
     )

@@ -17,7 +17,7 @@ from dpspca.common.arrays import Integers
 from dpspca.common.privacy import Price
 
 from .accounts import FindEnd, JobPosition, QueryRecord, no_forgotten_jobs
-from .entries import Decided, Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
+from .entries import Closed, Decided, Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
 from .promises import Promise
 from .recall import RecalledJob
 from .rules import EXPIRED, Books
@@ -26,6 +26,9 @@ __all__ = ["BaseLedger", "Head", "Ledger", "LedgerError", "Limits", "MemoryLedge
 
 Clock: TypeAlias = Callable[[], float]
 """Seconds since 1970. Balances never depend on it."""
+
+Observer: TypeAlias = Callable[[Fact], None]
+"""Is told of every fact when it holds. It must neither fail nor wait."""
 
 ANSWER: Final = np.dtype("<i8")
 """The type of a stored answer's entries."""
@@ -162,12 +165,14 @@ class BaseLedger(ABC):
         self._clock = clock
         self._books = Books(find_end)
         self._lock = RLock()
+        self.observer: Observer = _nobody
 
     def open(self, opening: Opening, limits: Limits, named: Named | None = None) -> JobPosition | None:
         with self._lock:
             at = int(self._clock())
             if admitted := self._books.to_open(opening, limits, at):
                 self._books.admit(admitted, at, self._books.to_name(named) if named else None)
+                self.observer(admitted)
             return self._books.standing(opening.job)
 
     def standing(self, job: str) -> JobPosition | None:
@@ -202,7 +207,7 @@ class BaseLedger(ABC):
     def close(self, job: str, state: str) -> None:
         with self._lock:
             lapsed = None if self._books.quarantine else self._books.to_lapse(job, state)
-            self._books.withdraw(job, state)
+            self._withdraw(job, state)
             self._record(self._books.to_close(job, state), lapsed)
             self._drop()
 
@@ -251,7 +256,7 @@ class BaseLedger(ABC):
         with self._lock:
             overdue = self._books.overdue(now)
             for job in overdue:
-                self._books.withdraw(job, EXPIRED)
+                self._withdraw(job, EXPIRED)
             self._record(*(self._books.to_close(job, EXPIRED) for job in overdue))
             self._drop()
             self._books.forget(now)
@@ -285,7 +290,16 @@ class BaseLedger(ABC):
         self._write(entries, answer)
         for entry in entries:
             self._books.append(entry)
+            if not isinstance(entry.fact, Opening):  # seen when the job was admitted
+                self.observer(entry.fact)
         return True
+
+    def _withdraw(self, job: str, state: str) -> None:
+        """End a job that has no entry, if this is one."""
+        found = self._books.jobs.get(job)
+        if found and found.unwritten:
+            self.observer(Closed(job, state, *found.opening.price.pair))
+        self._books.withdraw(job, state)
 
     @abstractmethod
     def _write(self, entries: Sequence[Entry], answer: "StoredAnswer | None") -> None:
@@ -298,6 +312,10 @@ class BaseLedger(ABC):
     @abstractmethod
     def _drop(self) -> None:
         """Delete the answers of jobs that are over, because they are never sent again. Their hashes stay."""
+
+
+def _nobody(_: Fact) -> None:
+    """Observe nothing."""
 
 
 StoredAnswer: TypeAlias = tuple[str, int, memoryview]

@@ -1,12 +1,17 @@
 """The policy as it is on disk now. Edge: the only code that opens it."""
 
 import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
 from dpspca.common.storage import files
 
 from .rules import Policy
+
+OnRead: TypeAlias = Callable[[Path, Policy, Sequence[DpspcaError]], None]
+"""Is told that a policy was read, and what is wrong with it."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,14 +48,15 @@ class CurrentPolicy:
     threads: what it keeps is replaced whole.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Read a policy of which at least one table can be read."""
+    def __init__(self, path: Path, on_read: "OnRead" = lambda *_: None) -> None:
+        """Read a policy of which at least one table can be read. ``on_read`` is told of every reading."""
         self._path = path
+        self._on_read = on_read
         stamp = self._stamp()
         policy, wrong = read_readable_part(path)
         if wrong and not policy.data_sets:
             raise InvalidInputError(wrong)
-        _log_faults(policy, wrong)
+        self._tell(policy, wrong)
         self._kept = (stamp, policy)
 
     def get(self) -> Policy:
@@ -59,16 +65,20 @@ class CurrentPolicy:
         now = self._stamp()
         if now != stamp:
             policy, wrong = read_readable_part(self._path)
-            _log_faults(policy, wrong)
+            self._tell(policy, wrong)
             if not wrong:
                 _log.info("The policy %s was read again.", self._path)
             self._kept = (now, policy)
         return policy
 
+    def _tell(self, policy: Policy, wrong: list[DpspcaError]) -> None:
+        _log_faults(policy, wrong)
+        self._on_read(self._path, policy, wrong)
+
     def _stamp(self) -> "files.Stamp | None":
         """Look at the file; one that cannot be looked at is as good as gone, and where it is, is not for analysts."""
         try:
-            return files.stamp(self._path)
+            return files.stamp(self._path, linked=True)
         except DpspcaError:
             return None
 

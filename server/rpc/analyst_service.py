@@ -103,7 +103,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         self._stopping = False
         self._accepting = asyncio.Lock()
         self._verifiers = ThreadPoolExecutor(VERIFY_THREADS, "verify")
-        self._results = Results(result_bytes)
+        self.results = Results(result_bytes)
         self._watches = rpc.CallLimit(MAX_WATCHES, f"You already watch {MAX_WATCHES} jobs.")
         self._changes = NameEvents()
         self.ended: Counter[str] = Counter()
@@ -154,7 +154,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         await self._wait_until_recorded(known)
         for sequence in count():
             piece = await self._piece(job.name, sequence)
-            self._results.require(caller.uri, job.name)  # else a deleted model would look complete
+            self.results.require(caller.uri, job.name)  # else a deleted model would look complete
             if not piece:
                 return
             yield pb.Frame(sequence=sequence, content=piece)
@@ -248,7 +248,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 f"The job was signed by {analyst.uri}, but {caller} submits it.",
                 "Submit it with the identity that signed it.",
             )
-        require_storable(JobSpec.from_json(envelope.spec), self._results.max_bytes)
+        require_storable(JobSpec.from_json(envelope.spec), self.results.max_bytes)
 
         def notify(job: JobRecord) -> None:
             self._changes.notify(job.name)
@@ -308,7 +308,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
 
     async def _keep_result(self, job: JobRecord, size: int) -> None:
         """Keep a model, if there is one, and delete those for which there is no room."""
-        dropped = self._results.keep(job.analyst, job.name, size) if size else []
+        dropped = self.results.keep(job.analyst, job.name, size) if size else []
         if dropped:
             await self._journal.run(lambda journal: journal.drop_models(dropped))
 
@@ -349,7 +349,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 break
             forgotten.append(name)
             del own[name], self._known[name]
-            self._results.drop(analyst, name)
+            self.results.drop(analyst, name)
         if forgotten:
             await self._journal.run(lambda journal: journal.forget(forgotten))
 

@@ -1,15 +1,10 @@
-"""A federation in real containers: who can reach whom, the rights of each, and what happens when one is killed.
+"""A federation in real containers: who can reach whom, the rights of each, and what happens when one is killed."""
 
-Whoever has built the images can name one in DPSPCA_IMAGE; otherwise they are built first.
-"""
-
-import fcntl
 import io
 import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import subprocess
 import tarfile
@@ -22,7 +17,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 from timeouts import TIMEOUT
 
@@ -157,30 +151,6 @@ def open_sockets(container: Any) -> set[int]:
             if standing == state and address != "0B00007F":  # 127.0.0.11, which only the container itself reaches
                 ports.add(int(port, 16))
     return ports
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Any]:
-    # Asked by its own command, which the scripts need too: where nobody answers, the library leaves a socket open.
-    command = shutil.which("docker")
-    if not command or subprocess.run([command, "info"], capture_output=True, check=False).returncode:  # noqa: S603
-        pytest.skip("no container engine answers")
-    client = docker.from_env()
-    yield client
-    client.close()
-
-
-@pytest.fixture(scope="module")
-def image(engine: Any) -> str:  # noqa: ARG001  # without an engine nothing is built
-    """Build the images, unless an image is named."""
-    if named := os.environ.get("DPSPCA_IMAGE"):
-        return named
-    build = DEPLOY.parent / "build"
-    build.mkdir(exist_ok=True)
-    with (build / "image.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run([DEPLOY / "image", "dpspca"], check=True)  # noqa: S603  # our own script
-    return "dpspca"
 
 
 @pytest.fixture(scope="module")

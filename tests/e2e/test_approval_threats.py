@@ -22,7 +22,7 @@ from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.approval import APPROVE, REJECT, ApprovalDesk, ApprovalQueue, lines, make_decision, summary
 from dpspca.provider.approval.notify import Notifier
-from dpspca.provider.jobs import registry
+from dpspca.provider.jobs import prepared_rows
 from dpspca.provider.ledger.entries import Decided
 from dpspca.provider.ledger.sqlite import SqliteLedger
 from dpspca.provider.policy import ApprovalRule
@@ -273,13 +273,13 @@ def test_t42_a_coordinator_that_lost_its_authority_is_not_told_the_decision(tmp_
 def test_t42_no_row_is_prepared_for_a_job_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a job would be refused for in any case is said at once, and nobody is asked about it."""
     prepared: list[str] = []
-    real = registry._prepared
+    real = prepared_rows._prepared
 
     def noted(*arguments: Any) -> Any:
         prepared.append("rows")
         return real(*arguments)
 
-    monkeypatch.setattr(registry, "_prepared", noted)
+    monkeypatch.setattr(prepared_rows, "_prepared", noted)
 
     async def scene(exchange: Exchange, office: Office) -> None:
         wide = exchange.job(replace(SPEC, schema=Schema(DIMENSION + 1)))

@@ -21,7 +21,7 @@ from dpspca.provider.data.stored_rows import RowWriter
 from dpspca.provider.evaluate import moments
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
 from dpspca.provider.evaluate.shard import Shard, Strategy
-from dpspca.provider.jobs import registry
+from dpspca.provider.jobs import prepared_rows
 
 DIMENSION: Final = 200
 ROUNDS: Final = 5
@@ -54,8 +54,8 @@ def basis(dimension: int = DIMENSION, support: int = 10) -> np.ndarray[Any, np.d
     return made
 
 
-def preparation(rounds: int) -> registry._Preparation:
-    return registry._Preparation.of(catalogue.plan(job(rounds)))
+def preparation(rounds: int) -> prepared_rows._Preparation:
+    return prepared_rows._Preparation.of(catalogue.plan(job(rounds)))
 
 
 def in_scratch(held: CheckedRows, folder: Path) -> CheckedRows:
@@ -99,7 +99,7 @@ def test_operations_do_not_depend_on_the_number_of_rows(
         held = check_rows(rows(count, sparse=form == "sparse"))
         if form == "stored":
             held = in_scratch(held, tmp_path)
-        shard = registry._shard_of(held, job(rounds), preparation(rounds))
+        shard = prepared_rows._shard_of(held, job(rounds), preparation(rounds))
         trace.seen.clear()
         for _ in range(ROUNDS + 1):
             shard.evaluate(query)
@@ -110,7 +110,7 @@ def test_operations_do_not_depend_on_the_number_of_rows(
 def test_no_thread_goes_on_after_an_answer() -> None:
     """What is done beside the answers would make one of them, or one of another job, take longer."""
     before = threading.active_count()
-    shard = registry._shard_of(check_rows(rows(64)), job(100), preparation(100))
+    shard = prepared_rows._shard_of(check_rows(rows(64)), job(100), preparation(100))
     for _ in range(10):
         shard.evaluate(CovarianceProduct(basis()))
     assert threading.active_count() == before

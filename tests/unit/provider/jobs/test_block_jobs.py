@@ -62,13 +62,15 @@ def test_each_job_uses_its_own_rows_after_another_job(told: ProviderSetup) -> No
         ({}, 20),
         ({"block_rows": 10}, 20),
     ):
-        assert registry._shard("there", catalogue.plan(spec(**options))).evaluate(Count()).tolist() == [rows]
+        assert registry.rows.of(registry.offer, "there", catalogue.plan(spec(**options))).evaluate(
+            Count()
+        ).tolist() == [rows]
 
 
 def test_arriving_rows_count_as_many_as_the_job_states(told: ProviderSetup) -> None:
     registry = JobRegistry(told)
     for block_rows in (4, 500, 4):
-        shard = registry._shard("arriving", catalogue.plan(spec(block_rows=block_rows)))
+        shard = registry.rows.of(registry.offer, "arriving", catalogue.plan(spec(block_rows=block_rows)))
         assert isinstance(shard, Shard)
         assert shard.evaluate(Count()).tolist() == [2 * block_rows]
 

@@ -121,7 +121,8 @@ def entries(setup: ProviderSetup) -> list[str]:
 def test_a_job_takes_any_features_in_any_order(setup: ProviderSetup, features: tuple[str, ...], data_set: str) -> None:
     rows = {} if data_set == "cohort" else {"method": "streaming-power", "options": {"rounds": 2, "block_rows": 2}}
     job = spec(*features, **rows)
-    shard = JobRegistry(setup)._shard(data_set, catalogue.plan(job))
+    registry = JobRegistry(setup)
+    shard = registry.rows.of(registry.offer, data_set, catalogue.plan(job))
     assert isinstance(shard, Shard)
     shard.check(job)
     frame = FRAME if data_set == "cohort" else LATER
@@ -134,7 +135,9 @@ def test_a_job_takes_any_features_in_any_order(setup: ProviderSetup, features: t
 def test_jobs_about_other_columns_do_not_share_what_was_prepared(setup: ProviderSetup) -> None:
     registry, basis = JobRegistry(setup), np.eye(2)[:, :1]
     answers = [
-        registry._shard("cohort", catalogue.plan(spec(*features, norm_bound=2.0))).evaluate(CovarianceProduct(basis))
+        registry.rows.of(registry.offer, "cohort", catalogue.plan(spec(*features, norm_bound=2.0))).evaluate(
+            CovarianceProduct(basis)
+        )
         for features in (("age", "bmi"), ("bmi", "age"), ("age", "bmi"))
     ]
     np.testing.assert_array_equal(answers[0], answers[2])

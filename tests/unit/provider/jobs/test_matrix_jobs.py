@@ -66,7 +66,7 @@ def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(enrolment: En
     """
     registry = JobRegistry(settings(enrolment))
     for unit in 2 * [unit for unit in PrivacyUnit if not unit.is_person]:
-        made = registry._shard("cohort", catalogue.plan(job(unit)))
+        made = registry.rows.of(registry.offer, "cohort", catalogue.plan(job(unit)))
         made.check(job(unit))
         assert isinstance(made, Shard if unit.is_row else MatrixShard)
         others = [other for other in PrivacyUnit if other.is_row is not unit.is_row]
@@ -83,9 +83,9 @@ def test_jobs_of_two_units_over_one_data_set_are_refused(enrolment: Enrolment, a
 def test_what_is_made_ready_for_a_matrix_is_kept_for_the_next_job(enrolment: Enrolment, ada: Identity) -> None:
     registry = JobRegistry(settings(enrolment))
     answered(enrolment, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
-    (kept,) = registry._shards.values()
+    (kept,) = registry.rows._kept.values()
     answered(enrolment, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
-    assert [*registry._shards.values()] == [kept]
+    assert [*registry.rows._kept.values()] == [kept]
 
 
 @pytest.mark.parametrize("unit", [PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL])

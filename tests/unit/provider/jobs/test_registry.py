@@ -4,6 +4,7 @@ import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,6 +107,33 @@ def test_a_job_does_not_go_on_over_other_rows_after_a_restart(enrolment: Enrolme
     JobRegistry(told).open(job)
 
 
+def test_a_job_that_is_opened_while_its_rows_are_replaced_ends(enrolment: Enrolment) -> None:
+    """Neither the job nor what was prepared for it is kept, so nothing is answered about rows that are gone."""
+    told = settings(enrolment)
+    registry, (late, job) = JobRegistry(told), signed(enrolment, 2)
+    prepare = registry.rows.of
+
+    def replaced(*about: Any) -> Any:
+        made = prepare(*about)
+        registry.take_offer(registry.make_offer({"cohort": check_rows(2 * ROWS)}, {}, told.policy))
+        return made
+
+    registry.rows.of = replaced  # type: ignore[method-assign]
+    with pytest.raises(RefusedError, match="changed while this job was opened"):
+        registry.open(late)
+    registry.rows.of = prepare  # type: ignore[method-assign]
+    with pytest.raises(RefusedError, match="has ended"):
+        registry.open(late)
+    assert told.ledger.open_jobs() == ()
+    opened = registry.open(job)
+    assert np.abs(opened.responder.respond(0, FIRST)).max() > 0
+    registry.take_offer(registry.offer)
+    assert told.ledger.open_jobs() == (job.job_id,)
+    registry.take_offer(registry.make_offer({}, {}, told.policy))
+    assert told.ledger.open_jobs() == ()
+    assert told.ledger.standing(job.job_id) is not None  # what it spent is recorded
+
+
 def test_two_daemons_with_default_settings_draw_unrelated_noise(enrolment: Enrolment) -> None:
     """False alarm: eight draws of thirty bits that agree."""
     told = settings(enrolment)
@@ -122,8 +150,10 @@ def test_t18_a_job_uses_as_many_rows_of_a_person_as_it_protects(enrolment: Enrol
     kept = replace(settings(enrolment), data_sets={"cohort": CheckedRows(ROWS, persons=persons)})
     registry = JobRegistry(kept)
     for most in (2, 3, 2):
-        shard = registry._shard(
-            "cohort", catalogue.plan(replace(SPEC, unit=PrivacyUnit.PERSON_REPLACE_ONE, rows_per_person=most))
+        shard = registry.rows.of(
+            registry.offer,
+            "cohort",
+            catalogue.plan(replace(SPEC, unit=PrivacyUnit.PERSON_REPLACE_ONE, rows_per_person=most)),
         )
         assert shard.evaluate(Count()).tolist() == [len(ROWS) - 3 + most]
 
@@ -139,9 +169,9 @@ def test_only_a_unit_of_persons_is_answered_about_persons(
     """
     registry = JobRegistry(replace(settings(enrolment), data_sets={"cohort": CheckedRows(ROWS, persons=persons)}))
     true = PrivacyUnit.ROW_ADD_REMOVE if persons is None else PrivacyUnit.PERSON_ADD_REMOVE
-    registry._shard("cohort", catalogue.plan(replace(SPEC, unit=true)))
+    registry.rows.of(registry.offer, "cohort", catalogue.plan(replace(SPEC, unit=true)))
     if unit.is_person == (persons is not None):
-        registry._shard("cohort", catalogue.plan(replace(SPEC, unit=unit)))
+        registry.rows.of(registry.offer, "cohort", catalogue.plan(replace(SPEC, unit=unit)))
         return
     ledger = registry._settings.ledger
     with pytest.raises(RefusedError, match="protects persons" if persons is None else "protects no person"):
@@ -314,7 +344,7 @@ def test_rows_that_arrived_are_recognised_as_one_file_later(enrolment: Enrolment
     more = np.random.default_rng(2).standard_normal((5, 4))
     np.save(tmp_path / "rows" / "9.npy", more)
     rows.count_next(len(ROWS) + 5)
-    registry._name_rows("cohort")
+    registry._name_rows(registry.offer, "cohort")
     with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
         JobRegistry(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
 
@@ -428,10 +458,10 @@ def test_a_row_of_zeros_is_recorded_as_any_other(enrolment: Enrolment, tmp_path:
         rows = Arrivals("cohort", arriving(tmp_path / name))
         told = replace(usual, data_sets={"cohort": rows}, ledger=MemoryLedger())
         registry = JobRegistry(told)
-        registry._name_rows("cohort")
+        registry._name_rows(registry.offer, "cohort")
         np.save(tmp_path / name / "rows" / "9.npy", row)
         rows.count_next(len(ROWS) + 1)
-        registry._name_rows("cohort")
+        registry._name_rows(registry.offer, "cohort")
         assert isinstance(told.ledger, MemoryLedger)
         counts.append(len(told.ledger.entries))
     assert counts[0] == counts[1]

@@ -1,0 +1,15 @@
+"""Compares settings that are in force with those that were read again."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from .settings import CoordinatorConfig, ProviderConfig
+
+Daemon = TypeVar("Daemon", CoordinatorConfig, ProviderConfig)
+
+
+def keep_until_restart(before: Daemon, now: Daemon, keys: Iterable[str]) -> tuple[Daemon, list[str]]:
+    """Return the new settings without changes that a running program cannot take up, and the keys of these changes."""
+    changed = [key for key in keys if getattr(before, key) != getattr(now, key)]
+    return replace(now, **{key: getattr(before, key) for key in changed}), changed

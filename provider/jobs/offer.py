@@ -1,0 +1,76 @@
+"""The data sets that a provider offers at one time, and what follows from their rows. A reload replaces all of it.
+
+It is made and checked before anybody is told of it, so that no answer and no refusal depends on the rows' content.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+from dpspca.common.dictionary import Preparation
+from dpspca.common.errors import RefusedError
+from dpspca.provider.data import DataSet
+from dpspca.provider.evaluate import SpectralCheck
+from dpspca.provider.ledger import Ledger
+
+from .held_dictionary import HeldDictionary
+from .permission import PolicyLike
+from .start_checks import check_spectral_matrices, require_one_name
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What is offered: data sets by name, and for each the digest and fingerprints of its rows and its dictionary."""
+
+    data_sets: Mapping[str, DataSet]
+    dictionaries: Mapping[str, Preparation]
+    digests: Mapping[str, str]
+    fingerprints: Mapping[str, frozenset[str]]
+    held: Mapping[str, HeldDictionary]
+    spectral: Mapping[str, SpectralCheck]
+
+    @classmethod
+    def of(
+        cls,
+        data_sets: Mapping[str, DataSet],
+        dictionaries: Mapping[str, Preparation],
+        policy: Callable[[], PolicyLike],
+        known_as: Callable[[Sequence[str]], str | None],
+    ) -> Self:
+        """Check what is to be offered. Refuse rows that have a budget under another name."""
+        digests = {name: rows.digest() for name, rows in data_sets.items()}
+        fingerprints = {name: rows.fingerprints() for name, rows in data_sets.items()}
+        require_one_name(fingerprints, digests, known_as)
+        held = {name: HeldDictionary.of(name, each) for name, each in dictionaries.items()}
+        return cls(data_sets, dictionaries, digests, fingerprints, held, check_spectral_matrices(data_sets, policy))
+
+    def dictionary_of(self, name: str) -> HeldDictionary:
+        """Return what is held of a data set's dictionary, also if it has none."""
+        return self.held.get(name) or HeldDictionary.of(name, None)
+
+    def has_same(self, name: str, other: "Offer") -> bool:
+        """Tell whether a data set has the same rows in another offer."""
+        return name in self.digests and self.digests[name] == other.digests.get(name)
+
+    def differs_from(self, other: "Offer") -> bool:
+        """Tell whether others would notice a difference: other names, other rows, or other dictionaries."""
+        digests = [{name: each.digest for name, each in offer.held.items()} for offer in (self, other)]
+        return self.digests != other.digests or digests[0] != digests[1]
+
+    def report_broken_promises(self, policy: Callable[[], PolicyLike], ledger: Ledger) -> None:
+        """Log data sets whose policy promises more than earlier jobs protected.
+
+        The ledger refuses every job on these. Other data sets are not affected.
+        """
+        for name in self.data_sets:
+            with suppress(RefusedError):  # no rules: nothing is allowed, and nothing promised
+                stated = policy().rules(name).promise
+                try:
+                    if stated:
+                        ledger.require_promise(name, stated)
+                except RefusedError as problem:
+                    _log.error("Every job on the data set '%s' is refused: %s", name, problem)

@@ -1,0 +1,87 @@
+"""The rows of data sets, prepared for jobs. Those of the last job on a data set are kept, because the next may fit."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from dpspca.common.algorithms import catalogue
+from dpspca.common.centering import pairing_of
+from dpspca.common.errors import RefusedError
+from dpspca.common.plan import Plan
+from dpspca.common.spec import JobSpec
+from dpspca.provider.data import CheckedRows, DataSet, UsableRows, columns_of
+from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
+
+from .offer import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """How the rows are prepared for a job. It follows from the signed job alone."""
+
+    columns: tuple[str, ...] | None  # the job is about these in this order, or about all as they stand if None
+    rows_per_person: int
+    limit: int | None  # the job is about so many rows from the first, or about all rows if None
+    strategy: Strategy  # for dense rows
+    keeps_integers: bool
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        spec = plan.spec
+        strategy = Strategy.for_plan(spec.schema.dimension, plan, is_sparse=False)
+        columns = None if spec.dictionary is None else spec.schema.names
+        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy, keeps_integers(plan))
+
+
+class PreparedRows:
+    """For each data set, the rows as they were prepared for the last job."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[str, _Preparation, Shard | MatrixShard]] = {}
+        """With the digest of the rows, which changes when others are offered."""
+
+    def forget(self, name: str) -> None:
+        """Free the memory of a data set that is gone or has other rows."""
+        self._kept.pop(name, None)
+
+    def of(self, offer: Offer, name: str, plan: Plan, least_bound: float | None = None) -> Shard | MatrixShard:
+        """Prepare a data set for a job's bounds, or reuse it if the last job had the same.
+
+        The job's unit says whether the data are rows or a share of a symmetric matrix.
+        """
+        rows, spec = offer.data_sets[name], plan.spec
+        preparation = _Preparation.of(plan)
+        digest = offer.digests[name]
+        *made, kept = self._kept.get(name, ("", None, None))
+        if kept is None or made != [digest, preparation] or not kept.fits(spec):
+            kept = _prepared(rows, spec, preparation, least_bound)
+            self._kept[name] = digest, preparation, kept
+        return kept
+
+
+def _prepared(
+    rows: DataSet, spec: JobSpec, preparation: _Preparation, least_bound: float | None
+) -> Shard | MatrixShard:
+    limit, columns = preparation.limit, preparation.columns
+    if isinstance(rows, CheckedRows):
+        held = rows.bounded(preparation.rows_per_person).first(limit).with_columns(columns)
+        if not spec.unit.is_row:
+            return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
+        return _shard_of(held, spec, preparation)
+    if limit is None:
+        raise RefusedError(
+            "Rows of this data set still arrive, but this job needs all rows at once.",
+            "Use the method streaming-power, and set block_rows to the rows of each provider in a round.",
+        )
+    return _shard_of(columns_of(rows.first(limit), columns), spec, preparation)
+
+
+def _shard_of(rows: UsableRows, spec: JobSpec, preparation: _Preparation) -> Shard:
+    chosen = Strategy.STREAM if rows.is_sparse else preparation.strategy
+    return Shard(
+        rows,
+        spec.norm_bound,
+        mean_bound=spec.mean_bound,
+        strategy=chosen,
+        keeps=preparation.keeps_integers,
+        pairing=pairing_of(spec),
+    )

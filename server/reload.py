@@ -1,0 +1,70 @@
+"""A coordinator's settings as they are in force, and how they are replaced while it runs. Reads files.
+
+A reload takes all of the new settings or none. A mistake leaves everything as it was; the log and the metrics say so.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dpspca.common.errors import DpspcaError
+from dpspca.common.storage import CoordinatorConfig, keep_until_restart, read_config
+from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationList
+
+from .coordinator import Coordinator
+from .rpc import RESULT_BYTES
+
+NEEDS_RESTART: Final = ("listen", "identity", "journal", "metrics", "mailbox")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class CurrentSettings:
+    """The settings in force."""
+
+    config: Path
+    settings: CoordinatorConfig
+    identity: CurrentIdentity
+    failed: bool = False
+    """Whether the last reload failed."""
+    _revocations: CurrentRevocations = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._revocations = self._listed(self.settings)
+
+    def revocations(self) -> RevocationList:
+        """Return the revocation list as it is on disk now."""
+        return self._revocations.get()
+
+    @property
+    def result_bytes(self) -> int:
+        """How many bytes of results the coordinator keeps."""
+        room = self.settings.result_mebibytes
+        return RESULT_BYTES if room is None else room * 2**20
+
+    async def reload(self, running: Coordinator) -> None:
+        """Read the settings again, and put them in force if nothing is wrong with them."""
+        try:
+            new, listed = await asyncio.to_thread(self._read)
+        except DpspcaError as problem:
+            self.failed = True
+            _log.error("The settings %s were not read again, and everything stays as it was: %s", self.config, problem)
+            return
+        self.settings, changed = keep_until_restart(self.settings, new, NEEDS_RESTART)
+        for key in changed:
+            _log.warning("'%s' changed in %s. Restart the coordinator to put it in force.", key, self.config)
+        self._revocations, self.failed = listed, False
+        running.limit_results(self.result_bytes)
+        _log.info("The settings %s were read again.", self.config)
+
+    def _read(self) -> tuple[CoordinatorConfig, CurrentRevocations]:
+        new = read_config(CoordinatorConfig, self.config)
+        listed = self._listed(new)
+        listed.get().require_succession(self.revocations())
+        return new, listed
+
+    def _listed(self, settings: CoordinatorConfig) -> CurrentRevocations:
+        return CurrentRevocations(settings.revocations, self.identity.get().authority_pem)

@@ -1,0 +1,117 @@
+"""The manifests in deploy/kubernetes are valid, fit together, and give no pod a right that it does not need."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dpspca.common.storage.settings import kind_of, read_config
+from dpspca.common.storage.toml_file import read_toml
+
+kubernetes_validate = pytest.importorskip("kubernetes_validate")
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
+ROLES = ("coordinator", "provider")
+VERSIONS = ("1.29", "1.33")
+
+
+def kustomization(role: str) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((FOLDER / role / "kustomization.yaml").read_text(encoding="utf-8"))
+    return read
+
+
+def resources(role: str) -> dict[str, dict[str, Any]]:
+    """Return the resources of a folder, by kind."""
+    read = [
+        yaml.safe_load((FOLDER / role / name).read_text(encoding="utf-8")) for name in kustomization(role)["resources"]
+    ]
+    return {each["kind"]: each for each in read}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("role", ROLES)
+def test_every_resource_is_valid(role: str, version: str) -> None:
+    for each in resources(role).values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the validator's own dependencies
+            kubernetes_validate.validate(each, version, strict=True)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_mistake_in_a_resource_would_be_found(role: str) -> None:
+    wrong = resources(role)["StatefulSet"]
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_folder_lists_all_of_its_files(role: str) -> None:
+    named = kustomization(role)
+    listed = {*named["resources"], "kustomization.yaml", *named["configMapGenerator"][0]["files"]}
+    own = {"revoked.pem", "policy.toml"}  # which the party writes
+    assert {path.name for path in (FOLDER / role).iterdir()} == listed - own
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_pods_have_no_rights(role: str) -> None:
+    spec = resources(role)["StatefulSet"]["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for each in (*spec["initContainers"], *spec["containers"]):
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert "memory" in each["resources"]["limits"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_names_fit_together(role: str) -> None:
+    found = resources(role)
+    stateful = found["StatefulSet"]["spec"]
+    pod = stateful["template"]["spec"]
+    labels = stateful["template"]["metadata"]["labels"]
+    assert stateful["selector"]["matchLabels"] == labels
+    policy = found["NetworkPolicy"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == labels
+    assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"]
+    assert (policy["ingress"] == []) == (role == "provider")
+    assert (policy["egress"] == []) == (role == "coordinator")
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    claims = {each["metadata"]["name"] for each in stateful["volumeClaimTemplates"]}
+    mounted = {each["name"] for box in (*pod["initContainers"], *pod["containers"]) for each in box["volumeMounts"]}
+    assert mounted == volumes.keys() | claims
+    assert volumes["config"]["configMap"]["name"] == kustomization(role)["configMapGenerator"][0]["name"]
+    images = {box["image"] for box in (*pod["initContainers"], *pod["containers"])}
+    assert images == {each["name"] for each in kustomization(role)["images"]}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_settings_are_read_and_what_they_name_is_mounted(role: str) -> None:
+    path = FOLDER / role / "settings.toml"
+    settings = read_config(kind_of(read_toml(path)), path)
+    pod = resources(role)["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"][:4] == [role, "start", "--config", "/config/settings.toml"]
+    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+    named = {key: value for key, value in vars_of(settings).items() if isinstance(value, Path)}
+    for place in named.values():
+        assert any(place.is_relative_to(mount) for mount in mounts), place
+    for key in ("ledger", "ledger_head", "journal"):
+        if key in named:
+            (mount,) = [mount for mount in mounts if named[key].is_relative_to(mount)]
+            assert not mounts[mount].get("readOnly")
+    if role == "provider":
+        heads = {
+            next(mount for mount in mounts if named[key].is_relative_to(mount)) for key in ("ledger", "ledger_head")
+        }
+        assert len(heads) == 2
+
+
+def vars_of(settings: Any) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in settings.__dataclass_fields__}
