@@ -68,7 +68,7 @@ UNION ALL SELECT person_id, gender_concept_id, 1.0 FROM person WHERE gender_conc
 """
 """One line for each patient and concept, as FeatureExtraction writes it: of several measurements, their mean."""
 STUDY = """\
-# study.toml
+# dictionary.toml
 format = "dpspca-dictionary-1"
 title = "Three hospitals"
 
@@ -78,7 +78,7 @@ file = "concepts.csv"
 JOB = """\
 # job.toml
 data_set = "cohort"
-dictionary = "study.toml"
+dictionary = "dictionary.toml"
 unit = "person-replace-one"
 norm_bound = 3.0           # public: nine diagnoses and drugs count in full
 components = 2
@@ -108,7 +108,7 @@ table = "covariates"
 triplets = { row = "row_id", column = "covariate_id", value = "covariate_value", rows = "persons.txt" }
 
 [dictionaries.cohort]
-file = "../study.toml"
+file = "../dictionary.toml"
 """
 OWN = {"west": '[dictionaries.cohort.columns]\n"Hemoglobin A1c" = { factor = 0.0915, offset = 2.15 }\n'}
 """West measures in mmol/mol."""
@@ -193,7 +193,7 @@ def write_dictionary(folder: Path) -> None:
     lines += [f"{concept},{name},{unit},{low},{high},{centre}" for name, (concept, unit, low, high, centre, *_)
               in MEASUREMENTS.items()]  # fmt: skip
     (folder / "concepts.csv").write_text("\n".join([*lines, "8532,Female,,,,\n"]), encoding="utf-8")
-    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+    (folder / "dictionary.toml").write_text(STUDY, encoding="utf-8")
     (folder / "job.toml").write_text(JOB, encoding="utf-8")
 
 
@@ -274,7 +274,7 @@ def main(folder: Path) -> None:
         log = stack.enter_context(town.started("coordinator", "hub", "listening"))
         address = re.findall(r"127\.0\.0\.1:[1-9]\d*", log)[0]
         (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "ada/identity"\n', encoding="utf-8")
-        town.run("dpspca dictionary check study.toml")
+        town.run("dpspca dictionary check dictionary.toml")
         policy = town.run("dpspca policy suggest job.toml --analyst ada")
         for name in HOSPITALS:
             settings = SETTINGS.replace("COORDINATOR", address).replace("north", name) + OWN.get(name, "")

@@ -32,7 +32,7 @@ def resolved(job: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], Dict
     check(
         isinstance(file, str) and bool(file.strip()),
         f"The job names features, and its dictionary is {shortened(file)}.",
-        'Name the file of a dictionary, as in dictionary = "study.toml".',
+        'Name the file of a dictionary, as in dictionary = "dictionary.toml".',
     )
     check(
         "schema" not in job,

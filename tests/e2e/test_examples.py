@@ -127,7 +127,7 @@ def test_clinical_py_runs_what_its_page_shows(tmp_path: Path) -> None:
     page = (EXAMPLES.parent / "docs" / "clinical.md").read_text(encoding="utf-8")
     blocks = [block for language, block, _ in BLOCK.findall(page) if language == "toml"]
     files = [block.partition("\n")[0].removeprefix("# ") for block in blocks]
-    assert files == ["study.toml", "north/settings.toml", "job.toml"]
+    assert files == ["dictionary.toml", "north/settings.toml", "job.toml"]
     for name, block in zip(files, blocks, strict=True):
         written = (tmp_path / name).read_text(encoding="utf-8")
         assert re.sub(r'"127\.0\.0\.1:\d+"', '"coordinator.example:7443"', written) == block
