@@ -16,7 +16,7 @@ from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
 from dpspca.common.transport import SOON, Mailbox, MailFolder, RemoteMailbox
-from dpspca.common.trust import IndexEntry, Invitation
+from dpspca.common.trust import Authority, IndexEntry, Invitation
 
 from .release import require_confirmation
 
@@ -140,8 +140,7 @@ def _sign(
 @study.command("show", epilog=EXIT_CODES)
 def _show(*, folder: AuthorityFolder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
     """Show the authority's fingerprint, who was invited, and every certificate."""
-    office = StudyOffice(folder, now)
-    authority = office.authority
+    authority = Authority.open(folder, now)
     facts: dict[str, Any] = {
         "federation": authority.federation,
         "authority": fingerprint(authority.certificate_pem),

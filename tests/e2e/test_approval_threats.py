@@ -314,15 +314,18 @@ def test_t42_a_coordinator_that_asks_again_and_again_fills_no_log(
 
 
 def test_t42_names_of_columns_neither_keep_the_steward_uninformed_nor_speak_to_them(tmp_path: Path) -> None:
-    """Rows without names may be called anything by the analyst: half characters, line breaks, sentences, or much text.
+    """Rows without names may be called anything by the analyst: line breaks, sentences, or much text.
 
-    The steward's command is run with all of them, and what the steward reads quotes them and cuts them short.
+    The steward's command is run with all of them, and what the steward reads quotes them and cuts them short. Half
+    characters are refused.
     """
     told = tmp_path / "told.json"
-    names = ["\ud800", "a\nState: approved", "b) of the rows. What it costs: mu 0.", "c" * 10_000, "$(touch x)", "<b>"]
+    names = ["a\nState: approved", "b) of the rows. What it costs: mu 0.", "c" * 10_000, "$(touch x)", "<b>"]
     names += [f"column {number}" for number in range(DIMENSION - len(names))]
 
     async def scene(exchange: Exchange, office: Office) -> None:
+        halved = replace(SPEC, schema=Schema(DIMENSION, ("\ud800", *names[1:])))
+        assert (await exchange.admit(exchange.job(halved).to_bytes())).refusal.code == "invalid-parameter"
         job = exchange.job(replace(SPEC, schema=Schema(DIMENSION, tuple(names))))
         await waits(exchange, job)
         request = office.harness.queue.find(job.job_id)

@@ -27,7 +27,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], enr
 def test_evidence_of_a_run_is_checked_in_words_and_against_files(here: Callable[..., Ended]) -> None:
     ran = here("run", *JOB, "--out", "one.model", "--evidence", "one.evidence", "--json").facts
     assert ran["files"]["evidence"] == "one.evidence"
-    fingerprint = here("ca", "show", "authority", "--json").facts["authority"]
+    fingerprint = here("study", "show", "--json").facts["authority"]
     checked = ("evidence", "verify", "one.evidence", "--authority", fingerprint, "--model", "one.model")
     shown = here(*checked)
     assert shown.code == 0

@@ -152,14 +152,6 @@ def test_every_program_names_a_missing_settings_file(command: str, here: Callabl
     assert message == "none.toml cannot be read: No such file or directory. Give the path of a file."
 
 
-def test_a_request_that_cannot_be_written_makes_no_key(here: Callable[..., Ended], enrolment: Path) -> None:
-    (enrolment / "in-the-way").write_text("")
-    order = ["identity", "request", "new", "dpspca://town/provider/new", "--out"]
-    assert "cannot be written" in here(*order, "in-the-way/new.csr").error_line
-    assert not (enrolment / "new").exists()
-    assert here(*order, "new.csr").code == 0
-
-
 def test_config_check_reports_unreadable_settings(here: Callable[..., Ended]) -> None:
     ended = here("config", "check", "none.toml", "--json")
     assert ended.code == 1

@@ -1,5 +1,6 @@
 """The programs as an operator runs them: real processes, real certificates, real signals, on loopback."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -30,6 +31,12 @@ JOB = JobSpec(
     options={"sparsity": 4},
     method="dps-pca",
 )
+STUDY = """federation = "town"
+coordinator = "hub"
+address = "127.0.0.1:7443"
+providers = ["north", "south", "west"]
+analysts = ["ada"]
+"""
 COMMAND = [sys.executable, "-m", "dpspca.cli.main"]
 
 
@@ -63,21 +70,26 @@ def here(*words: object) -> None:
     app([str(word) for word in words], standalone_mode=False)
 
 
-def enrol(folder: Path, role: str, name: str) -> None:
-    party, request, certificate = f"dpspca://town/{role}/{name}", folder / f"{name}.csr", folder / f"{name}.crt"
-    here("identity", "request", folder / name, party, "--out", request)
-    here("ca", "sign", folder / "authority", request, "--out", certificate, "--expected", party)
-    here("identity", "install", folder / name, certificate)
+def join(folder: Path, *names: str) -> None:
+    """Have parties join by files: they ask, the authority signs, and they take their certificates."""
+    exchange = ("--exchange", folder / "post")
+    for step in ("ask", "sign", "take"):
+        if step == "sign":
+            here("study", "sign", "--authority", folder / "authority", *exchange, "--yes")
+            continue
+        for name in names:
+            invitation = folder / "authority" / "invitations" / f"{name}.invitation"
+            here("join", invitation, "--folder", folder / name.partition("-")[2], *exchange, "--no-wait")
 
 
 @pytest.fixture(scope="module")
 def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("town")
-    here("ca", "init", folder / "authority", "town")
-    for role, name in (("coordinator", "hub"), ("provider", "north"), ("provider", "south"), ("analyst", "ada")):
-        enrol(folder, role, name)
-    here("ca", "publish", folder / "authority", "--out", folder / "revoked.pem")
-    hub = 'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\n'
+    (folder / "study.toml").write_text(STUDY)
+    (folder / "post").mkdir()
+    here("study", "init", folder / "study.toml", "--authority", folder / "authority")
+    join(folder, "coordinator-hub", "provider-north", "provider-south", "analyst-ada")
+    hub = 'listen = "127.0.0.1:0"\nidentity = "hub/identity"\nrevocations = "hub/revoked.pem"\n'
     (folder / "hub.toml").write_text(hub)
     for name, rows in zip(("north", "south"), np.array_split(ROWS, 2), strict=True):
         np.save(folder / f"{name}.npy", rows)
@@ -89,10 +101,10 @@ def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def configure(folder: Path, address: str) -> None:
     for name in ("north", "south"):
         (folder / f"{name}.toml").write_text(
-            f'coordinator = "{address}"\nidentity = "{name}"\nrevocations = "revoked.pem"\n'
+            f'coordinator = "{address}"\nidentity = "{name}/identity"\nrevocations = "{name}/revoked.pem"\n'
             f'policy = "policy.toml"\nledger = "{name}-ledger/ledger.db"\n[data_sets]\ncohort = "{name}.npy"\n'
         )
-    (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "ada"\n')
+    (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "ada/identity"\n')
 
 
 def test_a_federation_of_processes_runs_a_job_and_stops_on_signals(enrolment: Path) -> None:
@@ -141,15 +153,13 @@ def test_a_daemon_answers_about_rows_added_during_the_job(enrolment: Path) -> No
 
 def test_keys_are_private_and_certificates_can_be_revoked(enrolment: Path) -> None:
     for name in ("hub", "north", "ada"):
-        assert (enrolment / name).stat().st_mode & 0o077 == 0
-    party = "dpspca://town/provider/west"
-    dpspca("identity", "request", "west", party, "--out", "west.csr", folder=enrolment)
-    dpspca("ca", "sign", "authority", "west.csr", "--out", "west.crt", "--expected", party, folder=enrolment)
-    assert party in dpspca("identity", "install", "west", "west.crt", folder=enrolment)
-    assert "dpspca://town/provider/west" in dpspca("ca", "list", "authority", folder=enrolment)
-    assert "revoked" in dpspca("ca", "revoke", "authority", "dpspca://town/provider/west", folder=enrolment)
-    listed = dpspca("ca", "list", "authority", folder=enrolment)
-    assert next(line for line in listed.splitlines() if "west" in line).split()[1] == "revoked"
+        assert (enrolment / name / "identity").stat().st_mode & 0o077 == 0
+    join(enrolment, "provider-west")
+    assert "dpspca://town/provider/west" in dpspca("study", "show", folder=enrolment)
+    exchange = ("--exchange", "post")
+    assert "revoked" in dpspca("study", "revoke", "provider/west", *exchange, folder=enrolment)
+    certificates = json.loads(dpspca("study", "show", "--json", folder=enrolment))["certificates"]
+    assert [each["revoked"] is not None for each in certificates if each["name"].endswith("west")] == [True]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +172,7 @@ def test_keys_are_private_and_certificates_can_be_revoked(enrolment: Path) -> No
     ],
 )
 def test_invalid_settings_are_refused(enrolment: Path, text: str, reason: str) -> None:
-    more = 'identity = "hub"\nrevocations = "revoked.pem"\n' if text == "listen = 3" else ""
+    more = 'identity = "hub/identity"\nrevocations = "hub/revoked.pem"\n' if text == "listen = 3" else ""
     (enrolment / "bad.toml").write_text(f"{text}\n{more}")
     assert reason in dpspca("coordinator", "start", "--config", "bad.toml", folder=enrolment, code=2)
 
@@ -170,7 +180,7 @@ def test_invalid_settings_are_refused(enrolment: Path, text: str, reason: str) -
 def test_an_unusable_table_stops_a_provider_before_it_connects(enrolment: Path) -> None:
     np.save(enrolment / "bad.npy", np.full((4, 20), 1j))
     (enrolment / "bad-form.toml").write_text(
-        'coordinator = "127.0.0.1:1"\nidentity = "north"\nrevocations = "revoked.pem"\n'
+        'coordinator = "127.0.0.1:1"\nidentity = "north/identity"\nrevocations = "north/revoked.pem"\n'
         'policy = "policy.toml"\n[data_sets]\ncohort = "bad.npy"\n'
     )
     assert "Complex" in dpspca("provider", "start", "--config", "bad-form.toml", folder=enrolment, code=2)
@@ -191,6 +201,6 @@ def test_a_coordinator_keeps_results_up_to_its_setting(enrolment: Path) -> None:
 
 
 def test_a_job_without_available_provider_fails_with_the_reason(enrolment: Path) -> None:
-    (enrolment / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada"\n')
+    (enrolment / "ada.toml").write_text('coordinator = "127.0.0.1:1"\nidentity = "ada/identity"\n')
     order = ["run", "job.json", "--config", "ada.toml", "--data-set", "cohort", "--provider", "north", "--out", "new"]
     assert "UNAVAILABLE" in dpspca(*order, folder=enrolment, code=2)

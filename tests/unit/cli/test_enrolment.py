@@ -98,6 +98,15 @@ def test_five_parties_enrol_by_files_with_one_signing(here: Here, authority: str
 
 
 @pytest.mark.usefixtures("authority")
+def test_a_request_that_cannot_be_written_can_be_made_again(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "in-the-way").write_text("")
+    order = ("join", INVITATION, "--folder", "north", "--no-wait", "--exchange")
+    failed = here(*order, "in-the-way/post")
+    assert (failed.code, "in-the-way" in failed.err) == (2, True)
+    assert here(*order, "post").code == 0
+
+
+@pytest.mark.usefixtures("authority")
 def test_keys_and_secrets_of_invitations_never_leave_their_machines(here: Here, tmp_path: Path) -> None:
     join(here)
     sign(here)
