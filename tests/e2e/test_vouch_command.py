@@ -60,6 +60,6 @@ def test_vouch_needs_confirmation(here: Here, monkeypatch: pytest.MonkeyPatch) -
     ended = here(*VOUCH, "--data-set", "cohort", "--protects", "3")
     assert ended.code == 2
     assert "cannot be taken back" in ended.err
-    assert "not recorded" in ended.err
+    assert "nothing was done" in ended.err
     (output,) = here(*BUDGET, "--json").facts["data_sets"]
     assert output["refused"]
