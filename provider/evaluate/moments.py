@@ -11,17 +11,14 @@ of norm 2^20 (each product is bounded by Cauchy and Schwarz, row by row):
 
     y = x q              2^37           whole in float64
     y = 2^19 high + low  2^18, 2^19     X^T high: 2^35 a row, X^T low: 2^36, low^T low: 2^38: 2^14 rows are exact
+
+Sums over blocks are 64-bit integers for 2^24 rows, and wider beyond (``block_sums.py``, ``wide_integers.py``).
 """
 
 import math
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import reduce
-from itertools import pairwise
-from operator import add, iadd
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -32,14 +29,22 @@ from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.privacy import BASIS_BITS, MAX_ROWS, MOMENT_BITS, ROW_BITS
 from dpspca.common.queries import RowSparse
 
+from .block_sums import (
+    EXACT_ROWS,
+    ROWS_IN_64_BITS,
+    SMALL_PRODUCT,
+    Engine,
+    LocalThreads,
+    Parts,
+    Rows,
+    Visit,
+    spans_of,
+    stepped,
+)
 from .one_thread import one_thread
-
-Parts: TypeAlias = list[list[tuple[int, int]]]
-Exact: TypeAlias = NDArray[np.object_]
-"""Python integers, for a few numbers that are too wide for 64 bits."""
+from .wide_integers import Exact, WideIntegers
 
 LOW_BITS: Final = 19
-EXACT_ROWS: Final = 2**14
 BLOCK_ENTRIES: Final = 3 * 2**15
 """A block of rows in float64 fits into a second-level cache of a megabyte with room to spare. Its product with five
 columns (ten after the split) has fewer than 10^6 multiplications, so OpenBLAS does not copy it first."""
@@ -48,10 +53,6 @@ SPARSE_BLOCKS: Final = 16
 """The most blocks in which sparse rows are summed. Narrow tables use all, so that each block needs little memory."""
 SPARSE_SUMS: Final = 2**20
 """The most numbers in the sums of all these blocks together, if there is more than one block. A wide table has one."""
-SMALL_PRODUCT: Final = 10**7
-"""Up to so many multiplications, several threads are slower than one, and much slower if a core is busy."""
-MOST_SUMS: Final = 2**28
-"""The most numbers in the sums of all threads of one query: two gigabytes. Wide queries use fewer threads."""
 
 PRODUCT_SHIFT: Final = 2 * ROW_BITS + BASIS_BITS - MOMENT_BITS
 SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
@@ -88,40 +89,12 @@ class Moments(Protocol):
         """Return basis^T X^T X basis, exactly."""
         ...
 
-    def gram(self) -> Integers:
+    def gram(self) -> WideIntegers:
         """Return X^T X, exactly."""
         ...
 
     def trace(self) -> int:
         """Return the sum of squares of all entries, exactly."""
-        ...
-
-
-class Rows(Protocol):
-    """Integer rows that can be read in blocks of float64."""
-
-    count: int
-    dimension: int
-    block_rows: int
-
-    @property
-    def gain_by_threads(self) -> bool:
-        """Tell whether several threads are faster than one."""
-        ...
-
-    def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
-        """Divide a thread's rows into blocks for sums of ``sums`` numbers. Dense blocks have at least ``tall`` rows.
-
-        Returns lists of one or more blocks. The sum over a list's blocks is exact in the type that ``across`` returns.
-        """
-        ...
-
-    def across(self, block: Any, wide: FloatArray) -> Any:  # noqa: ANN401  # dense or sparse
-        """Multiply the transpose of a block with integers that have as many rows."""
-        ...
-
-    def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
-        """Return the rows from ``start`` to ``stop`` as float64."""
         ...
 
 
@@ -141,7 +114,7 @@ class DenseRows:
         return min(EXACT_ROWS, max(8, BLOCK_ENTRIES // dimension))
 
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
-        return _stepped(span, max(self.block_rows, tall))
+        return stepped(span, max(self.block_rows, tall))
 
     @staticmethod
     def across(block: FloatArray, wide: FloatArray) -> FloatArray:
@@ -161,7 +134,7 @@ class SparseRows:
 
     Sums are as wide as the table, even in columns that no row uses, because which columns are used depends on the rows,
     and one row may use all of them. The number of blocks follows from the width of sums and not from the number of
-    rows, so some blocks may be empty. Sums are in 64-bit integers: at most 2^24 rows of 2^36.
+    rows, so some blocks may be empty. Sums over at most 2^24 rows of 2^36 are in 64-bit integers.
 
     One thread does all the work, because sparse products hold the interpreter's lock.
     """
@@ -175,8 +148,10 @@ class SparseRows:
 
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
         start, stop = span
-        blocks = _spans(stop - start, max(1, min(SPARSE_BLOCKS, SPARSE_SUMS // sums)))
-        return [[(start + first, start + last) for first, last in blocks]]
+        count = max(1, min(SPARSE_BLOCKS, SPARSE_SUMS // sums))
+        firsts = range(start, max(stop, start + 1), ROWS_IN_64_BITS)
+        parts = [(first, spans_of(min(ROWS_IN_64_BITS, stop - first), count)) for first in firsts]
+        return [[(first + one, first + other) for one, other in blocks] for first, blocks in parts]
 
     @staticmethod
     def across(block: scipy.sparse.csr_array, wide: FloatArray) -> Integers:
@@ -196,9 +171,9 @@ class SparseRows:
 class StreamedMoments:
     """Every query is one pass over the rows, in blocks, on all cores."""
 
-    def __init__(self, rows: Rows, threads: int | None = None) -> None:
+    def __init__(self, rows: Rows, threads: int | None = None, engine: Engine | None = None) -> None:
         self._rows = rows
-        self._threads = (threads or os.cpu_count() or 1) if rows.gain_by_threads else 1
+        self._engine = engine or LocalThreads(threads)
 
     def product(self, basis: Basis) -> Integers:
         written = whole(basis)
@@ -206,11 +181,9 @@ class StreamedMoments:
         def visit(block: Any) -> Any:  # noqa: ANN401
             return self._rows.across(block, np.hstack(_split(_times(block, written))))
 
-        high, low = np.split(self._wide_total(visit, written.size), [written.shape[1]], axis=1)
-        sums = low >> LOW_BITS
-        sums += high
-        sums >>= PRODUCT_SHIFT - LOW_BITS
-        return sums
+        total, columns = self._total(visit, written.size), written.shape[1]
+        sums = (total[:, columns:] >> LOW_BITS) + total[:, :columns]
+        return (sums >> (PRODUCT_SHIFT - LOW_BITS)).narrow()
 
     def compressed(self, basis: Basis) -> Exact:
         written = whole(basis)
@@ -219,13 +192,11 @@ class StreamedMoments:
             high, low = _split(_times(block, written))
             return np.stack([high.T @ high, high.T @ low, low.T @ low])
 
-        threads = _threads(self._threads, written.size)
-        high, mixed, low = self._total(visit, threads, lambda span: _stepped(span, self._rows.block_rows)).astype(
-            object
-        )
+        parts = partial(stepped, step=self._rows.block_rows)
+        high, mixed, low = self._engine.total(self._rows, visit, written.size, parts).exact()
         return np.asarray((high << (2 * LOW_BITS)) + ((mixed + mixed.T) << LOW_BITS) + low)
 
-    def gram(self) -> Integers:
+    def gram(self) -> WideIntegers:
         def visit(block: Any) -> Any:  # noqa: ANN401
             if isinstance(block, np.ndarray):
                 return np.dot(block.T, block)
@@ -234,55 +205,18 @@ class StreamedMoments:
 
         # A block must be tall, or adding up the d x d results costs more than making them.
         tall = min(EXACT_ROWS, max(self._rows.block_rows, 2 * self._rows.dimension))
-        return self._wide_total(visit, self._rows.dimension**2, tall)
+        return self._total(visit, self._rows.dimension**2, tall)
 
     def trace(self) -> int:
         def visit(block: Any) -> Any:  # noqa: ANN401
             whole = block if isinstance(block, np.ndarray) else block.astype(np.int64)
             return (whole * whole).sum(axis=0)
 
-        return int(self._wide_total(visit, self._rows.dimension).sum())
+        return int(self._total(visit, self._rows.dimension).exact().sum())
 
-    def _wide_total(self, visit: Callable[[Any], Any], entries: int, tall: int = 0) -> Integers:
+    def _total(self, visit: Visit, entries: int, tall: int = 0) -> WideIntegers:
         """Add up sums of ``entries`` numbers. Blocks of dense rows have at least ``tall`` rows."""
-        threads = _threads(self._threads, entries)
-        return self._total(visit, threads, lambda span: self._rows.parts(span, entries, tall))
-
-    def _total(self, visit: Callable[[Any], Any], threads: int, parts: Callable[[tuple[int, int]], Parts]) -> Integers:
-        """Add up the results of visiting every block. They are integers, so the order does not matter.
-
-        Each thread has its share of the rows, which may be empty.
-        """
-        spans = _spans(self._rows.count, threads)
-        with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
-            totals = (pool.map if pool else map)(lambda span: self._span_total(visit, parts(span)), spans)
-            return reduce(add, totals)
-
-    def _span_total(self, visit: Callable[[Any], Any], parts: Parts) -> Integers:
-        """Add up each list of blocks in its own type, where it is exact, and then the lists in 64-bit integers."""
-        total: Any = 0
-        for blocks in parts:
-            visited = (visit(self._rows.block(first, last)) for first, last in blocks)
-            total = total + reduce(iadd, visited).astype(np.int64)
-        return total  # type: ignore[no-any-return]
-
-
-def _stepped(span: tuple[int, int], step: int) -> Parts:
-    """Divide rows into blocks of ``step`` rows, in lists whose sums are exact. Without rows, return an empty block."""
-    start, stop = span
-    return [
-        [(at, min(at + step, last)) for at in range(first, max(last, first + 1), step)]
-        for first in range(start, max(stop, start + 1), EXACT_ROWS)
-        for last in (min(first + EXACT_ROWS, stop),)
-    ]
-
-
-def _threads(most: int, entries: int) -> int:
-    """Choose the number of threads: one if the query has so few entries that even 2^14 rows are little work.
-
-    Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
-    """
-    return 1 if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT else max(1, min(most, MOST_SUMS // (2 * entries)))
+        return self._engine.total(self._rows, visit, entries, partial(self._rows.parts, sums=entries, tall=tall))
 
 
 GRAM_BITS: Final = 2 * ROW_BITS + math.ceil(math.log2(MAX_ROWS + 1))
@@ -300,8 +234,8 @@ class GramMoments:
     for any rows.
     """
 
-    def __init__(self, gram: Integers) -> None:
-        dimension = len(gram)
+    def __init__(self, gram: WideIntegers) -> None:
+        dimension = len(gram.low)
         self._gram = gram
         self._digit_bits = 53 - BASIS_BITS - 1 - math.ceil(math.log2(dimension) / 2)
         self._digits = _digits(gram, self._digit_bits, -(-GRAM_BITS // self._digit_bits))
@@ -321,11 +255,11 @@ class GramMoments:
         )
         return np.asarray(integers.astype(np.int64).astype(object).T @ image)
 
-    def gram(self) -> Integers:
+    def gram(self) -> WideIntegers:
         return self._gram
 
     def trace(self) -> int:
-        return int(np.trace(self._gram))
+        return int(self._gram.diagonal().exact().sum())
 
     def _digit_products(self, basis: FloatArray) -> list[Integers]:
         """Multiply by every digit, using only the non-zero rows of the basis."""
@@ -351,15 +285,10 @@ def _split(wide: FloatArray) -> tuple[FloatArray, FloatArray]:
     return high, wide - high * 2.0**LOW_BITS
 
 
-def _digits(matrix: Integers, bits: int, count: int) -> list[FloatArray]:
-    """Write integers in base 2^bits. The highest digit keeps the sign."""
+def _digits(matrix: WideIntegers, bits: int, count: int) -> list[FloatArray]:
+    """Write integers in base 2^bits, with at most 32 bits. The highest digit keeps the sign."""
     digits = []
     for _ in range(count - 1):
-        digits.append((matrix & (2**bits - 1)).astype(np.float64))
-        matrix = matrix >> bits
-    return [*digits, matrix.astype(np.float64)]
-
-
-def _spans(rows: int, parts: int) -> list[tuple[int, int]]:
-    edges = [rows * part // parts for part in range(parts + 1)]
-    return list(pairwise(edges))
+        digits.append((matrix.low & (2**bits - 1)).astype(np.float64))
+        matrix >>= bits
+    return [*digits, matrix.narrow().astype(np.float64)]

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from threading import Lock
 from typing import Any, Final
 
@@ -11,9 +12,9 @@ import numpy as np
 import scipy.sparse
 
 from dpspca.common.arrays import FloatArray, Integers
-from dpspca.common.errors import InvalidParameterError, InvalidQueryError
+from dpspca.common.errors import InvalidParameterError, InvalidQueryError, RefusedError
 from dpspca.common.plan import Step
-from dpspca.common.privacy import ChoiceEvent, Event, WordSource
+from dpspca.common.privacy import MAX_SKETCHED_ROWS, ChoiceEvent, Event, WordSource, most_rows
 from dpspca.common.queries import (
     ColumnSizes,
     ColumnSums,
@@ -28,6 +29,7 @@ from dpspca.common.queries import (
     RowSparse,
     ScoreHistogram,
     SignPairs,
+    SketchQuery,
     SubspaceQuery,
     TiedColumns,
     ViewQuery,
@@ -130,6 +132,15 @@ class Shard:
         """Tell whether the rows are in CSR form."""
         return self._rows.is_sparse
 
+    def require_sums(self, plan: Sequence[Step], parties: int) -> None:
+        """Refuse a job if sums over so many rows, or over those of so many providers, would not fit."""
+        if self._rows.count > most_rows(parties):
+            raise RefusedError(
+                f"This provider has more rows than {parties} providers together can add up.", "Name fewer providers."
+            )
+        if self._rows.count > MAX_SKETCHED_ROWS and any(issubclass(step.query, SketchQuery) for step in plan):
+            raise RefusedError("This provider has too many rows for a sketch.", "Choose another method.")
+
     @property
     def makes_matrix(self) -> bool:
         """Tell whether the first query about second moments also computes the Gram matrix."""
@@ -172,9 +183,10 @@ class Shard:
             case CompressedCovariance(kept=kept, center=center):
                 return _compressed(self._moments(center), LatticeBasis(kept))
             case Covariance(center=center):
-                return self._moments(center).gram() >> SQUARE_SHIFT
+                return (self._moments(center).gram() >> SQUARE_SHIFT).narrow()
             case CovarianceTriangle(center=center):
-                return (self._moments(center).gram() >> SQUARE_SHIFT)[np.triu_indices(self._rows.dimension)]
+                upper = np.triu_indices(self._rows.dimension)
+                return (self._moments(center).gram() >> SQUARE_SHIFT).narrow()[upper]
             case ViewQuery():
                 return self._viewed(query)
             case NormRange(center=center):
@@ -197,7 +209,7 @@ class Shard:
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
         """Answer a query by a private mechanism."""
         if isinstance(query, SubspaceQuery):
-            gram = self._moments(query.center).gram()
+            gram = self._moments(query.center).gram().floats()
             return release_subspace(query, event, gram, self._rows.count, words)
         if isinstance(query, SignPairs) and isinstance(event, ChoiceEvent):
             pieces = self._rows.pieces or (slice(None),)
@@ -216,12 +228,11 @@ class Shard:
 
     def _viewed(self, query: ViewQuery) -> Integers:
         """Answer a query about a view. Rows that are not in memory together are read piece by piece."""
-        total: Any = 0
-        for piece in self._rows.pieces or (slice(None),):
-            total = total + answer_view(query, self._columns(query, piece), self._threads)
+        pieces = self._rows.pieces or (slice(None),)
+        total: Any = reduce(add, (answer_view(query, self._columns(query, each), self._threads) for each in pieces))
         if isinstance(query, NormHistogram | ScoreHistogram):
             total *= self._rows.count > 0  # the row of zeros that stands for no rows is not counted
-        return floor_view(query, total)
+        return floor_view(total)
 
     def _columns(self, query: ViewQuery, part: slice) -> BlockRows:
         """Clip rows to the bound, keep the columns of a view, and make integers of them."""

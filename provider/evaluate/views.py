@@ -30,15 +30,18 @@ from dpspca.common.queries import (
     ViewSquares,
 )
 
+from .block_sums import EXACT_ROWS
 from .integer_rows import integer_rows, row_sums
-from .moments import EXACT_ROWS, SQUARE_SHIFT, DenseRows, SparseRows, StreamedMoments
+from .moments import SQUARE_SHIFT, DenseRows, SparseRows, StreamedMoments
 from .packed_rows import BlockRows
+from .wide_integers import WideIntegers
 
 _BOUND: Final = 2.0**ROW_BITS
 _EDGES: Final = 2.0 ** (-np.arange(BINS - 1) / 2) * (1 - 2.0**-10)
 """The lower edges of all bins but the last, as multiples of the bound; see ``NormHistogram``."""
 _SOME_ENTRIES: Final = 2**24
 """Entries of rows whose signs are added up together: few sums as wide as the table, and 128 MiB of memory."""
+_LARGEST_SCORE: Final = 2**31 - 1
 _SOME_SIZES: Final = 2**16
 """Entries whose sizes are counted together."""
 _TOP: Final = int(np.log2(LARGEST_SIZE))
@@ -99,7 +102,7 @@ class ViewedRows:
             yield self.unclipped(start, min(start + self.block_rows, self.count))
 
 
-def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -> Integers:
+def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -> Integers | WideIntegers:
     """Answer exactly, but for the floor of ``ViewCovariance``, which is taken of the whole sum (``floor_view``).
 
     ``rows`` have the columns of the view alone. They were multiplied by the query's lift, clipped and rounded.
@@ -136,9 +139,9 @@ def _score_cells(query: ScoreHistogram, rows: BlockRows) -> Integers:
     return total.reshape(SIDE, SIDE)
 
 
-def floor_view(query: ViewQuery, total: Integers) -> Integers:
-    """Put the exact sum over all rows on the lattice."""
-    return total >> SQUARE_SHIFT if isinstance(query, ViewCovariance) else total
+def floor_view(total: Integers | WideIntegers) -> Integers:
+    """Put the exact sum over all rows on the lattice. Only second moments are wider than it."""
+    return (total >> SQUARE_SHIFT).narrow() if isinstance(total, WideIntegers) else total
 
 
 def _answer_sparse(query: ViewQuery, viewed: ViewedRows) -> Integers:
@@ -228,12 +231,12 @@ def _sizes(entries: FloatArray) -> NDArray[np.int64]:
     return np.where(sizes < LARGEST_SIZE * 4.0 ** (2 - SIZES), SIZES - 1, places)
 
 
-def sign_scores(rows: BlockRows) -> NDArray[np.float32]:
-    """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^24 rows of 1 stay whole in float32."""
-    total = np.zeros((rows.dimension, rows.dimension), dtype=np.float32)
+def sign_scores(rows: BlockRows) -> Integers:
+    """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^14 rows of 1 stay whole in float32."""
+    total = np.zeros((rows.dimension, rows.dimension), dtype=np.int64)
     for block in _some(rows, _dense_step(rows)):
         signs = _signs(block if isinstance(block, np.ndarray) else block.toarray())
-        total += np.dot(signs.T, signs)
+        np.add(total, np.dot(signs.T, signs), out=total, casting="unsafe")
     return total
 
 
@@ -254,30 +257,33 @@ def _some(rows: BlockRows, step: int) -> Iterator[Any]:
         yield rows.block(start, min(start + step, rows.count))
 
 
-def tied_scores(rows: BlockRows, view: View) -> NDArray[np.float32]:
+def tied_scores(rows: BlockRows, view: View) -> Integers:
     """Add up sign(x_j) sign(q . x_S) for each axis q and column j, exactly.
 
     Each sign follows from its own row alone: the product with an axis is exact (``ViewedRows.unclipped`` says why).
     """
     axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
-    total = np.zeros((axes.shape[1], rows.dimension), dtype=np.float32)
+    total = np.zeros((axes.shape[1], rows.dimension), dtype=np.int64)
     for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else _dense_step(rows)):
         along = np.sign(np.asarray(block[:, view.columns] @ axes)).astype(np.float32)
-        total += (_signs(block).T @ along).T
+        np.add(total, (_signs(block).T @ along).T, out=total, casting="unsafe")
     return total
 
 
-def release_columns(
-    totals: NDArray[np.float32], view: View, event: ChoiceEvent, words: WordSource, rows: int
-) -> Integers:
+def _scores(sums: Integers) -> NDArray[np.int32]:
+    """Return scores in 32 bits. That of 2^31 rows which all agree is one less, which moves no score further apart."""
+    return np.minimum(sums, _LARGEST_SCORE).astype(np.int32)
+
+
+def release_columns(totals: Integers, view: View, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
     """Choose columns outside a view by their scores, of so many rows, and mark them."""
-    scores = np.abs(totals).max(axis=0, initial=0).astype(np.int32)
+    scores = _scores(np.abs(totals).max(axis=0, initial=0))
     scores[view.columns] = -1
     chosen = pick_columns(scores, event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp), minlength=len(scores)).astype(np.int64)
 
 
-def release_pairs(scores: NDArray[np.float32], event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
+def release_pairs(scores: Integers, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
     """Choose pairs of columns by their scores, of so many rows, and count how often each column was chosen."""
-    chosen = pick_pairs(np.abs(scores).astype(np.int32), event.picks, event.scale, words, largest=rows)
+    chosen = pick_pairs(_scores(np.abs(scores)), event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp).reshape(-1), minlength=len(scores)).astype(np.int64)

@@ -228,6 +228,8 @@ class JobRegistry:
             self._require_approval(signed, envelope, opening.analyst, rules)
         shard = self._shard(envelope.data_set, plan, rules.least_bound)
         shard.check(spec)
+        if isinstance(shard, Shard):
+            shard.require_sums(plan, len(envelope.audience))
         settings.ledger.open(opening, limits, self._named(envelope.data_set))
         permission.require_room(rules)
         slot = envelope.audience.index(me.name.name)
