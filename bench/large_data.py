@@ -2,8 +2,8 @@
 
     python bench/large_data.py [--quick] [--json] [--mebibytes N] [--memory N] [--columns N] [--folder FOLDER]
 
-Makes a source of N mebibytes in a folder, and removes it in the end. Each line is measured in a process of its own, with
-its peak of resident memory:
+Makes a source of N mebibytes in a folder, and removes it in the end. Each line is measured in a process of its own,
+with its peak of resident memory:
 
 - "program" only loads the code, for comparison.
 - "decode" reads the source with pyarrow (or, of .npy, with numpy) and does nothing with it.
@@ -18,7 +18,6 @@ fast the source's bytes went by, in units of "decode".
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -171,7 +170,6 @@ def main() -> None:
         return
     size = 16 * MEBIBYTE if given.quick else given.mebibytes * MEBIBYTE
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        os.chmod(folder, 0o700)
         lines = table(size, given.columns, memory, Path(folder))
     if given.json:
         print(json.dumps({"mebibytes": size / MEBIBYTE, "cap_mebibytes": given.memory, "lines": lines}))
