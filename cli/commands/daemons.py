@@ -146,7 +146,8 @@ def _run_provider(config: Path) -> None:
     own, revocations = _identity_and_revocations(settings, Role.PROVIDER, mail)
     keeper = CertificateKeeper(mail, own.get, revocations.get, now)
     policy = CurrentPolicy(settings.policy)
-    rows = data_sets_of(settings, scratch_of(settings, config))
+    scratch = scratch_of(settings, config)
+    rows = data_sets_of(settings, scratch)
 
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
@@ -167,6 +168,7 @@ def _run_provider(config: Path) -> None:
             ledger,
             peers=peers,
             dictionaries=settings.dictionaries,
+            memory=scratch.memory,
             desk=desk,
         )
         daemon = Daemon(setup)

@@ -36,6 +36,14 @@ MOST_SUMS: Final = 2**28
 """The most numbers in the sums of all threads of one query: two gigabytes. Wide queries use fewer threads."""
 
 
+_NUMBER_BYTES: Final = 8
+_THREAD_ARRAYS: Final = 5
+"""For each thread: the sum so far, that of a list of blocks, what a block adds, and, for a square matrix, a block of
+twice as many rows as columns."""
+_ANSWER_ARRAYS: Final = 5
+"""The wide sum, its narrow form, the noise, and the answer."""
+
+
 class Rows(Protocol):
     """Integer rows that can be read in blocks of float64."""
 
@@ -79,8 +87,23 @@ class Engine(Protocol):
 class LocalThreads:
     """Threads of this process. Each has its share of the rows, which may be empty."""
 
-    def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads or os.cpu_count() or 1
+    def __init__(self, threads: int | None = None, memory: int | None = None) -> None:
+        """``memory`` is how many bytes a query may take: sums of all threads together take half of it at most."""
+        self.threads: Final = threads or os.cpu_count() or 1
+        self._most_sums = MOST_SUMS if memory is None else min(MOST_SUMS, memory // (2 * _NUMBER_BYTES))
+
+    def threads_for(self, entries: int) -> int:
+        """Choose the number of threads: one if a sum has so few entries that even 2^14 rows are little work.
+
+        Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
+        """
+        if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT:
+            return 1
+        return max(1, min(self.threads, self._most_sums // (2 * entries)))
+
+    def memory_of(self, entries: int, kept: int = _ANSWER_ARRAYS) -> int:
+        """Return how many bytes a sum of so many entries takes, if ``kept`` arrays are made of it in the end."""
+        return _NUMBER_BYTES * entries * (_THREAD_ARRAYS * self.threads_for(entries) + kept)
 
     def total(self, rows: Rows, visit: Visit, entries: int, parts: Callable[[tuple[int, int]], Parts]) -> WideIntegers:
         """Add up the results of visiting every block."""
@@ -93,17 +116,9 @@ class LocalThreads:
                 total.add(np.array(visited, dtype=np.int64), blocks[-1][1] - blocks[0][0])
             return total.total()
 
-        spans = spans_of(rows.count, _threads(self._threads if rows.gain_by_threads else 1, entries))
+        spans = spans_of(rows.count, self.threads_for(entries) if rows.gain_by_threads else 1)
         with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
             return reduce(add, (pool.map if pool else map)(of_span, spans))
-
-
-def _threads(most: int, entries: int) -> int:
-    """Choose the number of threads: one if the query has so few entries that even 2^14 rows are little work.
-
-    Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
-    """
-    return 1 if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT else max(1, min(most, MOST_SUMS // (2 * entries)))
 
 
 def stepped(span: tuple[int, int], step: int) -> Parts:

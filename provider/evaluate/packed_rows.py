@@ -32,7 +32,11 @@ class PackedRows:
         self.block_rows = DenseRows.rows_per_block(rows.shape[1])
 
     def block(self, start: int, stop: int) -> FloatArray:
-        return self._convert(self._rows[start:stop].toarray()).astype(np.float64, copy=False)
+        whole = np.empty((stop - start, self.dimension))
+        for first in range(start, stop, self.block_rows):  # a tall block is there once, and not in each of its forms
+            last = min(first + self.block_rows, stop)
+            whole[first - start : last - start] = self._convert(self._rows[first:last].toarray())
+        return whole
 
     def kept(self, threads: int) -> "PackedRows":
         """Return the same rows, with their integers written to scratch, so that later passes need not convert them.

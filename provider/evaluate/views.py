@@ -30,7 +30,7 @@ from dpspca.common.queries import (
     ViewSquares,
 )
 
-from .block_sums import EXACT_ROWS
+from .block_sums import EXACT_ROWS, Engine
 from .integer_rows import integer_rows, row_sums
 from .moments import SQUARE_SHIFT, DenseRows, SparseRows, StreamedMoments
 from .packed_rows import BlockRows
@@ -102,7 +102,7 @@ class ViewedRows:
             yield self.unclipped(start, min(start + self.block_rows, self.count))
 
 
-def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -> Integers | WideIntegers:
+def answer_view(query: ViewQuery, rows: BlockRows, engine: Engine | None = None) -> Integers | WideIntegers:
     """Answer exactly, but for the floor of ``ViewCovariance``, which is taken of the whole sum (``floor_view``).
 
     ``rows`` have the columns of the view alone. They were multiplied by the query's lift, clipped and rounded.
@@ -114,7 +114,7 @@ def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -
         return _answer_sparse(query, viewed)
     match query:
         case ViewCovariance():
-            return StreamedMoments(viewed, threads).gram()
+            return StreamedMoments(viewed, engine=engine).gram()
         case ViewSquares():
             return np.asarray(sum(_clipped_squares(block).sum(axis=0) for block in viewed.blocks()))
         case NormHistogram(power=power):

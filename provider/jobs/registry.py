@@ -77,14 +77,15 @@ class _Preparation:
     rows_per_person: int
     limit: int | None  # the job is about so many rows from the first, or about all rows if None
     strategy: Strategy  # for dense rows
-    keeps_integers: bool
+    keeps: bool
+    memory: int | None
 
     @classmethod
-    def of(cls, plan: Plan) -> Self:
+    def of(cls, plan: Plan, memory: int | None = None) -> Self:
         spec = plan.spec
-        strategy = Strategy.for_plan(spec.schema.dimension, plan, is_sparse=False)
+        strategy = Strategy.for_plan(spec.schema.dimension, plan, is_sparse=False, memory=memory)
         columns = None if spec.dictionary is None else spec.schema.names
-        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy, keeps_integers(plan))
+        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy, keeps_integers(plan), memory)
 
 
 _log = logging.getLogger(__name__)
@@ -110,6 +111,8 @@ class ProviderSetup:
     """The shared dictionaries by which the rows of data sets were prepared, by the names of the data sets."""
     toss: Coin = system_coin
     """The coin that chooses when answers leave. Only tests use another than the default."""
+    memory: int | None = None
+    """How many bytes the largest answer of a job may take. A job that takes more is refused."""
     desk: ApprovalDesk | None = None
     """Has jobs wait for a person's approval. Without it, a policy that asks for approval refuses every job."""
 
@@ -355,7 +358,7 @@ class JobRegistry:
         The job's unit says whether the data are rows or a share of a symmetric matrix.
         """
         rows, spec = self._settings.data_sets[name], plan.spec
-        preparation = _Preparation.of(plan)
+        preparation = _Preparation.of(plan, self._settings.memory)
         made, kept = self._shards.get(name, (None, None))
         if kept is None or made != preparation or not kept.fits(spec):
             kept = _prepared(rows, spec, preparation, least_bound)
@@ -380,6 +383,6 @@ def _prepared(
     return _shard_of(columns_of(rows.first(limit), columns), spec, preparation)
 
 
-def _shard_of(rows: UsableRows, spec: JobSpec, preparation: _Preparation) -> Shard:
-    chosen = Strategy.STREAM if rows.is_sparse else preparation.strategy
-    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen, keeps=preparation.keeps_integers)
+def _shard_of(rows: UsableRows, spec: JobSpec, how: _Preparation) -> Shard:
+    chosen = Strategy.STREAM if rows.is_sparse else how.strategy
+    return Shard(rows, spec.norm_bound, mean_bound=spec.mean_bound, strategy=chosen, keeps=how.keeps, memory=how.memory)

@@ -19,6 +19,7 @@ from dpspca.provider.data.preparation import CheckedRows, check_rows
 from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.data.stored_rows import RowWriter
 from dpspca.provider.evaluate import block_sums, moments
+from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.wide_integers import WideIntegers
@@ -148,9 +149,10 @@ def test_more_threads_than_rows_change_nothing(count: int, sparse: bool) -> None
 
 def test_wide_queries_are_asked_on_fewer_threads() -> None:
     """Each thread adds up an answer of its own: sixteen of half a gigabyte would be more than a machine has."""
-    assert block_sums._threads(16, 2**10) == 16
-    assert block_sums._threads(16, 2**26) == 2
-    assert block_sums._threads(16, 2**28) == 1
+    assert LocalThreads(16).threads_for(2**10) == 16
+    assert LocalThreads(16).threads_for(2**26) == 2
+    assert LocalThreads(16).threads_for(2**28) == 1
+    assert LocalThreads(16, 2**30).threads_for(2**24) == 2
 
 
 def test_the_gram_matrix_is_used_for_dense_rows_and_many_products() -> None:
@@ -162,6 +164,9 @@ def test_the_gram_matrix_is_used_for_dense_rows_and_many_products() -> None:
     assert chosen(ROUNDS, DIMENSION, is_sparse=True) is Strategy.STREAM
     assert chosen(500, 2**12) is Strategy.GRAM
     assert chosen(500, 2**12 + 1) is Strategy.STREAM
+    plan = catalogue.plan(job(500, 2000))
+    assert Strategy.for_plan(2000, plan, is_sparse=False, memory=2**32) is Strategy.GRAM
+    assert Strategy.for_plan(2000, plan, is_sparse=False, memory=2**28) is Strategy.STREAM
 
 
 def test_threads_with_different_centres_get_their_own_answers() -> None:

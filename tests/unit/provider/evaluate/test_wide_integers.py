@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from dpspca.common.errors import RefusedError
 from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
+from dpspca.common.queries.rows import Covariance, CovarianceTriangle
 from dpspca.common.queries.sketch import Sketch
+from dpspca.provider.data.preparation import check_rows
 from dpspca.provider.evaluate import block_sums, moments
 from dpspca.provider.evaluate.block_sums import ROWS_IN_64_BITS
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
@@ -83,6 +85,17 @@ def test_carrying_changes_no_bit(rows_in_64_bits: int, threads: int, monkeypatch
         assert (again.compressed(basis) == compressed).all()
         assert (again.gram().exact() == gram).all()
         assert again.trace() == trace
+
+
+@pytest.mark.parametrize(("kind", "shape"), [(Covariance, (600, 600)), (CovarianceTriangle, (180_300,))])
+def test_answers_that_take_more_memory_than_allowed_are_refused(kind: type, shape: tuple[int, ...]) -> None:
+    """What counts are the plan and the settings, and never the rows."""
+    step: Any = SimpleNamespace(query=kind, shape=shape, extent=SimpleNamespace(dimension=600))
+    for rows in (3, 500):
+        held = check_rows(np.zeros((rows, 600)))
+        Shard(held, 1.0, threads=2, memory=120 * 600**2).require_sums([step], 1)
+        with pytest.raises(RefusedError, match="memory_mebibytes"):
+            Shard(held, 1.0, threads=2, memory=8 * 600**2).require_sums([step], 1)
 
 
 def test_more_rows_than_can_be_added_up_are_refused_before_anything_is_paid() -> None:
