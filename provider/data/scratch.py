@@ -34,7 +34,7 @@ DEFAULT_MEMORY: Final = 2**30
 _BYTES_A_CELL: Final = 8 * 2**6
 """Of memory, for each number that is read at a time: it is there several times, and pyarrow holds more."""
 _FEWEST_CELLS: Final = 2**16
-_MOST_CELLS: Final = 2**22
+MOST_CELLS: Final = 2**22
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Scratch:
         """``memory`` is in bytes, beside what the program itself takes."""
         self.folder: Final = folder
         self.memory: Final = memory
-        self.cells: Final = min(_MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
+        self.cells: Final = min(MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
         """How many numbers of a source to read at a time."""
 
     def file(self) -> "ScratchFile":

@@ -79,9 +79,9 @@ def test_memory_stays_within_the_cap_whatever_the_size_of_the_rows(kind: str, tm
         async with daemons(tmp_path, f"127.0.0.1:{free_port()}", policy, {"north": {"cohort": SMALL}}) as running:
             write(tmp_path, 1)
             (tmp_path / f"large.{kind}").rename(tmp_path / f"small.{kind}")
-            few = await after_jobs(running, f'few = "small.{kind}"\n', kind == "parquet")
+            few = await after_jobs(running, f'cohort = "small.{kind}"\n', kind == "parquet")
             write(tmp_path, SOURCE_MEBIBYTES)
-            many = await after_jobs(running, f'many = "large.{kind}"\n', kind == "parquet")
+            many = await after_jobs(running, f'cohort = "large.{kind}"\n', kind == "parquet")
             scratch = tmp_path / "scratch"
             assert list(scratch.iterdir()) == []
             await running.providers["north"].kill()
