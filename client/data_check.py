@@ -15,6 +15,7 @@ from dpspca.common.storage import ProviderConfig, Reading, read_dictionary
 from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, outline_of
 
 from .feature_remarks import feature_remarks
+from .job_seconds import JobSeconds, job_seconds
 
 _MOST_NAMED: Final = 8
 """Largest number of columns that a remark names."""
@@ -30,6 +31,9 @@ class Examined:
     facts: DataSetFacts | None
     problem: str | None
     """Why the provider would refuse it."""
+
+    seconds: "JobSeconds | None" = None
+    """How long work on these rows takes, if they are dense."""
 
     @property
     def passed(self) -> bool:
@@ -52,7 +56,14 @@ class Examined:
             (facts or {}).get("features", ()), self.facts.features if self.facts else (), strict=True
         ):
             told["is_wrong"] = each.is_wrong
-        found = {"name": self.name, "place": str(self.place), "passed": self.passed, "problem": self.problem}
+        seconds = None if self.seconds is None else asdict(self.seconds)
+        found = {
+            "seconds": seconds,
+            "name": self.name,
+            "place": str(self.place),
+            "passed": self.passed,
+            "problem": self.problem,
+        }
         return {**found, "remarks": self.remarks, "facts": facts}
 
 
@@ -87,7 +98,8 @@ def examine_settings(settings: ProviderConfig, only: str | None = None) -> Itera
 
 def _examined(name: str | None, place: Path, reading: Reading, persons: Path | None) -> Examined:
     try:
-        return Examined(name, place, examine_rows(place, reading, persons), None)
+        facts = examine_rows(place, reading, persons)
+        return Examined(name, place, facts, None, None if facts.is_sparse else job_seconds(facts))
     except DpspcaError as problem:
         return Examined(name, place, None, str(problem))
 

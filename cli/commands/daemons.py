@@ -193,6 +193,7 @@ def _run_provider(config: Path) -> None:
             peers=peers,
             dictionaries=settings.dictionaries,
             events=events,
+            memory=scratch.memory,
             desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
         )
         daemon = Daemon(setup)

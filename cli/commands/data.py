@@ -11,6 +11,7 @@ from rich.filesize import decimal
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
 from dpspca.cli.render import print_table, print_text, to_json
 from dpspca.client.data_check import Examined, examine_file, examine_settings, reading_of_file
+from dpspca.client.job_seconds import JobSeconds
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import ProviderConfig, Reading, read_config, require_own
@@ -154,7 +155,7 @@ def _print(examined: Examined) -> None:
     if examined.facts is None:
         print_text(printable(f"FAILED  {examined.problem}"))
         return
-    for line in (*_size(examined.facts), *examined.remarks):
+    for line in (*_size(examined.facts), *_times(examined.seconds), *examined.remarks):
         print_text(printable(line))
     if examined.facts.features:
         _print_features(examined.facts.features)
@@ -208,6 +209,20 @@ def _size(facts: DataSetFacts) -> Iterator[str]:
         f"Memory, about: {decimal(sizes.rows)} for the rows, {decimal(sizes.start)} while they are read, "
         f"{decimal(sizes.job)} while a job runs."
     )
+    if sizes.scratch:
+        yield (
+            f"Scratch, on disk: {decimal(sizes.scratch)} for the rows, up to {decimal(sizes.scratch_job)} while a job "
+            "runs."
+        )
+
+
+def _times(seconds: JobSeconds | None) -> Iterator[str]:
+    if seconds is not None:
+        matrix = "" if seconds.matrix is None else f", {seconds.matrix:.2g} s for a square matrix of all columns"
+        yield (
+            f"Time on this machine, about: {seconds.check:.2g} s to recognise the rows at the start, beside reading "
+            f"them; {seconds.product:.2g} s for each product with 5 columns{matrix}."
+        )
 
 
 def _shown(columns: Sequence[ColumnFacts]) -> list[tuple[int, ColumnFacts]]:

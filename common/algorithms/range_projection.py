@@ -65,7 +65,7 @@ from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import (
     DRAW_SLACK,
-    MAX_ROWS,
+    MAX_SKETCHED_ROWS,
     MAX_STD,
     STRETCH_TAIL,
     ApproximateEvent,
@@ -225,7 +225,7 @@ def _sketched(spec: JobSpec, share: float) -> GaussianEvent:
         "The budget leaves too little for the sketch: its noise would be larger than the lattice.",
         "Use a larger epsilon or delta.",
     )
-    return GaussianEvent(sensitivity, std, MAX_ROWS * extent.columns * DRAW_SLACK)
+    return GaussianEvent(sensitivity, std, MAX_SKETCHED_ROWS * extent.columns * DRAW_SLACK)
 
 
 def _ask(query: RowQuery, parties: int) -> Generator[RowQuery, Aggregate, Aggregate]:

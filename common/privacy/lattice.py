@@ -25,11 +25,14 @@ ROW_BITS: Final = 17
 BASIS_BITS: Final = 20
 MOMENT_BITS: Final = 30
 
-MAX_ROWS: Final = 2**24
-"""Most rows of one provider: 2^24 rows of 2^30 units reach 2^54."""
+MAX_ROWS: Final = 2**31
+"""Most rows of one provider: 2^31 rows of 2^30 units reach 2^61."""
+
+MAX_SKETCHED_ROWS: Final = 2**24
+"""Most rows of one provider of which a sketch is made, which has a row for each: its price covers so many draws."""
 
 MAX_PARTIES: Final = 128
-"""Most providers in one sum: 128 answers below 2^56 stay below 2^63."""
+"""Most providers in one sum."""
 
 MAX_STD: Final = 2.0**50
 """Largest standard deviation of noise, in units: its tails, cut within 20 of these, stay below 2^55."""
@@ -39,6 +42,22 @@ MAX_SCALE: Final = 2.0**48
 
 ORTHONORMALITY: Final = 2.0**-26
 """Largest distance of Q^T Q from the identity, in Frobenius norm, at which a basis is accepted; see ``basis_gain``."""
+
+
+_SUM_BITS: Final = 63
+
+
+def largest_answer(parties: int) -> int:
+    """Return the largest number that one of so many answers may have, so that their sum fits in 64 bits."""
+    return int(2 ** (_SUM_BITS - max(1, (parties - 1).bit_length())) - 1)
+
+
+def most_rows(parties: int) -> int:
+    """Return how many rows each of so many providers may have: together 2^32, and each at most ``MAX_ROWS``.
+
+    Rows then take up to half of ``largest_answer``, and noise up to 2^55.
+    """
+    return min(MAX_ROWS, (largest_answer(parties) + 1) >> (MOMENT_BITS + 1))
 
 
 def basis_gain(nonzero_rows: int, columns: int) -> float:

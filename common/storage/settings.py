@@ -98,7 +98,7 @@ class ProviderConfig:
     ledger_head: FilePath | None = None
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
     metrics: AddressText | None = None
-    memory_mebibytes: Annotated[int, between(64, 2**30)] = 1024
+    memory_mebibytes: Annotated[int, between(64, 2**30)] | None = None
     scratch: FilePath | None = None
     mailbox: AddressText | None = None
     proxy: ProxyText | None = None

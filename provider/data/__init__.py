@@ -21,7 +21,7 @@ from .preparation import (
 )
 from .protected import read_arriving, read_protected
 from .score_tables import DATABASES, write_scores_table
-from .scratch import Scratch, ScratchError
+from .scratch import Scratch, ScratchError, machine_memory
 from .sources import names_in, outline_of, read_rows
 from .stored_rows import StoredRows, stored_integers
 from .threads import run_in_row_thread
@@ -54,6 +54,7 @@ __all__ = [
     "duplicates",
     "examine_rows",
     "import_extra",
+    "machine_memory",
     "names_in",
     "numeric",
     "outline_of",

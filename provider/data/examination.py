@@ -20,6 +20,7 @@ from .features import FeatureFacts, examine_features
 from .genotypes import MISSING, Genotypes, entry_by_entry
 from .odd_rows import make_unusable, rows_or_zeros
 from .preparation import LARGEST, CheckedRows
+from .scratch import MOST_CELLS
 from .sources import complete, first_fault, read_as_stored, read_persons, triplets_in, types_in
 from .stored_rows import StoredRows
 from .tables import without_codes
@@ -27,8 +28,12 @@ from .triplets import TripletFacts
 
 _PEAK: Final = 3.5
 """How many times the memory of the rows the provider takes while it reads them, at most (measured, for text)."""
+_COPIES: Final = 6
+"""How many times the numbers that are read together are in memory, at most."""
 _INTEGER_BYTES: Final = 4
 _NUMBER_BYTES: Final = 8
+_GRAM_BYTES: Final = 120
+"""For each number of a square matrix, on two cores."""
 _MOST_GRAM_COLUMNS: Final = 4096
 """With more columns, no method asks for a square matrix of them by itself."""
 
@@ -69,10 +74,15 @@ class MemoryFacts:
     """Bytes that the provider takes, about."""
 
     rows: int
+    """For the rows. Dense ones are not in memory, but in scratch."""
     start: int
     """The most while it reads the rows."""
     job: int
     """While one job runs, with the rows."""
+    scratch: int = 0
+    """On disk, as long as the provider runs."""
+    scratch_job: int = 0
+    """On disk while one job runs, with the rows: a job that asks several times about many columns keeps integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,8 @@ class DataSetFacts:
     absent: tuple[str, ...]
     """Features of the dictionary that this data set does not have."""
     is_sparse: bool
+    dimension: int
+    """Number of columns of prepared rows."""
     first_fault: str | None
     """Where the first unusable row is, and why it is unusable."""
     persons: PersonFacts | None
@@ -113,9 +125,10 @@ def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> D
         features=() if prepared is None else examine_features(coded, stored.names or (), types, reading),
         absent=() if prepared is None else prepared.absent,
         is_sparse=stored.is_sparse,
+        dimension=used.dimension,
         first_fault=None if is_whole else first_fault(path, reading),
         persons=None if whose is None else _persons(whose),
-        memory=_memory(used),
+        memory=_memory(used, has_persons=whose is not None),
         triplets=None if reading.triplets is None else triplets_in(path, reading),
     )
 
@@ -197,17 +210,19 @@ def _persons(whose: list[bytes]) -> PersonFacts:
     return PersonFacts(len(counts), max(counts.values(), default=0), whose.count(b""))
 
 
-def _memory(rows: CheckedRows) -> MemoryFacts:
-    matrix = rows.matrix
+def _memory(rows: CheckedRows, *, has_persons: bool) -> MemoryFacts:
+    matrix, gram = rows.matrix, _gram(rows.dimension)
     if isinstance(matrix, Genotypes):
-        return MemoryFacts(matrix.nbytes, 2 * matrix.nbytes, matrix.nbytes + _gram(rows.dimension))
+        return MemoryFacts(matrix.nbytes, 2 * matrix.nbytes, matrix.nbytes + gram)
     if isinstance(matrix, np.ndarray):
-        held, prepared = matrix.nbytes, matrix.size * _INTEGER_BYTES + _gram(rows.dimension)
-    else:
-        assert not isinstance(matrix, StoredRows)
-        held = prepared = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-    return MemoryFacts(held, int(_PEAK * held), held + prepared)
+        held = matrix.nbytes + rows.count
+        kept = held * (2 if has_persons else 1)  # those of each person that a job uses are copied
+        batch = min(matrix.nbytes, _NUMBER_BYTES * MOST_CELLS)
+        return MemoryFacts(0, _COPIES * batch, batch + gram, held, kept + matrix.size * _INTEGER_BYTES)
+    assert not isinstance(matrix, StoredRows)
+    held = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+    return MemoryFacts(held, int(_PEAK * held), 2 * held)
 
 
 def _gram(columns: int) -> int:
-    return _NUMBER_BYTES * columns**2 if columns <= _MOST_GRAM_COLUMNS else 0
+    return _GRAM_BYTES * columns**2 if columns <= _MOST_GRAM_COLUMNS else 0

@@ -12,7 +12,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import EINVAL, EISDIR, ENOENT, EOPNOTSUPP
 from pathlib import Path
 from threading import Lock
@@ -34,7 +34,7 @@ DEFAULT_MEMORY: Final = 2**30
 _BYTES_A_CELL: Final = 8 * 2**6
 """Of memory, for each number that is read at a time: it is there several times, and pyarrow holds more."""
 _FEWEST_CELLS: Final = 2**16
-_MOST_CELLS: Final = 2**22
+MOST_CELLS: Final = 2**22
 
 _log = logging.getLogger(__name__)
 
@@ -45,13 +45,22 @@ class ScratchError(RefusedError):
     code = "no-scratch"
 
 
+def machine_memory() -> int:
+    """Return how much memory this program may have at most: the machine's, or that of its container."""
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # no such limit
+        most = min(most, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return most
+
+
 class Scratch:
     """A folder for files without a name, and how much memory may be used."""
 
     def __init__(self, folder: Path, memory: int = DEFAULT_MEMORY) -> None:
         """``memory`` is in bytes, beside what the program itself takes."""
         self.folder: Final = folder
-        self.cells: Final = min(_MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
+        self.memory: Final = memory
+        self.cells: Final = min(MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
         """How many numbers of a source to read at a time."""
 
     def file(self) -> "ScratchFile":

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
-from dpspca.common.arrays import FloatArray
+from dpspca.common.arrays import FloatArray, Integers
 
 from .one_thread import one_thread
 from .wide_integers import RunningSum, WideIntegers
@@ -36,6 +36,14 @@ MOST_SUMS: Final = 2**28
 """The most numbers in the sums of all threads of one query: two gigabytes. Wide queries use fewer threads."""
 
 
+_NUMBER_BYTES: Final = 8
+_THREAD_ARRAYS: Final = 5
+"""For each thread: the sum so far, that of a list of blocks, what a block adds, and, for a square matrix, a block of
+twice as many rows as columns."""
+_ANSWER_ARRAYS: Final = 5
+"""The wide sum, its narrow form, the noise, and the answer."""
+
+
 class Rows(Protocol):
     """Integer rows that can be read in blocks of float64."""
 
@@ -51,12 +59,12 @@ class Rows(Protocol):
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
         """Divide a thread's rows into blocks for sums of ``sums`` numbers. Dense blocks have at least ``tall`` rows.
 
-        Returns lists of one or more blocks. The sum over a list's blocks is exact in the type that ``across`` returns.
+        Returns lists of one or more blocks. The sum over a list's blocks is exact in float64, or in 64-bit integers.
         """
         ...
 
-    def across(self, block: Any, wide: FloatArray) -> Any:  # noqa: ANN401  # dense or sparse
-        """Multiply the transpose of a block with integers that have as many rows."""
+    def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
+        """Return the sums X^T high beside X^T low over at most 2^24 rows, for X basis = 2^19 high + low."""
         ...
 
     def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
@@ -75,12 +83,31 @@ class Engine(Protocol):
         """
         ...
 
+    def products(self, rows: Rows, basis: FloatArray) -> WideIntegers:
+        """Add up ``rows.products`` over all rows."""
+        ...
+
 
 class LocalThreads:
     """Threads of this process. Each has its share of the rows, which may be empty."""
 
-    def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads or os.cpu_count() or 1
+    def __init__(self, threads: int | None = None, memory: int | None = None) -> None:
+        """``memory`` is how many bytes a query may take: sums of all threads together take half of it at most."""
+        self.threads: Final = threads or os.cpu_count() or 1
+        self._most_sums = MOST_SUMS if memory is None else min(MOST_SUMS, memory // (2 * _NUMBER_BYTES))
+
+    def threads_for(self, entries: int) -> int:
+        """Choose the number of threads: one if a sum has so few entries that even 2^14 rows are little work.
+
+        Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
+        """
+        if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT:
+            return 1
+        return max(1, min(self.threads, self._most_sums // (2 * entries)))
+
+    def memory_of(self, entries: int, kept: int = _ANSWER_ARRAYS) -> int:
+        """Return how many bytes a sum of so many entries takes, if ``kept`` arrays are made of it in the end."""
+        return _NUMBER_BYTES * entries * (_THREAD_ARRAYS * self.threads_for(entries) + kept)
 
     def total(self, rows: Rows, visit: Visit, entries: int, parts: Callable[[tuple[int, int]], Parts]) -> WideIntegers:
         """Add up the results of visiting every block."""
@@ -93,17 +120,24 @@ class LocalThreads:
                 total.add(np.array(visited, dtype=np.int64), blocks[-1][1] - blocks[0][0])
             return total.total()
 
-        spans = spans_of(rows.count, _threads(self._threads if rows.gain_by_threads else 1, entries))
+        return self._on_threads(of_span, rows, entries)
+
+    def products(self, rows: Rows, basis: FloatArray) -> WideIntegers:
+        """Add up the products of every thread's rows."""
+
+        def of_span(span: tuple[int, int]) -> WideIntegers:
+            total = RunningSum(ROWS_IN_64_BITS)
+            for first, last in chunks_of(span):
+                total.add(rows.products((first, last), basis), last - first)
+            return total.total()
+
+        return self._on_threads(of_span, rows, basis.size)
+
+    def _on_threads(self, of_span: Callable[[tuple[int, int]], WideIntegers], rows: Rows, entries: int) -> WideIntegers:
+        """Add up the results of every thread's work. They are integers, so the order does not matter."""
+        spans = spans_of(rows.count, self.threads_for(entries) if rows.gain_by_threads else 1)
         with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
             return reduce(add, (pool.map if pool else map)(of_span, spans))
-
-
-def _threads(most: int, entries: int) -> int:
-    """Choose the number of threads: one if the query has so few entries that even 2^14 rows are little work.
-
-    Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
-    """
-    return 1 if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT else max(1, min(most, MOST_SUMS // (2 * entries)))
 
 
 def stepped(span: tuple[int, int], step: int) -> Parts:
@@ -114,6 +148,13 @@ def stepped(span: tuple[int, int], step: int) -> Parts:
         for first in range(start, max(stop, start + 1), EXACT_ROWS)
         for last in (min(first + EXACT_ROWS, stop),)
     ]
+
+
+def chunks_of(span: tuple[int, int]) -> list[tuple[int, int]]:
+    """Divide rows into spans whose sums are exact in 64-bit integers. Without rows, return an empty span."""
+    start, stop = span
+    firsts = range(start, max(stop, start + 1), ROWS_IN_64_BITS)
+    return [(first, min(first + ROWS_IN_64_BITS, stop)) for first in firsts]
 
 
 def spans_of(rows: int, parts: int) -> list[tuple[int, int]]:

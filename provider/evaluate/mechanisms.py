@@ -46,13 +46,13 @@ BURN_IN: Final = 50
 
 
 def release_subspace(
-    query: SubspaceQuery, event: Event | None, gram: Integers, rows: int, words: WordSource
+    query: SubspaceQuery, event: Event | None, gram: FloatArray, rows: int, words: WordSource
 ) -> Integers:
     """Answer a query about leading eigenvectors, given X^T X and the number of rows, at the price of the event.
 
     The linear-algebra library uses one thread, so that equal words give equal bits on machines with any number.
     """
-    square = gram.astype(np.float64) * 2.0 ** (-2 * ROW_BITS)
+    square = gram * 2.0 ** (-2 * ROW_BITS)
     if not isinstance(event, ApproximateEvent | PureEvent):
         raise InvalidQueryError(f"No mechanism answers '{query.kind}' at such a price.", "Report this as a bug.")
     with one_thread:

@@ -8,17 +8,16 @@ Floating-point matrix products are used for their speed, on integers so small th
 where float64 is exact. Wider numbers are first split into a high and a low part (``products`` states the widths). So
 neither the order of rows, nor the number of threads, nor the linear-algebra library can change a bit. Products of two
 parts, high^T high, high^T low and low^T low, are at most 2^36 (1 + 2^-6) a row, so they are below 2^51 for 2^14 rows.
+
+Sums over blocks are 64-bit integers for 2^24 rows, and wider beyond (``block_sums.py``, ``wide_integers.py``).
 """
 
 import math
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import reduce
-from itertools import chain, pairwise, starmap
+from functools import partial, reduce
+from itertools import chain, starmap
 from operator import iadd
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -30,21 +29,26 @@ from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.privacy import BASIS_BITS, MAX_ROWS, MOMENT_BITS, ROW_BITS
 from dpspca.common.queries import RowSparse
 
+from .block_sums import (
+    EXACT_ROWS,
+    SMALL_PRODUCT,
+    Engine,
+    LocalThreads,
+    Parts,
+    Rows,
+    Visit,
+    chunks_of,
+    spans_of,
+    stepped,
+)
 from .one_thread import one_thread
-from .products import CACHED, EXACT_ROWS, LOW_BITS, MADE_AT_ONCE, Division, product_sums, split
-
-Parts: TypeAlias = list[list[tuple[int, int]]]
-Exact: TypeAlias = NDArray[np.object_]
-"""Python integers, for a few numbers that are too wide for 64 bits."""
+from .products import CACHED, LOW_BITS, MADE_AT_ONCE, Division, product_sums, split
+from .wide_integers import Exact, WideIntegers
 
 SPARSE_BLOCKS: Final = 16
 """The most blocks in which sparse rows are summed. Narrow tables use all, so that each block needs little memory."""
 SPARSE_SUMS: Final = 2**20
 """The most numbers in the sums of all these blocks together, if there is more than one block. A wide table has one."""
-SMALL_PRODUCT: Final = 10**7
-"""Up to so many multiplications, several threads are slower than one, and much slower if a core is busy."""
-MOST_SUMS: Final = 2**28
-"""The most numbers in the sums of all threads of one query: two gigabytes. Wide queries use fewer threads."""
 
 PRODUCT_SHIFT: Final = 2 * ROW_BITS + BASIS_BITS - MOMENT_BITS
 SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
@@ -81,40 +85,12 @@ class Moments(Protocol):
         """Return basis^T X^T X basis, exactly."""
         ...
 
-    def gram(self) -> Integers:
+    def gram(self) -> WideIntegers:
         """Return X^T X, exactly."""
         ...
 
     def trace(self) -> int:
         """Return the sum of squares of all entries, exactly."""
-        ...
-
-
-class Rows(Protocol):
-    """Integer rows that can be read in blocks of float64."""
-
-    count: int
-    dimension: int
-    block_rows: int
-
-    @property
-    def gain_by_threads(self) -> bool:
-        """Tell whether several threads are faster than one."""
-        ...
-
-    def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
-        """Divide a thread's rows into blocks for sums of ``sums`` numbers. Dense blocks have at least ``tall`` rows.
-
-        Returns lists of one or more blocks. The sum over a list's blocks is exact in float64, or in 64-bit integers.
-        """
-        ...
-
-    def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
-        """Return the sums X^T high beside X^T low over a thread's rows, for X basis = 2^19 high + low."""
-        ...
-
-    def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
-        """Return the rows from ``start`` to ``stop`` as float64."""
         ...
 
 
@@ -137,7 +113,7 @@ class DenseBlocks(ABC):
         return self.integers(start, stop).astype(np.float64, copy=False)
 
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
-        return _stepped(span, max(self.block_rows, tall))
+        return stepped(span, max(self.block_rows, tall))
 
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
         division = Division.of(self.dimension, basis.shape[1], self.most_at_once)
@@ -171,7 +147,7 @@ class SparseRows:
 
     Sums are as wide as the table, even in columns that no row uses, because which columns are used depends on the rows,
     and one row may use all of them. The number of blocks follows from the width of sums and not from the number of
-    rows, so some blocks may be empty. Sums are in 64-bit integers: at most 2^24 rows of 2^36.
+    rows, so some blocks may be empty. Sums over at most 2^24 rows of 2^36 are in 64-bit integers.
 
     One thread does all the work, because sparse products hold the interpreter's lock.
     """
@@ -184,9 +160,9 @@ class SparseRows:
         self.block_rows = EXACT_ROWS
 
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
-        start, stop = span
-        blocks = _spans(stop - start, max(1, min(SPARSE_BLOCKS, SPARSE_SUMS // sums)))
-        return [[(start + first, start + last) for first, last in blocks]]
+        count = max(1, min(SPARSE_BLOCKS, SPARSE_SUMS // sums))
+        parts = [(first, spans_of(last - first, count)) for first, last in chunks_of(span)]
+        return [[(first + one, first + other) for one, other in blocks] for first, blocks in parts]
 
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
         """Return the sums of all blocks, which are exact in 64-bit integers."""
@@ -213,18 +189,16 @@ class SparseRows:
 class StreamedMoments:
     """Every query is one pass over the rows, in blocks, on all cores."""
 
-    def __init__(self, rows: Rows, threads: int | None = None) -> None:
+    def __init__(self, rows: Rows, threads: int | None = None, engine: Engine | None = None) -> None:
         self._rows = rows
-        self._threads = (threads or os.cpu_count() or 1) if rows.gain_by_threads else 1
+        self._engine = engine or LocalThreads(threads)
 
     def product(self, basis: Basis) -> Integers:
         return floor_product(self.halves(basis))
 
-    def halves(self, basis: Basis) -> Integers:
+    def halves(self, basis: Basis) -> WideIntegers:
         """Return X^T high and X^T low side by side. They add up over rows, and ``floor_product`` joins them."""
-        written = whole(basis)
-        threads = _threads(self._threads, written.size)
-        return self._on_threads(lambda span: self._rows.products(span, written), threads)
+        return self._engine.products(self._rows, whole(basis))
 
     def compressed(self, basis: Basis) -> Exact:
         written = whole(basis)
@@ -233,13 +207,11 @@ class StreamedMoments:
             high, low = split(_times(block, written))
             return np.stack([high.T @ high, high.T @ low, low.T @ low])
 
-        threads = _threads(self._threads, written.size)
-        high, mixed, low = self._total(visit, threads, lambda span: _stepped(span, self._rows.block_rows)).astype(
-            object
-        )
+        parts = partial(stepped, step=self._rows.block_rows)
+        high, mixed, low = self._engine.total(self._rows, visit, written.size, parts).exact()
         return np.asarray((high << (2 * LOW_BITS)) + ((mixed + mixed.T) << LOW_BITS) + low)
 
-    def gram(self) -> Integers:
+    def gram(self) -> WideIntegers:
         def visit(block: Any) -> Any:  # noqa: ANN401
             if isinstance(block, np.ndarray):
                 return np.dot(block.T, block)
@@ -248,67 +220,25 @@ class StreamedMoments:
 
         # A block must be tall, or adding up the d x d results costs more than making them.
         tall = min(EXACT_ROWS, max(self._rows.block_rows, 2 * self._rows.dimension))
-        return self._wide_total(visit, self._rows.dimension**2, tall)
+        return self._total(visit, self._rows.dimension**2, tall)
 
     def trace(self) -> int:
         def visit(block: Any) -> Any:  # noqa: ANN401
             whole = block if isinstance(block, np.ndarray) else block.astype(np.int64)
             return (whole * whole).sum(axis=0)
 
-        return int(self._wide_total(visit, self._rows.dimension).sum())
+        return int(self._total(visit, self._rows.dimension).exact().sum())
 
-    def _wide_total(self, visit: Callable[[Any], Any], entries: int, tall: int = 0) -> Integers:
+    def _total(self, visit: Visit, entries: int, tall: int = 0) -> WideIntegers:
         """Add up sums of ``entries`` numbers. Blocks of dense rows have at least ``tall`` rows."""
-        threads = _threads(self._threads, entries)
-        return self._total(visit, threads, lambda span: self._rows.parts(span, entries, tall))
-
-    def _total(self, visit: Callable[[Any], Any], threads: int, parts: Callable[[tuple[int, int]], Parts]) -> Integers:
-        """Add up the results of visiting every block."""
-        return self._on_threads(lambda span: self._span_total(visit, parts(span)), threads)
-
-    def _on_threads(self, work: Callable[[tuple[int, int]], Integers], threads: int) -> Integers:
-        """Add up the results of every thread's work. They are integers, so the order does not matter.
-
-        Each thread has its share of the rows, which may be empty.
-        """
-        spans = _spans(self._rows.count, threads)
-        with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
-            return reduce(iadd, (pool.map if pool else map)(work, spans))
-
-    def _span_total(self, visit: Callable[[Any], Any], parts: Parts) -> Integers:
-        """Add up each list of blocks in its own type, where it is exact, and then the lists in 64-bit integers."""
-        total: Any = 0
-        for blocks in parts:
-            visited = (visit(self._rows.block(first, last)) for first, last in blocks)
-            total = total + reduce(iadd, visited).astype(np.int64)
-        return total  # type: ignore[no-any-return]
+        return self._engine.total(self._rows, visit, entries, partial(self._rows.parts, sums=entries, tall=tall))
 
 
-def floor_product(halves: Integers) -> Integers:
-    """Return floor(X^T X basis / 2^24) from the two halves of the sum, in new memory."""
-    high, low = np.split(halves, 2, axis=1)
-    sums = low >> LOW_BITS
-    sums += high
-    sums >>= PRODUCT_SHIFT - LOW_BITS
-    return sums
-
-
-def _stepped(span: tuple[int, int], step: int) -> Parts:
-    """Divide rows into blocks of ``step`` rows, in lists whose sums are exact. Without rows, return an empty block."""
-    start, stop = span
-    return [
-        [(at, min(at + step, last)) for at in range(first, max(last, first + 1), step)]
-        for first in range(start, max(stop, start + 1), EXACT_ROWS)
-        for last in (min(first + EXACT_ROWS, stop),)
-    ]
-
-
-def _threads(most: int, entries: int) -> int:
-    """Choose the number of threads: one if the query has so few entries that even 2^14 rows are little work.
-
-    Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
-    """
-    return 1 if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT else max(1, min(most, MOST_SUMS // (2 * entries)))
+def floor_product(halves: WideIntegers) -> Integers:
+    """Return floor(X^T X basis / 2^24) from the two halves of the sum."""
+    columns = halves.shape[1] // 2
+    sums = (halves[:, columns:] >> LOW_BITS) + halves[:, :columns]
+    return (sums >> (PRODUCT_SHIFT - LOW_BITS)).narrow()
 
 
 GRAM_BITS: Final = 2 * ROW_BITS + math.ceil(math.log2(MAX_ROWS + 1))
@@ -326,8 +256,8 @@ class GramMoments:
     for any rows.
     """
 
-    def __init__(self, gram: Integers) -> None:
-        dimension = len(gram)
+    def __init__(self, gram: WideIntegers) -> None:
+        dimension = len(gram.low)
         self._gram = gram
         self._digit_bits = 53 - BASIS_BITS - 1 - math.ceil(math.log2(dimension) / 2)
         self._digits = _digits(gram, self._digit_bits, -(-GRAM_BITS // self._digit_bits))
@@ -347,11 +277,11 @@ class GramMoments:
         )
         return np.asarray(integers.astype(np.int64).astype(object).T @ image)
 
-    def gram(self) -> Integers:
+    def gram(self) -> WideIntegers:
         return self._gram
 
     def trace(self) -> int:
-        return int(np.trace(self._gram))
+        return int(self._gram.diagonal().exact().sum())
 
     def _digit_products(self, basis: FloatArray) -> list[Integers]:
         """Multiply by every digit, using only the non-zero rows of the basis."""
@@ -372,15 +302,10 @@ def _to_lattice(rows: FloatArray) -> FloatArray:
     return np.rint(scaled, out=scaled)
 
 
-def _digits(matrix: Integers, bits: int, count: int) -> list[FloatArray]:
-    """Write integers in base 2^bits. The highest digit keeps the sign."""
+def _digits(matrix: WideIntegers, bits: int, count: int) -> list[FloatArray]:
+    """Write integers in base 2^bits, with at most 32 bits. The highest digit keeps the sign."""
     digits = []
     for _ in range(count - 1):
-        digits.append((matrix & (2**bits - 1)).astype(np.float64))
-        matrix = matrix >> bits
-    return [*digits, matrix.astype(np.float64)]
-
-
-def _spans(rows: int, parts: int) -> list[tuple[int, int]]:
-    edges = [rows * part // parts for part in range(parts + 1)]
-    return list(pairwise(edges))
+        digits.append((matrix.low & (2**bits - 1)).astype(np.float64))
+        matrix >>= bits
+    return [*digits, matrix.narrow().astype(np.float64)]

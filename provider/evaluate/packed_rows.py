@@ -30,6 +30,13 @@ class PackedRows(DenseBlocks):
     def integers(self, start: int, stop: int) -> IntegerRows | FloatArray:
         return self._convert(self._rows[start:stop].toarray())
 
+    def block(self, start: int, stop: int) -> FloatArray:
+        whole = np.empty((stop - start, self.dimension))
+        for first in range(start, stop, self.block_rows):  # a tall block is there once, and not in each of its forms
+            last = min(first + self.block_rows, stop)
+            whole[first - start : last - start] = self.integers(first, last)
+        return whole
+
     def kept(self, threads: int) -> "PackedRows":
         """Return the same rows, with their integers written to scratch, so that later passes need not convert them.
 

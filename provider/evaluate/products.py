@@ -13,7 +13,8 @@ norm 2^20 (1 + 2^-8), which holds beyond a million columns (``basis_gain``); c i
     y = 2^19 high + low     high 2^18 c + 1, low at most 2^18, because it is rounded to nearest
     X^T high, X^T low       2^35 c + 2^17 a row, 2^35 a row: below 2^50 for 2^14 rows
 
-So sums are exact in float64 over ``EXACT_ROWS`` rows, and then in 64-bit integers over 2^27 rows. More are carried.
+So sums are exact in float64 over ``EXACT_ROWS`` rows, and then in 64-bit integers over 2^27 rows. ``block_sums.py``
+adds up sums over at most 2^24 rows each, in wider integers.
 """
 
 from collections.abc import Iterator
@@ -25,8 +26,9 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray, Integers
 
+from .block_sums import EXACT_ROWS
+
 LOW_BITS: Final = 19
-EXACT_ROWS: Final = 2**14
 
 CACHED: Final = 3 * 2**15
 """Numbers of a tile that fit, in float64, into a second-level cache of a megabyte with room to spare. The product of so

@@ -1,9 +1,10 @@
 """Evaluates queries over one provider's rows. Its answers are exact, and must not leave without noise."""
 
-import os
+import math
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from threading import Lock
 from typing import Any, Final
 
@@ -12,9 +13,9 @@ import scipy.sparse
 
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.centering import pairing_of
-from dpspca.common.errors import InvalidParameterError, InvalidQueryError
+from dpspca.common.errors import InvalidParameterError, InvalidQueryError, RefusedError
 from dpspca.common.plan import Step
-from dpspca.common.privacy import ChoiceEvent, Event, WordSource
+from dpspca.common.privacy import MAX_SKETCHED_ROWS, ChoiceEvent, Event, WordSource, most_rows
 from dpspca.common.queries import (
     ColumnSizes,
     ColumnSums,
@@ -29,6 +30,7 @@ from dpspca.common.queries import (
     RowSparse,
     ScoreHistogram,
     SignPairs,
+    SketchQuery,
     SubspaceQuery,
     TiedColumns,
     ViewQuery,
@@ -36,6 +38,7 @@ from dpspca.common.queries import (
 from dpspca.common.spec import Centering, JobSpec
 from dpspca.provider.data import BlockTable, UsableRows, check_names, differences, zero_row
 
+from .block_sums import LocalThreads
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .mechanisms import release_subspace
 from .moments import (
@@ -68,6 +71,8 @@ _TINY: Final = 2.0**-100
 """A bound that all rows but zeros exceed. Where only signs count, each row is rounded at its own length."""
 GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
+GRAM_ARRAYS: Final = 9
+"""The wide matrix, its digits, and what an answer takes."""
 MAX_CHOSEN_DIMENSION: Final = 2**12
 """Above this, ``for_plan`` never chooses a Gram matrix, which would take more than half a gigabyte."""
 
@@ -79,7 +84,9 @@ class Strategy(StrEnum):
     GRAM = "gram"
 
     @classmethod
-    def for_plan(cls, dimension: int, plan: Sequence[Step], *, is_sparse: bool) -> "Strategy":
+    def for_plan(
+        cls, dimension: int, plan: Sequence[Step], *, is_sparse: bool, memory: int | None = None
+    ) -> "Strategy":
         """Choose the strategy that should be faster for a job, from public facts: its plan and the form of its rows.
 
         With fewer rows than columns, streaming the rows would be faster than the matrix. But under add/remove it is not
@@ -87,7 +94,8 @@ class Strategy(StrEnum):
         """
         products = sum(step.query is CovarianceProduct and not step.extent.blocks for step in plan)
         limit = min(GRAM_COLUMNS_A_PRODUCT * products, MAX_CHOSEN_DIMENSION)
-        return cls.GRAM if not is_sparse and dimension <= limit else cls.STREAM
+        fits = memory is None or LocalThreads(memory=memory).memory_of(dimension**2, GRAM_ARRAYS) <= memory
+        return cls.GRAM if not is_sparse and dimension <= limit and fits else cls.STREAM
 
 
 def keeps_integers(plan: Sequence[Step]) -> bool:
@@ -111,10 +119,12 @@ class Shard:
         keeps: bool = False,
         threads: int | None = None,
         pairing: int | None = None,
+        memory: int | None = None,
     ) -> None:
         """Take rows. ``keeps`` says whether integers go to scratch where each pass would make them anew.
 
         With a ``pairing``, the differences of pairs of rows are used in their place (``centering.pairing_of``).
+        ``memory`` is how many bytes a query may take.
         """
         if strategy is Strategy.GRAM and rows.dimension > MAX_GRAM_DIMENSION:
             raise InvalidParameterError(
@@ -127,7 +137,8 @@ class Shard:
         self._mean_bound = mean_bound
         self._strategy = strategy
         self._keeps = keeps
-        self._threads = threads
+        self._engine = LocalThreads(threads, memory)
+        self._memory = memory
         self._ready: tuple[bytes, Moments] | None = None
         self._preparing = Lock()
 
@@ -135,6 +146,24 @@ class Shard:
     def is_sparse(self) -> bool:
         """Tell whether the rows are in CSR form."""
         return self._rows.is_sparse
+
+    def require_sums(self, plan: Sequence[Step], parties: int) -> None:
+        """Refuse a job if sums over so many rows, or over those of so many providers, would not fit."""
+        if self._rows.count > most_rows(parties):
+            raise RefusedError(
+                f"This provider has more rows than {parties} providers together can add up.", "Name fewer providers."
+            )
+        if self._memory is not None and self._memory_of(plan) > self._memory:
+            raise RefusedError(
+                "This job takes more memory than the provider's settings allow.",
+                "Use fewer columns, or another method. Or ask the provider's operator to raise memory_mebibytes.",
+            )
+        if self._rows.count > MAX_SKETCHED_ROWS and any(issubclass(step.query, SketchQuery) for step in plan):
+            raise RefusedError("This provider has too many rows for a sketch.", "Choose another method.")
+
+    def _memory_of(self, plan: Sequence[Step]) -> int:
+        """Return how many bytes the largest answer of a plan takes. It follows from the plan and the settings alone."""
+        return max((self._engine.memory_of(_entries(step)) for step in plan), default=0)
 
     @property
     def makes_matrix(self) -> bool:
@@ -180,9 +209,10 @@ class Shard:
             case CompressedCovariance(kept=kept, center=center):
                 return _compressed(self._moments(center), LatticeBasis(kept))
             case Covariance(center=center):
-                return self._moments(center).gram() >> SQUARE_SHIFT
+                return (self._moments(center).gram() >> SQUARE_SHIFT).narrow()
             case CovarianceTriangle(center=center):
-                return (self._moments(center).gram() >> SQUARE_SHIFT)[np.triu_indices(self._rows.dimension)]
+                upper = np.triu_indices(self._rows.dimension)
+                return (self._moments(center).gram() >> SQUARE_SHIFT).narrow()[upper]
             case ViewQuery():
                 return self._viewed(query)
             case NormRange(center=center):
@@ -205,7 +235,7 @@ class Shard:
     def release(self, query: RowQuery, event: Event | None, words: WordSource) -> Integers:
         """Answer a query by a private mechanism."""
         if isinstance(query, SubspaceQuery):
-            gram = self._moments(query.center).gram()
+            gram = self._moments(query.center).gram().floats()
             return release_subspace(query, event, gram, self._rows.count, words)
         if isinstance(query, SignPairs) and isinstance(event, ChoiceEvent):
             pieces = self._rows.pieces or (slice(None),)
@@ -224,9 +254,8 @@ class Shard:
 
     def _viewed(self, query: ViewQuery) -> Integers:
         """Answer a query about a view. Rows that are not in memory together are read piece by piece."""
-        total: Any = 0
-        for piece in self._rows.pieces or (slice(None),):
-            total = total + answer_view(query, self._columns(query, piece), self._threads)
+        pieces = self._rows.pieces or (slice(None),)
+        total: Any = reduce(add, (answer_view(query, self._columns(query, each), self._engine) for each in pieces))
         if isinstance(query, NormHistogram | ScoreHistogram):
             total *= self._rows.count > 0  # the row of zeros that stands for no rows is not counted
         return floor_view(query, total)
@@ -259,7 +288,7 @@ class Shard:
         """
         first, last = (self._edge(edge, blocks) for edge in (block - 1, block))
         rows = self._integers(self._norm_bound, center, slice(first, last))
-        return StreamedMoments(rows, self._threads).product(LatticeBasis(basis))
+        return StreamedMoments(rows, engine=self._engine).product(LatticeBasis(basis))
 
     def _edge(self, block: int, blocks: int) -> int:
         """Return how many rows are in a block and the ones before it."""
@@ -279,15 +308,15 @@ class Shard:
             return SummedMoments(partial(self._streamed, self._rows.pieces, center))
         rows = self._integers(self._norm_bound, center)
         if self._strategy is Strategy.GRAM:
-            return GramMoments(StreamedMoments(rows, self._threads).gram())
+            return GramMoments(StreamedMoments(rows, engine=self._engine).gram())
         if self._keeps and isinstance(rows, PackedRows):
-            rows = rows.kept(self._threads or os.cpu_count() or 1)
-        return StreamedMoments(rows, self._threads)
+            rows = rows.kept(self._engine.threads)
+        return StreamedMoments(rows, engine=self._engine)
 
     def _streamed(self, pieces: Sequence[slice], center: FloatArray | None) -> Iterator[Moments]:
         """Prepare rows piece by piece, because they are not in memory together."""
         for piece in pieces:
-            yield StreamedMoments(self._integers(self._norm_bound, center, piece), self._threads)
+            yield StreamedMoments(self._integers(self._norm_bound, center, piece), engine=self._engine)
 
     def _integers(
         self,
@@ -336,6 +365,12 @@ class Shard:
                 raise _dense_when_centred()
             total = total + sizes_of(rows, center)
         return np.asarray(total)
+
+
+def _entries(step: Step) -> int:
+    """Return how many numbers the sum for an answer has."""
+    square = SignPairs, SubspaceQuery, CovarianceTriangle
+    return step.extent.dimension**2 if issubclass(step.query, square) else math.prod(step.shape)
 
 
 def _scaled(matrix: Any, scales: FloatArray | None) -> Any:  # noqa: ANN401  # sparse rows

@@ -71,8 +71,8 @@ from dpspca.common.queries import (
     Sketch,
 )
 
+from .block_sums import EXACT_ROWS
 from .packed_rows import BlockRows
-from .products import EXACT_ROWS
 
 SketchArray: TypeAlias = NDArray[np.int32]
 
@@ -248,7 +248,7 @@ def round_sketch(noisy: Integers, std: float) -> SketchArray:
 
 
 def gram_of(sketch: SketchArray) -> Integers:
-    """Return Y^T Y. Exact: 2^14 rows of 2^32 are below 2^53, and 2^24 rows below 2^56."""
+    """Return Y^T Y. Exact: 2^14 rows of 2^32 are below 2^53, and 2^31 rows below 2^63."""
     total = np.zeros((sketch.shape[1],) * 2, dtype=np.int64)
     for start in range(0, len(sketch), EXACT_ROWS):
         block = sketch[start : start + EXACT_ROWS].astype(np.float64)

@@ -7,7 +7,8 @@ from operator import add
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import InvalidQueryError
 
-from .moments import Basis, Exact, Moments
+from .moments import Basis, Moments
+from .wide_integers import Exact, WideIntegers
 
 
 class SummedMoments:
@@ -26,7 +27,7 @@ class SummedMoments:
     def compressed(self, basis: Basis) -> Exact:
         return reduce(add, (each.compressed(basis) for each in self._pieces()))
 
-    def gram(self) -> Integers:
+    def gram(self) -> WideIntegers:
         return reduce(add, (each.gram() for each in self._pieces()))
 
     def trace(self) -> int:

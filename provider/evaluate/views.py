@@ -32,16 +32,18 @@ from dpspca.common.queries import (
     ViewSquares,
 )
 
+from .block_sums import EXACT_ROWS, Engine
 from .integer_rows import IntegerRows, integer_rows, row_sums
 from .moments import SQUARE_SHIFT, DenseBlocks, LatticeBasis, SparseRows, StreamedMoments, floor_product
 from .packed_rows import BlockRows
-from .products import EXACT_ROWS
+from .wide_integers import WideIntegers
 
 _BOUND: Final = 2.0**ROW_BITS
 _EDGES: Final = 2.0 ** (-np.arange(BINS - 1) / 2) * (1 - 2.0**-10)
 """The lower edges of all bins but the last, as multiples of the bound; see ``NormHistogram``."""
 _SOME_ENTRIES: Final = 2**24
 """Entries of rows whose signs are added up together: few sums as wide as the table, and 128 MiB of memory."""
+_LARGEST_SCORE: Final = 2**31 - 1
 _SOME_SIZES: Final = 2**16
 """Entries whose sizes are counted together."""
 _TOP: Final = int(np.log2(LARGEST_SIZE))
@@ -97,7 +99,7 @@ class ViewedRows(DenseBlocks):
             yield self.unclipped(start, min(start + self.block_rows, self.count))
 
 
-def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -> Integers:
+def answer_view(query: ViewQuery, rows: BlockRows, engine: Engine | None = None) -> Integers | WideIntegers:
     """Answer exactly, but for the floor of second moments, which is taken of the whole sum (``floor_view``).
 
     ``rows`` have the columns of the view alone. They were multiplied by the query's lift, clipped and rounded.
@@ -110,9 +112,9 @@ def answer_view(query: ViewQuery, rows: BlockRows, threads: int | None = None) -
         return _answer_sparse(query, viewed)
     match query:
         case ViewCovariance():
-            return StreamedMoments(viewed, threads).gram()
+            return StreamedMoments(viewed, engine=engine).gram()
         case ViewProduct():
-            return StreamedMoments(viewed, threads).halves(LatticeBasis(RowSparse.of(query.basis)))
+            return StreamedMoments(viewed, engine=engine).halves(LatticeBasis(RowSparse.of(query.basis)))
         case ViewSquares():
             return np.asarray(sum(_clipped_squares(block).sum(axis=0) for block in viewed.blocks()))
         case NormHistogram(power=power):
@@ -137,11 +139,11 @@ def _score_cells(query: ScoreHistogram, rows: BlockRows) -> Integers:
     return total.reshape(SIDE, SIDE)
 
 
-def floor_view(query: ViewQuery, total: Integers) -> Integers:
-    """Put the exact sum over all rows on the lattice."""
-    if isinstance(query, ViewProduct):
-        return floor_product(total)
-    return total >> SQUARE_SHIFT if isinstance(query, ViewCovariance) else total
+def floor_view(query: ViewQuery, total: Integers | WideIntegers) -> Integers:
+    """Put the exact sum over all rows on the lattice. Only second moments are wider than it."""
+    if not isinstance(total, WideIntegers):
+        return total
+    return floor_product(total) if isinstance(query, ViewProduct) else (total >> SQUARE_SHIFT).narrow()
 
 
 def _answer_sparse(query: ViewQuery, viewed: ViewedRows) -> Integers:
@@ -231,12 +233,12 @@ def _sizes(entries: FloatArray) -> NDArray[np.int64]:
     return np.where(sizes < LARGEST_SIZE * 4.0 ** (2 - SIZES), SIZES - 1, places)
 
 
-def sign_scores(rows: BlockRows) -> NDArray[np.float32]:
-    """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^24 rows of 1 stay whole in float32."""
-    total = np.zeros((rows.dimension, rows.dimension), dtype=np.float32)
+def sign_scores(rows: BlockRows) -> Integers:
+    """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^14 rows of 1 stay whole in float32."""
+    total = np.zeros((rows.dimension, rows.dimension), dtype=np.int64)
     for block in _some(rows, _dense_step(rows)):
         signs = _signs(block if isinstance(block, np.ndarray) else block.toarray())
-        total += np.dot(signs.T, signs)
+        np.add(total, np.dot(signs.T, signs), out=total, casting="unsafe")
     return total
 
 
@@ -257,30 +259,33 @@ def _some(rows: BlockRows, step: int) -> Iterator[Any]:
         yield rows.block(start, min(start + step, rows.count))
 
 
-def tied_scores(rows: BlockRows, view: View) -> NDArray[np.float32]:
+def tied_scores(rows: BlockRows, view: View) -> Integers:
     """Add up sign(x_j) sign(q . x_S) for each axis q and column j, exactly.
 
     Each sign follows from its own row alone: the product with an axis is exact (``ViewedRows.unclipped`` says why).
     """
     axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
-    total = np.zeros((axes.shape[1], rows.dimension), dtype=np.float32)
+    total = np.zeros((axes.shape[1], rows.dimension), dtype=np.int64)
     for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else _dense_step(rows)):
         along = np.sign(np.asarray(block[:, view.columns] @ axes)).astype(np.float32)
-        total += (_signs(block).T @ along).T
+        np.add(total, (_signs(block).T @ along).T, out=total, casting="unsafe")
     return total
 
 
-def release_columns(
-    totals: NDArray[np.float32], view: View, event: ChoiceEvent, words: WordSource, rows: int
-) -> Integers:
+def _scores(sums: Integers) -> NDArray[np.int32]:
+    """Return scores in 32 bits. That of 2^31 rows which all agree is one less, which moves no score further apart."""
+    return np.minimum(sums, _LARGEST_SCORE).astype(np.int32)
+
+
+def release_columns(totals: Integers, view: View, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
     """Choose columns outside a view by their scores, of so many rows, and mark them."""
-    scores = np.abs(totals).max(axis=0, initial=0).astype(np.int32)
+    scores = _scores(np.abs(totals).max(axis=0, initial=0))
     scores[view.columns] = -1
     chosen = pick_columns(scores, event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp), minlength=len(scores)).astype(np.int64)
 
 
-def release_pairs(scores: NDArray[np.float32], event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
+def release_pairs(scores: Integers, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
     """Choose pairs of columns by their scores, of so many rows, and count how often each column was chosen."""
-    chosen = pick_pairs(np.abs(scores).astype(np.int32), event.picks, event.scale, words, largest=rows)
+    chosen = pick_pairs(_scores(np.abs(scores)), event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp).reshape(-1), minlength=len(scores)).astype(np.int64)

@@ -22,20 +22,23 @@ class _Preparation:
     rows_per_person: int
     limit: int | None  # the job is about so many rows from the first, or about all rows if None
     strategy: Strategy  # for dense rows
-    keeps_integers: bool
+    keeps: bool
+    memory: int | None
 
     @classmethod
-    def of(cls, plan: Plan) -> Self:
+    def of(cls, plan: Plan, memory: int | None = None) -> Self:
         spec = plan.spec
-        strategy = Strategy.for_plan(spec.schema.dimension, plan, is_sparse=False)
+        strategy = Strategy.for_plan(spec.schema.dimension, plan, is_sparse=False, memory=memory)
         columns = None if spec.dictionary is None else spec.schema.names
-        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy, keeps_integers(plan))
+        return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy, keeps_integers(plan), memory)
 
 
 class PreparedRows:
     """For each data set, the rows as they were prepared for the last job."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int | None = None) -> None:
+        """``memory`` is how many bytes the largest answer of a job may take."""
+        self._memory = memory
         self._kept: dict[str, tuple[str, _Preparation, Shard | MatrixShard]] = {}
         """With the digest of the rows, which changes when others are offered."""
 
@@ -49,7 +52,7 @@ class PreparedRows:
         The job's unit says whether the data are rows or a share of a symmetric matrix.
         """
         rows, spec = offer.data_sets[name], plan.spec
-        preparation = _Preparation.of(plan)
+        preparation = _Preparation.of(plan, self._memory)
         digest = offer.digests[name]
         *made, kept = self._kept.get(name, ("", None, None))
         if kept is None or made != [digest, preparation] or not kept.fits(spec):
@@ -75,13 +78,14 @@ def _prepared(
     return _shard_of(columns_of(rows.first(limit), columns), spec, preparation)
 
 
-def _shard_of(rows: UsableRows, spec: JobSpec, preparation: _Preparation) -> Shard:
-    chosen = Strategy.STREAM if rows.is_sparse else preparation.strategy
+def _shard_of(rows: UsableRows, spec: JobSpec, how: _Preparation) -> Shard:
+    chosen = Strategy.STREAM if rows.is_sparse else how.strategy
     return Shard(
         rows,
         spec.norm_bound,
         mean_bound=spec.mean_bound,
         strategy=chosen,
-        keeps=preparation.keeps_integers,
+        keeps=how.keeps,
         pairing=pairing_of(spec),
+        memory=how.memory,
     )

@@ -34,6 +34,7 @@ from dpspca.provider.data import (
     WaitingQueries,
     run_in_row_thread,
 )
+from dpspca.provider.evaluate import Shard
 from dpspca.provider.events import Emit, ignore
 from dpspca.provider.ledger import (
     ANSWER,
@@ -91,6 +92,8 @@ class ProviderSetup:
     """The coin that chooses when answers leave. Only tests use another than the default."""
     events: Emit = ignore
     """Takes what happens, for programs that watch."""
+    memory: int | None = None
+    """How many bytes the largest answer of a job may take. A job that takes more is refused."""
     desk: ApprovalDesk | None = None
     """Has jobs wait for a person's approval. Without it, a policy that asks for approval refuses every job."""
 
@@ -104,7 +107,7 @@ class JobRegistry:
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self._lock = Lock()  # jobs are opened and closed in threads
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
-        self.rows = PreparedRows()
+        self.rows = PreparedRows(settings.memory)
         self._named_at: dict[str, int] = {}
         self._waiting = WaitingQueries(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
         self.offer = self.make_offer(settings.data_sets, settings.dictionaries, settings.policy)
@@ -228,6 +231,8 @@ class JobRegistry:
             self._require_approval(signed, envelope, opening.analyst, rules)
         shard = self.rows.of(offer, envelope.data_set, plan, rules.least_bound)
         shard.check(spec)
+        if isinstance(shard, Shard):
+            shard.require_sums(plan, len(envelope.audience))
         settings.ledger.open(opening, limits, self._named(offer, envelope.data_set))
         permission.require_room(rules)
         slot = envelope.audience.index(me.name.name)

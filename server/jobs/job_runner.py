@@ -31,7 +31,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.log_context import about
 from dpspca.common.model import Model
 from dpspca.common.names import PartyName
-from dpspca.common.privacy import GaussianEvent
+from dpspca.common.privacy import GaussianEvent, largest_answer
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import RowQuery
 from dpspca.common.spec import JobSpec, Schema
@@ -44,7 +44,7 @@ from dpspca.server.journal import JournalError, JournalThread, Sum
 from .job_errors import PlanExceededError, ReplayError, TooFewProvidersError
 from .outgoing import OutgoingQuery
 from .roster import Link, ProviderLostError, Roster
-from .rounds import LARGEST_ANSWER, aggregate
+from .rounds import aggregate
 
 CANCELLED: Final = "Cancelled by the analyst."
 SMALL_SUM: Final = 2**13
@@ -242,8 +242,9 @@ class JobRunner:
     async def _gather(self, query: OutgoingQuery, total: Integers, weights: Mapping[str, int]) -> bool:
         """Ask every provider; false if one dropped out after part of its answer was added to the sum."""
         counts = {name: np.zeros_like(total) for name in self._remaining} if self._weights.counts(query.step) else {}
+        largest = largest_answer(len(self._remaining))
         readers = {
-            name: wire.AnswerReader(counts.get(name, total), LARGEST_ANSWER, weights.get(name, FULL))
+            name: wire.AnswerReader(counts.get(name, total), largest, weights.get(name, FULL))
             for name in self._remaining
         }
         outcomes = await asyncio.gather(*(self._ask_one(name, query, reader) for name, reader in readers.items()))

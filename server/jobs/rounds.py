@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
 from dpspca.common.plan import Step
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PARTIES, largest_answer
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums
 from dpspca.common.spec import Centering, JobSpec
 from dpspca.common.weights import ProviderWeights, Weighed, rows_in, weighted
 
-LARGEST_ANSWER: Final = 2**56 - 1
-"""Larger than any answer that rows and noise on the lattice can give; the sum of 128 of these fits in 64 bits."""
+LARGEST_ANSWER: Final = largest_answer(1)
+"""Larger than any answer that rows and noise on the lattice can give."""
 
 
 def combine(
@@ -34,7 +34,7 @@ def combine(
             f"Cannot add {len(answers)} answers.", f"A job has between 1 and {MAX_PARTIES} providers."
         )
     for answer in answers:
-        _check(step, answer)
+        _check(step, answer, largest_answer(len(answers)))
     if not parts:
         return aggregate(spec, step, sum(answers[1:], start=answers[0]), len(answers))
     each = [weighted(answer, weight) for answer, (_, weight) in zip(answers, parts, strict=True)]
@@ -76,16 +76,16 @@ def aggregate(
     return Aggregate(values, step.noise_std * noise * unit, parties)
 
 
-def _check(step: Step, answer: NDArray[np.int64]) -> None:
+def _check(step: Step, answer: NDArray[np.int64], largest: int) -> None:
     if answer.dtype != np.int64 or answer.shape != step.shape:
         raise InvalidAnswerError(
             f"An answer to '{step.name}' is {answer.dtype} of shape {answer.shape}.",
             f"Expected int64 of shape {step.shape}.",
         )
     # Not abs(): the most negative integer has no positive counterpart.
-    if answer.size and (answer.max() > LARGEST_ANSWER or answer.min() < -LARGEST_ANSWER):
+    if answer.size and (answer.max() > largest or answer.min() < -largest):
         raise InvalidAnswerError(
-            f"An answer to '{step.name}' has numbers beyond {LARGEST_ANSWER}.", "Ask that provider's operator."
+            f"An answer to '{step.name}' has numbers beyond {largest}.", "Ask that provider's operator."
         )
 
 

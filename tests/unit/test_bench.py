@@ -137,3 +137,11 @@ def test_unequal_compares_weights_with_equal_ones() -> None:
     }
     for sizes in ("one-large", "geometric"):
         assert results[sizes]["median_errors"]["auto"] < results[sizes]["median_errors"]["equal"]
+
+
+def test_large_data_stays_within_its_memory() -> None:
+    result = measured("large_data")
+    assert {line["source"] for line in result["lines"]} == {".parquet", ".npy"}
+    for line in result["lines"]:
+        assert line["seconds"] > 0
+        assert line["step"] == "decode" or line["of_cap"] <= 1.2

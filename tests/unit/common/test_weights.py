@@ -13,11 +13,11 @@ from dpspca.common import queries
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.plan import Step
-from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, PrivacyUnit, usable_mu
+from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, PrivacyUnit, largest_answer, usable_mu
 from dpspca.common.queries import Count, Extent, RowQuery, ViewCovariance
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema, Weights
 from dpspca.common.weights import FULL, ProviderWeights, Weighed, even_rows, rows_in, weighted
-from dpspca.server.jobs.rounds import LARGEST_ANSWER, JobSums, combine
+from dpspca.server.jobs.rounds import JobSums, combine
 
 LIMIT = 2**56 - 1
 
@@ -66,7 +66,7 @@ def test_weighted_sums_are_the_same_in_any_order() -> None:
 
 
 def test_t24_the_most_and_largest_weighted_answers_do_not_overflow() -> None:
-    answers = [np.full(MATRIX.shape, LARGEST_ANSWER)] * MAX_PARTIES
+    answers = [np.full(MATRIX.shape, largest_answer(MAX_PARTIES))] * MAX_PARTIES
     for weight in (1, FULL - 1, FULL):
         assert (combine(job(), MATRIX, answers, [(MAX_ROWS, weight)] * MAX_PARTIES).values > 0).all()
 
@@ -188,7 +188,7 @@ def test_weights_are_read_as_they_were_written() -> None:
     "text",
     [
         *("", "7", "{}", "[]", "[[1, 2], 3]", "[[1, 2], [3]]", "[[1, 2], [0, 1]]", "[[1, 2], [1, 65537]]", "[[1, 2]]"),
-        *("[[1, 2], [1, 1.5]]", "[[1, 2], [true, 1]]", "[[1, 2], [16777217, 1]]", '[[1, 2], ["1", 1]]'),
+        *("[[1, 2], [1, 1.5]]", "[[1, 2], [true, 1]]", "[[1, 2], [2147483649, 1]]", '[[1, 2], ["1", 1]]'),
     ],
 )
 def test_other_weights_are_refused(text: str) -> None:

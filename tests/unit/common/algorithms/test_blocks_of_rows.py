@@ -108,7 +108,7 @@ def test_what_is_no_number_of_rows_is_refused_by_name(block_rows: Any) -> None:
 
 def test_more_rows_than_sums_have_room_for_are_refused_with_both_ways_out() -> None:
     assert rows_of(spec(options={"rounds": 2, "block_rows": MAX_ROWS // 2})) == MAX_ROWS
-    with pytest.raises(InvalidParameterError, match=r"3 blocks of 8388608 rows .* fewer rounds, or a smaller"):
+    with pytest.raises(InvalidParameterError, match=rf"3 blocks of {MAX_ROWS // 2} rows .* fewer rounds, or a smaller"):
         catalogue.plan(spec(options={"rounds": 3, "block_rows": MAX_ROWS // 2}))
 
 

@@ -11,13 +11,21 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Noise, PlannedQuery, Step, price
 from dpspca.common.privacy import noise
 from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent
-from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS, MAX_SCALE, MAX_STD, MOMENT_BITS, basis_gain
+from dpspca.common.privacy.lattice import (
+    MAX_PARTIES,
+    MAX_ROWS,
+    MAX_SCALE,
+    MAX_STD,
+    MOMENT_BITS,
+    basis_gain,
+    largest_answer,
+    most_rows,
+)
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace, lattice_std
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
 from dpspca.common.queries.rows import Count
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Accounting, Budget, JobSpec, Schema
-from dpspca.server.jobs.rounds import LARGEST_ANSWER
 
 MOST = {Noise.GAUSSIAN: MAX_STD, Noise.LAPLACE: MAX_SCALE}
 
@@ -107,8 +115,11 @@ def reaches() -> list[int]:
 def test_t24_the_largest_sums_with_the_widest_noise_fit_64_bits() -> None:
     """In whole numbers, nothing rounded: full data sets of the longest rows, along the longest basis."""
     gain = Fraction(basis_gain(MAX_COMPONENT_ENTRIES, 1))
-    rows = math.ceil(MAX_ROWS * 2**MOMENT_BITS * gain)
-    for reach in reaches():
-        assert reach < 2**55
-        assert rows + reach <= LARGEST_ANSWER
-    assert MAX_PARTIES * LARGEST_ANSWER < 2**63 <= MAX_PARTIES * (LARGEST_ANSWER + 1)
+    assert most_rows(1) == most_rows(2) == MAX_ROWS
+    for parties in range(1, MAX_PARTIES + 1):
+        rows = math.ceil(most_rows(parties) * 2**MOMENT_BITS * gain)
+        for reach in reaches():
+            assert reach < 2**55
+            assert rows + reach <= largest_answer(parties)
+        assert parties * largest_answer(parties) < 2**63
+        assert parties * most_rows(parties) <= 2**32

@@ -287,6 +287,6 @@ def test_files_that_arrive_go_into_scratch(tmp_path: Path) -> None:
 
 def test_memory_bounds_how_much_is_read_at_a_time(tmp_path: Path) -> None:
     assert Scratch(tmp_path, 2**20).cells == scratch._FEWEST_CELLS
-    assert Scratch(tmp_path, 2**40).cells == scratch._MOST_CELLS
+    assert Scratch(tmp_path, 2**40).cells == scratch.MOST_CELLS
     assert Scratch(tmp_path, 2**28).cells * 8 * 8 <= 2**28
     assert isinstance(ScratchError("a", "b"), DpspcaError)

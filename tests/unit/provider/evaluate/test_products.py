@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy import basis_gain
-from dpspca.provider.evaluate import moments, products
+from dpspca.provider.evaluate import block_sums, products
 from dpspca.provider.evaluate.moments import PRODUCT_SHIFT, DenseRows, StreamedMoments
 from dpspca.provider.evaluate.products import EXACT_ROWS, Division, product_sums, split
 
@@ -135,7 +135,7 @@ def test_blocks_are_as_large_whatever_the_number_of_rows() -> None:
 
 
 def patched(monkeypatch: pytest.MonkeyPatch, exact_rows: int) -> Callable[[Any, FloatArray], Any]:
-    for module in (moments, products):
+    for module in (block_sums, products):
         monkeypatch.setattr(module, "EXACT_ROWS", exact_rows)
     return lambda rows, basis: StreamedMoments(DenseRows(rows.astype(np.int32)), 2).product(basis.astype(float))
 

@@ -20,7 +20,7 @@ from dpspca.common.queries.rows import (
     CovarianceProduct,
 )
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.evaluate import moments, products
+from dpspca.provider.evaluate import block_sums, moments, products
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, StreamedMoments
 from dpspca.provider.evaluate.products import Division
@@ -101,7 +101,7 @@ def test_t19_neither_order_nor_threads_nor_blocks_change_a_bit(monkeypatch: pyte
         expected = in_python(values, query)
         for block_rows, threads in itertools.product((8, 100, 5000), (1, 2, 5)):
             monkeypatch.setattr(moments, "CACHED", block_rows * 30)
-            for module in (moments, products):
+            for module in (block_sums, moments, products):
                 monkeypatch.setattr(module, "EXACT_ROWS", 2 * block_rows)
             monkeypatch.setattr(Division, "of", lambda *_, rows=block_rows: Division(rows, 7))
             shuffled = Shard(check_rows(rng.permutation(values)), BOUND, threads=threads)
@@ -153,7 +153,7 @@ def test_the_blocks_that_sparse_rows_are_taken_in_change_no_bit(
     rng = np.random.default_rng(8)
     rows = scipy.sparse.random_array((200, 500), density=0.002, rng=rng, format="csr")
     expected = [Shard(check_rows(rows), BOUND).evaluate(query) for query in queries(np.random.default_rng(9), 500, 9)]
-    monkeypatch.setattr(moments, "EXACT_ROWS", exact_rows)
+    monkeypatch.setattr(block_sums, "EXACT_ROWS", exact_rows)
     for query, answer in zip(queries(np.random.default_rng(9), 500, 9), expected, strict=True):
         for threads in (1, 3):
             assert (Shard(check_rows(rows), BOUND, threads=threads).evaluate(query) == answer).all()

@@ -18,9 +18,11 @@ from dpspca.provider.data import stored_rows
 from dpspca.provider.data.preparation import CheckedRows, check_rows
 from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.data.stored_rows import RowWriter
-from dpspca.provider.evaluate import moments
+from dpspca.provider.evaluate import block_sums, moments
+from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
 from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.evaluate.wide_integers import WideIntegers
 from dpspca.provider.jobs import prepared_rows
 
 DIMENSION: Final = 200
@@ -72,7 +74,7 @@ class Trace:
         for kind, name in ((StreamedMoments, "product"), (GramMoments, "product"), (StreamedMoments, "gram")):
             self._note(monkeypatch, kind, name)
         pool, digits = ThreadPoolExecutor, moments._digits
-        monkeypatch.setattr(moments, "ThreadPoolExecutor", lambda count: self.seen.append(count) or pool(count))
+        monkeypatch.setattr(block_sums, "ThreadPoolExecutor", lambda count: self.seen.append(count) or pool(count))
         monkeypatch.setattr(stored_rows, "ThreadPoolExecutor", lambda count: self.seen.append(count) or pool(count))
         monkeypatch.setattr(moments, "_digits", lambda *given: self.seen.append(given[2]) or digits(*given))
 
@@ -121,9 +123,9 @@ def test_a_matrix_has_as_many_digits_as_the_most_rows_need(dimension: int) -> No
     """Rows of full length in one direction make the largest entry that there is, and it is kept exactly."""
     largest = MAX_ROWS * 2 ** (2 * ROW_BITS)
     gram = np.zeros((dimension, dimension), dtype=np.int64)
-    gram[0, 0], gram[1, 1] = largest, -largest
-    kept = GramMoments(gram)
-    assert len(kept._digits) == len(GramMoments(np.eye(dimension, dtype=np.int64))._digits)
+    gram[0, 0], gram[1, 1] = largest >> 32, -largest >> 32
+    kept = GramMoments(WideIntegers(gram, np.zeros_like(gram)))
+    assert len(kept._digits) == len(GramMoments(WideIntegers.of(np.eye(dimension, dtype=np.int64)))._digits)
     corners = [digit[:2, :2].astype(object) for digit in kept._digits]
     whole = sum(corner * 2 ** (place * kept._digit_bits) for place, corner in enumerate(corners))
     assert whole[0, 0] == largest
@@ -140,16 +142,17 @@ def test_more_threads_than_rows_change_nothing(count: int, sparse: bool) -> None
     asked = np.rint(basis(300) * 2**20)
     exact = whole.astype(object)
     assert (one.product(asked) == many.product(asked)).all()
-    assert (many.gram() == exact.T @ exact).all()
+    assert (many.gram().narrow() == exact.T @ exact).all()
     assert many.trace() == (exact**2).sum()
     assert (one.compressed(asked) == many.compressed(asked)).all()
 
 
 def test_wide_queries_are_asked_on_fewer_threads() -> None:
     """Each thread adds up an answer of its own: sixteen of half a gigabyte would be more than a machine has."""
-    assert moments._threads(16, 2**10) == 16
-    assert moments._threads(16, 2**26) == 2
-    assert moments._threads(16, 2**28) == 1
+    assert LocalThreads(16).threads_for(2**10) == 16
+    assert LocalThreads(16).threads_for(2**26) == 2
+    assert LocalThreads(16).threads_for(2**28) == 1
+    assert LocalThreads(16, 2**30).threads_for(2**24) == 2
 
 
 def test_the_gram_matrix_is_used_for_dense_rows_and_many_products() -> None:
@@ -161,6 +164,9 @@ def test_the_gram_matrix_is_used_for_dense_rows_and_many_products() -> None:
     assert chosen(ROUNDS, DIMENSION, is_sparse=True) is Strategy.STREAM
     assert chosen(500, 2**12) is Strategy.GRAM
     assert chosen(500, 2**12 + 1) is Strategy.STREAM
+    plan = catalogue.plan(job(500, 2000))
+    assert Strategy.for_plan(2000, plan, is_sparse=False, memory=2**32) is Strategy.GRAM
+    assert Strategy.for_plan(2000, plan, is_sparse=False, memory=2**28) is Strategy.STREAM
 
 
 def test_threads_with_different_centres_get_their_own_answers() -> None:
@@ -238,5 +244,5 @@ def test_the_largest_sums_of_sparse_rows_are_exact() -> None:
     assert (
         int(streamed.product(np.array([[column]]))[0, 0]) == (rows * row * row * int(column)) >> moments.PRODUCT_SHIFT
     )
-    assert int(streamed.gram()[0, 0]) == rows * row * row
+    assert int(streamed.gram().narrow()[0, 0]) == rows * row * row
     assert streamed.trace() == rows * row * row

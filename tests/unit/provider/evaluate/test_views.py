@@ -19,6 +19,7 @@ from dpspca.common.queries.views import (
     ViewSquares,
 )
 from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.evaluate import block_sums
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.evaluate.views import ViewedRows
 
@@ -59,13 +60,17 @@ TURNED |= {name: view for name, view in VIEWS.items() if view.axes_matrix.size}
 
 
 @pytest.mark.parametrize("view", TURNED.values(), ids=TURNED)
-def test_a_product_is_that_of_the_clipped_views_second_moments_with_its_axes(view: View) -> None:
+def test_a_product_is_that_of_the_clipped_views_second_moments_with_its_axes(
+    view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = viewed(view)
     seen = seen / np.maximum(np.linalg.norm(seen, axis=1), 1)[:, None]
     first = shard().evaluate(ViewProduct(view))
     np.testing.assert_allclose(first * 2.0**-30, seen.T @ seen @ view.axes_matrix, atol=500 * 2.0**-15)
     for other in (shard(threads=3), shard(sparse=True), shard(ROWS[::-1].copy())):
         np.testing.assert_array_equal(other.evaluate(ViewProduct(view)), first)
+    monkeypatch.setattr(block_sums, "ROWS_IN_64_BITS", 64)
+    np.testing.assert_array_equal(shard(threads=3).evaluate(ViewProduct(view)), first)
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
