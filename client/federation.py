@@ -43,13 +43,7 @@ from .jobs import JobList, JobStatus, Offer, OfferList
 from .sign_in import require_filled, require_in_force, settings, warn_if_outlived
 from .statements import NO_TRUST, Inquirer
 
-__all__ = [
-    "AsyncFederation",
-    "AsyncJob",
-    "FederationError",
-    "JobFailedError",
-    "require_done",
-]
+__all__ = ["AsyncFederation", "AsyncJob", "FederationError", "JobFailedError", "require_done"]
 
 
 class JobFailedError(FederationError):

@@ -6,20 +6,45 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.centering import pairs_of
 from dpspca.common.errors import InvalidParameterError
 
 from .preparation import CheckedRows, UsableRows
+from .stored_rows import BLOCK_CELLS, RowWriter, StoredRows
 
 
 def differences(rows: UsableRows, seed: int) -> CheckedRows:
     """Return (x - y) / sqrt(2) for each pair. Entries were checked to be far below the largest number."""
-    if not isinstance(rows, CheckedRows) or not isinstance(rows.matrix, np.ndarray | scipy.sparse.csr_array):
+    matrix: Any = rows.matrix if isinstance(rows, CheckedRows) else None
+    if not isinstance(rows, CheckedRows) or not isinstance(matrix, np.ndarray | scipy.sparse.csr_array | StoredRows):
         raise InvalidParameterError(
-            "Differences of pairs need rows that are in memory as numbers, and these are not.",
+            "Differences of pairs need rows of numbers, and these are packed genotypes or rows that arrive.",
             "Use another centring. Genotypes have a public centre in a dictionary.",
         )
     first, second = pairs_of(rows.count, seed)
-    matrix: Any = rows.matrix
-    return replace(rows, matrix=(matrix[first] - matrix[second]) * math.sqrt(0.5), persons=None, unusable=None)
+    if isinstance(matrix, StoredRows):
+        made: Any = _stored_differences(matrix, first, second)
+    else:
+        made = _scaled(matrix[first] - matrix[second])
+    return replace(rows, matrix=made, persons=None, unusable=None)
+
+
+def _scaled(unscaled: Any) -> Any:  # noqa: ANN401  # dense or sparse
+    return unscaled * math.sqrt(0.5)
+
+
+def _stored_differences(rows: StoredRows, first: NDArray[np.intp], second: NDArray[np.intp]) -> StoredRows:
+    """Write the differences of stored rows, some at a time. A pair's rows may stand anywhere in the file."""
+    columns = rows.shape[1]
+    writer, step = RowWriter(rows.scratch, columns, np.dtype(np.float64)), max(1, BLOCK_CELLS // columns)
+    for start in range(0, len(first), step):
+        one, other = (_rows_at(rows, places[start : start + step]) for places in (first, second))
+        writer.add(_scaled(one - other), np.zeros(len(one), dtype=np.bool_))
+    return writer.rows()
+
+
+def _rows_at(rows: StoredRows, places: NDArray[np.intp]) -> FloatArray:
+    return np.concatenate([rows[place : place + 1].toarray() for place in places.tolist()])

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count, Covariance, CovarianceProduct
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.provider.data import check_rows, differences
+from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.scratch import Scratch
+from dpspca.provider.data.stored_rows import RowWriter, StoredRows
 from dpspca.provider.evaluate import Shard
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE
@@ -93,6 +97,18 @@ def test_sparse_rows_have_the_differences_of_dense_ones() -> None:
     rows = np.random.default_rng(3).standard_normal((9, 4)) * (np.arange(4) % 2)
     dense, sparse = (differences(check_rows(each), 5).matrix for each in (rows, scipy.sparse.csr_array(rows)))
     np.testing.assert_array_equal(dense, sparse.toarray())
+
+
+def test_rows_in_scratch_have_the_differences_of_rows_in_memory(tmp_path: Path) -> None:
+    """Also a row that counts as zeros, and with some of the columns, in another order."""
+    rows, blank = np.random.default_rng(3).standard_normal((501, 4)), np.arange(501) % 50 == 7
+    writer = RowWriter(Scratch(tmp_path / "scratch"), 4, np.dtype(np.float64))
+    writer.add(rows, blank)
+    stored = writer.rows().select(np.array([2, 0]))
+    in_memory = np.where(blank[:, None], 0.0, rows)[:, [2, 0]]
+    taken = differences(CheckedRows(stored), 5).matrix
+    assert isinstance(taken, StoredRows)
+    np.testing.assert_array_equal(taken.toarray(), differences(check_rows(in_memory), 5).matrix)
 
 
 @pytest.mark.parametrize(
