@@ -33,7 +33,8 @@ from dpspca.common.trust.statements import (
     verify_statement,
 )
 
-BORN = now() + timedelta(minutes=10)  # so that certificates are valid earlier, too
+FOUNDED = now()
+BORN = FOUNDED + timedelta(minutes=10)  # so that certificates are valid earlier, too
 CONTENT = b'{"left":3}'
 
 
@@ -60,8 +61,8 @@ class Parties:
 @pytest.fixture(scope="module")
 def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
     enrolment, other = (
-        Enrolment.create(tmp_path_factory.mktemp("town")),
-        Enrolment.create(tmp_path_factory.mktemp("other")),
+        Enrolment.create(tmp_path_factory.mktemp("town"), clock=lambda: FOUNDED),
+        Enrolment.create(tmp_path_factory.mktemp("other"), clock=lambda: FOUNDED),
     )
     known = {name: enrolment.identity(Role.ANALYST, name) for name in ("ada", "bob")}
     known |= {name: enrolment.identity(Role.PROVIDER, name) for name in ("north", "south")}
