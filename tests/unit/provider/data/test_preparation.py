@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
 from dpspca.common.spec import Schema
 from dpspca.provider.data.largest_entries import with_largest_entries
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.preparation import check_rows, check_size
 from dpspca.provider.evaluate.integer_rows import (
     integer_columns,
     integer_csr,
@@ -136,9 +136,9 @@ def test_rows_that_cannot_be_used_are_refused(rows: Any, kind: type[DpspcaError]
 
 
 def test_more_rows_than_the_lattice_has_room_for_are_refused() -> None:
-    rows = np.broadcast_to(np.zeros((1, 1), dtype=np.int8), (2**24 + 1, 1))
+    check_size(2**31, 1, least=2)
     with pytest.raises(DpspcaError, match="could overflow"):
-        check_rows(rows)
+        check_size(2**31 + 1, 1, least=2)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64, np.float16, np.float32, bool])
