@@ -129,11 +129,6 @@ def _flag(value: Any, _source: Source) -> bool:  # noqa: ANN401
     return value
 
 
-def _nothing(value: Any, _source: Source) -> None:  # noqa: ANN401
-    if value is not None:
-        raise WrongInput.of(value, "Leave it out.")
-
-
 def _member(known: Mapping[str, StrEnum], value: Any, _source: Source) -> StrEnum:  # noqa: ANN401
     if not isinstance(value, str) or value not in known:
         raise WrongInput.of(value, choices(value, known))
@@ -145,8 +140,6 @@ _PLAIN: Final[Mapping[Any, Decoder]] = {
     int: _whole,
     float: _number,
     bool: _flag,
-    None: _nothing,
-    NoneType: _nothing,
     Any: lambda value, _source: value,
 }
 

@@ -225,3 +225,22 @@ def test_text_that_is_no_toml_is_refused(text: str, fact: str) -> None:
     with pytest.raises(InvalidParameterError, match=r"^s\.toml") as caught:
         parse_toml(text, "s.toml")
     assert fact in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "raw"), [(bool, 1), (bool, "true"), (int | None, "x"), (float, 10**399)])
+def test_no_plain_value_is_taken_for_another(kind: Any, raw: object) -> None:
+    with pytest.raises(InvalidInputError):
+        decode(kind, raw)
+
+
+def test_a_type_that_no_file_can_hold_is_a_mistake_of_the_program() -> None:
+    with pytest.raises(TypeError):
+        decode(bytes, "x")
+
+
+def test_text_of_any_script_is_kept() -> None:
+    assert decode(str, "größe") == "größe"
+
+
+def test_nothing_may_stand_where_nothing_is_allowed() -> None:
+    assert decode(int | None, None) is None  # type: ignore[arg-type]  # a union is no class
