@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.errors import RefusedError
+from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.storage import PRIVATE, files
 
 _NOT_NAMELESS: Final = frozenset({EOPNOTSUPP, EISDIR, EINVAL, ENOENT})
@@ -128,11 +129,15 @@ def _nameless(folder: Path) -> int:
 
 @contextmanager
 def _scratch_errors(folder: Path) -> Iterator[None]:
-    """Turn an error of the system into one whose text is the same for all of them. The operator finds it in the log."""
+    """Turn an error of the system into one whose text is the same for all of them. The operator finds it in the log.
+
+    A coordinator that asks again and again causes no more lines than it may cause of other kinds.
+    """
     try:
         yield
     except OSError as problem:
-        _log.error("The scratch folder %s cannot be used: %s.", folder, problem.strerror or problem)
+        what = problem.strerror or problem
+        _log.error("The scratch folder %s cannot be used: %s.", folder, what, extra=about(THE_COORDINATOR))
         raise ScratchError(
             "The provider's scratch folder is full or cannot be used.",
             "The operator must free space there, or name another folder as scratch in the provider's settings. Then "
