@@ -34,7 +34,7 @@ CALL_SECONDS: Final = 10.0
 PAUSE_SECONDS: Final = 0.02
 """Between two accepted connections."""
 WRITE_SECONDS: Final = 1.0
-"""Between two changes of one slot. Each change waits for the disk."""
+"""Between two changes of one slot, which wait for the disk, or after a revocation list that was refused."""
 BACKLOG: Final = 128
 MAX_HEADING: Final = 2**12
 _PATH_PARTS: Final = 3
@@ -70,7 +70,7 @@ class MailboxServer:
         self._authority_pem = authority_pem
         self._tls = unproven_tls()
         self._free = asyncio.Semaphore(MAX_CALLERS)
-        self._written: dict[str, float] = {}
+        self._written: dict[tuple[str, Mail], float] = {}
         """When each slot was changed last. Only slots that the authority made are here."""
         self._listening: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -165,29 +165,40 @@ class MailboxServer:
             return found
         if await asyncio.to_thread(self._folder.get, call.slot, call.mail) == body:
             return b""
-        if body:  # a slot may always be emptied: it can be filled again only after the pause
-            self._require_pause(call)
         if call.mail is Mail.REVOCATIONS:
-            await asyncio.to_thread(self._require_newer, call.slot, body)
+            await self._require_newer(call, body)
+        elif body:  # a slot may always be emptied: it can be filled again only after the pause
+            self._require_pause(call)
+            self._start_pause(call)
         await asyncio.to_thread(self._folder.put, call.slot, call.mail, body)
         _log.info("The mailbox has a new %s: %d bytes for %s.", call.mail, len(body), owner, extra=about(owner))
         return b""
 
     def _require_pause(self, call: Call) -> None:
-        now, key = asyncio.get_running_loop().time(), f"{call.slot}/{call.mail}"
-        if now - self._written.get(key, -WRITE_SECONDS) < WRITE_SECONDS:
+        since = asyncio.get_running_loop().time() - self._written.get((call.slot, call.mail), -WRITE_SECONDS)
+        if since < WRITE_SECONDS:
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "This slot was changed a moment ago.")
-        self._written[key] = now
 
-    def _require_newer(self, slot: str, body: bytes) -> None:
-        """Refuse a list that the authority did not sign, or that is not newer than the one in the folder."""
-        before = self._folder.get(slot, Mail.REVOCATIONS)
+    def _start_pause(self, call: Call) -> None:
+        self._written[call.slot, call.mail] = asyncio.get_running_loop().time()
+
+    async def _require_newer(self, call: Call, body: bytes) -> None:
+        """Refuse a list that is not newer than the one here, or not the authority's.
+
+        There is a pause after a refusal only. A revocation is urgent, and nobody but the authority makes newer lists.
+        """
+        self._require_pause(call)
+        before = await asyncio.to_thread(self._folder.get, call.slot, Mail.REVOCATIONS)
         try:
-            listed = RevocationList.read(body, self._authority_pem)
-            if before:
-                listed.require_succession(RevocationList.read(before, self._authority_pem))
+            await asyncio.to_thread(self._check_newer, body, before)
         except DpspcaError as problem:
+            self._start_pause(call)
             raise Refusal(HTTPStatus.CONFLICT, problem.what) from None
+
+    def _check_newer(self, body: bytes, before: bytes) -> None:
+        listed = RevocationList.read(body, self._authority_pem)
+        if before:
+            listed.require_succession(RevocationList.read(before, self._authority_pem))
 
 
 def _read_call(heading: bytes) -> Call:

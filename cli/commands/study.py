@@ -10,6 +10,7 @@ import typer
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, fingerprint
 from dpspca.cli.render import Folder, print_output, print_table
 from dpspca.client.clock import now
+from dpspca.client.errors import FederationError
 from dpspca.client.input_files import reading
 from dpspca.client.signing import Candidate, Kind, StudyOffice
 from dpspca.common.checks import check
@@ -22,6 +23,9 @@ from .release import require_confirmation
 
 REFUSED_SOME: Final = 1
 _COLUMNS: Final = ("", "role", "name", "key", "days")
+_UNDELIVERED: Final = (
+    "Deliver the list with `dpspca study publish`. Until then, the other parties go on trusting what was revoked."
+)
 
 study = typer.Typer(
     name="study", no_args_is_help=True, help="Run a federation's authority: invite its parties and sign certificates."
@@ -173,16 +177,13 @@ def _revoke(
     revoked = office.authority.revoke(office.party(which) if "/" in which else which)
     lines = [f"revoked {entry.serial} of {entry.name}" for entry in revoked]
     print_output({"revoked": [_certificate_facts(entry) for entry in revoked]}, *lines, as_json=as_json)
+    if office.study.mailbox is None and exchange is None:
+        typer.echo(f"This study has no mailbox. {_UNDELIVERED}", err=True)
+        return
     try:
         office.publish(office.authority.revocation_list(), mailbox_of(office, exchange))
     except DpspcaError as problem:
-        typer.echo(
-            printable(
-                f"The list is not delivered yet: {problem} Deliver it with `dpspca study publish`: until then the "
-                "other parties go on believing what was revoked."
-            ),
-            err=True,
-        )
+        raise FederationError(f"It is revoked, but the list is not delivered. {problem.what}", _UNDELIVERED) from None
 
 
 @study.command("publish", epilog=EXIT_CODES)

@@ -187,12 +187,35 @@ def test_t44_a_revocation_list_is_stored_only_if_it_is_newer_and_the_authority_s
             lists = [here.authority.revocation_list() for _ in range(2)]
             foreign = Enrolment.create(tmp_path / "other").authority.revocation_list()
             await here.put(Mail.REVOCATIONS, lists[1])
-            await asyncio.sleep(mailbox.WRITE_SECONDS)
             for wrong in (lists[0], foreign, b"nonsense"):
                 with pytest.raises(RefusedError, match="409"):
                     await here.put(Mail.REVOCATIONS, wrong)
                 await asyncio.sleep(mailbox.WRITE_SECONDS)
             assert await here.get(Mail.REVOCATIONS) == lists[1]
+
+    asyncio.run(main())
+
+
+def test_a_revocation_is_delivered_at_once_and_again_at_once(tmp_path: Path) -> None:
+    """`study sign` leaves a list, and `study revoke` may follow in the same second."""
+
+    async def main() -> None:
+        async with site(tmp_path) as here:
+            for _ in range(5):
+                newest = here.authority.revocation_list()
+                await here.put(Mail.REVOCATIONS, newest)
+                assert await here.get(Mail.REVOCATIONS) == newest
+
+    asyncio.run(main())
+
+
+def test_t35_lists_that_are_refused_have_to_wait(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with site(tmp_path) as here:
+            with pytest.raises(RefusedError, match="409"):
+                await here.put(Mail.REVOCATIONS, b"nonsense")
+            with pytest.raises(MailboxAwayError):
+                await here.put(Mail.REVOCATIONS, b"nonsense again")
 
     asyncio.run(main())
 
