@@ -21,7 +21,7 @@ from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationL
 
 from .approval import ApprovalDesk
 from .connection import Daemon
-from .data import Arrivals, CheckedRows, DataSet, Scratch
+from .data import Arrivals, CheckedRows, ClusterRows, DataSet, Scratch
 from .events import EventStream
 from .jobs import Offer, ProviderSetup
 from .ledger import ledger_paths
@@ -161,7 +161,11 @@ def _read_rows(
     found: dict[str, DataSet] = {}
     for name in settings.data_sets:
         read, known = read_data_set(settings, name, scratch), offered.get(name)
-        is_same = isinstance(known, CheckedRows) and known.uncut == read.uncut and read.digest() == digests[name]
+        is_same = (
+            isinstance(known, CheckedRows | ClusterRows)
+            and type(known) is type(read)
+            and (known.uncut, digests[name]) == (read.uncut, read.digest())
+        )
         found[name] = known if known is not None and is_same else read
     for name in settings.arriving:
         known = offered.get(name)

@@ -6,6 +6,7 @@ from .approval_settings import ApprovalSettings
 from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
+from .engine_settings import EngineKind, EngineSettings
 from .event_settings import EventSettings
 from .files import PRIVATE, require_private_folder
 from .paths import is_pattern
@@ -38,6 +39,8 @@ __all__ = [
     "ApprovalSettings",
     "CoordinatorConfig",
     "DatabaseUrl",
+    "EngineKind",
+    "EngineSettings",
     "EventSettings",
     "ProviderConfig",
     "Reading",

@@ -3,10 +3,11 @@
 from .arrivals import Arrivals, DataSet, WaitingQueries
 from .block_tables import BlockTable
 from .chosen_columns import columns_of
+from .cluster_rows import Cluster, ClusterRows, Part, PartSpan
 from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .extras import import_extra
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
-from .fingerprints import duplicates
+from .fingerprints import ROUNDS, Fingerprint, duplicates, keys_after, places_of, totals_of
 from .genotypes import Genotypes
 from .odd_rows import zero_row
 from .pairs import differences
@@ -24,21 +25,29 @@ from .score_tables import DATABASES, write_scores_table
 from .scratch import Scratch, ScratchError, machine_memory
 from .sources import names_in, outline_of, read_rows
 from .stored_rows import StoredRows, stored_integers
+from .streamed_rows import RowStream, files_with_rows
 from .threads import run_in_row_thread
 from .variants import Variant, agree, read_variants, sample_ids
 
 __all__ = [
     "DATABASES",
+    "ROUNDS",
     "Arrivals",
     "BlockTable",
     "CheckedRows",
+    "Cluster",
+    "ClusterRows",
     "ColumnFacts",
     "DataSet",
     "DataSetFacts",
     "FeatureFacts",
+    "Fingerprint",
     "Genotypes",
+    "Part",
+    "PartSpan",
     "PreviewedFeature",
     "PreviewedRow",
+    "RowStream",
     "Scratch",
     "ScratchError",
     "StoredRows",
@@ -53,11 +62,14 @@ __all__ = [
     "differences",
     "duplicates",
     "examine_rows",
+    "files_with_rows",
     "import_extra",
+    "keys_after",
     "machine_memory",
     "names_in",
     "numeric",
     "outline_of",
+    "places_of",
     "preview_row",
     "read_arriving",
     "read_protected",
@@ -67,6 +79,7 @@ __all__ = [
     "run_in_row_thread",
     "sample_ids",
     "stored_integers",
+    "totals_of",
     "with_persons",
     "write_scores_table",
     "zero_row",

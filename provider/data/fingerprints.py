@@ -57,6 +57,11 @@ class Fingerprint:
     def __init__(self, totals: tuple[int, ...] = (0,) * LANES) -> None:
         self._totals = totals
 
+    @classmethod
+    def of_totals(cls, totals: Words) -> Self:
+        """Return the fingerprint of all rows from the sum over them (``totals_of``)."""
+        return cls(tuple(map(int, totals)))
+
     @property
     def names(self) -> frozenset[str]:
         """The fingerprint, or nothing if all values are zero, so that two tables without content are not the same."""
@@ -87,10 +92,14 @@ def duplicates(named: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]
 
 def _canonical(table: Table) -> frozenset[str]:
     """Return the fingerprint with columns ordered by content. Columns of zeros come last, so they do not count."""
-    keys = _column_keys(table)
+    return Fingerprint(_totals(table, _labels(places_of(_column_keys(table))))).names
+
+
+def places_of(keys: Words) -> NDArray[np.intp]:
+    """Order columns by their keys, those of zeros last, and say where each stands."""
     ranks = np.empty(len(keys), dtype=np.intp)
     ranks[np.argsort(keys - np.uint64(1), kind="stable")] = np.arange(len(keys))
-    return Fingerprint(_totals(table, _labels(ranks))).names
+    return ranks
 
 
 def _column_keys(table: Table) -> Words:
@@ -101,10 +110,21 @@ def _column_keys(table: Table) -> Words:
     """
     keys = np.zeros(table.shape[1], dtype=np.uint64)
     for _ in range(ROUNDS):
-        labels, keys = _mixed(keys) | np.uint64(1), np.zeros_like(keys)
-        for words in _blocks(table):
-            keys += words.T @ (_mixed(words @ labels) | np.uint64(1))
+        keys = keys_after(table, keys)
     return keys
+
+
+def keys_after(table: Table, keys: Words) -> Words:
+    """Do one round. Keys of several tables with the same columns add up to those of all rows."""
+    labels, found = _mixed(keys) | np.uint64(1), np.zeros_like(keys)
+    for words in _blocks(table):
+        found += words.T @ (_mixed(words @ labels) | np.uint64(1))
+    return found
+
+
+def totals_of(table: Table, places: NDArray[np.intp]) -> Words:
+    """Sum hashes of rows, with columns at these places. Totals of several tables add up to those of all rows."""
+    return np.array(_totals(table, _labels(places)), dtype=np.uint64)
 
 
 def _totals(table: Table, labels: Words) -> tuple[int, ...]:
