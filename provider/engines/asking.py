@@ -1,7 +1,8 @@
 """Asks the workers of a cluster, and tells the steward what went wrong."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dpspca.common.errors import InvalidDataError, RefusedError
 from dpspca.common.version import __version__
@@ -10,6 +11,9 @@ from dpspca.provider.data import Cluster
 from .messages import Reply, Task, read_reply, version_of, write
 
 Of = TypeVar("Of")
+
+_ERROR_OF_PYTHON: Final = re.compile(r"[A-Z]\w*Error: ")
+_LONGEST: Final = 300
 
 
 class EngineError(RefusedError):
@@ -44,6 +48,20 @@ def ask(cluster: Cluster, tasks: Iterable[tuple[Task, bytes]]) -> Iterator[tuple
         if reply.problem is not None:
             raise ClusterProblemError(f"{cluster.name}: {reply.problem.what}", reply.problem.remedy)
         yield reply, content
+
+
+def reason(problem: BaseException) -> str:
+    """Return the line of a library's error that says most: that of an error of Python in a worker, or else the first.
+
+    A worker's own work never raises (``worker.work``), so what is left is about processes, packages and connections.
+    """
+    found = list[str]()
+    at: BaseException | None = problem
+    while at is not None:
+        found += [line.strip() for line in str(at).splitlines() if line.strip()] or [type(at).__name__]
+        at = at.__cause__
+    of_python = [line for line in found if _ERROR_OF_PYTHON.match(line)]
+    return (of_python or found)[0].rstrip(".:")[:_LONGEST]
 
 
 def grouped(parts: Sequence[Of], groups: int) -> list[Sequence[Of]]:

@@ -15,7 +15,7 @@ from uuid import uuid4
 from dpspca.common.storage import EngineSettings
 from dpspca.provider.data import import_extra
 
-from .asking import ClusterProblemError
+from .asking import ClusterProblemError, reason
 from .worker import work
 
 CONNECT_SECONDS: Final = 20.0
@@ -58,17 +58,19 @@ class DaskCluster:
             for place, message in enumerate(messages)
         ]
         try:
-            done = distributed.as_completed(futures, with_results=True, timeout=self._settings.seconds)
+            done = distributed.as_completed(
+                futures, loop=client.loop, with_results=True, timeout=self._settings.seconds
+            )
             yield from (reply for _, reply in done)
         except distributed.TimeoutError:
             raise ClusterProblemError(
                 f"{self.name} did not finish a pass within {self._settings.seconds} seconds.",
                 "Look at its workers, or raise seconds under [engines] in the provider's settings.",
             ) from None
-        except (distributed.KilledWorker, CancelledError, OSError) as problem:
+        except (Exception, CancelledError) as problem:  # noqa: BLE001  # of Dask, or of a worker that lacks a package
             raise ClusterProblemError(
-                f"{self.name} lost a pass: {type(problem).__name__}.",
-                "Look at the logs of its scheduler and workers: they may have run out of memory.",
+                f"{self.name} lost a pass: {reason(problem)}.",
+                "Look at the logs of its scheduler and workers: they may have run out of memory, or lack dpspca.",
             ) from None
         finally:
             client.cancel(futures, force=True)
@@ -109,19 +111,8 @@ class DaskCluster:
             )
         except (OSError, TimeoutError, ValueError) as problem:
             raise ClusterProblemError(
-                f"{self.name} cannot be reached: {_reason(problem)}.",
+                f"{self.name} cannot be reached: {reason(problem)}.",
                 "See that the scheduler runs and that its authority issued this provider's certificate for it.",
             ) from None
-        _log.info("Connected to %s.", self.name)
+        _log.info("Reached %s.", self.name)
         return client
-
-
-def _reason(problem: BaseException) -> str:
-    """Return the first line of an error and of what it comes from, which say what is wrong with a connection."""
-    found = list[str]()
-    at: BaseException | None = problem
-    while at is not None:
-        line = (str(at).splitlines() or [""])[0].rstrip(".")
-        found += [line or type(at).__name__]
-        at = at.__cause__
-    return ": ".join(dict.fromkeys(found))

@@ -1,26 +1,29 @@
 """A cluster of Spark: executors, which this process's driver gives tasks to.
 
 What is sent to executors is one function of this package with messages that hold no object (``messages.py``). Replies
-come back through Arrow and the Java process beside this one. The secret that protects connections is given to Spark as
-the path of a file, so that it appears in no list of processes.
+come back through Arrow and the Java process beside this one. The secret that protects connections is given to that
+process when it runs, so that it appears in no list of processes.
 """
 
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 from uuid import uuid4
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.storage import EngineSettings
+from dpspca.common.storage import EngineSettings, files
 from dpspca.provider.data import import_extra
 
-from .asking import ClusterProblemError
+from .asking import ClusterProblemError, reason
 from .worker import work
 
 TASKS_A_PROCESSOR: Final = 4
 _QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+_LOST: Final = "Look at the logs of its executors, whose Python (spark.pyspark.python) needs dpspca and pyarrow."
+_PYTHON: Final = "spark.pyspark.python"
 _APPLICATION: Final = "dpspca provider"
 
 _log = logging.getLogger(__name__)
@@ -37,7 +40,7 @@ class OnExecutors:
         arrow = import_extra("pyarrow")
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                reply = arrow.array([work(self._messages[place])], arrow.large_binary())
+                reply = arrow.array([work(self._messages[place])], arrow.binary())
                 yield arrow.RecordBatch.from_arrays([reply], ["reply"])
 
 
@@ -78,9 +81,7 @@ class SparkCluster:
             except DpspcaError:
                 raise
             except Exception as problem:  # noqa: BLE001  # of Java or of a socket
-                raise ClusterProblemError(
-                    f"{self.name} lost a pass: {_first_line(problem)}.", "Look at the logs of its executors."
-                ) from None
+                raise ClusterProblemError(f"{self.name} lost a pass: {reason(problem)}.", _LOST) from None
         yield from replies
 
     def _connected(self) -> Any:  # noqa: ANN401  # a session of Spark
@@ -90,36 +91,45 @@ class SparkCluster:
             return self._session
 
     def _connect(self) -> Any:  # noqa: ANN401  # a session of Spark
-        sql, settings = import_extra("pyspark.sql"), self._settings
+        spark, sql = import_extra("pyspark"), import_extra("pyspark.sql")
         import_extra("pyarrow")
-        builder = sql.SparkSession.builder.appName(_APPLICATION).master(self._master)
-        for key, value in (_QUIET | dict(settings.conf) | self._protection()).items():
-            builder = builder.config(key, value)
+        import_extra("pandas")  # which Spark asks for
+        if spark.SparkContext._active_spark_context is not None:  # noqa: SLF001  # it has no public name
+            raise ClusterProblemError(
+                "This process already uses another Spark cluster.", "Give all data sets of a provider the same engine."
+            )
+        secret = None if self._settings.secret is None else _secret(self._settings.secret)
+        plain = spark.SparkConf(loadDefaults=False).setAll((_QUIET | dict(self._settings.conf)).items())
         try:
-            session = builder.getOrCreate()
+            known = spark.SparkContext._gateway  # noqa: SLF001  # a process has one Java process at most
+            gateway = known or import_extra("pyspark.java_gateway").launch_gateway(plain)
+            conf = spark.SparkConf(_jvm=gateway.jvm).setAll(plain.getAll()).setAll(_protection(secret).items())
+            context = spark.SparkContext(self._master, _APPLICATION, conf=conf, gateway=gateway)
         except Exception as problem:  # noqa: BLE001  # of Java, or because there is none
             raise ClusterProblemError(
-                f"{self.name} cannot be reached: {_first_line(problem)}.",
+                f"{self.name} cannot be reached: {reason(problem)}.",
                 "See that the master runs, and that Java is installed here (JAVA_HOME).",
             ) from None
-        if session.sparkContext.master != self._master:
-            raise ClusterProblemError(
-                f"This process already uses the Spark cluster at {session.sparkContext.master}.",
-                "Name one master for all data sets of a provider.",
-            )
-        _log.info("Connected to %s.", self.name)
-        return session
+        context.pythonExec = self._settings.conf.get(_PYTHON, context.pythonExec)
+        _log.info("Reached %s.", self.name)
+        return sql.SparkSession(context)
 
-    def _protection(self) -> dict[str, str]:
-        """Encrypt everything that processes of the cluster send each other, by the secret that they share."""
-        if self._settings.secret is None:
-            return {}
-        return {
-            "spark.authenticate": "true",
-            "spark.authenticate.secret.file": str(self._settings.secret),
-            "spark.network.crypto.enabled": "true",
-            "spark.network.crypto.saslFallback": "false",
-        }
+
+def _secret(path: Path) -> str:
+    """Read the secret, which nobody else may be able to read."""
+    return files.read(path, private=True).decode("ascii", "replace").strip()
+
+
+def _protection(secret: str | None) -> dict[str, str]:
+    """Encrypt everything that processes of the cluster send each other, by the secret that they share."""
+    if secret is None:
+        return {}
+    return {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+        "spark.network.crypto.saslFallback": "false",
+    }
 
 
 def _collected(session: Any, group: str, messages: Sequence[bytes]) -> list[bytes]:  # noqa: ANN401  # of Spark
@@ -128,10 +138,3 @@ def _collected(session: Any, group: str, messages: Sequence[bytes]) -> list[byte
     places = session.range(0, len(messages), 1, len(messages))
     found: list[bytes] = places.mapInArrow(OnExecutors(messages), "reply binary").toArrow().column(0).to_pylist()
     return found
-
-
-def _first_line(problem: BaseException) -> str:
-    lines = [line for line in str(problem).splitlines() if line.strip()] or [""]
-    return (lines[-1] if lines[0].startswith("An error occurred") else lines[0]).strip().rstrip(".") or type(
-        problem
-    ).__name__
