@@ -1,4 +1,4 @@
-"""One suite over real clusters: several processes on this machine, with the protection that clusters have in earnest."""
+"""One suite over real clusters: several processes on this machine, protected as clusters are in earnest."""
 
 import logging
 import os
@@ -35,7 +35,7 @@ from dpspca.provider.evaluate.shard import Shard
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries of clusters
 
 ROWS = np.random.default_rng(0).standard_normal((60_000, 40))
-PASSWORD = "correct-horse-battery-staple"
+PASSWORD = "correct-horse-battery-staple"  # noqa: S105  # of no database
 KINDS = ["product", "covariance", "compressed", "norms", "column-sizes"]
 
 
@@ -131,7 +131,7 @@ def test_a_killed_worker_changes_no_bit_and_nothing_goes_in_the_clear(running: R
 
 
 def test_a_file_that_a_worker_cannot_read_is_named_to_the_steward(
-    running: Running, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    running: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR), pytest.raises(ClusterProblemError, match=r"away\.npy"):
         count_rows(running.cluster, told_of(tmp_path / "away.npy", Reading(), None, None))

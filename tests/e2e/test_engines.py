@@ -52,11 +52,7 @@ async def job(running: Daemons, settings: str, source: str, kill: Callable[[], N
     head = path.read_text(encoding="utf-8").partition("[data_sets]")[0]
     path.write_text(f'{head}[data_sets]\ncohort = "{source}"\n[engines.cohort]\n{settings}', encoding="utf-8")
     await north.start()
-    async with asyncio.timeout(PATIENCE):
-        while "Connected" not in north.said:
-            assert north.alive, north.said
-            await asyncio.sleep(0.5)
-    assert "stay with the" in north.said
+    await north.says("stay with the", PATIENCE)
     spec = JobSpec(
         schema=Schema(COLUMNS),
         unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -69,8 +65,7 @@ async def job(running: Daemons, settings: str, source: str, kill: Callable[[], N
     )
     async with AsyncFederation.connect(running.enrolment.folder / "ada.toml") as federation, asyncio.timeout(PATIENCE):
         submitted = await federation.submit(spec)
-        while "Opened job" not in north.said:
-            await asyncio.sleep(0.05)
+        await north.says("Opened job", PATIENCE)
         kill()
         model: Model = await submitted.result()
     return model

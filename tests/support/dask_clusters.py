@@ -75,7 +75,7 @@ class DaskProcesses:
     def start(self, *command: str, env: dict[str, str] | None = None) -> "subprocess.Popen[bytes]":
         own = {key: value for key, value in os.environ.items() if key != "PYTEST_CURRENT_TEST"}
         with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
-            made = subprocess.Popen(
+            made = subprocess.Popen(  # noqa: S603  # of Dask
                 [sys.executable, "-m", *command, *self._tls],
                 env=own | {"PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "ignore"} | (env or {}),
                 stdout=log,

@@ -59,8 +59,8 @@ class SparkProcesses:
     @property
     def settings(self) -> str:
         """The table of a provider's settings."""
-        conf = "\n".join(f'"{key}" = "{value}"' for key, value in self.conf.items())
-        return f'engine = "spark"\nmaster = "{self.master}"\nsecret = "{self.secret}"\nconf = {{ {conf.replace(chr(10), ", ")} }}\n'
+        conf = ", ".join(f'"{key}" = "{value}"' for key, value in self.conf.items())
+        return f'engine = "spark"\nmaster = "{self.master}"\nsecret = "{self.secret}"\nconf = {{ {conf} }}\n'
 
     def start(self, kind: str, *arguments: str) -> None:
         from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415  # only where there is Spark
@@ -68,7 +68,7 @@ class SparkProcesses:
         home = Path(_find_spark_home())
         own = {key: value for key, value in os.environ.items() if not key.startswith("SPARK")}
         with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
-            made = subprocess.Popen(
+            made = subprocess.Popen(  # noqa: S603  # of Spark
                 [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments],
                 env=own
                 | {

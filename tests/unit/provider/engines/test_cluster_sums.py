@@ -147,7 +147,8 @@ def test_t16_a_file_that_changed_is_refused_and_the_steward_is_told(
 def test_another_version_is_refused_on_both_sides(
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = rows_of(folder)
+    cluster = Here()
+    rows = rows_of(folder, cluster)
     with monkeypatch.context() as patched:
         patched.setattr(worker, "__version__", "0.1.9")
         with pytest.raises(ClusterProblemError, match=r"0\.1\.9"):
@@ -155,6 +156,9 @@ def test_another_version_is_refused_on_both_sides(
         with pytest.raises(EngineError):
             ClusterSums(rows, BOUND).of(make_query("product", np.random.default_rng(1), 7))
     assert "Install the same version" in caplog.text
+    reply, numbers = read_reply(cluster.came[-1])
+    assert reply.problem is not None
+    assert (reply.problem.code, len(numbers)) == (worker.OTHER_VERSION, 0)
 
 
 def test_a_worker_s_failure_names_its_kind_and_no_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

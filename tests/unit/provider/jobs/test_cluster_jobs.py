@@ -33,6 +33,8 @@ SPEC = JobSpec(
     options={"sparsity": 5, "rounds": 3},
     method="dps-pca",
 )
+NUMBER_IN_TEXT = 450e-9
+"""Seconds that a worker takes for a number in text (``bench/engines.py``)."""
 QUERY = CovarianceProduct(np.eye(5)[:, :2])
 
 
@@ -64,6 +66,20 @@ def test_with_the_same_noise_answers_have_the_bits_of_rows_that_the_provider_rea
         opened = registry(enrolment, me, rows).open(job)
         answers.append([opened.responder.respond(place, QUERY) for place in range(2)])
     assert all((one == other).all() for one, other in zip(*answers, strict=True))
+
+
+def test_the_interval_of_answers_covers_the_reading_of_a_row(
+    enrolment: Enrolment, me: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer reads every row anew, and in text a number takes longer than what is computed of it."""
+    monkeypatch.setattr(AllowEverything, "answer_interval", None)
+    folder = folder_of(np.zeros((4, 900)), tmp_path / "wide")
+    job = enrolment.job(replace(SPEC, schema=Schema(900)), enrolment.identity(Role.ANALYST, "ada"), ["north"])
+    here, there = (
+        registry(enrolment, me, rows).open(job).schedule.interval(0)
+        for rows in (read_protected(folder), rows_of(folder))
+    )
+    assert there >= here + 10 * 900 * NUMBER_IN_TEXT
 
 
 @pytest.mark.parametrize(
