@@ -316,7 +316,7 @@ class Roster:
         return link if offered and dimension in {None, offered.dimension} else None
 
     async def wait_for(self, name: str, data_set: str, dimension: int | None) -> Link:
-        """Wait until a provider is connected. Refuse one that is, and no longer offers the data set: its steward decided."""
+        """Wait until a provider is connected. Refuse one that no longer offers the data set: its steward decided so."""
         while (link := self.link_of(name)) is None:
             await self._arrivals.wait_for([name])
         if self.find(name, data_set, dimension) is None:
