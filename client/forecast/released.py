@@ -66,7 +66,7 @@ def within(outlook: Outlook, population: Population, limit: int | None) -> Outlo
         return outlook
     count = population.components
     part = limit / population.support
-    level = chdtri(count, min(part, 1.0)) if part < 1 else 0.0
+    level = float(chdtri(count, min(part, 1.0))) if part < 1 else 0.0
     lost = float(1 - gammaincc(count / 2 + 1, level / 2))
     return replace(outlook, sines=np.minimum(1.0, lost + (1 - lost) * outlook.sines), columns=limit)
 

@@ -49,7 +49,7 @@ def part_missed(signals: FloatArray, columns: int, support: int, share: float = 
     probability ``FALSE_ROWS / columns``. ``share`` is the part of the components that the rows are compared with.
     """
     count = len(signals)
-    threshold = chdtri(count, FALSE_ROWS / columns)
+    threshold = float(chdtri(count, FALSE_ROWS / columns))
     widened = 1 + share * float(np.mean(signals))
     missed = support * float(gammainc(count / 2, threshold / widened / 2))  # rows, on average
     usual = max(0.0, 1 - math.log(2) / missed) if missed else 0.0  # none at all in most runs, if few on average
