@@ -8,6 +8,7 @@ from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
 from .engine_settings import EngineKind, EngineSettings
 from .event_settings import EventSettings
+from .event_stream import Emit, EventStream, Kinds, ignore
 from .files import PRIVATE, require_private_folder
 from .paths import is_pattern
 from .reading import DELIMITERS, Reading
@@ -39,9 +40,12 @@ __all__ = [
     "ApprovalSettings",
     "CoordinatorConfig",
     "DatabaseUrl",
+    "Emit",
     "EngineKind",
     "EngineSettings",
     "EventSettings",
+    "EventStream",
+    "Kinds",
     "ProviderConfig",
     "Reading",
     "Route",
@@ -51,6 +55,7 @@ __all__ = [
     "faults",
     "files",
     "forbid_core_dumps",
+    "ignore",
     "is_pattern",
     "keep_until_restart",
     "kind_of",
