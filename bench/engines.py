@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--spark", action="store_true")
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args()
-    many, repeats = (40_000, 3) if told.quick else (800_000, 5)
+    many, repeats = (40_000, 3) if told.quick else (200_000, 5)
     starting: dict[str, Callable[[], Any]] = {"dask": dask} | ({"spark": spark} if told.spark else {})
     table = []
     with ExitStack() as stack:

@@ -1,5 +1,6 @@
 """The start with a data set of a cluster: the rows have the fingerprints of the same rows that a provider reads."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,19 @@ import pyarrow.parquet
 import pytest
 from clusters import Here, folder_of, rows_of
 
+from dpspca.common.decoding import decode
 from dpspca.common.dictionary import Dictionary, Preparation
-from dpspca.common.errors import InvalidDataError
+from dpspca.common.errors import InvalidDataError, MissingExtraError
+from dpspca.common.queries.rows import Covariance
+from dpspca.common.storage.engine_settings import EngineSettings
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import streamed_rows
 from dpspca.provider.data.cluster_rows import ClusterRows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.engines.cluster_sums import ClusterSums
+from dpspca.provider.engines.clusters import open_cluster
+from dpspca.provider.engines.counting import count_rows, told_of
 from dpspca.provider.evaluate.shard import Shard
 
 STUDY = {
@@ -75,8 +81,6 @@ def same(local: Any, remote: ClusterRows) -> None:
     assert remote.fingerprints() == local.fingerprints()
     assert remote.uncut == local.uncut
     assert (remote.unusable and remote.unusable.count) == (local.unusable and local.unusable.count)
-    from dpspca.common.queries.rows import Covariance  # noqa: PLC0415
-
     query = Covariance(local.dimension)
     shards = Shard(local, 3.0), Shard(remote, 3.0, sums=ClusterSums(remote, 3.0))
     assert (shards[0].evaluate(query) == shards[1].evaluate(query)).all()
@@ -125,6 +129,23 @@ def test_a_job_about_more_rows_than_there_are_is_refused(table: np.ndarray, tmp_
     assert rows.first(None).count == rows.first(101).count == 101
     with pytest.raises(InvalidDataError, match="this provider has fewer"):
         rows.first(102)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "table"),
+    [
+        ("distributed", "dask", {"engine": "dask", "scheduler": "tcp://localhost:1"}),
+        ("pyspark.sql", "spark", {"engine": "spark", "master": "local"}),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_how_to_install_it(
+    package: str, extra: str, table: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, package.partition(".")[0], None)
+    cluster = open_cluster(decode(EngineSettings, table))
+    with pytest.raises(MissingExtraError, match=rf"The engine {extra} needs .*pip install 'dpspca\[{extra}\]'"):
+        count_rows(cluster, told_of(tmp_path, Reading(), None, None))
 
 
 def test_a_pass_reads_each_row_once(table: np.ndarray, tmp_path: Path) -> None:
