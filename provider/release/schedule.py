@@ -41,11 +41,11 @@ SPARSE_ENTRY_SECONDS: Final = 2.5e-7
 ``bench/answer_times.py`` measures that time: for wide queries, below 10 ns a number for a dense row and about 25 ns
 for the longest sparse row, which has one more number for each of its columns. For narrow queries a row adds a few
 microseconds, which ``LEAST_INTERVAL`` covers."""
-READ_SECONDS: Final = 5e-6
+READ_SECONDS: Final = 1e-5
 """Seconds of the interval for each number of a row that an answer reads from its source: ten times what reading takes.
 
-Only the workers of a cluster read the source for each answer. A number in text takes up to 450 ns, with hashing and
-rounding, and a number in Parquet 50 ns (``bench/engines.py``)."""
+Only the workers of a cluster read the source for each answer. A number in text takes 430 to 650 ns, with hashing and
+rounding, and a number in Parquet 50 to 80 ns (``bench/engines.py``)."""
 
 system_coin: Final[Coin] = SystemRandom().random
 

@@ -33,7 +33,7 @@ SPEC = JobSpec(
     options={"sparsity": 5, "rounds": 3},
     method="dps-pca",
 )
-NUMBER_IN_TEXT = 450e-9
+NUMBER_IN_TEXT = 650e-9
 """Seconds that a worker takes for a number in text (``bench/engines.py``)."""
 QUERY = CovarianceProduct(np.eye(5)[:, :2])
 
