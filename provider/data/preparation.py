@@ -21,6 +21,7 @@ from dpspca.common.spec import Schema
 from . import fingerprints
 from .block_tables import BlockTable
 from .genotypes import Genotypes
+from .reused_memory import ReusedMemory
 from .stored_rows import StoredRows
 
 Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
@@ -207,7 +208,8 @@ def column_places(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
 def _parts(matrix: Table) -> "list[tuple[np.dtype[Any], Iterable[NDArray[Any]]]]":
     """Return the arrays that make a table: the type of each, and its content some at a time."""
     if isinstance(matrix, StoredRows):  # the same as for a table in memory
-        return [(np.dtype(np.float64), (block.toarray() for block in matrix.blocks()))]
+        memory = ReusedMemory()
+        return [(np.dtype(np.float64), (block.toarray(memory) for block in matrix.blocks()))]
     arrays: list[NDArray[Any]]
     if isinstance(matrix, Genotypes):
         arrays = [matrix.packed, matrix.values, matrix.blank]

@@ -1,9 +1,10 @@
 """Reads the rows that a provider offers. A row that cannot be used counts as a row of zeros (``sources.py`` says why).
 
 Dense rows go into scratch while they are read, some at a time (``stored_rows.py``), so that memory does not grow with
-them. They are finished there: missing values are filled in or the dictionary is applied, unusable rows and those of
-nobody are marked, and only the largest entries are kept. All of this depends on each row alone. Sparse rows, genotypes
-and triplets are held in memory.
+them. While some are read, those before them are checked, hashed for their fingerprints, and written. They are finished
+there: missing values are filled in or the dictionary is applied, unusable rows and those of nobody are marked, and only
+the largest entries are kept. All of this depends on each row alone. Sparse rows, genotypes and triplets are held in
+memory.
 
 The source is read once. What happens to it later changes no answer: jobs are about the rows as they were read. If a
 file changes while it is read, the provider refuses to start.
@@ -12,6 +13,7 @@ file changes while it is read, the provider refuses to start.
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +46,7 @@ from .sources import (
 )
 from .stored_rows import RowWriter, stored_type
 from .tables import RowBatches
+from .threads import OneBehind
 
 _PLAIN: Final = Reading()
 
@@ -200,8 +203,9 @@ class _Storing:
                 raise _WiderError(wider)
             with file_errors(file):
                 stages = stages or self._stages(empty, kind)
-                for batch in raw.numbers.batches:
-                    stages.add(batch)
+                with OneBehind(stages.add) as storing:
+                    for batch in raw.numbers.batches:
+                        storing.put(batch)
         assert stages is not None  # there is at least one file
         assert form is not None
         if stages.has_cut and self._row_entries is not None:
@@ -235,8 +239,9 @@ class _Stages:
         width = completed.shape[1]
         check_size(0, width, least=0)
         final = np.dtype(np.float64) if changes else kind
-        self._read = RowWriter(scratch, empty.dimension, kind) if changes or lines is not None else None
-        self._completed = RowWriter(scratch, width, final)
+        as_read = partial(RowWriter, scratch, empty.dimension, kind, with_first=True)
+        self._read = as_read() if changes or lines is not None else None
+        self._completed = RowWriter(scratch, width, final, with_first=True)
         self._row_entries = None if row_entries is None or row_entries >= width else row_entries
         self._cut = None if self._row_entries is None else RowWriter(scratch, width, final)
         self._count = self._unusable = 0

@@ -11,7 +11,7 @@ from typing import Self
 
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import RefusedError
-from dpspca.provider.data import DataSet
+from dpspca.provider.data import DataSet, identify
 from dpspca.provider.evaluate import SpectralCheck
 from dpspca.provider.ledger import Ledger
 
@@ -42,8 +42,9 @@ class Offer:
         known_as: Callable[[Sequence[str]], str | None],
     ) -> Self:
         """Check what is to be offered. Refuse rows that have a budget under another name."""
-        digests = {name: rows.digest() for name, rows in data_sets.items()}
-        fingerprints = {name: rows.fingerprints() for name, rows in data_sets.items()}
+        identified = {name: identify(rows) for name, rows in data_sets.items()}
+        digests = {name: digest for name, (digest, _) in identified.items()}
+        fingerprints = {name: names for name, (_, names) in identified.items()}
         require_one_name(fingerprints, digests, known_as)
         held = {name: HeldDictionary.of(name, each) for name, each in dictionaries.items()}
         return cls(data_sets, dictionaries, digests, fingerprints, held, check_spectral_matrices(data_sets, policy))
