@@ -263,7 +263,7 @@ class _Checks:
         """Check that no rows are offered under two names, or were spent on under another name."""
         there = ledger_paths(settings, self.file)[0].exists()
         require_one_name(
-            self.fingerprints, self.digests, read_ledger(self.file).books.data_set_of_rows if there else _no_name
+            self.fingerprints, self.digests, read_ledger(self.file).data_set_of_rows if there else _no_name
         )
         return "No rows have two names, here or in the ledger."
 

@@ -23,7 +23,7 @@ and a few numbers for each column.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
+from functools import partial, reduce
 from hashlib import sha256
 from itertools import pairwise
 from operator import add
@@ -37,7 +37,7 @@ from dpspca.common.arrays import FloatArray
 from .block_tables import BlockTable
 from .genotypes import Genotypes
 from .reused_memory import ReusedMemory
-from .row_words import BLOCK_CELLS, LANES, FirstSums, WordMaker, Words, column_keys, labels_of, mixed, row_totals
+from .row_words import BLOCK_CELLS, LANES, Blank, FirstSums, WordMaker, Words, column_keys, labels_of, mixed, row_totals
 from .stored_rows import StoredRows
 from .threads import on_processors
 
@@ -98,7 +98,7 @@ def _canonical(table: Table, first: FirstSums) -> frozenset[str]:
     beside them (``first``), the second also the first keys.
     """
     labels = mixed(first.keys) | np.uint64(1)
-    keys = _summed(table, lambda words: column_keys(words, labels))
+    keys = _summed(table, partial(column_keys, labels=labels))
     ranks = np.empty(len(keys), dtype=np.intp)
     ranks[np.argsort(keys - np.uint64(1), kind="stable")] = np.arange(len(keys))
     return Fingerprint.of(_totals(table, labels_of(ranks))).names
@@ -106,12 +106,16 @@ def _canonical(table: Table, first: FirstSums) -> frozenset[str]:
 
 def _first_pass(table: Table) -> FirstSums:
     labels, plain = labels_of(np.arange(table.shape[1])), np.ones(table.shape[1], dtype=np.uint64)
-    sums = _summed(table, lambda words: np.concatenate([row_totals(words, labels), column_keys(words, plain)]))
+
+    def visit(words: Any, *, blank: Blank = None) -> Words:  # noqa: ANN401  # dense or sparse
+        return np.concatenate([row_totals(words, labels, blank), column_keys(words, plain, blank)])
+
+    sums = _summed(table, visit)
     return FirstSums(sums[:LANES], sums[LANES:])
 
 
 def _totals(table: Table, labels: Words) -> Words:
-    return _summed(table, lambda words: row_totals(words, labels))
+    return _summed(table, partial(row_totals, labels=labels))
 
 
 def _added(some: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
@@ -122,7 +126,7 @@ def _name(totals: tuple[int, ...]) -> str:
     return sha256(_FORM + b"".join(each.to_bytes(8) for each in totals)).hexdigest()
 
 
-def _summed(table: Table, visit: Callable[[Any], Words]) -> Words:
+def _summed(table: Table, visit: Callable[..., Words]) -> Words:
     """Add up what a function makes of the words of each block.
 
     All processors work on dense rows. Sparse products do not gain by that.
@@ -130,19 +134,26 @@ def _summed(table: Table, visit: Callable[[Any], Words]) -> Words:
     no_sums = visit(WordMaker()(np.zeros((1, table.shape[1]))))  # of a row of zeros, which adds nothing
     if scipy.sparse.issparse(table):
         return sum(map(visit, _sparse_blocks(table)), no_sums)
-    return reduce(add, on_processors(lambda rows: sum(map(visit, _dense_blocks(table[rows])), no_sums), table.shape[0]))
+
+    def of_rows(rows: slice) -> Words:
+        return sum((visit(words, blank=blank) for words, blank in _dense_blocks(table[rows])), no_sums)
+
+    return reduce(add, on_processors(of_rows, table.shape[0]))
 
 
-def _dense_blocks(table: FloatArray | BlockTable) -> Iterator[Words]:
-    """Yield a table's values as words, some rows at a time. They are overwritten by those of the next block."""
+def _dense_blocks(table: FloatArray | BlockTable) -> Iterator[tuple[Words, Blank]]:
+    """Yield a table's values as words, some rows at a time, and which rows count as rows of zeros, if any may.
+
+    Words are overwritten by those of the next block.
+    """
     make, memory = WordMaker(), ReusedMemory()
     if isinstance(table, StoredRows):
-        yield from (make(block.toarray(memory)) for block in table.blocks(BLOCK_ENTRIES))
+        yield from ((make(block.entries(memory)), block.marks()) for block in table.blocks(BLOCK_ENTRIES))
     elif isinstance(table, Genotypes):
-        yield from (make(block.toarray()) for block in table.blocks(BLOCK_ENTRIES))
+        yield from ((make(block.toarray()), None) for block in table.blocks(BLOCK_ENTRIES))
     else:
         step = max(1, BLOCK_ENTRIES // table.shape[1])
-        yield from (make(table[start : start + step]) for start in range(0, len(table), step))
+        yield from ((make(table[start : start + step]), None) for start in range(0, len(table), step))
 
 
 def _sparse_blocks(table: scipy.sparse.csr_array) -> Iterator[scipy.sparse.csr_array]:
@@ -178,7 +189,8 @@ def _undilated_in_blocks(table: StoredRows) -> Table | None:
     labels = labels_of(places)
     above, below = np.zeros(LANES, dtype=np.uint64), np.zeros(LANES, dtype=np.uint64)
     last, first, at = -1, len(places), 0
-    for words in _dense_blocks(table):
+    for block, blank in _dense_blocks(table):
+        words = block if blank is None else block * ~blank[:, None]
         own = places[at : at + len(words), None]
         upper, lower = np.where(places > own, words, np.uint64(0)), np.where(places < own, words, np.uint64(0))
         if np.where(places == own, words, np.uint64(0)).any():

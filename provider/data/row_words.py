@@ -14,6 +14,7 @@ from dpspca.common.arrays import FloatArray
 from .reused_memory import ReusedMemory
 
 Words: TypeAlias = NDArray[np.uint64]
+Blank: TypeAlias = NDArray[np.bool_] | None
 
 LANES: Final = 2
 BLOCK_CELLS: Final = 2**16
@@ -30,15 +31,13 @@ class WordMaker:
     def __init__(self) -> None:
         self._rounded, self._words, self._shifted = ReusedMemory(), ReusedMemory(), ReusedMemory()
 
-    def __call__(self, values: NDArray[Any], blank: NDArray[np.bool_] | None = None) -> Words:
-        """Map each number to a word, and zero to the word 0. All numbers of blank rows count as zero."""
+    def __call__(self, values: NDArray[Any]) -> Words:
+        """Map each number to a word, and zero to the word 0."""
         rounded = self._rounded.array(values.shape, np.float32)
         np.copyto(rounded, values, casting="unsafe")
         rounded += np.float32(0.0)  # turns -0.0 into 0.0
         words = self._words.array(values.shape, np.uint64)
         np.copyto(words, rounded.view(np.uint32))
-        if blank is not None:
-            words *= np.logical_not(blank)[:, None]
         return mix(words, self._shifted.array(values.shape, np.uint64))
 
 
@@ -64,14 +63,19 @@ def labels_of(places: NDArray[np.intp]) -> Words:
     return mixed(numbers * _STEP) | np.uint64(1)
 
 
-def row_totals(words: Any, labels: Words) -> Words:  # noqa: ANN401  # dense or sparse words
-    """Sum a hash of each row, which depends on its words and their columns' labels."""
-    return np.asarray(mixed(words @ labels).sum(axis=0, dtype=np.uint64))
+def row_totals(words: Any, labels: Words, blank: Blank = None) -> Words:  # noqa: ANN401  # dense or sparse words
+    """Sum a hash of each row, which depends on its words and their columns' labels. Of a row of zeros, it is zero.
+
+    Rows that are marked as ``blank`` count as rows of zeros.
+    """
+    hashes = mixed(words @ labels)
+    return np.asarray((hashes if blank is None else hashes * ~blank[:, None]).sum(axis=0, dtype=np.uint64))
 
 
-def column_keys(words: Any, labels: Words) -> Words:  # noqa: ANN401  # dense or sparse words
-    """Sum for each column its words, each with a hash of its row."""
-    return np.asarray(words.T @ (mixed(words @ labels) | np.uint64(1)))
+def column_keys(words: Any, labels: Words, blank: Blank = None) -> Words:  # noqa: ANN401  # dense or sparse words
+    """Sum for each column its words, each with a hash of its row. Rows that are marked count as rows of zeros."""
+    hashes = mixed(words @ labels) | np.uint64(1)
+    return np.asarray(words.T @ (hashes if blank is None else hashes * ~blank))
 
 
 class FirstSums(NamedTuple):
@@ -95,6 +99,6 @@ class FirstPass:
         step = max(1, BLOCK_CELLS // numbers.shape[1])
         for start in range(0, len(numbers), step):
             part = slice(start, start + step)
-            words, (totals, keys) = self._words(numbers[part], blank[part]), self.sums
-            totals += row_totals(words, self._labels)
-            keys += column_keys(words, self._plain)
+            words, (totals, keys) = self._words(numbers[part]), self.sums
+            totals += row_totals(words, self._labels, blank[part])
+            keys += column_keys(words, self._plain, blank[part])

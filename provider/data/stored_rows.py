@@ -81,7 +81,7 @@ class StoredRows:
         entries = self.entries(memory)
         if self.blank is not None:
             bits = entries.view(np.int64)
-            bits &= (self._blank().astype(np.int64) - 1)[:, None]
+            bits &= (self.marks().astype(np.int64) - 1)[:, None]
         return entries
 
     def entries(self, memory: ReusedMemory | None = None) -> FloatArray:
@@ -106,7 +106,8 @@ class StoredRows:
         """Return the entries whose row and column have the same number."""
         return np.array([float(self[place : place + 1].toarray()[0, place]) for place in range(min(self.shape))])
 
-    def _blank(self) -> NDArray[np.bool_]:
+    def marks(self) -> NDArray[np.bool_]:
+        """Tell which of these rows count as rows of zeros."""
         if self.blank is None:
             return np.zeros(self.shape[0], dtype=np.bool_)
         marks = np.empty(self.shape[0], dtype=np.bool_)
@@ -119,7 +120,7 @@ class StoredRows:
         at = 0
         for block in self.blocks():
             kept = which[at : at + block.shape[0]]
-            writer.add(block.entries()[kept], block._blank()[kept])  # noqa: SLF001  # of this class
+            writer.add(block.entries()[kept], block.marks()[kept])
             at += block.shape[0]
         return writer.rows()  # type: ignore[return-value]
 
@@ -180,5 +181,5 @@ def stacked(parts: Sequence[StoredRows]) -> StoredRows:
     kind = np.result_type(*(part.kind for part in parts))
     writer = RowWriter(parts[0].scratch, parts[0].shape[1], kind)
     for block in (block for part in parts for block in part.blocks()):
-        writer.add(block.entries(), block._blank())  # noqa: SLF001
+        writer.add(block.entries(), block.marks())
     return writer.rows()

@@ -4,7 +4,7 @@ It is made and checked before anybody is told of it, so that no answer and no re
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What is offered: data sets by name, and for each the digest and fingerprints of its rows and its dictionary."""
+    """What is offered: data sets by name, and for each its dictionary, and the names of its rows in the ledger."""
 
     data_sets: Mapping[str, DataSet]
     dictionaries: Mapping[str, Preparation]
@@ -39,13 +39,16 @@ class Offer:
         data_sets: Mapping[str, DataSet],
         dictionaries: Mapping[str, Preparation],
         policy: Callable[[], PolicyLike],
-        known_as: Callable[[Sequence[str]], str | None],
+        ledger: Ledger,
     ) -> Self:
-        """Check what is to be offered. Refuse rows that have a budget under another name."""
+        """Check what is to be offered. Refuse rows that have a budget under another name.
+
+        What identifies rows is kept only as a name under the provider's key (``ledger/row_key.py``).
+        """
         identified = {name: identify(rows) for name, rows in data_sets.items()}
-        digests = {name: digest for name, (digest, _) in identified.items()}
-        fingerprints = {name: names for name, (_, names) in identified.items()}
-        require_one_name(fingerprints, digests, known_as)
+        digests = {name: ledger.name_of(digest) for name, (digest, _) in identified.items()}
+        fingerprints = {name: frozenset(map(ledger.name_of, found)) for name, (_, found) in identified.items()}
+        require_one_name(fingerprints, digests, ledger.data_set_of_rows)
         held = {name: HeldDictionary.of(name, each) for name, each in dictionaries.items()}
         return cls(data_sets, dictionaries, digests, fingerprints, held, check_spectral_matrices(data_sets, policy))
 
