@@ -66,9 +66,9 @@ class Fingerprint:
         """The fingerprint, or nothing if all values are zero, so that two tables without content are not the same."""
         return frozenset({_name(self._totals)} if any(self._totals) else ())
 
-    def plus(self, rows: Table) -> Self:
+    def plus(self, rows: Self) -> Self:
         """Return the fingerprint of these rows and more."""
-        return type(self)(_added(self._totals, tuple(map(int, _totals(rows, labels_of(np.arange(rows.shape[1])))))))
+        return type(self)(_added(self._totals, rows._totals))
 
 
 def of_table(table: Table) -> frozenset[str]:
@@ -77,6 +77,13 @@ def of_table(table: Table) -> frozenset[str]:
     inner = _undilated(table)
     as_it_stands = Fingerprint.of(first.totals).names | _canonical(table, first)
     return as_it_stands | (frozenset() if inner is None else _canonical(inner, _first_pass(inner)))
+
+
+def in_order(table: Table) -> Fingerprint:
+    """Return the fingerprint of a table with its columns in the given order."""
+    if isinstance(table, StoredRows) and table.first is not None:
+        return Fingerprint.of(table.first.totals)
+    return Fingerprint.of(_totals(table, labels_of(np.arange(table.shape[1]))))
 
 
 def duplicates(named: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:

@@ -18,8 +18,8 @@ from dpspca.common.privacy import MAX_ROWS
 from dpspca.common.spans import Span
 from dpspca.common.spec import Schema
 
-from . import fingerprints
 from .block_tables import BlockTable
+from .fingerprints import Fingerprint, in_order, of_table
 from .genotypes import Genotypes
 from .reused_memory import ReusedMemory
 from .stored_rows import StoredRows
@@ -96,6 +96,9 @@ class CheckedRows:
     uncut: frozenset[str] | None = None
     """The fingerprints of the rows before any rows or entries were left out. They have one budget, however many
     count."""
+    before: tuple[Fingerprint, ...] = ()
+    """The fingerprints, with columns in their order, of the rows before each thing that settings change in them: as
+    they were read, and before entries were left out. Of files that arrive, these are added up."""
 
     @property
     def count(self) -> int:
@@ -143,7 +146,11 @@ class CheckedRows:
 
     def fingerprints(self) -> frozenset[str]:
         """Return fingerprints of the rows' content, which do not depend on how they are stored."""
-        return fingerprints.of_table(self.matrix) if self.uncut is None else self.uncut
+        return of_table(self.matrix) if self.uncut is None else self.uncut
+
+    def fingerprints_in_order(self) -> tuple[Fingerprint, ...]:
+        """Return fingerprints with columns in their order: before each thing that settings change, and after all."""
+        return (*self.before, in_order(self.matrix))
 
     def bounded(self, rows_per_person: int) -> "CheckedRows":
         """Keep the first ``rows_per_person`` rows of each person, by position, before anything else is done with them.

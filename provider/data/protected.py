@@ -28,7 +28,7 @@ from dpspca.common.storage import Reading
 from . import fingerprints
 from .folders import Form
 from .genotypes import Genotypes
-from .largest_entries import with_largest_entries
+from .largest_entries import largest_entries_of, with_largest_entries
 from .odd_rows import make_unusable, rows_or_zeros, unusable_rows, usable_entries
 from .persons import with_persons
 from .preparation import CheckedRows, check_size
@@ -136,10 +136,15 @@ def _usable(
     stored: Any = table.matrix
     if isinstance(stored, Genotypes):
         # Most samples lack some genotype. As rows of zeros, they would leave no content to recognise.
-        return replace(used, uncut=used.fingerprints() | fingerprints.of_table(stored.as_counted()))
+        counted = stored.as_counted()
+        read = fingerprints.in_order(counted)
+        uncut = used.fingerprints() | fingerprints.of_table(counted)
+        return replace(used, uncut=uncut, before=(read, *used.before))
     # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
     # ones, do not give the rows a new budget.
-    return replace(used, uncut=used.fingerprints() | rows_or_zeros(stored).fingerprints())
+    as_read = rows_or_zeros(stored)
+    before = (*as_read.fingerprints_in_order(), *used.before)
+    return replace(used, uncut=used.fingerprints() | as_read.fingerprints(), before=before)
 
 
 def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
@@ -257,8 +262,8 @@ class _Stages:
             blank[: len(of_nobody)] |= np.array(of_nobody, dtype=np.bool_)
         self._completed.add(numbers, blank)
         if self._cut is not None and self._row_entries is not None:
-            whole = CheckedRows(np.where(blank[:, None], 0.0, numbers), uncut=frozenset())
-            kept = with_largest_entries(whole, self._row_entries)
+            whole = CheckedRows(np.where(blank[:, None], 0.0, numbers))
+            kept = largest_entries_of(whole, self._row_entries)
             self.has_cut |= kept.entries < whole.entries
             self._cut.add(np.asarray(kept.matrix), blank)
         self._count += len(batch)
@@ -272,7 +277,8 @@ class _Stages:
         prints: frozenset[str] | None = None
         if self._read is not None or self._cut is not None:
             prints = frozenset().union(*map(fingerprints.of_table, whole))
-        return CheckedRows(last, names, unusable=unusable_rows(self._unusable), uncut=prints)
+        before = tuple(map(fingerprints.in_order, whole if self._cut is not None else whole[:-1]))
+        return CheckedRows(last, names, unusable=unusable_rows(self._unusable), uncut=prints, before=before)
 
     def _complete(self, batch: Any) -> Any:  # noqa: ANN401
         return complete(batch, self._names, self._reading)
