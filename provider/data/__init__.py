@@ -7,10 +7,12 @@ from .cluster_rows import Cluster, ClusterRows, Part, PartSpan
 from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .extras import import_extra
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
-from .fingerprints import ROUNDS, Fingerprint, duplicates, keys_after, places_of, totals_of
+from .fingerprints import duplicates
 from .genotypes import Genotypes
+from .identification import identify
 from .odd_rows import zero_row
 from .pairs import differences
+from .part_prints import first_sums, names_of, ordered_totals, second_keys
 from .persons import require_unit, with_persons
 from .preparation import (
     CheckedRows,
@@ -21,6 +23,7 @@ from .preparation import (
     numeric,
 )
 from .protected import read_arriving, read_protected
+from .reused_memory import ReusedMemory
 from .score_tables import DATABASES, write_scores_table
 from .scratch import Scratch, ScratchError, machine_memory
 from .sources import names_in, outline_of, read_rows
@@ -31,7 +34,6 @@ from .variants import Variant, agree, read_variants, sample_ids
 
 __all__ = [
     "DATABASES",
-    "ROUNDS",
     "Arrivals",
     "BlockTable",
     "CheckedRows",
@@ -41,12 +43,12 @@ __all__ = [
     "DataSet",
     "DataSetFacts",
     "FeatureFacts",
-    "Fingerprint",
     "Genotypes",
     "Part",
     "PartSpan",
     "PreviewedFeature",
     "PreviewedRow",
+    "ReusedMemory",
     "RowStream",
     "Scratch",
     "ScratchError",
@@ -63,13 +65,15 @@ __all__ = [
     "duplicates",
     "examine_rows",
     "files_with_rows",
+    "first_sums",
+    "identify",
     "import_extra",
-    "keys_after",
     "machine_memory",
     "names_in",
+    "names_of",
     "numeric",
+    "ordered_totals",
     "outline_of",
-    "places_of",
     "preview_row",
     "read_arriving",
     "read_protected",
@@ -78,8 +82,8 @@ __all__ = [
     "require_unit",
     "run_in_row_thread",
     "sample_ids",
+    "second_keys",
     "stored_integers",
-    "totals_of",
     "with_persons",
     "write_scores_table",
     "zero_row",

@@ -16,13 +16,13 @@ from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 from dpspca.common.version import __version__
-from dpspca.provider.data import ROUNDS, Cluster, ClusterRows, Fingerprint, Part, check_size
+from dpspca.provider.data import Cluster, ClusterRows, Part, check_size, names_of
 
 from .asking import ask, grouped
 from .messages import PartFacts, PartTask, Task, Words, Work, read_arrays, written
 
 _A_STAGE: Final = 2
-"""What is added up for each stage of rows while they are counted: keys of columns, and totals of rows as they stand."""
+"""What is added up for each stage of rows while they are counted: totals of rows as they stand, and keys of columns."""
 
 
 def told_of(source: Path, reading: Reading, preparation: Preparation | None, row_entries: int | None) -> dict[str, Any]:
@@ -88,12 +88,11 @@ def _require_form(facts: PartFacts, first: PartFacts) -> None:
 def _fingerprints(
     cluster: Cluster, told: dict[str, Any], parts: Sequence[Part], begun: Sequence[Words]
 ) -> frozenset[str]:
-    keys, as_they_stand = list(begun[::_A_STAGE]), begun[1::_A_STAGE]
+    as_they_stand, first_keys = begun[::_A_STAGE], begun[1::_A_STAGE]
     tasks = [PartTask(part.file, digest=part.digest) for part in parts]
-    for _ in range(ROUNDS - 1):
-        keys = _print(cluster, told, tasks, keys, is_last=False)
+    keys = _print(cluster, told, tasks, first_keys, is_last=False)
     ordered = _print(cluster, told, tasks, keys, is_last=True)
-    prints = (Fingerprint.of_totals(each.view(np.uint64)).names for each in (*as_they_stand, *ordered))
+    prints = (names_of(each.view(np.uint64)) for each in (*as_they_stand, *ordered))
     return frozenset().union(*prints)
 
 

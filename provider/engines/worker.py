@@ -19,7 +19,7 @@ from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.queries import RowQuery
 from dpspca.common.storage import Reading
 from dpspca.common.version import __version__
-from dpspca.provider.data import CheckedRows, RowStream, files_with_rows, keys_after, places_of, totals_of
+from dpspca.provider.data import CheckedRows, RowStream, files_with_rows, first_sums, ordered_totals, second_keys
 from dpspca.provider.evaluate import LocalSums, LocalThreads, WideIntegers
 
 from .messages import (
@@ -118,10 +118,9 @@ class _Prints:
 
     def _of(self, place: int, rows: FloatArray) -> list[_Words]:
         if self._before is None:
-            zeros = np.zeros(rows.shape[1], dtype=np.uint64)
-            return [keys_after(rows, zeros), totals_of(rows, np.arange(rows.shape[1]))]
+            return first_sums(rows)
         keys = self._before[place]
-        return [totals_of(rows, places_of(keys)) if self._is_last else keys_after(rows, keys)]
+        return [ordered_totals(rows, keys) if self._is_last else second_keys(rows, keys)]
 
 
 def _counted(task: Task) -> bytes:

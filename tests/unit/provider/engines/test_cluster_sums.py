@@ -144,7 +144,7 @@ def test_t16_a_file_that_changed_is_refused_and_the_steward_is_told(
         ClusterSums(rows, BOUND).of(make_query("product", np.random.default_rng(1), 7))
 
 
-def test_t45_another_version_is_refused_on_both_sides(
+def test_t46_another_version_is_refused_on_both_sides(
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = Here()
@@ -161,7 +161,7 @@ def test_t45_another_version_is_refused_on_both_sides(
     assert (reply.problem.code, len(numbers)) == (worker.OTHER_VERSION, 0)
 
 
-def test_t45_a_worker_s_failure_names_its_kind_and_no_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t46_a_worker_s_failure_names_its_kind_and_no_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError(1.2345)
 
