@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.spec import Schema
+from dpspca.common.storage import Emit, ignore
 from dpspca.common.transport import AnswerReader
 from dpspca.common.trust import MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -237,8 +238,9 @@ class Link:
 class Roster:
     """Every connected provider. When a provider connects again, its new link replaces the old one."""
 
-    def __init__(self, metrics: CoordinatorMetrics | None = None) -> None:
+    def __init__(self, metrics: CoordinatorMetrics | None = None, events: Emit = ignore) -> None:
         self._metrics = metrics or CoordinatorMetrics()
+        self.events = events
         self._links: dict[str, Link] = {}
         self._arrivals = NameEvents()
         self.receipts: dict[str, pb.Receipt] = {}
@@ -316,9 +318,11 @@ class Roster:
         return link if offered and dimension in {None, offered.dimension} else None
 
     async def wait_for(self, name: str, data_set: str, dimension: int | None) -> Link:
-        """Wait until a provider is connected and offers the data set."""
-        while (link := self.find(name, data_set, dimension)) is None:
+        """Wait until a provider is connected. Refuse one that no longer offers the data set: its steward decided so."""
+        while (link := self.link_of(name)) is None:
             await self._arrivals.wait_for([name])
+        if self.find(name, data_set, dimension) is None:
+            raise RefusedError(f"{name} no longer offers '{data_set}' with these columns.", "Ask its data steward.")
         return link
 
     async def wait_for_all(self, absent: set[str], data_set: str, dimension: int | None) -> None:
