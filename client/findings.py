@@ -260,12 +260,15 @@ def decision_of(model: Model) -> str:
 def _left_out(decided: Decision, model: Model) -> str:
     if decided.asked is None:
         return ""
-    kept = len(model.components)
     because = "" if decided.useful else ", because there has to be one"
-    return (
-        f"Of {decided.asked} components, {decided.useful} showed above the noise and explain more than an average "
-        f"column. The model has {kept}{because}."
-    )
+    if decided.clear is None:  # a model of earlier software
+        why = f"{decided.useful} showed above the noise and explain more than an average column"
+    else:
+        why = (
+            f"{decided.clear} showed above the noise of the last release, and {decided.useful} of these "
+            f"{'explains' if decided.useful == 1 else 'explain'} more than an average column"
+        )
+    return f"Of {decided.asked} components, {why}. The model has {len(model.components)}{because}."
 
 
 def _blind(decided: Decision, components: int) -> str:

@@ -221,8 +221,8 @@ def _model(
     kept, decision = facts.components, replace(found.decision, hidden=facts.hidden)
     if AutoOptions.of(facts.spec).fewer:
         above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
-        useful = min(found.shown, above)
-        kept, decision = max(useful, 1), replace(decision, asked=facts.components, useful=useful)
+        clear, useful = min(found.shown, facts.components), min(found.shown, above)
+        kept, decision = max(useful, 1), replace(decision, asked=facts.components, clear=clear, useful=useful)
     model = Model(
         np.ascontiguousarray(found.components[:, :kept].T),
         statement,
