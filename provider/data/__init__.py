@@ -1,7 +1,7 @@
 """Reads rows, checks them, bounds them and takes their fingerprints."""
 
 from .arrivals import Arrivals, DataSet, WaitingQueries
-from .block_tables import BlockTable
+from .block_tables import BlockTable, blocks_of
 from .chosen_columns import columns_of
 from .cluster_rows import Cluster, ClusterRows, Part, PartSpan
 from .examination import ColumnFacts, DataSetFacts, examine_rows
@@ -57,6 +57,7 @@ __all__ = [
     "Variant",
     "WaitingQueries",
     "agree",
+    "blocks_of",
     "check_names",
     "check_rows",
     "check_size",

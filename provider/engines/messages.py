@@ -22,6 +22,7 @@ from dpspca.common.queries import (
     CompressedCovariance,
     Covariance,
     CovarianceProduct,
+    GroupedScores,
     NormHistogram,
     NormRange,
     RowQuery,
@@ -41,8 +42,8 @@ _WHOLE: Final = np.dtype("<i8")
 _QUERIES: Final[Mapping[str, type[RowQuery]]] = {
     each.kind: each
     for each in (
-        ColumnSizes, ColumnSums, CompressedCovariance, Covariance, CovarianceProduct, NormHistogram, NormRange,
-        ScoreHistogram, SignPairs, TiedColumns, ViewCovariance, ViewProduct, ViewSquares,
+        ColumnSizes, ColumnSums, CompressedCovariance, Covariance, CovarianceProduct, GroupedScores, NormHistogram,
+        NormRange, ScoreHistogram, SignPairs, TiedColumns, ViewCovariance, ViewProduct, ViewSquares,
     )
 }  # fmt: skip
 """The queries that are answered from sums over rows."""

@@ -21,6 +21,7 @@ from dpspca.common.queries import (
     CompressedCovariance,
     Covariance,
     CovarianceProduct,
+    GroupedScores,
     NormHistogram,
     NormRange,
     RowQuery,
@@ -30,14 +31,15 @@ from dpspca.common.queries import (
     TiedColumns,
     ViewQuery,
 )
-from dpspca.provider.data import BlockTable, UsableRows, zero_row
+from dpspca.provider.data import BlockTable, UsableRows, blocks_of, zero_row
 
 from .block_sums import LocalThreads
+from .groups import groups_of
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .moments import Basis, DenseRows, LatticeBasis, Moments, SparseRows, StreamedMoments, floor_product, joined_square
 from .packed_rows import BlockRows, PackedRows
 from .summed_moments import SummedMoments
-from .views import answer_view, ranges_of, sign_scores, sizes_of, tied_scores
+from .views import answer_view, group_cells, ranges_of, sign_scores, sizes_of, tied_scores
 from .wide_integers import Exact, WideIntegers
 
 Sums: TypeAlias = tuple[Integers | WideIntegers, ...]
@@ -139,12 +141,16 @@ class LocalSums:
 
     def _viewed(self, query: ViewQuery) -> Integers | WideIntegers:
         """Answer a query about a view. Rows that are not in memory together are read piece by piece."""
-        total: Any = reduce(
-            add, (answer_view(query, self._columns(query, each), self._engine) for each in self._pieces)
-        )
-        if isinstance(query, NormHistogram | ScoreHistogram):
+        total: Any = reduce(add, (self._viewed_part(query, each) for each in self._pieces))
+        if isinstance(query, NormHistogram | ScoreHistogram | GroupedScores):
             total *= self._rows.count > 0  # the row of zeros that stands for no rows is not counted
         return total  # type: ignore[no-any-return]
+
+    def _viewed_part(self, query: ViewQuery, part: slice) -> Any:  # noqa: ANN401  # integers, or wide ones
+        rows = self._columns(query, part)
+        if isinstance(query, GroupedScores):
+            return group_cells(query, rows, groups_of(blocks_of(self._centred(part, None)[0]), query.group_columns))
+        return answer_view(query, rows, self._engine)
 
     def _columns(self, query: ViewQuery, part: slice) -> BlockRows:
         """Clip rows to the bound, keep the columns of a view, and make integers of them."""
@@ -189,12 +195,7 @@ class LocalSums:
     def _blocks(self) -> Iterator[FloatArray | scipy.sparse.csr_array]:
         """Give all rows, piece by piece where they are not in memory as numbers. Of no rows, give an empty block."""
         for piece in self._pieces:
-            rows = self._rows.part(piece)
-            if isinstance(rows, BlockTable):
-                yield np.empty((0, rows.shape[1]))
-                yield from (block.toarray() for block in rows.blocks())
-            else:
-                yield rows
+            yield from blocks_of(self._rows.part(piece))
 
 
 class QueriedMoments:
