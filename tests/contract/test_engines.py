@@ -55,7 +55,13 @@ class Running:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param("dask", marks=[pytest.mark.slow, pytest.mark.skipif(find_spec("distributed") is None, reason="")]),
+        pytest.param(
+            "dask",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed"),
+            ],
+        ),
         pytest.param(
             "spark",
             marks=[
