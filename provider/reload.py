@@ -21,7 +21,7 @@ from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationL
 
 from .approval import ApprovalDesk
 from .connection import Daemon
-from .data import Arrivals, CheckedRows, DataSet, Scratch
+from .data import Arrivals, CheckedRows, ClusterRows, DataSet, Scratch
 from .jobs import Offer, ProviderSetup
 from .ledger import ledger_paths
 from .policy import CurrentPolicy, Policy
@@ -162,7 +162,9 @@ def _read_rows(
     for name in settings.data_sets:
         read, known = read_data_set(settings, name, scratch), offered.get(name)
         is_same = (
-            isinstance(known, CheckedRows) and known.uncut == read.uncut and name_of(read.digest()) == digests[name]
+            isinstance(known, CheckedRows | ClusterRows)
+            and type(known) is type(read)
+            and (known.uncut, digests[name]) == (read.uncut, name_of(read.digest()))
         )
         found[name] = known if known is not None and is_same else read
     for name in settings.arriving:

@@ -8,11 +8,21 @@ from pathlib import Path
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage import ProviderConfig
+from dpspca.common.storage import ProviderConfig, Reading
 from dpspca.common.trust import Identity
 
 from .approval import QUEUE_FILE, ApprovalDesk, ApprovalQueue
-from .data import Arrivals, CheckedRows, DataSet, Scratch, machine_memory, read_arriving, read_protected
+from .data import (
+    Arrivals,
+    CheckedRows,
+    ClusterRows,
+    DataSet,
+    Scratch,
+    machine_memory,
+    read_arriving,
+    read_protected,
+)
+from .engines import count_rows, open_cluster, told_of
 from .evaluate import with_span
 from .ledger import QUARANTINE_REMEDY, Ledger, SqliteLedger, ledger_paths
 from .policy import Policy
@@ -39,8 +49,13 @@ def data_sets_of(settings: ProviderConfig, scratch: Scratch | None = None) -> di
     return {name: read_data_set(settings, name, scratch) for name in settings.data_sets} | arriving
 
 
-def read_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None = None) -> CheckedRows:
-    """Read the rows of a data set and whose they are, and check its span if it has one."""
+def read_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None = None) -> CheckedRows | ClusterRows:
+    """Read the rows of a data set and whose they are, and check its span if it has one.
+
+    If it has an engine, the workers of a cluster read the rows, and this process never does.
+    """
+    if name in settings.engines:
+        return _cluster_rows(settings, name)
     file, span = settings.data_sets[name], settings.spans.get(name)
     persons, row_entries = settings.persons.get(name), settings.row_entries.get(name)
     reading = settings.reading_of(name)
@@ -51,6 +66,17 @@ def read_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None =
         return rows if span is None else with_span(rows, span)
     except InvalidDataError as problem:
         raise InvalidDataError(f"{file}, which has a span: {problem.what}", problem.remedy) from None
+
+
+def _cluster_rows(settings: ProviderConfig, name: str) -> ClusterRows:
+    """Have a cluster count and hash the rows of a data set."""
+    reading, row_entries = settings.reading.get(name, Reading()), settings.row_entries.get(name)
+    told = told_of(settings.data_sets[name], reading, settings.dictionaries.get(name), row_entries)
+    rows = count_rows(open_cluster(settings.engines[name]), told)
+    if rows.unusable is not None:
+        _log.warning("The data set '%s' %s", name, UNUSABLE)
+    _log.info("The rows of '%s' stay with %s, in %d files.", name, rows.cluster.name, len(rows.parts))
+    return rows
 
 
 def arriving_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None = None) -> Arrivals:

@@ -77,6 +77,19 @@ class MappedFeature:
         column, is_located = read.column or feature.name, read.column is not None
         return cls(feature, column, read.factor, read.offset, codes, read.missing_codes, is_located)
 
+    def written(self) -> dict[str, Any]:
+        """Return what settings say about the feature. ``parse`` reads it again."""
+        told: dict[str, Any] = {"column": self.column} if self.is_located else {}
+        if self.is_converted:
+            told |= {"factor": self.factor, "offset": self.offset}
+        if self.missing_codes:
+            told["missing_codes"] = list(self.missing_codes)
+        if isinstance(self.feature, Category) and self.codes is not None:
+            names = [self.feature.levels[place] for place in self.codes.levels]
+            own = {code: name for code, name in zip(self.codes.texts, names, strict=True) if code != name}
+            told |= {"levels": own} if own else {}
+        return told
+
     @property
     def all_codes(self) -> values.Codes:
         """What stands for a missing value."""
@@ -139,6 +152,16 @@ class Preparation:
             raise InvalidInputError(wrong)
         _require_own_columns(mapped)
         return cls(dictionary, tuple(mapped), left_out)
+
+    def written(self) -> dict[str, Any]:
+        """Return what settings say about the dictionary, and all of its content, as plain values."""
+        columns = {each.feature.name: each.written() for each in self.mapped}
+        return {"dictionary": self.dictionary.to_dict(), "columns": columns, "absent": list(self.absent)}
+
+    @classmethod
+    def from_written(cls, told: Mapping[str, Any]) -> Self:
+        """Read what ``written`` returned."""
+        return cls.parse(Dictionary.parse(told["dictionary"]), told["columns"], told["absent"])
 
     @property
     def of_triplets(self) -> Self:

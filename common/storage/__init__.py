@@ -6,6 +6,7 @@ from .approval_settings import ApprovalSettings
 from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
+from .engine_settings import EngineKind, EngineSettings
 from .event_settings import EventSettings
 from .event_stream import Emit, EventStream, Kinds, ignore
 from .files import PRIVATE, require_private_folder
@@ -40,6 +41,8 @@ __all__ = [
     "CoordinatorConfig",
     "DatabaseUrl",
     "Emit",
+    "EngineKind",
+    "EngineSettings",
     "EventSettings",
     "EventStream",
     "Kinds",

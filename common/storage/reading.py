@@ -125,6 +125,12 @@ class Reading:
         """Name the columns for which ``missing`` gives a number of their own."""
         return frozenset(self.missing) if isinstance(self.missing, Mapping) else frozenset()
 
+    def written(self) -> dict[str, Any]:
+        """Return the keys that a cluster's workers are told, as a file of settings would hold them."""
+        plain = type(self)()
+        told = {key: getattr(self, key) for key in sorted(OF_CLUSTERS) if getattr(self, key) != getattr(plain, key)}
+        return {key: dict(value) if isinstance(value, Mapping) else value for key, value in told.items()}
+
     @property
     def declared(self) -> frozenset[str]:
         """Name the keys that differ from their defaults."""
@@ -133,3 +139,7 @@ class Reading:
 
 
 KEYS: Final = keys_of(Reading)
+OF_CLUSTERS: Final = frozenset(
+    {"columns", "leave_out", "names", "delimiter", "decimal", "encoding", "missing_codes", "missing"}
+)
+"""The keys that may be declared for rows that the workers of a cluster read: of files with dense rows."""

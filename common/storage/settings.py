@@ -17,9 +17,10 @@ from dpspca.common.spec import MAX_DIMENSION
 from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
 from .dictionary_settings import doubly_declared, read_preparation
+from .engine_settings import EngineSettings
 from .event_settings import EventSettings
 from .paths import FilePath, is_pattern, located
-from .reading import Reading
+from .reading import OF_CLUSTERS, Reading
 from .routes import ProxyAddress, Route
 from .toml_file import read_toml
 
@@ -30,6 +31,7 @@ _OF_ROWS_READ_ONCE: Final = {
     "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
     "else name the folder under data_sets, where it is read once.",
     "spans": "A matrix does not arrive row by row: name its file under data_sets.",
+    "engines": "A cluster reads files that do not change: name the folder under data_sets.",
 }
 
 
@@ -77,7 +79,8 @@ class ProviderConfig:
 
     ``spans`` says of shares of a divided table which of its rows are this provider's own. ``row_entries`` says how many
     entries of a row count, at most. ``reading`` says how files are read, and ``dictionaries`` which shared dictionary
-    describes their columns.
+    describes their columns. ``engines`` says which cluster computes
+    sums over rows that this provider does not read itself.
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
     ``approval`` says how long jobs wait for a person's approval, and who is notified. ``memory_mebibytes`` says how
@@ -94,6 +97,7 @@ class ProviderConfig:
     row_entries: Counts = field(default_factory=dict)
     reading: Readings = field(default_factory=dict)
     dictionaries: Preparations = field(default_factory=dict)
+    engines: dict[Name, EngineSettings] = field(default_factory=dict)
     arriving: Paths = field(default_factory=dict)
     ledger: FilePath | None = None
     ledger_head: FilePath | None = None
@@ -119,6 +123,7 @@ class ProviderConfig:
             yield from _strays(tables)
             yield from _unfit_for_dictionaries(tables)
             yield from _unfit_for_spans(tables)
+            yield from _unfit_for_engines(tables)
             yield from _twice(tables)
 
     @property
@@ -253,6 +258,25 @@ def _unfit_for_spans(tables: _Tables) -> Iterator[tuple[str, str]]:
     for names, both, remedy in reasons:
         for name in sorted(tables.get("spans", {}).keys() & set(names)):
             yield f"{name!r:.80} has {both}.", remedy
+
+
+def _unfit_for_engines(tables: _Tables) -> Iterator[tuple[str, str]]:
+    """Find what is said about data sets that a cluster reads, and that it cannot do."""
+    unfit = {
+        "persons": "Only a provider that reads the rows itself bounds the rows of persons",
+        "spans": "Only a provider that reads a matrix itself answers about it",
+    }
+    for name in sorted(tables.get("engines", {})):
+        for key, reason in unfit.items():
+            if name in tables.get(key, {}):
+                yield f"{name!r:.80} has {key} and an engine.", f"{reason}: take one of the two away."
+        reading = tables.get("reading", {}).get(name)
+        stray = sorted(reading.declared - OF_CLUSTERS) if reading else []
+        if stray:
+            yield (
+                f"reading.{name:.80} has {', '.join(stray)}, and the data set has an engine.",
+                "Workers read text, Parquet, Feather, Arrow and .npy files alone: export one, or take the engine away.",
+            )
 
 
 def _twice(tables: _Tables) -> Iterator[tuple[str, str]]:

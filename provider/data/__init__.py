@@ -3,6 +3,7 @@
 from .arrivals import Arrivals, DataSet, WaitingQueries
 from .block_tables import BlockTable, blocks_of
 from .chosen_columns import columns_of
+from .cluster_rows import Cluster, ClusterRows, Part, PartSpan
 from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .extras import import_extra
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
@@ -11,6 +12,7 @@ from .genotypes import Genotypes
 from .identification import identify
 from .odd_rows import zero_row
 from .pairs import differences
+from .part_prints import first_sums, names_of, ordered_totals, second_keys
 from .persons import require_unit, with_persons
 from .preparation import (
     CheckedRows,
@@ -26,6 +28,7 @@ from .score_tables import DATABASES, write_scores_table
 from .scratch import Scratch, ScratchError, machine_memory
 from .sources import names_in, outline_of, read_rows
 from .stored_rows import StoredRows, stored_integers
+from .streamed_rows import RowStream, files_with_rows
 from .threads import run_in_row_thread
 from .variants import Variant, agree, read_variants, sample_ids
 
@@ -34,14 +37,19 @@ __all__ = [
     "Arrivals",
     "BlockTable",
     "CheckedRows",
+    "Cluster",
+    "ClusterRows",
     "ColumnFacts",
     "DataSet",
     "DataSetFacts",
     "FeatureFacts",
     "Genotypes",
+    "Part",
+    "PartSpan",
     "PreviewedFeature",
     "PreviewedRow",
     "ReusedMemory",
+    "RowStream",
     "Scratch",
     "ScratchError",
     "StoredRows",
@@ -57,11 +65,15 @@ __all__ = [
     "differences",
     "duplicates",
     "examine_rows",
+    "files_with_rows",
+    "first_sums",
     "identify",
     "import_extra",
     "machine_memory",
     "names_in",
+    "names_of",
     "numeric",
+    "ordered_totals",
     "outline_of",
     "preview_row",
     "read_arriving",
@@ -71,6 +83,7 @@ __all__ = [
     "require_unit",
     "run_in_row_thread",
     "sample_ids",
+    "second_keys",
     "stored_integers",
     "with_persons",
     "write_scores_table",

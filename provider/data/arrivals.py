@@ -28,6 +28,7 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
 
 from .arriving_rows import CountedFiles, Read
+from .cluster_rows import ClusterRows
 from .preparation import CheckedRows
 from .protected import read_arriving
 from .threads import run_in_row_thread
@@ -132,5 +133,5 @@ class WaitingQueries:
             self._sizes.remove(size)
 
 
-DataSet: TypeAlias = CheckedRows | Arrivals
+DataSet: TypeAlias = CheckedRows | Arrivals | ClusterRows
 """The rows that a provider offers under one name."""

@@ -11,7 +11,11 @@ _EXTRAS: Final = {
     "adbc_driver_postgresql": "triplets",
     "duckdb": "duckdb",
     "zarr": "zarr",
+    "distributed": "dask",
+    "pyspark": "spark",
 }
+_NEEDS: Final = {"distributed": "The engine dask", "pyspark": "The engine spark"}
+"""What needs a package, if that is no kind of file."""
 
 
 def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module
@@ -22,6 +26,6 @@ def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module
         package = module.partition(".")[0]
         extra = _EXTRAS.get(package, "formats")
         raise MissingExtraError(
-            f"Reading this kind of file needs {package}, which is not installed.",
+            f"{_NEEDS.get(package, 'Reading this kind of file')} needs {package}, which is not installed.",
             f"Install it with: pip install 'dpspca[{extra}]', or pip install {package}",
         ) from None

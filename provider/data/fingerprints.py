@@ -31,6 +31,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
@@ -106,9 +107,14 @@ def _canonical(table: Table, first: FirstSums) -> frozenset[str]:
     """
     labels = mixed(first.keys) | np.uint64(1)
     keys = _summed(table, partial(column_keys, labels=labels))
+    return Fingerprint.of(_totals(table, labels_of(places_of(keys)))).names
+
+
+def places_of(keys: Words) -> NDArray[np.intp]:
+    """Order columns by their keys, those of zeros last, and say where each stands."""
     ranks = np.empty(len(keys), dtype=np.intp)
     ranks[np.argsort(keys - np.uint64(1), kind="stable")] = np.arange(len(keys))
-    return Fingerprint.of(_totals(table, labels_of(ranks))).names
+    return ranks
 
 
 def _first_pass(table: Table) -> FirstSums:

@@ -60,7 +60,7 @@ def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> Check
     if reading.triplets is not None:
         whole = read_as_stored(path, reading)
         return _all_usable(complete(whole.matrix, whole.names, reading), prepared_names(whole.names, reading), least)
-    if _is_several(path):
+    if is_several(path):
         whole = read_folder(path, lambda file: _checked(file, reading, least=1))
         return _all_usable(whole.matrix, whole.names, least)
     return _checked(path, reading, least)
@@ -78,7 +78,7 @@ def read_as_stored(path: Path, reading: Reading = _PLAIN) -> CheckedRows:
 
 def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTables:
     """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
-    for file in files_of(path) if _is_several(path) else [path]:
+    for file in files_of(path) if is_several(path) else [path]:
         place = located(file)
         before = Stamp.of(place) if place.is_file() else None
         raw = _opened(file, reading, lenient=True, cells=cells)
@@ -161,7 +161,7 @@ def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
 
     Only text has lines that can be named; of other files, the first with an unusable row is named.
     """
-    for file in files_of(path) if _is_several(path) and reading.triplets is None else [path]:
+    for file in files_of(path) if is_several(path) and reading.triplets is None else [path]:
         try:
             if reading.triplets is not None:
                 read_rows(path, reading, least=0)
@@ -181,7 +181,7 @@ def _rows_of_triplets(path: Path, reading: Reading) -> tuple[CheckedRows, Triple
     """Build rows from all triplets of a file, or of all files of a folder."""
     with file_errors(path):
         rows = TripletRows(reading)
-    for file in files_of(path) if _is_several(path) else [path]:
+    for file in files_of(path) if is_several(path) else [path]:
         with file_errors(file):
             source = Source(file, reading)
             read = format_of(source).triplets
@@ -193,13 +193,14 @@ def _rows_of_triplets(path: Path, reading: Reading) -> tuple[CheckedRows, Triple
 def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:
     if reading.triplets is not None:
         return declared_columns(reading)
-    file = next(iter(files_of(path))) if _is_several(path) else located(path)
+    file = next(iter(files_of(path))) if is_several(path) else located(path)
     with file_errors(file):
         source = Source(file, reading, any_type=any_type)
         return format_of(source).columns(source)
 
 
-def _is_several(path: Path) -> bool:
+def is_several(path: Path) -> bool:
+    """Tell whether a path stands for several files: it is a folder, or a pattern."""
     return (path.is_dir() and not is_zarr(path)) or is_pattern(path)
 
 

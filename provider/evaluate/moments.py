@@ -201,6 +201,10 @@ class StreamedMoments:
         return self._engine.products(self._rows, whole(basis))
 
     def compressed(self, basis: Basis) -> Exact:
+        return joined_square(self.squares(basis))
+
+    def squares(self, basis: Basis) -> WideIntegers:
+        """Return high^T high, high^T low and low^T low for X basis = 2^19 high + low."""
         written = whole(basis)
 
         def visit(block: Any) -> FloatArray:  # noqa: ANN401
@@ -208,8 +212,7 @@ class StreamedMoments:
             return np.stack([high.T @ high, high.T @ low, low.T @ low])
 
         parts = partial(stepped, step=self._rows.block_rows)
-        high, mixed, low = self._engine.total(self._rows, visit, written.size, parts).exact()
-        return np.asarray((high << (2 * LOW_BITS)) + ((mixed + mixed.T) << LOW_BITS) + low)
+        return self._engine.total(self._rows, visit, written.size, parts)
 
     def gram(self) -> WideIntegers:
         def visit(block: Any) -> Any:  # noqa: ANN401
@@ -223,11 +226,16 @@ class StreamedMoments:
         return self._total(visit, self._rows.dimension**2, tall)
 
     def trace(self) -> int:
+        return int(self.column_squares().exact().sum())
+
+    def column_squares(self) -> WideIntegers:
+        """Return the sum of squares of each column."""
+
         def visit(block: Any) -> Any:  # noqa: ANN401
             whole = block if isinstance(block, np.ndarray) else block.astype(np.int64)
             return (whole * whole).sum(axis=0)
 
-        return int(self._total(visit, self._rows.dimension).exact().sum())
+        return self._total(visit, self._rows.dimension)
 
     def _total(self, visit: Visit, entries: int, tall: int = 0) -> WideIntegers:
         """Add up sums of ``entries`` numbers. Blocks of dense rows have at least ``tall`` rows."""
@@ -239,6 +247,12 @@ def floor_product(halves: WideIntegers) -> Integers:
     columns = halves.shape[1] // 2
     sums = (halves[:, columns:] >> LOW_BITS) + halves[:, :columns]
     return (sums >> (PRODUCT_SHIFT - LOW_BITS)).narrow()
+
+
+def joined_square(parts: WideIntegers) -> Exact:
+    """Return basis^T X^T X basis from the three sums of which it is made (``StreamedMoments.squares``)."""
+    high, mixed, low = parts.exact()
+    return np.asarray((high << (2 * LOW_BITS)) + ((mixed + mixed.T) << LOW_BITS) + low)
 
 
 GRAM_BITS: Final = 2 * ROW_BITS + math.ceil(math.log2(MAX_ROWS + 1))

@@ -1,15 +1,13 @@
 """Evaluates queries over one provider's rows. Its answers are exact, and must not leave without noise."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import scipy.sparse
 
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.centering import pairing_of
@@ -24,12 +22,8 @@ from dpspca.common.queries import (
     Covariance,
     CovarianceProduct,
     CovarianceTriangle,
-    GroupedScores,
-    NormHistogram,
     NormRange,
     RowQuery,
-    RowSparse,
-    ScoreHistogram,
     SignPairs,
     SketchQuery,
     SubspaceQuery,
@@ -37,41 +31,25 @@ from dpspca.common.queries import (
     ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.data import BlockTable, UsableRows, blocks_of, check_names, differences, zero_row
+from dpspca.provider.data import UsableRows, check_names, differences
 
 from .block_sums import LocalThreads
-from .groups import groups_of
-from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .mechanisms import release_subspace
 from .moments import (
     COMPRESSED_SHIFT,
     MAX_GRAM_DIMENSION,
     SQUARE_SHIFT,
     Basis,
-    DenseRows,
     GramMoments,
     LatticeBasis,
     Moments,
-    SparseRows,
-    StreamedMoments,
+    floor_product,
 )
-from .packed_rows import BlockRows, PackedRows
+from .row_sums import LocalSums, RowSums, dense_when_centred
 from .sketches import SketchAnswers
-from .summed_moments import SummedMoments
-from .views import (
-    answer_view,
-    floor_view,
-    group_cells,
-    ranges_of,
-    release_columns,
-    release_pairs,
-    sign_scores,
-    sizes_of,
-    tied_scores,
-)
+from .views import floor_view, release_columns, release_pairs
+from .wide_integers import WideIntegers
 
-_TINY: Final = 2.0**-100
-"""A bound that all rows but zeros exceed. Where only signs count, each row is rounded at its own length."""
 GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
 GRAM_ARRAYS: Final = 9
@@ -123,11 +101,12 @@ class Shard:
         threads: int | None = None,
         pairing: int | None = None,
         memory: int | None = None,
+        sums: RowSums | None = None,
     ) -> None:
         """Take rows. ``keeps`` says whether integers go to scratch where each pass would make them anew.
 
         With a ``pairing``, the differences of pairs of rows are used in their place (``centering.pairing_of``).
-        ``memory`` is how many bytes a query may take.
+        ``memory`` is how many bytes a query may take. ``sums`` computes sums over rows that are not here.
         """
         if strategy is Strategy.GRAM and rows.dimension > MAX_GRAM_DIMENSION:
             raise InvalidParameterError(
@@ -139,8 +118,9 @@ class Shard:
         self._norm_bound = norm_bound
         self._mean_bound = mean_bound
         self._strategy = strategy
-        self._keeps = keeps
         self._engine = LocalThreads(threads, memory)
+        keeps = keeps and strategy is Strategy.STREAM
+        self._sums = sums or LocalSums(self._rows, norm_bound, mean_bound, engine=self._engine, keeps=keeps)
         self._memory = memory
         self._ready: tuple[bytes, Moments] | None = None
         self._preparing = Lock()
@@ -161,8 +141,14 @@ class Shard:
                 "This job takes more memory than the provider's settings allow.",
                 "Use fewer columns, or another method. Or ask the provider's operator to raise memory_mebibytes.",
             )
-        if self._rows.count > MAX_SKETCHED_ROWS and any(issubclass(step.query, SketchQuery) for step in plan):
-            raise RefusedError("This provider has too many rows for a sketch.", "Choose another method.")
+        if any(issubclass(step.query, SketchQuery) for step in plan):
+            if self._rows.count > MAX_SKETCHED_ROWS:
+                raise RefusedError("This provider has too many rows for a sketch.", "Choose another method.")
+            if not isinstance(self._sums, LocalSums):
+                raise RefusedError(
+                    "A sketch needs rows that the provider reads itself, and a cluster reads those of this data set.",
+                    "Choose another method.",
+                )
 
     def _memory_of(self, plan: Sequence[Step]) -> int:
         """Return how many bytes the largest answer of a plan takes. It follows from the plan and the settings alone."""
@@ -196,17 +182,17 @@ class Shard:
             )
         check_names(self._rows.names, spec.schema)
         if self._rows.is_sparse and spec.centering not in {Centering.NONE, Centering.PAIRS}:
-            raise _dense_when_centred()
+            raise dense_when_centred()
 
-    def evaluate(self, query: RowQuery) -> Integers:  # noqa: C901, PLR0911  # one return for each query
+    def evaluate(self, query: RowQuery) -> Integers:  # noqa: PLR0911  # one return for each query
         """Answer exactly, as integers on the public lattice."""
         match query:
             case Count():
                 return np.array([self._rows.count], dtype=np.int64)
-            case ColumnSums(scales=scales):
-                return self._column_sums(scales)
-            case CovarianceProduct(kept=kept, center=center, block=block, blocks=blocks) if blocks:
-                return self._block_product(kept, block, blocks, center)
+            case ColumnSums() | NormRange() | ColumnSizes():
+                return _narrow(*self._sums.of(query))
+            case CovarianceProduct(block=block, blocks=blocks) if blocks:
+                return self._block_product(query, block, blocks)
             case CovarianceProduct(kept=kept, center=center):
                 return self._moments(center).product(LatticeBasis(kept))
             case CompressedCovariance(kept=kept, center=center):
@@ -217,11 +203,7 @@ class Shard:
                 upper = np.triu_indices(self._rows.dimension)
                 return (self._moments(center).gram() >> SQUARE_SHIFT).narrow()[upper]
             case ViewQuery():
-                return self._viewed(query)
-            case NormRange(center=center):
-                return self._ranges(center)
-            case ColumnSizes(center=center):
-                return self._sizes(center)
+                return floor_view(query, *self._sums.of(query))
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
@@ -241,63 +223,26 @@ class Shard:
             gram = self._moments(query.center).gram().floats()
             return release_subspace(query, event, gram, self._rows.count, words)
         if isinstance(query, SignPairs) and isinstance(event, ChoiceEvent):
-            pieces = self._rows.pieces or (slice(None),)
-            scores = sum(sign_scores(self._integers(_TINY, query.center, piece, query.scales)) for piece in pieces)
-            return release_pairs(np.asarray(scores), event, words, self._rows.count)
+            return release_pairs(_narrow(*self._sums.of(query)), event, words, self._rows.count)
         if isinstance(query, TiedColumns) and isinstance(event, ChoiceEvent):
-            pieces = self._rows.pieces or (slice(None),)
-            placed = (self._integers(_TINY, query.center, piece, query.scales) for piece in pieces)
-            totals = sum(tied_scores(rows, query.view) for rows in placed)
-            return release_columns(np.asarray(totals), query.view, event, words, self._rows.count)
+            totals = _narrow(*self._sums.of(query))
+            return release_columns(totals, query.view, event, words, self._rows.count)
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
     def start_sketch(self, spec: JobSpec, slot: int) -> SketchAnswers:
         """Start one job's sketch of these rows."""
-        return SketchAnswers(partial(self._integers, self._norm_bound), spec.digest(), slot)
+        assert isinstance(self._sums, LocalSums)  # others are refused by ``require_sums``
+        return SketchAnswers(partial(self._sums.integers, self._norm_bound), spec.digest(), slot)
 
-    def _viewed(self, query: ViewQuery) -> Integers:
-        """Answer a query about a view. Rows that are not in memory together are read piece by piece."""
-        pieces = self._rows.pieces or (slice(None),)
-        total: Any = reduce(add, (self._viewed_part(query, each) for each in pieces))
-        if isinstance(query, NormHistogram | ScoreHistogram | GroupedScores):
-            total *= self._rows.count > 0  # the row of zeros that stands for no rows is not counted
-        return floor_view(query, total)
-
-    def _viewed_part(self, query: ViewQuery, part: slice) -> Any:  # noqa: ANN401  # integers, or wide ones
-        rows = self._columns(query, part)
-        if isinstance(query, GroupedScores):
-            return group_cells(query, rows, groups_of(blocks_of(self._centred(part, None)[0]), query.group_columns))
-        return answer_view(query, rows, self._engine)
-
-    def _columns(self, query: ViewQuery, part: slice) -> BlockRows:
-        """Clip rows to the bound, keep the columns of a view, and make integers of them."""
-        (matrix, center), columns = self._centred(part, query.center), query.view.columns
-        bounds = self._norm_bound, self._norm_bound / query.lift
-        if isinstance(matrix, np.ndarray):
-            return DenseRows(integer_columns(matrix, columns, bounds, center, query.scales))
-        if isinstance(matrix, BlockTable):
-            convert = partial(integer_columns, columns=columns, bounds=bounds, center=center, scales=query.scales)
-            return PackedRows(matrix, len(columns), convert)
-        return SparseRows(integer_csr_columns(_scaled(matrix, query.scales), columns, bounds))
-
-    def _centred(self, part: slice, center: FloatArray | None) -> tuple[Any, FloatArray | None]:
-        """Give some of the rows, and what to take off them.
-
-        Of no rows, give a row of zeros and nothing to take off: it adds nothing to any sum, which a centred row would.
-        """
-        matrix = self._rows.part(part)
-        if center is not None and scipy.sparse.issparse(matrix):
-            raise _dense_when_centred()
-        return (matrix, center) if matrix.shape[0] else (zero_row(matrix), None)
-
-    def _block_product(self, basis: RowSparse, block: int, blocks: int, center: FloatArray | None) -> Integers:
+    def _block_product(self, query: CovarianceProduct, block: int, blocks: int) -> Integers:
         """Multiply by the rows of one block alone. Rows are in a block by position, whatever other rows contain.
 
         If there are fewer rows than blocks, some blocks are empty. The number of rows is public if blocks are priced.
         """
         first, last = (self._edge(edge, blocks) for edge in (block - 1, block))
-        rows = self._integers(self._norm_bound, center, slice(first, last))
-        return StreamedMoments(rows, engine=self._engine).product(LatticeBasis(basis))
+        (halves,) = self._sums.of(query, slice(first, last))
+        assert isinstance(halves, WideIntegers)
+        return floor_product(halves)
 
     def _edge(self, block: int, blocks: int) -> int:
         """Return how many rows are in a block and the ones before it."""
@@ -313,82 +258,21 @@ class Shard:
             return self._ready[1]
 
     def _prepare(self, center: FloatArray | None) -> Moments:
-        if self._rows.pieces is not None:
-            return SummedMoments(partial(self._streamed, self._rows.pieces, center))
-        rows = self._integers(self._norm_bound, center)
-        if self._strategy is Strategy.GRAM:
-            return GramMoments(StreamedMoments(rows, engine=self._engine).gram())
-        if self._keeps and isinstance(rows, PackedRows):
-            rows = rows.kept(self._engine.threads)
-        return StreamedMoments(rows, engine=self._engine)
+        moments = self._sums.moments(center)
+        if self._strategy is Strategy.GRAM and self._rows.pieces is None:
+            return GramMoments(moments.gram())
+        return moments
 
-    def _streamed(self, pieces: Sequence[slice], center: FloatArray | None) -> Iterator[Moments]:
-        """Prepare rows piece by piece, because they are not in memory together."""
-        for piece in pieces:
-            yield StreamedMoments(self._integers(self._norm_bound, center, piece), engine=self._engine)
 
-    def _integers(
-        self,
-        bound: float,
-        center: FloatArray | None = None,
-        part: slice = slice(None),
-        scales: FloatArray | None = None,
-    ) -> BlockRows:
-        matrix, center = self._centred(part, center)
-        if isinstance(matrix, np.ndarray):
-            return DenseRows(integer_rows(matrix, bound, center, scales))
-        if isinstance(matrix, BlockTable):
-            convert = partial(integer_rows, norm_bound=bound, center=center, scales=scales)
-            return PackedRows(matrix, matrix.shape[1], convert)
-        return SparseRows(integer_csr(_scaled(matrix, scales), bound))
-
-    def _column_sums(self, scales: FloatArray | None) -> Integers:
-        if self._mean_bound is None:
-            raise InvalidQueryError("This job sets no bound for the mean.", "Sign a job that centres privately.")
-        return self._integers(self._mean_bound, scales=scales).sums()
-
-    def _ranges(self, center: FloatArray | None) -> Integers:
-        """Count rows by their length. It is computed without the bound of the job, which may be far too large."""
-        total: Any = 0
-        for rows in self._blocks():
-            if center is not None and not isinstance(rows, np.ndarray):
-                raise _dense_when_centred()
-            total = total + ranges_of(row_norms(rows if center is None else rows - center))
-        return np.asarray(total)
-
-    def _blocks(self) -> Iterator[FloatArray | scipy.sparse.csr_array]:
-        """Give all rows, piece by piece where they are not in memory as numbers. Of no rows, give an empty block."""
-        for piece in self._rows.pieces or (slice(None),):
-            yield from blocks_of(self._rows.part(piece))
-
-    def _sizes(self, center: FloatArray | None) -> Integers:
-        """Count, for each column, the entries of each size, without any bound."""
-        total: Any = 0
-        for rows in self._blocks():
-            if center is not None and not isinstance(rows, np.ndarray):
-                raise _dense_when_centred()
-            total = total + sizes_of(rows, center)
-        return np.asarray(total)
+def _narrow(sums: Integers | WideIntegers) -> Integers:
+    assert not isinstance(sums, WideIntegers)  # which second moments are
+    return sums
 
 
 def _entries(step: Step) -> int:
     """Return how many numbers the sum for an answer has."""
     square = SignPairs, SubspaceQuery, CovarianceTriangle
     return step.extent.dimension**2 if issubclass(step.query, square) else math.prod(step.shape)
-
-
-def _scaled(matrix: Any, scales: FloatArray | None) -> Any:  # noqa: ANN401  # sparse rows
-    """Divide the columns of sparse rows, which keeps zeros."""
-    if scales is None:
-        return matrix
-    data = placed(matrix.data, None, scales[matrix.indices])
-    return type(matrix)((data, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
-def _dense_when_centred() -> InvalidParameterError:
-    return InvalidParameterError(
-        "Centring sparse rows would make them dense.", "Leave centring out, or give dense rows."
-    )
 
 
 def _compressed(moments: Moments, basis: Basis) -> Integers:

@@ -6,9 +6,10 @@ the job, and before rows are prepared for it.
 
 from collections.abc import Mapping
 
+from dpspca.common.centering import pairing_of
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.spec import JobSpec
-from dpspca.provider.data import CheckedRows, DataSet, check_names, require_unit
+from dpspca.provider.data import Arrivals, ClusterRows, DataSet, check_names, require_unit
 
 
 def require_form(data_sets: Mapping[str, DataSet], name: str, spec: JobSpec) -> None:
@@ -19,8 +20,10 @@ def require_form(data_sets: Mapping[str, DataSet], name: str, spec: JobSpec) -> 
             f"This provider has no data set '{name}'.", "Run `dpspca datasets` to list what is on offer."
         )
     # Check before rows are left out or reused: a refusal must not show which are left, and a matrix must be whole.
-    persons, uncut = (rows.persons, rows.uncut) if isinstance(rows, CheckedRows) else (None, None)
+    persons, uncut = (None, None) if isinstance(rows, Arrivals) else (rows.persons, rows.uncut)
     require_unit(spec.unit, persons=persons is not None, cut=uncut is not None)
+    if isinstance(rows, ClusterRows):
+        _require_sums_of_rows(spec)
     if spec.dictionary is not None:
         return  # the job is about some of the columns, which ``HeldDictionary.require`` has found
     if rows.dimension != spec.schema.dimension:
@@ -29,3 +32,17 @@ def require_form(data_sets: Mapping[str, DataSet], name: str, spec: JobSpec) -> 
             "Give the columns that the job names, in its order.",
         )
     check_names(rows.names, spec.schema)
+
+
+def _require_sums_of_rows(spec: JobSpec) -> None:
+    """Refuse a job that needs more of rows than sums over them, if they are with a cluster."""
+    if not spec.unit.is_row:
+        raise RefusedError(
+            f"The rows of this data set are with a cluster, and the unit {spec.unit} is about a matrix.",
+            "Choose a unit of rows.",
+        )
+    if pairing_of(spec) is not None:
+        raise RefusedError(
+            "The rows of this data set are with a cluster, which makes no differences of pairs.",
+            "Choose another centring.",
+        )

@@ -8,7 +8,8 @@ from dpspca.common.centering import pairing_of
 from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec
-from dpspca.provider.data import CheckedRows, DataSet, UsableRows, columns_of
+from dpspca.provider.data import CheckedRows, ClusterRows, DataSet, UsableRows, columns_of
+from dpspca.provider.engines import ClusterSums
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
 
 from .offer import Offer
@@ -70,6 +71,8 @@ def _prepared(
         if not spec.unit.is_row:
             return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
         return _shard_of(held, spec, preparation)
+    if isinstance(rows, ClusterRows):
+        return _shard_of(rows.first(limit).with_columns(columns), spec, preparation)
     if limit is None:
         raise RefusedError(
             "Rows of this data set still arrive, but this job needs all rows at once.",
@@ -80,6 +83,7 @@ def _prepared(
 
 def _shard_of(rows: UsableRows, spec: JobSpec, how: _Preparation) -> Shard:
     chosen = Strategy.STREAM if rows.is_sparse else how.strategy
+    sums = ClusterSums(rows, spec.norm_bound, spec.mean_bound) if isinstance(rows, ClusterRows) else None
     return Shard(
         rows,
         spec.norm_bound,
@@ -88,4 +92,5 @@ def _shard_of(rows: UsableRows, spec: JobSpec, how: _Preparation) -> Shard:
         keeps=how.keeps,
         pairing=pairing_of(spec),
         memory=how.memory,
+        sums=sums,
     )

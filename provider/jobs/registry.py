@@ -30,6 +30,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.approval import ApprovalDesk, require_approved
 from dpspca.provider.data import (
     Arrivals,
+    ClusterRows,
     DataSet,
     WaitingQueries,
     run_in_row_thread,
@@ -229,6 +230,7 @@ class JobRegistry:
         settings.ledger.require_admissible(opening, limits)  # nobody is asked about a job that would be refused
         if settings.ledger.standing(opening.job) is None:
             self._require_approval(signed, envelope, opening.analyst, rules)
+        rows = offer.data_sets[envelope.data_set]
         shard = self.rows.of(offer, envelope.data_set, plan, rules.least_bound)
         shard.check(spec)
         if isinstance(shard, Shard):
@@ -242,6 +244,7 @@ class JobRegistry:
             interval=rules.answer_interval,
             is_sparse=shard.is_sparse,
             makes_matrix=shard.makes_matrix,
+            read_columns=rows.dimension if isinstance(rows, ClusterRows) else 0,
             toss=settings.toss,
         )
         opened = OpenJob(
@@ -251,7 +254,7 @@ class JobRegistry:
             responder,
             schedule,
             self._receipt,
-            RowWait(offer.data_sets[envelope.data_set], shard, spec.answer_seconds, permission.require, self._waiting),
+            RowWait(rows, shard, spec.answer_seconds, permission.require, self._waiting),
             permission.require,
             partial(self._name_rows, offer, envelope.data_set),
         )

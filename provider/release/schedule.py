@@ -41,6 +41,11 @@ SPARSE_ENTRY_SECONDS: Final = 2.5e-7
 ``bench/answer_times.py`` measures that time: for wide queries, below 10 ns a number for a dense row and about 25 ns
 for the longest sparse row, which has one more number for each of its columns. For narrow queries a row adds a few
 microseconds, which ``LEAST_INTERVAL`` covers."""
+READ_SECONDS: Final = 1e-5
+"""Seconds of the interval for each number of a row that an answer reads from its source: ten times what reading takes.
+
+Only the workers of a cluster read the source for each answer. A number in text takes 430 to 650 ns, with hashing and
+rounding, and a number in Parquet 50 to 80 ns (``bench/engines.py``)."""
 
 system_coin: Final[Coin] = SystemRandom().random
 
@@ -48,23 +53,26 @@ system_coin: Final[Coin] = SystemRandom().random
 class Schedule:
     """The moments at which the answers of one job may leave."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what the interval follows from, and the coin
         self,
         plan: Sequence[Step],
         *,
         interval: float | None = None,
         is_sparse: bool = False,
         makes_matrix: bool = False,
+        read_columns: int = 0,
         toss: Coin = system_coin,
     ) -> None:
         """``interval`` is the steward's choice in seconds, and 0 sends answers at once. By default it follows the plan.
 
-        ``makes_matrix`` says that the first query about second moments also computes the Gram matrix.
+        ``makes_matrix`` says that the first query about second moments also computes the Gram matrix, and
+        ``read_columns`` how many numbers of each row an answer reads from the source of the rows.
         """
         self._plan = plan
         self._interval = interval
         self._is_sparse = is_sparse
         self._matrix = _first_of_moments(plan) if makes_matrix else None
+        self._read_columns = read_columns
         self._toss = toss
 
     def interval(self, position: int) -> float:
@@ -75,7 +83,7 @@ class Schedule:
         entries = max(*map(_entries, step.choices), step.extent.dimension**2 if position == self._matrix else 0)
         if self._is_sparse:
             return max(LEAST_INTERVAL, SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension))
-        return max(LEAST_INTERVAL, ENTRY_SECONDS * entries)
+        return max(LEAST_INTERVAL, ENTRY_SECONDS * entries + READ_SECONDS * self._read_columns)
 
     async def delay_result(self, position: int, work: "asyncio.Future[Result]") -> Result:
         """Return the answer to a query, or raise its refusal, at a moment of the schedule."""

@@ -17,7 +17,7 @@ ADD_REMOVE, REPLACE = PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.ROW_REPLACE_ONE
 
 
 def scores(rows: np.ndarray) -> np.ndarray:
-    return np.abs(sign_scores(Shard(check_rows(rows, least=1), 1.0)._integers(1.0)))
+    return np.abs(sign_scores(Shard(check_rows(rows, least=1), 1.0)._sums.integers(1.0)))
 
 
 @given(seed=st.integers(0, 2**32 - 1), columns=st.integers(2, 6), person=st.integers(1, 3))
@@ -39,7 +39,7 @@ def test_the_declared_movement_is_reached(unit: PrivacyUnit, change: np.ndarray)
 
 
 def ties(rows: np.ndarray, view: View) -> np.ndarray:
-    return np.abs(tied_scores(Shard(check_rows(rows, least=1), 1.0)._integers(1.0), view)).max(axis=0)
+    return np.abs(tied_scores(Shard(check_rows(rows, least=1), 1.0)._sums.integers(1.0), view)).max(axis=0)
 
 
 @given(seed=st.integers(0, 2**32 - 1), columns=st.integers(3, 6), person=st.integers(1, 3), axes=st.integers(1, 3))
@@ -76,6 +76,6 @@ def test_sparse_rows_have_the_scores_of_dense_ones() -> None:
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((30, 8)) * (rng.random((30, 8)) < 0.4)
     view = View(8, [1, 4, 6], axes=rng.uniform(-1, 1, (3, 2)))
-    dense, sparse = (Shard(check_rows(each), 1.0)._integers(1.0) for each in (rows, scipy.sparse.csr_array(rows)))
+    dense, sparse = (Shard(check_rows(each), 1.0)._sums.integers(1.0) for each in (rows, scipy.sparse.csr_array(rows)))
     np.testing.assert_array_equal(sign_scores(dense), sign_scores(sparse))
     np.testing.assert_array_equal(tied_scores(dense, view), tied_scores(sparse, view))

@@ -58,9 +58,9 @@ class Process:
     async def until_ready(self) -> None:
         await self.says(self._ready)
 
-    async def says(self, words: str) -> None:
+    async def says(self, words: str, seconds: float = TIMEOUT) -> None:
         """Wait until the log contains these words since the last start."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(seconds):
             while words not in (said := self.said):
                 assert self.alive, f"{self.name} ended with {self._process.returncode}: {said}"
                 await asyncio.sleep(0.05)

@@ -54,7 +54,7 @@ def test_centred_answers_have_the_same_bits(kind: str) -> None:
 def test_signs_and_sketches_have_the_same_bits() -> None:
     rows = packed(503, 7)
     view = make_query("view-axes", np.random.default_rng(1), 7).view  # type: ignore[attr-defined]
-    integers = [Shard(each, BOUND)._integers(BOUND) for each in (rows, dense(rows))]
+    integers = [Shard(each, BOUND)._sums.integers(BOUND) for each in (rows, dense(rows))]
     assert (sign_scores(integers[0]) == sign_scores(integers[1])).all()
     assert (tied_scores(integers[0], view) == tied_scores(integers[1], view)).all()
     omega = np.random.default_rng(2).integers(-9, 9, (7, 3)).astype(float)
@@ -78,11 +78,11 @@ def test_rows_stay_packed_while_they_are_asked_about() -> None:
 def test_a_row_depends_on_itself_alone() -> None:
     """Whatever other rows hold, and wherever a row is, it becomes the same integers."""
     rows = packed(300, 9)
-    integers = Shard(rows, BOUND)._integers(BOUND)
+    integers = Shard(rows, BOUND)._sums.integers(BOUND)
     whole = integers.block(0, 300)
     for start, stop in [(0, 1), (17, 18), (250, 300)]:
         part = CheckedRows(rows.part(slice(start, stop)))
-        assert (Shard(part, BOUND)._integers(BOUND).block(0, stop - start) == whole[start:stop]).all()
+        assert (Shard(part, BOUND)._sums.integers(BOUND).block(0, stop - start) == whole[start:stop]).all()
 
 
 def test_selected_columns_and_rows() -> None:

@@ -69,7 +69,7 @@ def test_centred_answers_have_the_same_bits_for_any_block(
 
 def test_signs_and_sketches_have_the_same_bits(tmp_path: Path) -> None:
     view = make_query("view-axes", np.random.default_rng(1), 7).view  # type: ignore[attr-defined]
-    integers = [Shard(each, BOUND)._integers(BOUND) for each in both((503, 7), tmp_path)]
+    integers = [Shard(each, BOUND)._sums.integers(BOUND) for each in both((503, 7), tmp_path)]
     assert (sign_scores(integers[0]) == sign_scores(integers[1])).all()
     assert (tied_scores(integers[0], view) == tied_scores(integers[1], view)).all()
     omega = np.random.default_rng(2).integers(-9, 9, (7, 3)).astype(float)

@@ -151,7 +151,7 @@ def test_each_row_is_in_one_cell_whatever_the_requester_sends(seed: int, scale: 
 def seen(rows: np.ndarray, view: View, start: int, stop: int) -> np.ndarray:
     """Make integer rows of a view as an answer does."""
     query = ViewCovariance(view)
-    return ViewedRows(shard(rows)._columns(query, slice(None)), view, query.lift).block(start, stop)
+    return ViewedRows(shard(rows)._sums._columns(query, slice(None)), view, query.lift).block(start, stop)
 
 
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0, 2.0**200), along=st.floats(0, 2.0**200))

@@ -26,6 +26,7 @@ from dpspca.provider.data.threads import run_in_row_thread
 from dpspca.provider.release.schedule import (
     ENTRY_SECONDS,
     LEAST_INTERVAL,
+    READ_SECONDS,
     SPARSE_ENTRY_SECONDS,
     Schedule,
     delay_result,
@@ -157,6 +158,8 @@ def test_the_interval_follows_from_the_plan_alone() -> None:
     asked = [at for at, step in enumerate(wide) if step.query is CovarianceProduct]
     assert [schedule.interval(at) for at in asked] == pytest.approx([ENTRY_SECONDS * 200_000 * 4] * len(asked))
     assert Schedule(plan()).interval(0) == LEAST_INTERVAL
+    read = Schedule(wide, read_columns=3000)
+    assert read.interval(0) == pytest.approx(Schedule(wide).interval(0) + 3000 * READ_SECONDS)
     sparse = Schedule(wide, is_sparse=True)
     assert sparse.interval(asked[0]) == pytest.approx(SPARSE_ENTRY_SECONDS * 200_000 * 5)
 
