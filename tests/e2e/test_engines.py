@@ -53,6 +53,7 @@ async def job(running: Daemons, settings: str, source: str, kill: Callable[[], N
     path.write_text(f'{head}[data_sets]\ncohort = "{source}"\n[engines.cohort]\n{settings}', encoding="utf-8")
     await north.start()
     await north.says("stay with the", PATIENCE)
+    await north.says("Connected", PATIENCE)
     spec = JobSpec(
         schema=Schema(COLUMNS),
         unit=PrivacyUnit.ROW_REPLACE_ONE,
