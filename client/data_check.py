@@ -12,13 +12,23 @@ from dpspca.common.checks import check
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import ProviderConfig, Reading, read_dictionary
-from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, outline_of
+from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, is_number, outline_of
 
 from .feature_remarks import feature_remarks
 from .job_seconds import JobSeconds, job_seconds
 
 _MOST_NAMED: Final = 8
 """Largest number of columns that a remark names."""
+
+
+_SUSPICIONS: Final = {
+    "thousands": "In {0}, three digits follow each decimal mark. If the mark divides thousands, all values are a "
+    "thousandth of what they should be: write numbers without marks between thousands.",
+    "rounded": "{0} has whole numbers that are too large to be exact. If they are identifiers, {1}.",
+    "dates": "{0} looks like dates written as numbers (year, month, day), whose differences mean nothing: {1}, or "
+    "compute a number such as the age on a public day.",
+    "identifiers": "{0} rises with every row, as identifiers do. If it is no measurement, {1}.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +127,20 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
         )
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
-    if spoilers:
+    if spoilers and len(spoilers) == len(columns):
+        yield "No row can be used: not one has a number in any column."
+    elif spoilers:
         remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}."
         yield f"No row can be used because of {_named(spoilers)}. {remedy}"
     if facts.first_fault is not None:
         yield f"The first row that counts as zeros: {facts.first_fault}"
+    numbers = [each for each in columns if each[1].name is not None and is_number(each[1].name)]
+    if numbers:
+        listed = ", ".join(str(place) for place, _ in numbers[:_MOST_NAMED])
+        yield (
+            f"These columns have numbers as names: {listed}. If the first line is a row and no line of names, all "
+            "parties would see it: list names under [reading]."
+        )
     others = [each for each in columns if 0 < each[1].spoils < facts.rows]
     if others:
         yield (
@@ -132,9 +151,25 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     numbered = [each for each in columns if each[1].is_index]
     if numbered:
         yield f"The rows are numbered by {_named(numbered)}: {_leave_out(numbered)}, unless that is a measurement."
+    yield from _suspicions(columns)
     constant = [each for each in columns if each[1].is_constant]
     if constant:
         yield f"All usable values are equal in {_named(constant)}."
+
+
+def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:
+    """Say which numbers may be something else."""
+    for kind, sentence in _SUSPICIONS.items():
+        found = [each for each in columns if each[1].suspicion == kind]
+        if found:
+            yield sentence.format(_named(found), _leave_out(found))
+    for each in columns:
+        if each[1].codes:
+            listed = ", ".join(f"{code:g}" for code in each[1].codes)
+            yield (
+                f"{_named([each])} has values far from all others that often stand for a missing one: {listed}. If so, "
+                "declare them in missing_codes, under [reading]."
+            )
 
 
 def _named(columns: Sequence[tuple[int, ColumnFacts]]) -> str:

@@ -3,9 +3,10 @@
 from .arrivals import Arrivals, DataSet, WaitingQueries
 from .block_tables import BlockTable
 from .chosen_columns import columns_of
-from .examination import ColumnFacts, DataSetFacts, examine_rows
+from .column_facts import ColumnFacts
+from .examination import DataSetFacts, examine_rows
 from .extras import import_extra
-from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
+from .features import FeatureFacts
 from .fingerprints import duplicates
 from .genotypes import Genotypes
 from .odd_rows import zero_row
@@ -19,11 +20,13 @@ from .preparation import (
     check_size,
     numeric,
 )
+from .preview import PreviewedFeature, PreviewedRow, preview_row
 from .protected import read_arriving, read_protected
 from .score_tables import DATABASES, write_scores_table
 from .scratch import Scratch, ScratchError, machine_memory
 from .sources import names_in, outline_of, read_rows
 from .stored_rows import StoredRows, stored_integers
+from .tables import is_number
 from .threads import run_in_row_thread
 from .variants import Variant, agree, read_variants, sample_ids
 
@@ -54,6 +57,7 @@ __all__ = [
     "duplicates",
     "examine_rows",
     "import_extra",
+    "is_number",
     "machine_memory",
     "names_in",
     "numeric",

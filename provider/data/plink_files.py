@@ -30,6 +30,10 @@ _CODE_OF_BITS: Final = np.array([2, MISSING, 1, 0], dtype=np.uint8)
 _CODES_OF_BYTE: Final = _CODE_OF_BITS[(np.arange(256)[:, None] >> (2 * np.arange(CELLS_A_BYTE))) & MISSING]
 _SWAPPED: Final = np.array([2, 1, 0, MISSING], dtype=np.uint8)
 _BLOCK_CELLS: Final = 2**24
+_RENAMING: Final = (
+    "Name variants by place and alleles: plink2 --bfile PREFIX --set-all-var-ids '@:#:$r:$a' --make-bed --out OTHER "
+    "(of .pgen files: --pfile and --make-pgen)."
+)
 _WRITE_AGAIN: Final = "Write the files again, whole and together, for example with plink2 --make-bed."
 
 
@@ -135,7 +139,7 @@ def _chosen(source: Source, variants: Sequence[Variant]) -> tuple[Columns, Agree
     if reference is not None and reading.columns is None:
         listed = tuple(each.name for each in reference if each.name not in reading.leave_out)
         reading = replace(reading, columns=listed, leave_out=())
-    chosen = columns_used([each.name for each in variants], reading)
+    chosen = columns_used([each.name for each in variants], reading, _RENAMING)
     used = variants if chosen.places is None else [variants[place] for place in chosen.places]
     agreement = _agreed_alleles(used, reading, reference)
     counted = [(each.counted, each.other) for each in used]

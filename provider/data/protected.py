@@ -41,6 +41,7 @@ from .sources import (
     prepared_names,
     raw_tables,
     read_as_stored,
+    without_rows,
 )
 from .stored_rows import RowWriter, stored_type
 from .tables import RowBatches
@@ -191,7 +192,7 @@ class _Storing:
     def _stored(self, tables: RawTables, kind: "np.dtype[Any] | None") -> CheckedRows:
         form, stages = None, None
         for file, raw in tables:
-            empty = CheckedRows(np.empty((0, raw.numbers.columns)), raw.columns.names)
+            empty = without_rows(file, raw)
             form = form or Form.of(file, empty)
             form.require(file, empty)
             kind = kind or stored_type(raw.numbers.kind)

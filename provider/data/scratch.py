@@ -54,6 +54,11 @@ def machine_memory() -> int:
     return most
 
 
+def cells_in(memory: int) -> int:
+    """Return how many numbers of a source to read at a time, if ``memory`` bytes may be used."""
+    return min(MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
+
+
 class Scratch:
     """A folder for files without a name, and how much memory may be used."""
 
@@ -61,7 +66,7 @@ class Scratch:
         """``memory`` is in bytes, beside what the program itself takes."""
         self.folder: Final = folder
         self.memory: Final = memory
-        self.cells: Final = min(MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
+        self.cells: Final = cells_in(memory)
         """How many numbers of a source to read at a time."""
 
     def file(self) -> "ScratchFile":

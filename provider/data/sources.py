@@ -24,11 +24,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import prepare_sparse
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import Reading, is_pattern
 
-from .folders import Stamp, UnreadableError, files_of, joined_parts, read_folder
+from .folders import Form, Stamp, UnreadableError, files_of, joined_parts, read_folder
 from .formats import format_of
 from .genotypes import Genotypes, entry_by_entry, prepared_genotypes
 from .odd_rows import require_genotypes
@@ -78,7 +79,11 @@ def read_as_stored(path: Path, reading: Reading = _PLAIN) -> CheckedRows:
 
 def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTables:
     """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
-    for file in files_of(path) if _is_several(path) else [path]:
+    files = list(files_of(path)) if _is_several(path) else [path]
+    for file in files:
+        with file_errors(file):
+            format_of(Source(located(file), reading))  # all of them, before the first is read
+    for file in files:
         place = located(file)
         before = Stamp.of(place) if place.is_file() else None
         raw = _opened(file, reading, lenient=True, cells=cells)
@@ -89,6 +94,27 @@ def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTab
                 raw.numbers.close()
         if before is not None and Stamp.of(place) != before:
             raise UnreadableError(f"{file} changed while it was read.", "Start again when it is complete.")
+
+
+def dense_batches(tables: RawTables) -> Iterator[tuple[Path, FloatArray]]:
+    """Read the dense rows of all tables, some at a time. Refuse tables that do not fit together."""
+    form = None
+    for file, raw in tables:
+        empty = without_rows(file, raw)
+        form = form or Form.of(file, empty)
+        form.require(file, empty)
+        with file_errors(file):
+            for batch in raw.numbers.batches:
+                yield file, batch
+
+
+def without_rows(file: Path, raw: RawTable) -> CheckedRows:
+    """Return a table without rows in the form of a file of dense rows. Refuse a file in another form."""
+    if not isinstance(raw.numbers, RowBatches):
+        raise InvalidDataError(
+            f"{file} holds sparse rows or genotypes, and the files before it do not.", "Save all files in one form."
+        )
+    return CheckedRows(np.empty((0, raw.numbers.columns)), raw.columns.names)
 
 
 def joined(tables: RawTables) -> CheckedRows:
@@ -156,10 +182,26 @@ def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[byte
     return lines
 
 
+def fault_of_row(file: Path, reading: Reading, row: int) -> str | None:
+    """Say what is wrong with a row of a text file, counted from 0. Return None for files of other kinds."""
+    source = Source(located(file), reading)
+    with file_errors(file):
+        describe = format_of(source).fault
+        return None if describe is None else f"{file}: {describe(source, row)}"
+
+
+def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
+    """Name columns of a text file whose decimal mark may divide thousands."""
+    source = Source(located(file), reading)
+    with file_errors(file):
+        find = format_of(source).thousands
+        return () if find is None else find(source)
+
+
 def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
     """Say where the first unusable row is, and why, for people who may see the rows. Return None if all are usable.
 
-    Only text has lines that can be named; of other files, the first with an unusable row is named.
+    Of sparse rows and genotypes, the first file with an unusable row is named.
     """
     for file in files_of(path) if _is_several(path) and reading.triplets is None else [path]:
         try:

@@ -21,6 +21,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.spec import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
 
+from .arrow_numbers import floats
 from .tables import Columns, Source
 from .triplet_names import UNKNOWN, KnownNames, Places
 
@@ -94,7 +95,7 @@ def arrow_batch(batch: Any, declared: Triplets | None) -> Batch:  # noqa: ANN401
     """Turn a batch of Arrow into names and numbers."""
     assert declared is not None
     value = None if declared.value is None else batch.column(declared.value)
-    numbers = None if value is None else value.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    numbers = None if value is None else floats(value)
     return batch.column(declared.row), batch.column(declared.column), numbers
 
 

@@ -14,6 +14,7 @@ from dpspca.common.errors import InvalidDataError
 
 from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
+from .hdf5_files import RENAMING
 from .preparation import numbers_of
 from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used, require_no_names
 
@@ -48,7 +49,7 @@ def columns_of_zarr(source: Source) -> Columns:
     stored = _opened(source)
     if not _is_anndata(stored):
         return columns_by_place(source.reading)
-    return columns_used(_genes(stored), source.reading)
+    return columns_used(_genes(stored), source.reading, RENAMING)
 
 
 def _opened(source: Source) -> Any:  # noqa: ANN401  # of zarr
@@ -68,7 +69,7 @@ def _anndata(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zar
     """Read ``X``, or the layer that is declared: cells are rows, and genes are columns."""
     require_no_names(source.reading)
     layer, genes = _layer(stored, source), _genes(stored)
-    columns = columns_used(genes, source.reading)
+    columns = columns_used(genes, source.reading, RENAMING)
     kind = _SPARSE.get(str(layer.attrs.get("encoding-type")))
     shape = tuple(map(int, layer.shape if kind is None else layer.attrs["shape"]))
     if shape[1:] != (len(genes),):
