@@ -3,20 +3,21 @@
 Everything is computed on this machine from this machine's files. Nothing is sent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import ProviderConfig, Reading, read_dictionary
-from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, is_number, outline_of
+from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, is_number, memory_cap, outline_of
 
 from .feature_remarks import feature_remarks
 from .job_seconds import JobSeconds, job_seconds
 
+Progress: TypeAlias = Callable[[int], None]
 _MOST_NAMED: Final = 8
 """Largest number of columns that a remark names."""
 
@@ -29,6 +30,10 @@ _SUSPICIONS: Final = {
     "compute a number such as the age on a public day.",
     "identifiers": "{0} rises with every row, as identifiers do. If it is no measurement, {1}.",
 }
+
+
+def _silent(_rows: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +82,12 @@ class Examined:
         return {**found, "remarks": self.remarks, "facts": facts}
 
 
-def examine_file(place: Path, dictionary: Path | None = None) -> Examined:
-    """Examine a file, folder or pattern about which nothing is declared, but perhaps a dictionary describes it."""
-    return _examined(None, place, reading_of_file(place, dictionary), None)
+def examine_file(place: Path, dictionary: Path | None = None, progress: Progress = _silent) -> Examined:
+    """Examine a file, folder or pattern about which nothing is declared, but perhaps a dictionary describes it.
+
+    ``progress`` is told how many rows were read.
+    """
+    return _examined(None, place, reading_of_file(place, dictionary), None, memory_cap(None), progress)
 
 
 def reading_of_file(place: Path, dictionary: Path | None) -> Reading:
@@ -96,19 +104,23 @@ def reading_of_file(place: Path, dictionary: Path | None) -> Reading:
     return Reading().prepared(Preparation.parse(known, None, absent))
 
 
-def examine_settings(settings: ProviderConfig, only: str | None = None) -> Iterator[Examined]:
-    """Examine the data sets of a provider's settings, or one of them."""
-    places = settings.places
+def examine_settings(
+    settings: ProviderConfig, only: str | None = None, progress: Progress = _silent
+) -> Iterator[Examined]:
+    """Examine the data sets of a provider's settings, or one of them, in the memory that the settings allow."""
+    places, memory = settings.places, memory_cap(settings.memory_mebibytes)
     if only is not None:
         settings.require_name(only)
     for name, place in places.items():
         if only in {None, name}:
-            yield _examined(name, place, settings.reading_of(name), settings.persons.get(name))
+            yield _examined(name, place, settings.reading_of(name), settings.persons.get(name), memory, progress)
 
 
-def _examined(name: str | None, place: Path, reading: Reading, persons: Path | None) -> Examined:
+def _examined(  # noqa: PLR0913, PLR0917  # all that is declared
+    name: str | None, place: Path, reading: Reading, persons: Path | None, memory: int, progress: Progress
+) -> Examined:
     try:
-        facts = examine_rows(place, reading, persons)
+        facts = examine_rows(place, reading, persons, memory=memory, progress=progress)
         return Examined(name, place, facts, None, None if facts.is_sparse else job_seconds(facts))
     except DpspcaError as problem:
         return Examined(name, place, None, str(problem))

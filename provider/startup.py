@@ -12,7 +12,7 @@ from dpspca.common.storage import ProviderConfig
 from dpspca.common.trust import Identity
 
 from .approval import QUEUE_FILE, ApprovalDesk, ApprovalQueue
-from .data import Arrivals, CheckedRows, DataSet, Scratch, machine_memory, read_arriving, read_protected
+from .data import Arrivals, CheckedRows, DataSet, Scratch, memory_cap, read_arriving, read_protected
 from .evaluate import with_span
 from .ledger import QUARANTINE_REMEDY, Ledger, SqliteLedger, ledger_paths
 from .policy import Policy
@@ -29,8 +29,7 @@ _log = logging.getLogger(__name__)
 def scratch_of(settings: ProviderConfig, config: Path) -> Scratch:
     """Return the folder for rows that are not in memory. By default it is in the folder of the ledger."""
     folder = settings.scratch or ledger_paths(settings, config)[0].parent / SCRATCH_FOLDER
-    given = settings.memory_mebibytes
-    return Scratch(folder, machine_memory() // 2 if given is None else given * 2**20)
+    return Scratch(folder, memory_cap(settings.memory_mebibytes))
 
 
 def data_sets_of(settings: ProviderConfig, scratch: Scratch | None = None) -> dict[str, DataSet]:

@@ -23,7 +23,7 @@ from .preparation import (
 from .preview import PreviewedFeature, PreviewedRow, preview_row
 from .protected import read_arriving, read_protected
 from .score_tables import DATABASES, write_scores_table
-from .scratch import Scratch, ScratchError, machine_memory
+from .scratch import Scratch, ScratchError, machine_memory, memory_cap
 from .sources import names_in, outline_of, read_rows
 from .stored_rows import StoredRows, stored_integers
 from .tables import is_number
@@ -59,6 +59,7 @@ __all__ = [
     "import_extra",
     "is_number",
     "machine_memory",
+    "memory_cap",
     "names_in",
     "numeric",
     "outline_of",

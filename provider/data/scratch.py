@@ -54,6 +54,11 @@ def machine_memory() -> int:
     return most
 
 
+def memory_cap(mebibytes: int | None) -> int:
+    """Return how many bytes a provider's settings allow. By default, half of what there is."""
+    return machine_memory() // 2 if mebibytes is None else mebibytes * 2**20
+
+
 def cells_in(memory: int) -> int:
     """Return how many numbers of a source to read at a time, if ``memory`` bytes may be used."""
     return min(MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
