@@ -5,6 +5,7 @@ Everything is computed on this machine from this machine's files. Nothing is sen
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +14,7 @@ from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import ProviderConfig, Reading, read_dictionary
 from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, is_number, memory_cap, outline_of
+from dpspca.provider.evaluate import square_memory
 
 from .feature_remarks import feature_remarks
 from .job_seconds import JobSeconds, job_seconds
@@ -120,7 +122,8 @@ def _examined(  # noqa: PLR0913, PLR0917  # all that is declared
     name: str | None, place: Path, reading: Reading, persons: Path | None, memory: int, progress: Progress
 ) -> Examined:
     try:
-        facts = examine_rows(place, reading, persons, memory=memory, progress=progress)
+        square = partial(square_memory, memory=memory)
+        facts = examine_rows(place, reading, persons, memory=memory, square=square, progress=progress)
         return Examined(name, place, facts, None, None if facts.is_sparse else job_seconds(facts))
     except DpspcaError as problem:
         return Examined(name, place, None, str(problem))

@@ -48,8 +48,6 @@ _COPIES: Final = 6
 """How many times the numbers that are read together are in memory, at most."""
 _INTEGER_BYTES: Final = 4
 _NUMBER_BYTES: Final = 8
-_GRAM_BYTES: Final = 120
-"""For each number of a square matrix, on two cores."""
 _MOST_GRAM_COLUMNS: Final = 4096
 """With more columns, no method asks for a square matrix of them by itself."""
 
@@ -103,31 +101,33 @@ class DataSetFacts:
     """Of a long table, what was not used."""
 
 
-def examine_rows(
+def examine_rows(  # noqa: PLR0913  # all that is declared
     path: Path,
     reading: Reading,
     persons: Path | None = None,
     *,
     memory: int = DEFAULT_MEMORY,
+    square: Callable[[int], int] = lambda _: 0,
     progress: Progress = lambda _: None,
 ) -> DataSetFacts:
     """Read a file or folder as a provider does, and describe it. Refuse it if the provider would refuse it.
 
-    Dense rows are read some at a time, in so much memory. ``progress`` is told how many rows were read.
+    Dense rows are read some at a time, in so much memory. ``square`` says how many bytes a square matrix of so many
+    columns takes. ``progress`` is told how many rows were read.
     """
     lines = None if persons is None else person_lines(persons, reading)
     if reading.triplets is not None:
-        return _in_memory(path, reading, read_as_stored(path, reading), persons, lines)
+        return _in_memory(path, reading, read_as_stored(path, reading), persons, lines, square)
     tables = raw_tables(path, reading, cells_in(memory))
     first = next(tables)
     if not isinstance(first[1].numbers, RowBatches):
-        return _in_memory(path, reading, joined(chain((first,), tables)), persons, lines)
+        return _in_memory(path, reading, joined(chain((first,), tables)), persons, lines, square)
     scan = _DenseScan(first[1], reading, lines, cells_in(memory))
     for file, batch in dense_batches(chain((first,), tables)):
         scan.add(file, batch)
         progress(scan.rows)
     whose = None if persons is None or lines is None else for_each_row(persons, lines, scan.rows)
-    return scan.facts(whose)
+    return scan.facts(whose, square)
 
 
 class _DenseScan:
@@ -181,7 +181,7 @@ class _DenseScan:
         for scan in self._features:
             scan.add(coded[:, self._places[scan.column]])
 
-    def facts(self, whose: Sequence[bytes] | None) -> DataSetFacts:
+    def facts(self, whose: Sequence[bytes] | None, square: Callable[[int], int]) -> DataSetFacts:
         """Return what was gathered."""
         check_size(self.rows, 1, least=0)
         prepared = self._reading.preparation
@@ -195,7 +195,7 @@ class _DenseScan:
             dimension=self._dimension,
             first_fault=self._first_fault(),
             persons=None if whose is None else _persons(whose),
-            memory=self._memory(has_persons=whose is not None),
+            memory=self._memory(_gram(self._dimension, square), has_persons=whose is not None),
         )
 
     def _of_columns(self) -> tuple[ColumnFacts, ...]:
@@ -214,18 +214,22 @@ class _DenseScan:
         described = fault_of_row(file, self._reading, row)
         return described or f"{file}: Row {row + 1}, {fault_in(cells, self._names, self._reading)}"
 
-    def _memory(self, *, has_persons: bool) -> MemoryFacts:
+    def _memory(self, gram: int, *, has_persons: bool) -> MemoryFacts:
         kind = np.dtype(np.float64) if self._is_changed else stored_type(self._kind)
         numbers = self.rows * self._dimension
         held = numbers * kind.itemsize + self.rows
         kept = held * (2 if has_persons else 1)  # those of each person that a job uses are copied
         batch = _NUMBER_BYTES * min(numbers, self._cells)
-        gram = _gram(self._dimension)
         return MemoryFacts(0, _COPIES * batch, batch + gram, held, kept + numbers * _INTEGER_BYTES)
 
 
-def _in_memory(
-    path: Path, reading: Reading, stored: CheckedRows, persons: Path | None, lines: Sequence[bytes] | None
+def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
+    path: Path,
+    reading: Reading,
+    stored: CheckedRows,
+    persons: Path | None,
+    lines: Sequence[bytes] | None,
+    square: Callable[[int], int],
 ) -> DataSetFacts:
     """Describe sparse rows or genotypes, which a provider holds in memory, too."""
     whose = None if persons is None or lines is None else for_each_row(persons, lines, stored.count)
@@ -245,7 +249,7 @@ def _in_memory(
         dimension=used.dimension,
         first_fault=None if is_whole else first_fault(path, reading),
         persons=None if whose is None else _persons(whose),
-        memory=_memory(used, has_persons=whose is not None),
+        memory=_memory(used, _gram(used.dimension, square), has_persons=whose is not None),
         triplets=None if reading.triplets is None else triplets_in(path, reading),
     )
 
@@ -255,8 +259,8 @@ def _persons(whose: Sequence[bytes]) -> PersonFacts:
     return PersonFacts(len(counts), max(counts.values(), default=0), whose.count(b""))
 
 
-def _memory(rows: CheckedRows, *, has_persons: bool) -> MemoryFacts:
-    matrix, gram = rows.matrix, _gram(rows.dimension)
+def _memory(rows: CheckedRows, gram: int, *, has_persons: bool) -> MemoryFacts:
+    matrix = rows.matrix
     if isinstance(matrix, Genotypes):
         return MemoryFacts(matrix.nbytes, 2 * matrix.nbytes, matrix.nbytes + gram)
     if isinstance(matrix, np.ndarray):
@@ -269,5 +273,5 @@ def _memory(rows: CheckedRows, *, has_persons: bool) -> MemoryFacts:
     return MemoryFacts(held, int(_PEAK * held), 2 * held)
 
 
-def _gram(columns: int) -> int:
-    return _GRAM_BYTES * columns**2 if columns <= _MOST_GRAM_COLUMNS else 0
+def _gram(columns: int, square: Callable[[int], int]) -> int:
+    return square(columns) if columns <= _MOST_GRAM_COLUMNS else 0

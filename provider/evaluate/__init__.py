@@ -1,5 +1,6 @@
 """Exact integer answers over one provider's rows. They must not leave without noise."""
 
+from .block_sums import square_memory
 from .matrix_shard import MatrixShard, SpectralCheck, with_span
 from .shard import Shard, Strategy, keeps_integers
 
@@ -9,5 +10,6 @@ __all__ = [
     "SpectralCheck",
     "Strategy",
     "keeps_integers",
+    "square_memory",
     "with_span",
 ]

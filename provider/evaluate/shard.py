@@ -41,6 +41,7 @@ from dpspca.provider.data import BlockTable, UsableRows, check_names, difference
 from .block_sums import LocalThreads
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .mechanisms import release_subspace
+from .memory import Need
 from .moments import (
     COMPRESSED_SHIFT,
     MAX_GRAM_DIMENSION,
@@ -52,12 +53,14 @@ from .moments import (
     Moments,
     SparseRows,
     StreamedMoments,
+    rows_per_block,
 )
 from .packed_rows import BlockRows, PackedRows
 from .sketches import SketchAnswers
 from .summed_moments import SummedMoments
 from .views import (
     answer_view,
+    dense_step,
     floor_view,
     ranges_of,
     release_columns,
@@ -71,8 +74,8 @@ _TINY: Final = 2.0**-100
 """A bound that all rows but zeros exceed. Where only signs count, each row is rounded at its own length."""
 GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
-GRAM_ARRAYS: Final = 9
-"""The wide matrix, its digits, and what an answer takes."""
+_MOST_AXES: Final = 64
+"""Directions with which columns are compared, for the forecast of memory. Plans ask about fewer."""
 MAX_CHOSEN_DIMENSION: Final = 2**12
 """Above this, ``for_plan`` never chooses a Gram matrix, which would take more than half a gigabyte."""
 
@@ -94,7 +97,7 @@ class Strategy(StrEnum):
         """
         products = sum(step.query is CovarianceProduct and not step.extent.blocks for step in plan)
         limit = min(GRAM_COLUMNS_A_PRODUCT * products, MAX_CHOSEN_DIMENSION)
-        fits = memory is None or LocalThreads(memory=memory).memory_of(dimension**2, GRAM_ARRAYS) <= memory
+        fits = memory is None or Need.of_gram(dimension).bytes(threads=1) <= memory
         return cls.GRAM if not is_sparse and dimension <= limit and fits else cls.STREAM
 
 
@@ -163,7 +166,7 @@ class Shard:
 
     def _memory_of(self, plan: Sequence[Step]) -> int:
         """Return how many bytes the largest answer of a plan takes. It follows from the plan and the settings alone."""
-        return max((self._engine.memory_of(_entries(step)) for step in plan), default=0)
+        return max((self._engine.memory_of(*_need(step)) for step in plan), default=0)
 
     @property
     def makes_matrix(self) -> bool:
@@ -367,10 +370,23 @@ class Shard:
         return np.asarray(total)
 
 
-def _entries(step: Step) -> int:
-    """Return how many numbers the sum for an answer has."""
-    square = SignPairs, SubspaceQuery, CovarianceTriangle
-    return step.extent.dimension**2 if issubclass(step.query, square) else math.prod(step.shape)
+def _need(step: Step) -> tuple[int, Need]:
+    """Return how many numbers the sum for an answer has, and what the answer takes in memory."""
+    dimension = step.extent.dimension
+    if issubclass(step.query, SignPairs | TiedColumns):
+        scores = dimension * (dimension if issubclass(step.query, SignPairs) else _MOST_AXES)
+        return 1, Need.of_signs(dimension, dense_step(dimension), scores)
+    if issubclass(step.query, SubspaceQuery):
+        return dimension**2, Need.of_subspace(dimension)
+    if issubclass(step.query, CovarianceTriangle):
+        return dimension**2, Need.of_sum(dimension**2)
+    entries = math.prod(step.shape)
+    if issubclass(step.query, CovarianceProduct):
+        return entries, Need.of_product(dimension, entries // dimension)
+    if issubclass(step.query, CompressedCovariance):
+        columns = math.isqrt(entries)
+        return dimension * columns, Need.of_compressed(dimension, columns, rows_per_block(dimension))
+    return entries, Need.of_sum(entries)
 
 
 def _scaled(matrix: Any, scales: FloatArray | None) -> Any:  # noqa: ANN401  # sparse rows
