@@ -7,6 +7,7 @@ from .draft import draft
 from .features import UNKNOWN, Category, Feature, Genotype, Kind, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
+from .pinned import MOST_TITLE, PinnedDictionary
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
 from .values import PLACEHOLDER, plain_name
@@ -14,6 +15,7 @@ from .values import PLACEHOLDER, plain_name
 __all__ = [
     "FORMAT",
     "MAX_TEXTS",
+    "MOST_TITLE",
     "PLACEHOLDER",
     "UNKNOWN",
     "Category",
@@ -24,6 +26,7 @@ __all__ = [
     "LevelCodes",
     "MappedFeature",
     "Number",
+    "PinnedDictionary",
     "Preparation",
     "category_text",
     "differences",

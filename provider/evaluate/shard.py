@@ -1,6 +1,5 @@
 """Evaluates queries over one provider's rows. Its answers are exact, and must not leave without noise."""
 
-import math
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import partial, reduce
@@ -53,14 +52,13 @@ from .moments import (
     Moments,
     SparseRows,
     StreamedMoments,
-    rows_per_block,
 )
+from .needs import need_of
 from .packed_rows import BlockRows, PackedRows
 from .sketches import SketchAnswers
 from .summed_moments import SummedMoments
 from .views import (
     answer_view,
-    dense_step,
     floor_view,
     ranges_of,
     release_columns,
@@ -74,8 +72,6 @@ _TINY: Final = 2.0**-100
 """A bound that all rows but zeros exceed. Where only signs count, each row is rounded at its own length."""
 GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
-_MOST_AXES: Final = 64
-"""Directions with which columns are compared, for the forecast of memory. Plans ask about fewer."""
 MAX_CHOSEN_DIMENSION: Final = 2**12
 """Above this, ``for_plan`` never chooses a Gram matrix, which would take more than half a gigabyte."""
 
@@ -166,7 +162,7 @@ class Shard:
 
     def _memory_of(self, plan: Sequence[Step]) -> int:
         """Return how many bytes the largest answer of a plan takes. It follows from the plan and the settings alone."""
-        return max((self._engine.memory_of(*_need(step)) for step in plan), default=0)
+        return max((self._engine.memory_of(*need_of(step)) for step in plan), default=0)
 
     @property
     def makes_matrix(self) -> bool:
@@ -368,25 +364,6 @@ class Shard:
                 raise _dense_when_centred()
             total = total + sizes_of(rows, center)
         return np.asarray(total)
-
-
-def _need(step: Step) -> tuple[int, Need]:
-    """Return how many numbers the sum for an answer has, and what the answer takes in memory."""
-    dimension = step.extent.dimension
-    if issubclass(step.query, SignPairs | TiedColumns):
-        scores = dimension * (dimension if issubclass(step.query, SignPairs) else _MOST_AXES)
-        return 1, Need.of_signs(dimension, dense_step(dimension), scores)
-    if issubclass(step.query, SubspaceQuery):
-        return dimension**2, Need.of_subspace(dimension)
-    if issubclass(step.query, CovarianceTriangle):
-        return dimension**2, Need.of_sum(dimension**2)
-    entries = math.prod(step.shape)
-    if issubclass(step.query, CovarianceProduct):
-        return entries, Need.of_product(dimension, entries // dimension)
-    if issubclass(step.query, CompressedCovariance):
-        columns = math.isqrt(entries)
-        return dimension * columns, Need.of_compressed(dimension, columns, rows_per_block(dimension))
-    return entries, Need.of_sum(entries)
 
 
 def _scaled(matrix: Any, scales: FloatArray | None) -> Any:  # noqa: ANN401  # sparse rows

@@ -26,7 +26,8 @@ from dpspca.provider.data import CheckedRows, Scratch, check_rows
 from dpspca.provider.data.stored_rows import RowWriter
 from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.memory import Need
-from dpspca.provider.evaluate.shard import Shard, Strategy, _need
+from dpspca.provider.evaluate.needs import need_of
+from dpspca.provider.evaluate.shard import Shard, Strategy
 
 CLOSE = 2.5
 """A forecast is at most so many times what was measured."""
@@ -77,7 +78,7 @@ def test_the_memory_that_is_forecast_is_what_an_answer_takes(
     square = dimension * (dimension + 1) // 2 if kind is CovarianceTriangle else dimension**2
     shape = (columns**2 + 1,) if kind is CompressedCovariance else (dimension * columns or square,)
     query = kind(dimension) if not columns else kind(basis(dimension, columns))
-    entries, need = _need(step(kind, shape, dimension))
+    entries, need = need_of(step(kind, shape, dimension))
     for threads in (1, 3):
         rows = stored(tmp_path, threads * (2**14 + 1000 if not columns else 300), dimension)
         shard = Shard(rows, 1.0, threads=threads)
@@ -102,7 +103,7 @@ def test_private_choices_and_subspaces_take_at_most_what_is_forecast(query: Any,
     kind = SignPairs if isinstance(query, SignPairs) else SubspaceQuery
     words = KeyStream.repeatable(0, "memory")
     taken = peak(lambda: Shard(rows, 1.0, threads=1).release(query, event, words))
-    assert taken <= _need(step(kind, (1,), 300))[1].bytes(1)
+    assert taken <= need_of(step(kind, (1,), 300))[1].bytes(1)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_private_choices_and_subspaces_take_at_most_what_is_forecast(query: Any,
 def test_many_cores_take_every_job_that_few_cores_take(kind: type, shape: tuple[int, ...], dimension: int) -> None:
     """Fewer threads are used where all of them would need too much, and what they need fits."""
     asked = step(kind, shape, dimension)
-    entries, need = _need(asked)
+    entries, need = need_of(asked)
     rows = check_rows(np.zeros((3, dimension)))
     least = need.bytes(1)
     for memory in (least, int(1.7 * least), 5 * least, 100 * least):
