@@ -115,10 +115,10 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
     Dense rows are read some at a time, in so much memory. ``square`` says how many bytes a square matrix of so many
     columns takes. ``progress`` is told how many rows were read.
     """
-    lines = None if persons is None else person_lines(persons, reading)
+    lines = None if persons is None else person_lines(persons, reading, memory)
     if reading.triplets is not None:
-        return _in_memory(path, reading, read_as_stored(path, reading), persons, lines, square)
-    tables = raw_tables(path, reading, cells_in(memory))
+        return _in_memory(path, reading, read_as_stored(path, reading, memory), persons, lines, square)
+    tables = raw_tables(path, reading, cells_in(memory), memory)
     first = next(tables)
     if not isinstance(first[1].numbers, RowBatches):
         return _in_memory(path, reading, joined(chain((first,), tables)), persons, lines, square)

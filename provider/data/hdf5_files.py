@@ -15,6 +15,7 @@ from dpspca.common.errors import InvalidDataError
 from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
 from .preparation import numbers_of
+from .room import SPARSE, require_room
 from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used
 
 _MAIN_LAYER: Final = "X"
@@ -68,6 +69,7 @@ def read_h5ad(source: Source) -> RawTable:
             raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
         if kind is None:
             return _dense(stored, columns, source, opened)
+        require_room("numbers of sparse rows", _own(stored, "data").size, SPARSE, source.room)
         matrix = kind(tuple(_own(stored, part)[()] for part in ("data", "indices", "indptr")), shape=shape)
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 

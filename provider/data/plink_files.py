@@ -20,6 +20,7 @@ from dpspca.common.storage import Reading
 
 from .extras import import_extra
 from .genotypes import CELLS_A_BYTE, MISSING, Codes, Genotypes
+from .room import GENOTYPE, require_room
 from .tables import Columns, RawTable, Source, columns_used
 from .variants import Agreement, Variant, agree, counting, read_samples, read_variants
 
@@ -163,6 +164,7 @@ def _table(source: Source, variants: Sequence[Variant], samples: int, codes_of: 
     columns, agreement = _chosen(source, variants)
     places = np.arange(len(variants)) if columns.places is None else np.array(columns.places, dtype=np.intp)
     swapped = np.zeros(len(places), dtype=np.bool_) if agreement is None else agreement.swapped
+    require_room("genotypes", samples * len(places), GENOTYPE, source.room)
 
     def read() -> Iterator[Codes]:
         step = max(1, _BLOCK_CELLS // max(1, samples) // CELLS_A_BYTE) * CELLS_A_BYTE

@@ -67,7 +67,7 @@ def preview_row(
     """
     preparation = reading.preparation
     assert preparation is not None
-    one, names, rows = _row(path, reading, number, cells_in(memory), progress)
+    one, names, rows = _row(path, reading, number, memory, progress)
     check(0 < number <= rows, f"There is no row {number}.", f"Give a number from 1 to {rows}.")
     dense = one if isinstance(one, np.ndarray) else _dense(one, absent_in(reading))
     cells = without_codes(dense, names, reading)
@@ -83,13 +83,13 @@ def preview_row(
 
 
 def _row(
-    path: Path, reading: Reading, number: int, cells: int, progress: Callable[[int], None]
+    path: Path, reading: Reading, number: int, memory: int, progress: Callable[[int], None]
 ) -> tuple[Any, tuple[str, ...] | None, int]:
     """Read one row of a data set, the names of its columns, and how many rows there are."""
     if reading.triplets is not None:
-        whole = read_as_stored(path, reading)
+        whole = read_as_stored(path, reading, memory)
         return whole.matrix[number - 1 : number], whole.names, whole.count
-    tables = raw_tables(path, reading, cells)
+    tables = raw_tables(path, reading, cells_in(memory), memory)
     first = next(tables)
     names = first[1].columns.names
     if not isinstance(first[1].numbers, RowBatches):

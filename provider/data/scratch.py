@@ -73,6 +73,22 @@ class Scratch:
         self.memory: Final = memory
         self.cells: Final = cells_in(memory)
         """How many numbers of a source to read at a time."""
+        self._held = 0
+        self._holding = Lock()
+
+    @property
+    def room(self) -> int:
+        """How many bytes of memory are left for rows that have to be in memory as a whole."""
+        return max(0, self.memory - self._held)
+
+    def hold(self, array: NDArray[Any], size: int) -> None:
+        """Count memory that rows take, until this array of theirs is gone."""
+        self._count(size)
+        finalize(array, self._count, -size)
+
+    def _count(self, size: int) -> None:
+        with self._holding:
+            self._held += size
 
     def file(self) -> "ScratchFile":
         """Make an empty file."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import prepare_sparse
@@ -35,6 +36,7 @@ from .genotypes import Genotypes, entry_by_entry, prepared_genotypes
 from .odd_rows import require_genotypes
 from .plink_files import located
 from .preparation import CheckedRows, check_rows, check_size, numbers_of
+from .room import PERSON, require_room
 from .scratch import ScratchError
 from .tables import Columns, RawTable, RowBatches, Source, filled, without_codes
 from .trial import require_readable
@@ -49,6 +51,8 @@ _PLAIN: Final = Reading()
 MOST_DENSE_COLUMNS: Final = 256
 """Sparse rows that a dictionary prepares become dense if they have at most so many columns. Jobs can then centre them,
 and the time of an answer does not follow from how many entries rows have. The dictionary, which is public, decides."""
+
+_BYTES_COUNTED: Final = 2**20
 
 _log = logging.getLogger(__name__)
 
@@ -67,17 +71,20 @@ def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> Check
     return _checked(path, reading, least)
 
 
-def read_as_stored(path: Path, reading: Reading = _PLAIN) -> CheckedRows:
-    """Read a file or folder, and check its form but not its numbers. NaN is a missing value, infinity no number."""
+def read_as_stored(path: Path, reading: Reading = _PLAIN, room: int | None = None) -> CheckedRows:
+    """Read a file or folder, and check its form but not its numbers. NaN is a missing value, infinity no number.
+
+    If the rows have to be in memory as a whole and take more than ``room`` bytes, they are refused.
+    """
     if reading.triplets is not None:
-        rows, facts = _rows_of_triplets(path, reading)
+        rows, facts = _rows_of_triplets(path, reading, room)
         if facts.unknown_columns or facts.unknown_rows:
             _log.warning("%s has triplets of rows or columns that are not declared. They are not used.", path)
         return rows
-    return joined(raw_tables(path, reading))
+    return joined(raw_tables(path, reading, room=room))
 
 
-def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTables:
+def raw_tables(path: Path, reading: Reading, cells: int | None = None, room: int | None = None) -> RawTables:
     """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
     files = list(files_of(path)) if _is_several(path) else [path]
     for file in files:
@@ -86,7 +93,8 @@ def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTab
     for file in files:
         place = located(file)
         before = Stamp.of(place) if place.is_file() else None
-        raw = _opened(file, reading, lenient=True, cells=cells)
+        raw = _opened(file, reading, lenient=True, cells=cells, room=room)
+        room = None if room is None else max(0, room - held_by(raw.numbers))
         try:
             yield file, raw
         finally:
@@ -156,18 +164,29 @@ def read_persons(path: Path, rows: int, reading: Reading = _PLAIN) -> list[bytes
     return list(for_each_row(path, person_lines(path, reading), rows))
 
 
-def person_lines(path: Path, reading: Reading = _PLAIN) -> list[bytes]:
+def person_lines(path: Path, reading: Reading = _PLAIN, room: int | None = None) -> list[bytes]:
     """Read the lines of a file that says whose each row is. Of the samples that PLINK lists, read the declared names.
 
-    The last line may end with a line break or without, which ``for_each_row`` decides.
+    The last line may end with a line break or without, which ``for_each_row`` decides. Refuse more lines than fit into
+    ``room`` bytes.
     """
     try:
+        with file_errors(path):
+            require_room("lines that say whose rows are", _lines_in(path), PERSON, room)
         if path.suffix.lower() in SAMPLE_LISTS:
             return [line.strip() for line in read_samples(path, reading.person)]
         lines = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     except OSError as problem:
         raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
     return [line.strip() for line in lines]
+
+
+def _lines_in(path: Path) -> int:
+    """Count the lines of a file, some of it at a time."""
+    with path.open("rb") as file:
+        blocks = iter(lambda: file.read(_BYTES_COUNTED), b"")
+        counts = [(block.count(b"\n"), block.count(b"\r")) for block in blocks]
+    return 1 + max(map(sum, zip(*counts, strict=True)), default=0)
 
 
 def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[bytes]:
@@ -219,10 +238,17 @@ def triplets_in(path: Path, reading: Reading) -> TripletFacts:
     return _rows_of_triplets(path, reading)[1]
 
 
-def _rows_of_triplets(path: Path, reading: Reading) -> tuple[CheckedRows, TripletFacts]:
+def held_by(numbers: Any) -> int:  # noqa: ANN401  # of any form
+    """Return how many bytes rows take in memory, if they are there as a whole."""
+    if isinstance(numbers, scipy.sparse.csr_array):
+        return int(numbers.data.nbytes + numbers.indices.nbytes + numbers.indptr.nbytes)
+    return int(numbers.nbytes) if isinstance(numbers, Genotypes | np.ndarray) else 0
+
+
+def _rows_of_triplets(path: Path, reading: Reading, room: int | None = None) -> tuple[CheckedRows, TripletFacts]:
     """Build rows from all triplets of a file, or of all files of a folder."""
     with file_errors(path):
-        rows = TripletRows(reading)
+        rows = TripletRows(reading, room)
     for file in files_of(path) if _is_several(path) else [path]:
         with file_errors(file):
             source = Source(file, reading)
@@ -295,9 +321,11 @@ def _table(path: Path, reading: Reading, *, lenient: bool) -> CheckedRows:
     return _numbers_of(path, _opened(path, reading, lenient=lenient), lenient=lenient)
 
 
-def _opened(path: Path, reading: Reading, *, lenient: bool, cells: int | None = None) -> RawTable:
+def _opened(
+    path: Path, reading: Reading, *, lenient: bool, cells: int | None = None, room: int | None = None
+) -> RawTable:
     """Open one file, and check its form but not its numbers."""
-    source = Source(located(path), reading, lenient)
+    source = Source(located(path), reading, lenient, room=room)
     with file_errors(path):
         found = format_of(source)
         if lenient and found.may_hang:

@@ -39,6 +39,8 @@ class Source:
     """Whether columns may have any type, because only their names and types are wanted."""
     cells: int = 2**22
     """How many numbers to read at a time, about. It bounds memory, and changes no number."""
+    room: int | None = None
+    """How many bytes rows may take that have to be in memory as a whole."""
 
     def rows_at_a_time(self, columns: int) -> int:
         """Return how many rows of so many columns to read at a time."""

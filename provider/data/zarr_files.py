@@ -16,6 +16,7 @@ from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
 from .hdf5_files import RENAMING
 from .preparation import numbers_of
+from .room import SPARSE, require_room
 from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used, require_no_names
 
 ENDING: Final = ".zarr"
@@ -76,6 +77,7 @@ def _anndata(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zar
         raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
     if kind is None:
         return _dense(layer, columns, source)
+    require_room("numbers of sparse rows", layer["data"].size, SPARSE, source.room)
     matrix = kind(tuple(layer[part][:] for part in ("data", "indices", "indptr")), shape=shape)
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 
