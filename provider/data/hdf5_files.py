@@ -30,6 +30,8 @@ _TRANSPOSED: Final = (
     "python -c 'import h5py, numpy, sys; numpy.save(sys.argv[3], h5py.File(sys.argv[1])[sys.argv[2]][()].T)' FILE "
     "NAME-OF-THE-ARRAY OTHER.npy"
 )
+_TEXTS_WITH_MASK: Final = "nullable-string-array"
+"""How newer versions of AnnData write texts of which some may be missing."""
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 
 
@@ -98,11 +100,11 @@ def _matrices(file: Any) -> dict[str, Any]:  # noqa: ANN401  # of h5py
 
 def _layer(file: Any, source: Source) -> Any:  # noqa: ANN401  # of h5py
     """Return the main matrix, or the layer that is declared."""
-    layers = [_MAIN_LAYER, *file.get("layers", ())]
+    layers = [*([_MAIN_LAYER] if _MAIN_LAYER in file else []), *file.get("layers", ())]
     wanted = source.reading.array or _MAIN_LAYER
     if wanted not in layers:
         raise InvalidDataError(
-            f"There is no layer {wanted!r:.60}. The file has {', '.join(filter(str.isprintable, layers))}.",
+            f"There is no layer {wanted!r:.60}. The file has {', '.join(filter(str.isprintable, layers)) or 'none'}.",
             "Name one of them as array under [reading] in the provider's settings.",
         )
     return _own(file if wanted == _MAIN_LAYER else _own(file, "layers"), wanted)
@@ -110,7 +112,12 @@ def _layer(file: Any, source: Source) -> Any:  # noqa: ANN401  # of h5py
 
 def _genes(file: Any) -> list[str]:  # noqa: ANN401  # of h5py
     variables = _own(file, "var")
-    names: list[str] = _own(variables, variables.attrs["_index"]).asstr()[()].tolist()
+    stored = _own(variables, variables.attrs["_index"])
+    if stored.attrs.get("encoding-type") == _TEXTS_WITH_MASK:
+        if _own(stored, "mask")[()].any():
+            raise InvalidDataError("A gene has no name.", "Give it one, and write the file again.")
+        stored = _own(stored, "values")
+    names: list[str] = stored.asstr()[()].tolist()
     return names
 
 

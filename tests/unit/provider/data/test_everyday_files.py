@@ -19,11 +19,18 @@ import scipy.sparse
 from dpspca.client.data_check import Examined, examine_file
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
+from dpspca.provider.data import sources
 from dpspca.provider.data.examination import DataSetFacts, examine_rows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_as_stored
 
 ROWS = [[53.0, 26.0], [55.0, 24.9], [72.0, 31.2]]
+
+
+@pytest.fixture(autouse=True)
+def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read HDF5 without another process, which takes a second: no file here is damaged."""
+    monkeypatch.setattr(sources, "require_readable", lambda _source: None)
 
 
 def saved(path: Path, content: str | bytes, encoding: str = "utf-8") -> Path:
@@ -259,6 +266,24 @@ def test_a_table_of_pandas_in_hdf5_is_named(tmp_path: Path) -> None:
         frame["block0_values"], frame["block1_values"] = np.ones((3, 2)), np.ones((3, 1))
     assert "read_hdf" in refusal(tmp_path / "rows.h5")
     assert rows_of(tmp_path / "rows.h5", Reading(array="df/block1_values")) == [[1.0]] * 3
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_anndata_may_have_names_in_the_newer_form_and_no_main_matrix(main: bool, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "cells.h5ad", "w") as file:
+        file.create_group("layers")
+        file["X" if main else "layers/counts"] = np.array(ROWS)
+        genes = file.create_group("var/_index")
+        file["var"].attrs["_index"] = "_index"
+        genes.attrs["encoding-type"] = "nullable-string-array"
+        genes["values"], genes["mask"] = ["g1", "g2"], [False, False]
+    path, reading = tmp_path / "cells.h5ad", Reading(array=None if main else "counts")
+    assert (rows_of(path, reading), names_in(path, reading)) == (ROWS, ("g1", "g2"))
+    if not main:
+        assert "There is no layer 'X'. The file has counts" in refusal(path)
+    with h5py.File(path, "a") as file:
+        file["var/_index/mask"][0] = True
+    assert "A gene has no name" in refusal(path, reading)
 
 
 def test_a_matrix_of_genes_and_cells_is_turned(tmp_path: Path) -> None:
