@@ -42,7 +42,7 @@ from dpspca.common.trust import (
 )
 from dpspca.provider.approval import RequestState
 from dpspca.provider.connection import names_warning
-from dpspca.provider.data import require_unit
+from dpspca.provider.data import identify, require_unit
 from dpspca.provider.jobs import require_one_name
 from dpspca.provider.ledger import (
     QUARANTINE_REMEDY,
@@ -240,7 +240,7 @@ class _Checks:
         persons = (self.settings.persons or {}).get(name)
         with scratch_for_a_check(self.settings, self.file) as scratch:
             rows = read_data_set(self.settings, name, scratch)
-            self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
+            self.digests[name], self.fingerprints[name] = identify(rows)
         self.columns[name] = rows.names
         by_person = "" if persons is None else f", with persons from {persons}"
         span = f"; it holds {rows.span.rows} of the {rows.span.of} rows of the whole table" if rows.span else ""
@@ -254,7 +254,7 @@ class _Checks:
         folder = self.settings.arriving[name]
         with scratch_for_a_check(self.settings, self.file) as scratch:
             rows = arriving_data_set(self.settings, name, scratch)
-            self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
+            self.digests[name], self.fingerprints[name] = identify(rows)
         self.columns[name] = rows.names
         size = f"{rows.count} rows of {rows.dimension} columns{_prepared(self.settings, name)}"
         return f"{folder}: {size}, and more may arrive."
@@ -267,7 +267,7 @@ class _Checks:
         """Check that no rows are offered under two names, or were spent on under another name."""
         there = ledger_paths(settings, self.file)[0].exists()
         require_one_name(
-            self.fingerprints, self.digests, read_ledger(self.file).books.data_set_of_rows if there else _no_name
+            self.fingerprints, self.digests, read_ledger(self.file).data_set_of_rows if there else _no_name
         )
         return "No rows have two names, here or in the ledger."
 

@@ -9,6 +9,7 @@ from .extras import import_extra
 from .features import FeatureFacts
 from .fingerprints import duplicates
 from .genotypes import Genotypes
+from .identification import identify
 from .odd_rows import zero_row
 from .pairs import differences
 from .persons import require_unit, with_persons
@@ -22,6 +23,7 @@ from .preparation import (
 )
 from .preview import PreviewedFeature, PreviewedRow, preview_row
 from .protected import read_arriving, read_protected
+from .reused_memory import ReusedMemory
 from .score_tables import DATABASES, write_scores_table
 from .scratch import Scratch, ScratchError, machine_memory, memory_cap
 from .sources import names_in, outline_of, read_rows
@@ -42,6 +44,7 @@ __all__ = [
     "Genotypes",
     "PreviewedFeature",
     "PreviewedRow",
+    "ReusedMemory",
     "Scratch",
     "ScratchError",
     "StoredRows",
@@ -56,6 +59,7 @@ __all__ = [
     "differences",
     "duplicates",
     "examine_rows",
+    "identify",
     "import_extra",
     "is_number",
     "machine_memory",
