@@ -27,10 +27,10 @@ _MOST_NAMED: Final = 8
 _SUSPICIONS: Final = {
     "thousands": "In {0}, three digits follow each decimal mark. If the mark divides thousands, all values are a "
     "thousandth of what they should be: write numbers without marks between thousands.",
-    "rounded": "{0} has whole numbers that are too large to be exact. If they are identifiers, {1}.",
-    "dates": "{0} looks like dates written as numbers (year, month, day), whose differences mean nothing: {1}, or "
-    "compute a number such as the age on a public day.",
-    "identifiers": "{0} rises with every row, as identifiers do. If it is no measurement, {1}.",
+    "rounded": "There are whole numbers that are too large to be exact in {0}. If they are identifiers, {1}.",
+    "dates": "Numbers look like dates (year, month, day), whose differences mean nothing, in {0}: {1}, or compute a "
+    "number such as the age on a public day.",
+    "identifiers": "Numbers rise with every row, as identifiers do, in {0}. Unless they are measurements, {1}.",
 }
 
 
