@@ -167,6 +167,8 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         for link in self._roster.links:
             for name, schema in link.data_sets.items():
                 offered = pb.DataSet(name=name, dimension=schema.dimension, columns=schema.names or ())
+                if (pinned := link.dictionaries.get(name)) is not None:
+                    offered.dictionary, offered.dictionary_title = pinned.digest, pinned.title
                 yield pb.Offer(provider=link.name, data_set=offered)
 
     async def Statements(  # noqa: N802
