@@ -11,6 +11,7 @@ from clusters import Here, folder_of, rows_of
 from row_queries import BOUND, KINDS, make_query
 
 from dpspca.common.errors import InvalidDataError, InvalidQueryError
+from dpspca.common.queries.groups import GroupedScores
 from dpspca.common.queries.picks import SignPairs, TiedColumns
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.queries.views import View
@@ -71,10 +72,12 @@ def around_a_center(query: Any) -> Any:
     return replace(query, center=np.linspace(-1, 1, 7), **basis)
 
 
-def test_scores_of_choices_have_the_bits_of_local_ones(folder: Path) -> None:
+def test_scores_of_choices_and_groups_have_the_bits_of_local_ones(folder: Path) -> None:
     axes = np.linalg.qr(np.random.default_rng(2).standard_normal((3, 2)))[0]
     local, remote = read_protected(folder), rows_of(folder)
-    for query in (SignPairs(7), TiedColumns(View(7, [0, 2, 5], 1.0, axes))):
+    wide = np.linalg.qr(np.random.default_rng(3).standard_normal((7, 2)))[0]
+    groups = View(7, np.arange(7), 1.0, np.hstack([wide, np.eye(7)[:, 4:]]))
+    for query in (SignPairs(7), TiedColumns(View(7, [0, 2, 5], 1.0, axes)), GroupedScores(groups)):
         (here,), (there,) = LocalSums(local, BOUND).of(query), ClusterSums(remote, BOUND).of(query)
         assert (here == there).all()
 
