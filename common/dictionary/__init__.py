@@ -10,10 +10,11 @@ from .mapping import MappedFeature, Preparation
 from .pinned import MOST_TITLE, PinnedDictionary
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
-from .values import PLACEHOLDER, plain_name
+from .values import LEVEL_MARK, PLACEHOLDER, plain_name
 
 __all__ = [
     "FORMAT",
+    "LEVEL_MARK",
     "MAX_TEXTS",
     "MOST_TITLE",
     "PLACEHOLDER",

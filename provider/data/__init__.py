@@ -1,7 +1,7 @@
 """Reads rows, checks them, bounds them and takes their fingerprints."""
 
 from .arrivals import Arrivals, DataSet, WaitingQueries
-from .block_tables import BlockTable
+from .block_tables import BlockTable, blocks_of
 from .chosen_columns import columns_of
 from .column_facts import ColumnFacts
 from .examination import DataSetFacts, examine_rows
@@ -52,6 +52,7 @@ __all__ = [
     "Variant",
     "WaitingQueries",
     "agree",
+    "blocks_of",
     "check_names",
     "check_rows",
     "check_size",
