@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -74,6 +74,14 @@ class Link:
         """Entries in the newest receipt that came on this connection."""
         self.closed = False
         self.note_activity()
+
+    def offered(self) -> Iterator[pb.DataSet]:
+        """Give the data sets as analysts are told of them."""
+        for name, schema in self.data_sets.items():
+            offered = pb.DataSet(name=name, dimension=schema.dimension, columns=schema.names or ())
+            if (pinned := self.dictionaries.get(name)) is not None:
+                offered.dictionary, offered.dictionary_title = pinned.digest, pinned.title
+            yield offered
 
     def note_activity(self) -> None:
         """Record that the provider is alive now."""
