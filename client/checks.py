@@ -53,7 +53,7 @@ from dpspca.provider.ledger import (
     read_ledger,
 )
 from dpspca.provider.policy import read_policy, read_readable_part
-from dpspca.provider.startup import approval_queue, arriving_data_set, read_data_set
+from dpspca.provider.startup import approval_queue, arriving_data_set, read_data_set, scratch_for_a_check
 
 from . import probe
 from .clock import now
@@ -237,8 +237,10 @@ class _Checks:
     def data_set(self, name: str) -> str:
         """Read the rows as the provider does, and remember what identifies them."""
         assert isinstance(self.settings, ProviderConfig)
-        rows, persons = read_data_set(self.settings, name), (self.settings.persons or {}).get(name)
-        self.digests[name], self.fingerprints[name] = identify(rows)
+        persons = (self.settings.persons or {}).get(name)
+        with scratch_for_a_check(self.settings, self.file) as scratch:
+            rows = read_data_set(self.settings, name, scratch)
+            self.digests[name], self.fingerprints[name] = identify(rows)
         self.columns[name] = rows.names
         by_person = "" if persons is None else f", with persons from {persons}"
         span = f"; it holds {rows.span.rows} of the {rows.span.of} rows of the whole table" if rows.span else ""
@@ -249,8 +251,10 @@ class _Checks:
     def arriving(self, name: str) -> str:
         """Count the rows that have arrived."""
         assert isinstance(self.settings, ProviderConfig)
-        rows, folder = arriving_data_set(self.settings, name), self.settings.arriving[name]
-        self.digests[name], self.fingerprints[name] = identify(rows)
+        folder = self.settings.arriving[name]
+        with scratch_for_a_check(self.settings, self.file) as scratch:
+            rows = arriving_data_set(self.settings, name, scratch)
+            self.digests[name], self.fingerprints[name] = identify(rows)
         self.columns[name] = rows.names
         size = f"{rows.count} rows of {rows.dimension} columns{_prepared(self.settings, name)}"
         return f"{folder}: {size}, and more may arrive."

@@ -3,22 +3,39 @@
 Everything is computed on this machine from this machine's files. Nothing is sent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import ProviderConfig, Reading, read_dictionary
-from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, outline_of
+from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, is_number, memory_cap, outline_of
+from dpspca.provider.evaluate import square_memory
 
 from .feature_remarks import feature_remarks
 from .job_seconds import JobSeconds, job_seconds
 
+Progress: TypeAlias = Callable[[int], None]
 _MOST_NAMED: Final = 8
 """Largest number of columns that a remark names."""
+
+
+_SUSPICIONS: Final = {
+    "thousands": "In {0}, three digits follow each decimal mark. If the mark divides thousands, all values are a "
+    "thousandth of what they should be: write numbers without marks between thousands.",
+    "rounded": "There are whole numbers that are too large to be exact in {0}. If they are identifiers, {1}.",
+    "dates": "Numbers look like dates (year, month, day), whose differences mean nothing, in {0}: {1}, or compute a "
+    "number such as the age on a public day.",
+    "identifiers": "Numbers rise with every row, as identifiers do, in {0}. Unless they are measurements, {1}.",
+}
+
+
+def _silent(_rows: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +84,12 @@ class Examined:
         return {**found, "remarks": self.remarks, "facts": facts}
 
 
-def examine_file(place: Path, dictionary: Path | None = None) -> Examined:
-    """Examine a file, folder or pattern about which nothing is declared, but perhaps a dictionary describes it."""
-    return _examined(None, place, reading_of_file(place, dictionary), None)
+def examine_file(place: Path, dictionary: Path | None = None, progress: Progress = _silent) -> Examined:
+    """Examine a file, folder or pattern about which nothing is declared, but perhaps a dictionary describes it.
+
+    ``progress`` is told how many rows were read.
+    """
+    return _examined(None, place, reading_of_file(place, dictionary), None, memory_cap(None), progress)
 
 
 def reading_of_file(place: Path, dictionary: Path | None) -> Reading:
@@ -86,19 +106,24 @@ def reading_of_file(place: Path, dictionary: Path | None) -> Reading:
     return Reading().prepared(Preparation.parse(known, None, absent))
 
 
-def examine_settings(settings: ProviderConfig, only: str | None = None) -> Iterator[Examined]:
-    """Examine the data sets of a provider's settings, or one of them."""
-    places = settings.places
+def examine_settings(
+    settings: ProviderConfig, only: str | None = None, progress: Progress = _silent
+) -> Iterator[Examined]:
+    """Examine the data sets of a provider's settings, or one of them, in the memory that the settings allow."""
+    places, memory = settings.places, memory_cap(settings.memory_mebibytes)
     if only is not None:
         settings.require_name(only)
     for name, place in places.items():
         if only in {None, name}:
-            yield _examined(name, place, settings.reading_of(name), settings.persons.get(name))
+            yield _examined(name, place, settings.reading_of(name), settings.persons.get(name), memory, progress)
 
 
-def _examined(name: str | None, place: Path, reading: Reading, persons: Path | None) -> Examined:
+def _examined(  # noqa: PLR0913, PLR0917  # all that is declared
+    name: str | None, place: Path, reading: Reading, persons: Path | None, memory: int, progress: Progress
+) -> Examined:
     try:
-        facts = examine_rows(place, reading, persons)
+        square = partial(square_memory, memory=memory)
+        facts = examine_rows(place, reading, persons, memory=memory, square=square, progress=progress)
         return Examined(name, place, facts, None, None if facts.is_sparse else job_seconds(facts))
     except DpspcaError as problem:
         return Examined(name, place, None, str(problem))
@@ -117,11 +142,20 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
         )
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
-    if spoilers:
+    if spoilers and len(spoilers) == len(columns):
+        yield "No row can be used: not one has a number in any column."
+    elif spoilers:
         remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}."
         yield f"No row can be used because of {_named(spoilers)}. {remedy}"
     if facts.first_fault is not None:
         yield f"The first row that counts as zeros: {facts.first_fault}"
+    numbers = [each for each in columns if each[1].name is not None and is_number(each[1].name)]
+    if numbers:
+        listed = ", ".join(str(place) for place, _ in numbers[:_MOST_NAMED])
+        yield (
+            f"These columns have numbers as names: {listed}. If the first line is a row and no line of names, all "
+            "parties would see it: list names under [reading]."
+        )
     others = [each for each in columns if 0 < each[1].spoils < facts.rows]
     if others:
         yield (
@@ -132,9 +166,25 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     numbered = [each for each in columns if each[1].is_index]
     if numbered:
         yield f"The rows are numbered by {_named(numbered)}: {_leave_out(numbered)}, unless that is a measurement."
+    yield from _suspicions(columns)
     constant = [each for each in columns if each[1].is_constant]
     if constant:
         yield f"All usable values are equal in {_named(constant)}."
+
+
+def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:
+    """Say which numbers may be something else."""
+    for kind, sentence in _SUSPICIONS.items():
+        found = [each for each in columns if each[1].suspicion == kind]
+        if found:
+            yield sentence.format(_named(found), _leave_out(found))
+    for each in columns:
+        if each[1].codes:
+            listed = ", ".join(f"{code:g}" for code in each[1].codes)
+            yield (
+                f"{_named([each])} has values far from all others that often stand for a missing one: {listed}. If so, "
+                "declare them in missing_codes, under [reading]."
+            )
 
 
 def _named(columns: Sequence[tuple[int, ColumnFacts]]) -> str:

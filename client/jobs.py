@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dpspca.common.checks import check
+from dpspca.common.dictionary import PinnedDictionary
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.names import check_name
 from dpspca.common.origin import Origin, Participant
@@ -29,6 +30,8 @@ class Offer:
     provider: str
     data_set: str
     schema: Schema
+    dictionary: PinnedDictionary | None = None
+    """The dictionary by which its rows were prepared. The provider's signed terms state the digest too."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -37,6 +40,7 @@ class Offer:
             "data_set": self.data_set,
             "dimension": self.schema.dimension,
             "columns": self.schema.names,
+            "dictionary": None if self.dictionary is None else asdict(self.dictionary),
         }
 
 
@@ -62,7 +66,10 @@ class OfferList:
         if schema not in self._schemas:
             self._kept.add_bytes(message.ByteSize() + PER_COLUMN * columns)
             self._schemas[schema] = schema
-        return Offer(provider, data_set, self._schemas[schema])
+        pinned = PinnedDictionary(offered.dictionary, offered.dictionary_title) if offered.dictionary else None
+        if pinned is not None:
+            self._kept.add_bytes(len(pinned.digest) + 4 * len(pinned.title))
+        return Offer(provider, data_set, self._schemas[schema], pinned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,13 @@
 """Builds a provider's data sets and its ledger from its settings. Reads files."""
 
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
@@ -18,7 +21,7 @@ from .data import (
     ClusterRows,
     DataSet,
     Scratch,
-    machine_memory,
+    memory_cap,
     read_arriving,
     read_protected,
 )
@@ -39,8 +42,21 @@ _log = logging.getLogger(__name__)
 def scratch_of(settings: ProviderConfig, config: Path) -> Scratch:
     """Return the folder for rows that are not in memory. By default it is in the folder of the ledger."""
     folder = settings.scratch or ledger_paths(settings, config)[0].parent / SCRATCH_FOLDER
-    given = settings.memory_mebibytes
-    return Scratch(folder, machine_memory() // 2 if given is None else given * 2**20)
+    return Scratch(folder, memory_cap(settings.memory_mebibytes))
+
+
+@contextmanager
+def scratch_for_a_check(settings: ProviderConfig, config: Path) -> Iterator[Scratch]:
+    """Return the provider's scratch, or a temporary folder if it is not there or is somebody else's.
+
+    A check must not make a folder that the provider could then not use.
+    """
+    own = scratch_of(settings, config)
+    if own.folder.is_dir() and own.folder.stat().st_uid == os.geteuid() and os.access(own.folder, os.W_OK):
+        yield own
+        return
+    with TemporaryDirectory(prefix="dpspca-") as folder:
+        yield Scratch(Path(folder) / SCRATCH_FOLDER, own.memory)
 
 
 def data_sets_of(settings: ProviderConfig, scratch: Scratch | None = None) -> dict[str, DataSet]:

@@ -1,6 +1,6 @@
 """The command of a steward about files of rows: `dpspca data check`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
@@ -9,14 +9,14 @@ import typer
 from rich.filesize import decimal
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
-from dpspca.cli.render import print_table, print_text, to_json
+from dpspca.cli.render import print_table, print_text, show_rows, to_json
 from dpspca.client.data_check import Examined, examine_file, examine_settings, reading_of_file
 from dpspca.client.job_seconds import JobSeconds
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import ProviderConfig, Reading, read_config, require_own
 from dpspca.common.text import printable
-from dpspca.provider.data import ColumnFacts, DataSetFacts, FeatureFacts, PreviewedFeature, preview_row
+from dpspca.provider.data import ColumnFacts, DataSetFacts, FeatureFacts, PreviewedFeature, memory_cap, preview_row
 
 CHECK_FAILED: Final = 1
 _MOST_COLUMNS: Final = 60
@@ -61,7 +61,11 @@ def _check(
     check((rows is None) != (config is None), "Give either a file of rows or --config.", "See --help.")
     check(data_set is None or config is not None, "--data-set needs --config.", "Add --config FILE.")
     check(dictionary is None or rows is not None, _BY_SETTINGS, "Leave --dictionary out.")
-    found = [examine_file(rows, dictionary)] if rows is not None else _of_settings(config or Path(), data_set)
+    with show_rows("rows read", quiet=as_json) as progress:
+        if rows is not None:
+            found = [examine_file(rows, dictionary, progress)]
+        else:
+            found = _of_settings(config or Path(), data_set, progress)
     passed = all(each.passed for each in found)
     if as_json:
         typer.echo(to_json({"passed": passed, "data_sets": [each.to_dict() for each in found]}))
@@ -91,8 +95,9 @@ def _preview(  # noqa: PLR0913  # a command's flags are its parameters
 
     The output shows a row. It is for the data steward: nothing is sent, and it must not be passed on.
     """
-    place, reading = _place_and_reading(rows, config, data_set, dictionary)
-    shown = preview_row(place, reading, row)
+    place, reading, memory = _place_and_reading(rows, config, data_set, dictionary)
+    with show_rows("rows read", quiet=as_json) as progress:
+        shown = preview_row(place, reading, row, memory=memory, progress=progress)
     if as_json:
         typer.echo(to_json(asdict(shown)))
         return
@@ -104,13 +109,13 @@ def _preview(  # noqa: PLR0913  # a command's flags are its parameters
 
 def _place_and_reading(
     rows: Path | None, config: Path | None, data_set: str | None, dictionary: Path | None
-) -> tuple[Path, Reading]:
-    """Return where rows are, and how they are read with a dictionary."""
+) -> tuple[Path, Reading, int]:
+    """Return where rows are, how they are read with a dictionary, and in how much memory."""
     check((rows is None) != (config is None), "Give either a file of rows or --config.", "See --help.")
     if rows is not None:
         check(data_set is None, "--data-set needs --config.", "Add --config FILE.")
         check(dictionary is not None, "A preview needs a dictionary.", "Add --dictionary FILE.")
-        return rows, reading_of_file(rows, dictionary)
+        return rows, reading_of_file(rows, dictionary), memory_cap(None)
     check(dictionary is None, _BY_SETTINGS, "Leave --dictionary out.")
     require_own(ProviderConfig, config or Path())
     settings = read_config(ProviderConfig, config or Path())
@@ -122,7 +127,7 @@ def _place_and_reading(
         )
     settings.require_name(name)
     check(name in described, f"The data set '{name}' has no dictionary.", "Declare it under [dictionaries].")
-    return settings.places[name], settings.reading_of(name)
+    return settings.places[name], settings.reading_of(name), memory_cap(settings.memory_mebibytes)
 
 
 def _previewed(feature: PreviewedFeature) -> tuple[str, ...]:
@@ -144,9 +149,9 @@ def _shown_value(value: float | str | None) -> str:
     return "(missing)" if value is None else printable(value) if isinstance(value, str) else f"{value:.6g}"
 
 
-def _of_settings(config: Path, only: str | None) -> list[Examined]:
+def _of_settings(config: Path, only: str | None, progress: Callable[[int], None]) -> list[Examined]:
     require_own(ProviderConfig, config)
-    return list(examine_settings(read_config(ProviderConfig, config), only))
+    return list(examine_settings(read_config(ProviderConfig, config), only, progress))
 
 
 def _print(examined: Examined) -> None:

@@ -1,7 +1,8 @@
 """Commands for analysts: run a job, manage submitted jobs, and list the data sets on offer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -124,12 +125,18 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
 
 def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
     """List the data sets on offer from the providers that are connected now."""
-    found: dict[tuple[str, Any], list[str]] = {}
+    found: dict[tuple[str, Any, Any], list[str]] = {}
     for offer in sorted(connected(config, AsyncFederation.data_sets), key=_sort_key):
-        found.setdefault((offer.data_set, offer.schema), []).append(offer.provider)
+        found.setdefault((offer.data_set, offer.schema, offer.dictionary), []).append(offer.provider)
     facts = [
-        {"data_set": name, "dimension": schema.dimension, "columns": schema.names, "providers": providers}
-        for (name, schema), providers in found.items()
+        {
+            "data_set": name,
+            "dimension": schema.dimension,
+            "columns": schema.names,
+            "dictionary": None if pinned is None else asdict(pinned),
+            "providers": providers,
+        }
+        for (name, schema, pinned), providers in found.items()
     ]
     if as_json:
         typer.echo(to_json({"data_sets": facts}))
@@ -138,12 +145,23 @@ def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
         typer.echo("No data set is on offer: no provider is connected, or the connected providers offer none.")
         return
     print_table(
-        ("data set", "columns", "providers", "column names"),
+        ("data set", "columns", "providers", "column names", "dictionary"),
         (
-            (each["data_set"], str(each["dimension"]), ", ".join(each["providers"]), _first_few(each["columns"] or ()))
+            (
+                each["data_set"],
+                str(each["dimension"]),
+                ", ".join(each["providers"]),
+                _first_few(each["columns"] or ()),
+                _dictionary(each["dictionary"]),
+            )
             for each in facts
         ),
     )
+
+
+def _dictionary(pinned: Mapping[str, str] | None) -> str:
+    """Write the title and the digest of a dictionary, which signed terms and `dpspca dictionary check` show too."""
+    return "" if pinned is None else f"{pinned['title']} {pinned['digest']}".strip()
 
 
 @jobs.command("list", epilog=EXIT_CODES)

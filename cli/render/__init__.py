@@ -11,6 +11,7 @@ from .output import (
     print_text,
     require_new,
     show_count,
+    show_rows,
     to_json,
     write_file,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "require_new",
     "show_count",
     "show_job_progress",
+    "show_rows",
     "terms_facts",
     "to_json",
     "write_file",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import typer
@@ -51,6 +52,7 @@ BLOCKS_NOTE: Final = (
     "shares of the price add up to more than the whole."
 )
 UNKNOWN: Final = "not known"
+_SECONDS_BETWEEN_LINES: Final = 10.0
 ANOTHER_FOLDER: Final = "Choose another folder with --out."
 
 
@@ -175,6 +177,33 @@ def show_count(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]
                 typer.echo(f"{what} {done} of {of}", err=True) if 10 * done // of > 10 * (done - 1) // of else None
             )
         )
+
+
+@contextmanager
+def show_rows(what: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show how many rows were read, of nobody knows how many: on a terminal, or in a line every ten seconds."""
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda _rows: None
+    elif console.is_terminal:
+        columns = TextColumn("{task.description}"), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn()
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task(what, total=None)
+            yield lambda rows: progress.update(task, completed=rows)
+    else:
+        yield _Occasionally(what)
+
+
+class _Occasionally:
+    """Prints a number every ten seconds."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._next = what, monotonic() + _SECONDS_BETWEEN_LINES
+
+    def __call__(self, number: int) -> None:
+        if monotonic() >= self._next:
+            typer.echo(f"{self._what}: {number:,}", err=True)
+            self._next = monotonic() + _SECONDS_BETWEEN_LINES
 
 
 def print_text(text: str) -> None:

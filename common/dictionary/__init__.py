@@ -7,6 +7,7 @@ from .draft import draft
 from .features import UNKNOWN, Category, Feature, Genotype, Kind, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
+from .pinned import MOST_TITLE, PinnedDictionary
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
 from .values import LEVEL_MARK, PLACEHOLDER, plain_name
@@ -15,6 +16,7 @@ __all__ = [
     "FORMAT",
     "LEVEL_MARK",
     "MAX_TEXTS",
+    "MOST_TITLE",
     "PLACEHOLDER",
     "UNKNOWN",
     "Category",
@@ -25,6 +27,7 @@ __all__ = [
     "LevelCodes",
     "MappedFeature",
     "Number",
+    "PinnedDictionary",
     "Preparation",
     "category_text",
     "differences",

@@ -10,6 +10,7 @@ must list their columns itself. Names are public, so which of them are sent is p
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from dpspca.common.dictionary import PinnedDictionary
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.data import DataSet
 from dpspca.provider.jobs import ProviderSetup
@@ -28,7 +29,11 @@ def greeting(settings: ProviderSetup, challenge: bytes) -> pb.Hello:
     """Make the greeting."""
     named = {name: rows.names for name, rows in settings.data_sets.items()}
     nameless = data_sets_without_names(named)
-    offered = [_offer(name, rows, with_names=name not in nameless) for name, rows in sorted(settings.data_sets.items())]
+    pinned = {name: PinnedDictionary.of(held.dictionary) for name, held in settings.dictionaries.items()}
+    offered = [
+        _offer(name, rows, pinned.get(name), with_names=name not in nameless)
+        for name, rows in sorted(settings.data_sets.items())
+    ]
     waiting = (settings.desk and settings.desk.waiting()) or ()
     unfinished = [*settings.ledger.open_jobs(), *sorted(waiting)][:MOST_OPEN_JOBS]
     held = settings.peers.held()
@@ -59,8 +64,11 @@ def names_warning(columns: Columns) -> str:
     )
 
 
-def _offer(name: str, rows: DataSet, *, with_names: bool) -> pb.DataSet:
-    return pb.DataSet(name=name, dimension=rows.dimension, columns=(rows.names or ()) if with_names else ())
+def _offer(name: str, rows: DataSet, pinned: PinnedDictionary | None, *, with_names: bool) -> pb.DataSet:
+    offered = pb.DataSet(name=name, dimension=rows.dimension, columns=(rows.names or ()) if with_names else ())
+    if pinned is not None:
+        offered.dictionary, offered.dictionary_title = pinned.digest, pinned.title
+    return offered
 
 
 def _size(names: Sequence[str]) -> int:

@@ -4,9 +4,10 @@ from .arrivals import Arrivals, DataSet, WaitingQueries
 from .block_tables import BlockTable, blocks_of
 from .chosen_columns import columns_of
 from .cluster_rows import Cluster, ClusterRows, Part, PartSpan
-from .examination import ColumnFacts, DataSetFacts, examine_rows
+from .column_facts import ColumnFacts
+from .examination import DataSetFacts, examine_rows
 from .extras import import_extra
-from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
+from .features import FeatureFacts
 from .fingerprints import duplicates
 from .genotypes import Genotypes
 from .identification import identify
@@ -22,13 +23,15 @@ from .preparation import (
     check_size,
     numeric,
 )
+from .preview import PreviewedFeature, PreviewedRow, preview_row
 from .protected import read_arriving, read_protected
 from .reused_memory import ReusedMemory
 from .score_tables import DATABASES, write_scores_table
-from .scratch import Scratch, ScratchError, machine_memory
+from .scratch import Scratch, ScratchError, machine_memory, memory_cap
 from .sources import names_in, outline_of, read_rows
 from .stored_rows import StoredRows, stored_integers
 from .streamed_rows import RowStream, files_with_rows
+from .tables import is_number
 from .threads import run_in_row_thread
 from .variants import Variant, agree, read_variants, sample_ids
 
@@ -69,7 +72,9 @@ __all__ = [
     "first_sums",
     "identify",
     "import_extra",
+    "is_number",
     "machine_memory",
+    "memory_cap",
     "names_in",
     "names_of",
     "numeric",

@@ -1,5 +1,6 @@
 """Reads arrays that numpy and scipy wrote. Names of their columns have to be declared. No pickle is opened."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -14,9 +15,12 @@ from dpspca.common.errors import InvalidDataError
 
 from .folders import UnreadableError
 from .preparation import numbers_of, stray_column
+from .room import SPARSE, require_room
 from .tables import RawTable, RowBatches, Source, as_numbers, columns_by_place
 
 _LISTED: Final = 20
+_PACKED_NUMBER: Final = 16
+"""Bytes for each number of an array that is packed and so read as a whole, and for what is made of some at a time."""
 _BYTES_A_CALL: Final = 2**30
 _SPARSE: Final = frozenset({"format", "shape"})
 """Members of a file that ``scipy.sparse.save_npz`` wrote."""
@@ -73,11 +77,22 @@ def read_npz(source: Source) -> RawTable:
         with np.load(file, allow_pickle=False) as stored:
             members = list(stored.files)
             if not _SPARSE.issubset(members):
-                return _table(stored[array_name(source, members)], source)
+                name = array_name(source, members)
+                require_room("numbers of a packed array", _size_of(stored, name), _PACKED_NUMBER, source.room)
+                return _table(stored[name], source)
+            require_room("numbers of sparse rows", _size_of(stored, "data"), SPARSE, source.room)
             if _COORDINATES.issubset(members):
                 return _sparse_table(_rows_of_coordinates(stored, lenient=source.lenient), source)
         file.seek(0)
         return _sparse_table(rows_of_sparse(scipy.sparse.load_npz(file)), source)
+
+
+def _size_of(stored: Any, name: str) -> int:  # noqa: ANN401  # of numpy
+    """Return how many numbers an array of a file has, without reading them."""
+    with stored.zip.open(f"{name}.npy") as member:
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return math.prod(read(member)[0])
 
 
 def _sparse_table(rows: scipy.sparse.csr_array, source: Source) -> RawTable:

@@ -11,9 +11,10 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import InvalidTypeError
+from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.storage import Reading
 
+from .arrow_numbers import floats
 from .extras import import_extra
 from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used, require_numeric
 from .triplets import BATCH_TRIPLETS, Batch, arrow_batch, triplet_columns
@@ -22,6 +23,12 @@ _PAGE_BUFFER: Final = 2**16
 """Bytes of each column that are read from disk at a time."""
 _MOST_DIGITS: Final = 76
 """Of a decimal number. Pyarrow does not survive a broken file that states more."""
+_ARROW_MARK: Final = b"ARROW1"
+_OLD_FEATHER: Final = b"FEA1"
+_STREAM: Final = (
+    "python -c 'import sys; from pyarrow import feather, ipc; feather.write_feather("
+    "ipc.open_stream(sys.argv[1]).read_all(), sys.argv[2])' STREAM OTHER.arrow"
+)
 _PANDAS_INDEX: Final = "__index_level_"
 """How pandas names the column of an index that has no name. It is never used."""
 
@@ -55,23 +62,36 @@ def read_arrow(source: Source) -> RawTable:
     ipc = import_extra("pyarrow.ipc")
     with ExitStack() as opened:
         file = opened.enter_context(source.path.open("rb"))
-        schema = ipc.open_file(file).schema
+        schema = _arrow(file).schema
         columns = _columns(schema, source)
         width = len(columns.names or ())
         options = ipc.IpcReadOptions(included_fields=sorted(columns.places or ()))
         parts = (
             batch.slice(start, source.rows_at_a_time(width))
-            for batch in map(_whole, _batches(ipc.open_file(file, options=options)))
+            for batch in map(_whole, _batches(_arrow(file, options)))
             for start in range(0, batch.num_rows, source.rows_at_a_time(width))
         )
         numbers = (numbers_in(part, columns, source.reading) for part in parts)
         return RawTable(RowBatches.reading(width, _kind(schema, columns), numbers, opened), columns)
 
 
+def _arrow(file: BinaryIO, options: Any = None) -> Any:  # noqa: ANN401  # of pyarrow
+    """Open an Arrow file. Refuse what has the same endings, and is something else."""
+    ipc = import_extra("pyarrow.ipc")
+    file.seek(0)
+    beginning = file.read(len(_ARROW_MARK))
+    file.seek(0)
+    if beginning.startswith(_OLD_FEATHER):
+        raise InvalidDataError("It is Feather of version 1, which is not read any more.", "Write it as version 2.")
+    if beginning != _ARROW_MARK:
+        raise InvalidDataError("It is no Arrow file. It may be a stream of Arrow.", f"If so, convert it: {_STREAM}")
+    return ipc.open_file(file, options=options)
+
+
 def columns_of_arrow(source: Source) -> Columns:
     """Read which columns are used, and their types."""
     with source.path.open("rb") as file:
-        return _columns(import_extra("pyarrow.ipc").open_file(file).schema, source)
+        return _columns(_arrow(file).schema, source)
 
 
 def read_orc(source: Source) -> RawTable:
@@ -122,7 +142,7 @@ def triplets_of_parquet(source: Source) -> Iterator[Batch]:
 def triplets_of_arrow(source: Source) -> Iterator[Batch]:
     """Read triplets in batches."""
     with source.path.open("rb") as file:
-        stored = import_extra("pyarrow.ipc").open_file(file)
+        stored = _arrow(file)
         _triplet_columns(source, stored.schema)
         for batch in _batches(stored):
             yield arrow_batch(_whole(batch), source.reading.triplets)
@@ -207,7 +227,7 @@ def _text() -> Callable[[Any], bool]:
 
     def is_text(kind: Any) -> bool:  # noqa: ANN401  # of pyarrow
         plain = kind.value_type if types.is_dictionary(kind) else kind
-        return bool(types.is_string(plain) or types.is_large_string(plain))
+        return any(is_kind(plain) for is_kind in (types.is_string, types.is_large_string, types.is_string_view))
 
     return is_text
 
@@ -238,8 +258,7 @@ def _column(values: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow
     arrow = import_extra("pyarrow")
     if isinstance(values, arrow.DictionaryArray):
         return _looked_up(_column(values.indices), _column(values.dictionary))
-    numbers: FloatArray = values.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return numbers
+    return floats(values)
 
 
 def _looked_up(places: FloatArray, dictionary: FloatArray) -> FloatArray:

@@ -6,14 +6,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-_LIBRE_OFFICE: Final = "libreoffice --headless --convert-to csv {file}"
-_PANDAS: Final = "python -c 'import pandas, sys; pandas.%s.to_parquet(sys.argv[2])' {file} {parquet}"
-_STATA: Final = _PANDAS % "read_stata(sys.argv[1])"
-_SAS: Final = _PANDAS % "read_sas(sys.argv[1])"
-_JSON: Final = _PANDAS % "read_json(sys.argv[1])"
-_JSON_LINES: Final = _PANDAS % "read_json(sys.argv[1], lines=True)"
+_PANDAS: Final = "python -c 'import pandas, sys; pandas.%s.to_%s(sys.argv[2]%s)' {file} {%s}"
+_EXCEL: Final = _PANDAS % ("read_excel(sys.argv[1])", "csv", ", index=False", "csv")
+"""Numbers as they are stored. LibreOffice would write them as they are shown, rounded."""
+_STATISTICS: Final = (
+    "python -c 'import pyreadstat, sys; pyreadstat.%s(sys.argv[1])[0].to_parquet(sys.argv[2])' {file} {parquet}"
+)
+"""Numbers without the labels of their values, and 0 as 0, which not every reader of these files gives."""
+_JSON: Final = _PANDAS % ("read_json(sys.argv[1], dtype=False, convert_dates=False)", "parquet", "", "parquet")
+_JSON_LINES: Final = (
+    "python -c 'import sys, pyarrow.json, pyarrow.parquet; pyarrow.parquet.write_table("
+    "pyarrow.json.read_json(sys.argv[1]), sys.argv[2])' {file} {parquet}"
+)
+_PICKLE: Final = _PANDAS % ("read_pickle(sys.argv[1])", "parquet", "", "parquet")
 _SPARSE: Final = "python -c 'import scipy, sys; %s; scipy.sparse.save_npz(sys.argv[2], %s)' {file} {npz}"
 _MATRIX_MARKET: Final = _SPARSE % ("from scipy.io import mmread", "scipy.sparse.csr_array(mmread(sys.argv[1]))")
+_GENES: Final = _SPARSE % ("from scipy.io import mmread", "scipy.sparse.csr_array(mmread(sys.argv[1]).T)")
 _SVM: Final = _SPARSE % (
     "from sklearn.datasets import load_svmlight_file as read", "scipy.sparse.csr_array(read(sys.argv[1])[0])"
 )  # fmt: skip
@@ -26,10 +34,10 @@ _PLINK: Final = "plink2 --%s --make-pgen --out {plink}"
 _TAR: Final = "tar --extract --file {file}"
 
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType({
-    ".xlsx": _LIBRE_OFFICE, ".xls": _LIBRE_OFFICE, ".ods": _LIBRE_OFFICE, ".xlsm": _LIBRE_OFFICE,
-    ".xlsb": _LIBRE_OFFICE,
-    ".dta": _STATA, ".sas7bdat": _SAS, ".xpt": _SAS, ".sav": _PANDAS % "read_spss(sys.argv[1])",
-    ".json": _JSON, ".jsonl": _JSON_LINES, ".ndjson": _JSON_LINES,
+    ".xlsx": _EXCEL, ".xls": _EXCEL, ".ods": _EXCEL, ".xlsm": _EXCEL, ".xlsb": _EXCEL,
+    ".dta": _STATISTICS % "read_dta", ".sas7bdat": _STATISTICS % "read_sas7bdat", ".xpt": _STATISTICS % "read_xport",
+    ".sav": _STATISTICS % "read_sav", ".zsav": _STATISTICS % "read_sav",
+    ".json": _JSON, ".jsonl": _JSON_LINES, ".ndjson": _JSON_LINES, ".pkl": _PICKLE, ".pickle": _PICKLE,
     ".rds": _R % "readRDS(a[1])", ".rdata": _R % "get(load(a[1]))", ".rda": _R % "get(load(a[1]))",
     ".mtx": _MATRIX_MARKET, ".mtx.gz": _MATRIX_MARKET, ".mat": _MATLAB, ".svm": _SVM, ".libsvm": _SVM,
     ".vcf": _PLINK % "vcf {file}", ".vcf.gz": _PLINK % "vcf {file}", ".bcf": _PLINK % "bcf {file}",
@@ -37,6 +45,23 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType({
     ".bed.gz": "gunzip {file}", ".bed.zst": "unzstd {file}", ".pgen.gz": "gunzip {file}", ".pgen.zst": "unzstd {file}",
     ".zip": "unzip {file}", ".tar": _TAR, ".tar.gz": _TAR, ".tgz": _TAR,
 })  # fmt: skip
+
+_EXCEL_NOTE: Final = "it takes the first sheet, and needs `pip install pandas {}`"
+_STATISTICS_NOTE: Final = "it needs `pip install pyreadstat pandas pyarrow`"
+_PICKLE_NOTE: Final = "a pickle can run any program: convert only one that you wrote"
+_NOTES: Final[Mapping[str, str]] = MappingProxyType({
+    ".xlsx": _EXCEL_NOTE.format("openpyxl"), ".xlsm": _EXCEL_NOTE.format("openpyxl"),
+    ".xls": _EXCEL_NOTE.format("xlrd"), ".xlsb": _EXCEL_NOTE.format("pyxlsb"), ".ods": _EXCEL_NOTE.format("odfpy"),
+    ".dta": _STATISTICS_NOTE, ".sas7bdat": _STATISTICS_NOTE, ".xpt": _STATISTICS_NOTE, ".sav": _STATISTICS_NOTE,
+    ".zsav": _STATISTICS_NOTE,
+    ".bgen": "ref-first: the first allele is the reference; if it is the last, write ref-last",
+    ".pkl": _PICKLE_NOTE, ".pickle": _PICKLE_NOTE,
+})  # fmt: skip
+"""What to know about a command."""
+_GENES_NOTE: Final = (
+    "it turns the file, whose rows are genes; then list the genes as names under [reading], in the order of {}"
+)
+_UNPACK: Final = {".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zst": "unzstd"}
 
 
 def is_convertible(ending: str) -> bool:
@@ -47,5 +72,23 @@ def is_convertible(ending: str) -> bool:
 def conversion(path: Path, ending: str) -> str:
     """Return the command that converts a file."""
     stem = path.with_name(path.name[: len(path.name) - len(ending)])
-    places = {"file": path, "plink": stem} | {kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz")}
-    return _COMMANDS[ending].format(**{name: shlex.quote(str(place)) for name, place in places.items()})
+    places = {"file": path, "plink": stem} | {kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz", "csv")}
+    command, note = _COMMANDS[ending], _NOTES.get(ending, "")
+    genes = _beside(path) if command is _MATRIX_MARKET else None
+    if genes is not None:
+        command, note = _GENES, _GENES_NOTE.format(genes.name)
+    written = command.format(**{name: shlex.quote(str(place)) for name, place in places.items()})
+    return f"{written} ({note})" if note else written
+
+
+def unpacking(path: Path) -> str | None:
+    """Return the command that unpacks a file of a kind that is not read while it is packed."""
+    program = _UNPACK.get(path.suffix.lower())
+    return None if program is None else f"{program} {shlex.quote(str(path))}"
+
+
+def _beside(path: Path) -> Path | None:
+    """Return the list of genes beside a matrix of genes and cells, as instruments for single cells write it."""
+    start = path.name.lower().partition("matrix.mtx")[0]
+    lists = (f"{start}{name}.tsv{packed}" for name in ("features", "genes") for packed in (".gz", ""))
+    return next((each for name in lists if (each := path.with_name(name)).exists()), None)

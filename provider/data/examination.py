@@ -4,27 +4,43 @@ These are facts about rows, for the person who may see the rows. None of them ma
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import isfinite
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import numpy as np
-import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.storage import Reading
 
-from .features import FeatureFacts, examine_features
-from .genotypes import MISSING, Genotypes, entry_by_entry
-from .odd_rows import make_unusable, rows_or_zeros
-from .preparation import LARGEST, CheckedRows
-from .scratch import MOST_CELLS
-from .sources import complete, first_fault, read_as_stored, read_persons, triplets_in, types_in
-from .stored_rows import StoredRows
-from .tables import without_codes
+from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, fault_in
+from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features
+from .genotypes import Genotypes, entry_by_entry
+from .odd_rows import make_unusable, rows_or_zeros, usable_entries
+from .preparation import CheckedRows, check_size
+from .scratch import DEFAULT_MEMORY, MOST_CELLS, cells_in
+from .sources import (
+    complete,
+    dense_batches,
+    fault_of_row,
+    first_fault,
+    for_each_row,
+    joined,
+    person_lines,
+    raw_tables,
+    read_as_stored,
+    suspected_thousands,
+    triplets_in,
+    types_in,
+)
+from .stored_rows import StoredRows, stored_type
+from .tables import RawTable, RowBatches, without_codes
 from .triplets import TripletFacts
+
+Progress: TypeAlias = Callable[[int], None]
+"""Is told how many rows were read."""
 
 _PEAK: Final = 3.5
 """How many times the memory of the rows the provider takes while it reads them, at most (measured, for text)."""
@@ -32,31 +48,8 @@ _COPIES: Final = 6
 """How many times the numbers that are read together are in memory, at most."""
 _INTEGER_BYTES: Final = 4
 _NUMBER_BYTES: Final = 8
-_GRAM_BYTES: Final = 120
-"""For each number of a square matrix, on two cores."""
 _MOST_GRAM_COLUMNS: Final = 4096
 """With more columns, no method asks for a square matrix of them by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnFacts:
-    """One column. Values that stand for a missing one count as missing."""
-
-    name: str | None
-    type: str
-    """The type that the file states. For files without types, the kind of its numbers."""
-    missing: int
-    unusable: int
-    """Number of values that are no number, infinite or too large."""
-    filled_with: float | None
-    is_constant: bool
-    is_index: bool
-    """Whether it numbers the rows."""
-
-    @property
-    def spoils(self) -> int:
-        """Number of rows that count as zeros because of this column."""
-        return self.unusable + (self.missing if self.filled_with is None else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +101,138 @@ class DataSetFacts:
     """Of a long table, what was not used."""
 
 
-def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> DataSetFacts:
-    """Read a file or folder as a provider does, and describe it. Refuse it if the provider would refuse it."""
-    stored = read_as_stored(path, reading)
-    whose = None if persons is None else read_persons(persons, stored.count, reading)
+def examine_rows(  # noqa: PLR0913  # all that is declared
+    path: Path,
+    reading: Reading,
+    persons: Path | None = None,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    square: Callable[[int], int] = lambda _: 0,
+    progress: Progress = lambda _: None,
+) -> DataSetFacts:
+    """Read a file or folder as a provider does, and describe it. Refuse it if the provider would refuse it.
+
+    Dense rows are read some at a time, in so much memory. ``square`` says how many bytes a square matrix of so many
+    columns takes. ``progress`` is told how many rows were read.
+    """
+    lines = None if persons is None else person_lines(persons, reading, memory)
+    if reading.triplets is not None:
+        return _in_memory(path, reading, read_as_stored(path, reading, memory), persons, lines, square)
+    tables = raw_tables(path, reading, cells_in(memory), memory)
+    first = next(tables)
+    if not isinstance(first[1].numbers, RowBatches):
+        return _in_memory(path, reading, joined(chain((first,), tables)), persons, lines, square)
+    scan = _DenseScan(first[1], reading, lines, cells_in(memory))
+    for file, batch in dense_batches(chain((first,), tables)):
+        scan.add(file, batch)
+        progress(scan.rows)
+    whose = None if persons is None or lines is None else for_each_row(persons, lines, scan.rows)
+    return scan.facts(whose, square)
+
+
+class _DenseScan:
+    """Gathers facts about dense rows that come some at a time."""
+
+    def __init__(self, raw: RawTable, reading: Reading, lines: Sequence[bytes] | None, cells: int) -> None:
+        self._names, self._types, self._reading = raw.columns.names, raw.columns.kinds, reading
+        self._lines, self._cells = lines, cells
+        empty = np.empty((0, raw.numbers.columns))
+        self._dimension = self._complete(empty).shape[1]
+        check_size(0, self._dimension, least=0)
+        self._is_changed = self._complete(empty) is not empty
+        self._kind = raw.numbers.kind
+        self._columns = ColumnScan(raw.numbers.columns) if reading.preparation is None else None
+        self._features = [FeatureScan(each) for each in reading.preparation.mapped] if reading.preparation else []
+        self._sample = RowSample(raw.numbers.columns, cells) if self._features else None
+        self._places = {name: place for place, name in enumerate(self._names or ())}
+        self._as_zeros = 0
+        self._fault: tuple[Path, int, FloatArray] | None = None
+        self._file: tuple[Path | None, int] = None, 0
+        self._thousands: tuple[str, ...] = ()
+        self.rows = 0
+
+    def _complete(self, rows: FloatArray) -> FloatArray:
+        made: FloatArray = complete(rows, self._names, self._reading)
+        return made
+
+    def add(self, file: Path, batch: FloatArray) -> None:
+        """Take some rows of a file."""
+        if self._file[0] is None and self._columns is not None:
+            self._thousands = suspected_thousands(file, self._reading)
+        if file != self._file[0]:
+            self._file = file, self.rows
+        coded = without_codes(batch, self._names, self._reading)
+        _, blank = usable_entries(self._complete(coded))
+        if self._fault is None and blank.any():
+            place = int(np.argmax(blank))
+            self._fault = file, self.rows - self._file[1] + place, coded[place].copy()
+        if self._lines is not None:
+            of_nobody = [not line for line in self._lines[self.rows : self.rows + len(batch)]]
+            blank[: len(of_nobody)] |= np.array(of_nobody, dtype=np.bool_)
+        self._as_zeros += int(np.count_nonzero(blank))
+        self.rows += len(batch)
+        self._describe(coded)
+
+    def _describe(self, coded: FloatArray) -> None:
+        if self._columns is not None:
+            self._columns.add(coded)
+        if self._sample is not None:
+            self._sample.add(coded)
+        for scan in self._features:
+            scan.add(coded[:, self._places[scan.column]])
+
+    def facts(self, whose: Sequence[bytes] | None, square: Callable[[int], int]) -> DataSetFacts:
+        """Return what was gathered."""
+        check_size(self.rows, 1, least=0)
+        prepared = self._reading.preparation
+        return DataSetFacts(
+            rows=self.rows,
+            rows_as_zeros=self._as_zeros,
+            columns=self._of_columns(),
+            features=tuple(map(self._of_feature, self._features)),
+            absent=() if prepared is None else prepared.absent,
+            is_sparse=False,
+            dimension=self._dimension,
+            first_fault=self._first_fault(),
+            persons=None if whose is None else _persons(whose),
+            memory=self._memory(_gram(self._dimension, square), has_persons=whose is not None),
+        )
+
+    def _of_columns(self) -> tuple[ColumnFacts, ...]:
+        found = () if self._columns is None else self._columns.facts(self._names, self._types, self._reading)
+        return tuple(replace(each, suspicion=THOUSANDS) if each.name in self._thousands else each for each in found)
+
+    def _of_feature(self, scan: FeatureScan) -> FeatureFacts:
+        assert self._sample is not None
+        place = self._places[scan.column]
+        return scan.facts(None if self._types is None else self._types[place], self.rows, self._sample.column(place))
+
+    def _first_fault(self) -> str | None:
+        if self._fault is None:
+            return None
+        file, row, cells = self._fault
+        described = fault_of_row(file, self._reading, row)
+        return described or f"{file}: Row {row + 1}, {fault_in(cells, self._names, self._reading)}"
+
+    def _memory(self, gram: int, *, has_persons: bool) -> MemoryFacts:
+        kind = np.dtype(np.float64) if self._is_changed else stored_type(self._kind)
+        numbers = self.rows * self._dimension
+        held = numbers * kind.itemsize + self.rows
+        kept = held * (2 if has_persons else 1)  # those of each person that a job uses are copied
+        batch = _NUMBER_BYTES * min(numbers, self._cells)
+        return MemoryFacts(0, _COPIES * batch, batch + gram, held, kept + numbers * _INTEGER_BYTES)
+
+
+def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
+    path: Path,
+    reading: Reading,
+    stored: CheckedRows,
+    persons: Path | None,
+    lines: Sequence[bytes] | None,
+    square: Callable[[int], int],
+) -> DataSetFacts:
+    """Describe sparse rows or genotypes, which a provider holds in memory, too."""
+    whose = None if persons is None or lines is None else for_each_row(persons, lines, stored.count)
     coded = entry_by_entry(stored.matrix, lambda numbers: without_codes(numbers, stored.names, reading))
     used_rows = complete(coded, stored.names, reading)
     is_whole = rows_or_zeros(used_rows).unusable is None
@@ -121,97 +242,25 @@ def examine_rows(path: Path, reading: Reading, persons: Path | None = None) -> D
     return DataSetFacts(
         rows=stored.count,
         rows_as_zeros=0 if used.unusable is None else used.unusable.count,
-        columns=_columns(coded, stored.names, types, reading) if prepared is None else (),
-        features=() if prepared is None else examine_features(coded, stored.names or (), types, reading),
+        columns=facts_of_columns(coded, stored.names, types, reading) if prepared is None else (),
+        features=() if prepared is None else facts_of_features(coded, stored.names or (), types, reading),
         absent=() if prepared is None else prepared.absent,
         is_sparse=stored.is_sparse,
         dimension=used.dimension,
         first_fault=None if is_whole else first_fault(path, reading),
         persons=None if whose is None else _persons(whose),
-        memory=_memory(used, has_persons=whose is not None),
+        memory=_memory(used, _gram(used.dimension, square), has_persons=whose is not None),
         triplets=None if reading.triplets is None else triplets_in(path, reading),
     )
 
 
-def _columns(
-    matrix: Any,  # noqa: ANN401  # dense or sparse
-    names: tuple[str, ...] | None,
-    types: tuple[str, ...] | None,
-    reading: Reading,
-) -> tuple[ColumnFacts, ...]:
-    if isinstance(matrix, Genotypes):
-        return _variants(matrix, names or (), types or (), reading)
-    by_column = matrix if isinstance(matrix, np.ndarray) else scipy.sparse.csc_array(matrix)
-    return tuple(
-        _column(
-            _values(by_column, place),
-            matrix.shape[0],
-            None if names is None else names[place],
-            None if types is None else types[place],
-            reading,
-        )
-        for place in range(matrix.shape[1])
-    )
-
-
-def _variants(
-    matrix: Genotypes, names: Sequence[str], types: Sequence[str], reading: Reading
-) -> tuple[ColumnFacts, ...]:
-    counts, fills = matrix.counts(), matrix.values[MISSING]
-    return tuple(
-        ColumnFacts(
-            name=name,
-            type=stated,
-            missing=int(counts[MISSING, place]),
-            unusable=0,
-            filled_with=float(fills[place]) if isfinite(fills[place]) else reading.fill_of(name),
-            is_constant=bool(np.count_nonzero(counts[:MISSING, place]) == 1) and matrix.shape[0] > 1,
-            is_index=False,
-        )
-        for place, (name, stated) in enumerate(zip(names, types, strict=True))
-    )
-
-
-def _values(by_column: Any, place: int) -> FloatArray:  # noqa: ANN401  # dense, or sparse by columns
-    """Return the stored values of a column."""
-    if isinstance(by_column, np.ndarray):
-        return by_column[:, place]
-    values: FloatArray = by_column.data[by_column.indptr[place] : by_column.indptr[place + 1]]
-    return values
-
-
-def _column(values: FloatArray, rows: int, name: str | None, stated: str | None, reading: Reading) -> ColumnFacts:
-    """Describe a column by its stored values. Where fewer than all rows are stored, the others are zeros."""
-    missing, usable = np.isnan(values), np.abs(values) <= LARGEST
-    good = values[usable]
-    distinct = np.unique(good if len(values) == rows else np.append(good, 0.0))
-    return ColumnFacts(
-        name=name,
-        type=stated or _kind(distinct),
-        missing=int(missing.sum()),
-        unusable=int((~missing & ~usable).sum()),
-        filled_with=reading.fill_of(name or ""),
-        is_constant=len(distinct) == 1 and rows > 1,
-        is_index=len(good) == rows > 1 and bool((np.diff(good) == 1).all()) and good[0] in {0, 1},
-    )
-
-
-def _kind(distinct: FloatArray) -> str:
-    """Return the kind of numbers in a column whose file states no types."""
-    if not len(distinct):
-        return "no numbers"
-    if np.isin(distinct, (0, 1)).all():
-        return "0 and 1"
-    return "whole numbers" if (distinct == np.rint(distinct)).all() else "numbers"
-
-
-def _persons(whose: list[bytes]) -> PersonFacts:
+def _persons(whose: Sequence[bytes]) -> PersonFacts:
     counts = Counter(filter(None, whose))
     return PersonFacts(len(counts), max(counts.values(), default=0), whose.count(b""))
 
 
-def _memory(rows: CheckedRows, *, has_persons: bool) -> MemoryFacts:
-    matrix, gram = rows.matrix, _gram(rows.dimension)
+def _memory(rows: CheckedRows, gram: int, *, has_persons: bool) -> MemoryFacts:
+    matrix = rows.matrix
     if isinstance(matrix, Genotypes):
         return MemoryFacts(matrix.nbytes, 2 * matrix.nbytes, matrix.nbytes + gram)
     if isinstance(matrix, np.ndarray):
@@ -224,5 +273,5 @@ def _memory(rows: CheckedRows, *, has_persons: bool) -> MemoryFacts:
     return MemoryFacts(held, int(_PEAK * held), 2 * held)
 
 
-def _gram(columns: int) -> int:
-    return _GRAM_BYTES * columns**2 if columns <= _MOST_GRAM_COLUMNS else 0
+def _gram(columns: int, square: Callable[[int], int]) -> int:
+    return square(columns) if columns <= _MOST_GRAM_COLUMNS else 0

@@ -5,24 +5,23 @@ These are facts about rows, for the person who may see the rows. None of them ma
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.checks import check
-from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, Number, text_code
+from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, Number
 from dpspca.common.storage import Reading
 
 from .genotypes import Genotypes
-from .odd_rows import rows_or_zeros
-from .sources import absent_in, complete, read_as_stored
-from .tables import without_codes
 from .unit_errors import MOST, SENTINELS, Conversion, suspected_codes, suspected_unit
 
-_OTHER: Final = "(no level)"
+_MOST_SAMPLED: Final = 2**16
+_FEWEST_SAMPLED: Final = 64
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIXED_BITS: Final = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +61,122 @@ class FeatureFacts:
         return odd > MOST * self.values if self.values else self.missing + self.unusable > 0
 
 
-def examine_features(
-    matrix: Any,  # noqa: ANN401  # of any form
+class FeatureScan:
+    """Gathers facts about one feature from cells that come some at a time."""
+
+    def __init__(self, mapped: MappedFeature) -> None:
+        self.column: Final = mapped.column
+        self._mapped = mapped
+        self._is_category = isinstance(mapped.feature, Category)
+        self._range = (-np.inf, np.inf) if isinstance(mapped.feature, Category) else mapped.feature.range
+        self._cells = self._values = self._missing = self._unusable = self._unknown = self._below = self._above = 0
+        self._least, self._most = np.inf, -np.inf
+        self._codes: frozenset[float] = frozenset()
+
+    def add(self, cells: FloatArray) -> None:
+        """Take some cells of the feature's column, with NaN for missing values."""
+        raw = self._mapped.raw(cells)
+        good, below, above = _divided(raw, self._range)
+        values = raw[good]
+        self._cells += len(cells)
+        self._values += len(values)
+        self._missing += int(np.isnan(raw).sum())
+        self._unusable += int(np.isinf(raw).sum())
+        self._unknown += int((values == UNKNOWN).sum()) if self._is_category else 0
+        self._below += int(below.sum())
+        self._above += int(above.sum())
+        self._least, self._most = values.min(initial=self._least), values.max(initial=self._most)
+        self._codes |= frozenset(suspected_codes(cells, below | above))
+
+    def facts(self, stated: str | None, rows: int, sample: FloatArray) -> FeatureFacts:
+        """Return what was gathered. ``sample`` are cells, of many rows or of all, by which units are suspected."""
+        feature, has_range = self._mapped.feature, bool(self._values) and not self._is_category
+        return FeatureFacts(
+            name=feature.name,
+            column=self._mapped.column,
+            kind=str(feature.kind),
+            unit=feature.unit,
+            type=stated,
+            range=None if self._is_category else self._range,
+            values=self._values,
+            missing=self._missing,
+            unusable=self._unusable,
+            unknown=self._unknown,
+            below=self._below,
+            above=self._above,
+            least=float(self._least) if has_range else None,
+            most=float(self._most) if has_range else None,
+            is_constant=rows > 1 and self._cells == rows and self._values > 1 and bool(self._least == self._most),
+            codes=tuple(code for code in SENTINELS if code in self._codes),
+            suspicion=self._suspicion(sample) if isinstance(feature, Number) else None,
+        )
+
+    def _suspicion(self, cells: FloatArray) -> Conversion | None:
+        raw = self._mapped.raw(cells)
+        good, below, above = _divided(raw, self._range)
+        is_code = np.isin(cells, SENTINELS) & (below | above)
+        return suspected_unit(raw[good & ~is_code], self._range, self._mapped.feature.unit)
+
+
+def _divided(raw: FloatArray, ends: tuple[float, float]) -> tuple[NDArray[np.bool_], ...]:
+    """Tell which values are usable, and which of them are below and above a range."""
+    good = np.isfinite(raw)
+    return good, good & (raw < ends[0]), good & (raw > ends[1])
+
+
+class RowSample:
+    """Some rows of a table that come some at a time: all, if they are few. Which ones follows from their places."""
+
+    def __init__(self, columns: int, cells: int) -> None:
+        """Keep about ``cells`` numbers at most."""
+        self._most = max(_FEWEST_SAMPLED, min(_MOST_SAMPLED, cells // max(1, columns)))
+        self._rows, self._keys = np.empty((0, columns)), np.empty(0, dtype=np.uint64)
+        self._count = 0
+
+    def add(self, rows: FloatArray) -> None:
+        """Take some rows. If there are too many, keep those whose places have the smallest hashes."""
+        places = np.arange(self._count + 1, self._count + 1 + len(rows), dtype=np.uint64)
+        keys = places * _SPREAD
+        keys = (keys ^ (keys >> _MIXED_BITS)) * _SPREAD
+        self._count += len(rows)
+        if self._count > self._most and len(self._keys) == self._most:
+            is_small = keys < self._keys.max()
+            rows, keys = rows[is_small], keys[is_small]
+        self._rows, self._keys = np.concatenate([self._rows, rows]), np.concatenate([self._keys, keys])
+        if len(self._keys) > self._most:
+            kept = np.sort(np.argpartition(self._keys, self._most)[: self._most])
+            self._rows, self._keys = self._rows[kept], self._keys[kept]
+
+    def column(self, place: int) -> FloatArray:
+        """Return the cells of one column."""
+        return self._rows[:, place]
+
+
+def facts_of_features(
+    matrix: Any,  # noqa: ANN401  # sparse rows or genotypes
     names: Sequence[str],
     types: Sequence[str] | None,
     reading: Reading,
 ) -> tuple[FeatureFacts, ...]:
-    """Describe each feature. ``matrix`` has the columns of the file, with NaN for missing values.
+    """Describe each feature of a table that is in memory. It has the columns of the file, with NaN for missing values.
 
     Of triplets, only values that are there are described: most persons lack most of them.
     """
     preparation = reading.preparation
     assert preparation is not None
-    places, cells = {name: place for place, name in enumerate(names)}, _cells_of(matrix, reading)
-    return tuple(
-        _facts(each, cells(places[each.column]), None if types is None else types[places[each.column]], matrix.shape[0])
-        for each in preparation.mapped
-    )
+    places, cells_of = {name: place for place, name in enumerate(names)}, _cells_of(matrix, reading)
+    found = []
+    for each in preparation.mapped:
+        scan, cells = FeatureScan(each), cells_of(places[each.column])
+        scan.add(cells)
+        found.append(scan.facts(None if types is None else types[places[each.column]], matrix.shape[0], cells))
+    return tuple(found)
 
 
-def _cells_of(matrix: Any, reading: Reading) -> Callable[[int], FloatArray]:  # noqa: ANN401  # of any form
+def _cells_of(matrix: Any, reading: Reading) -> Callable[[int], FloatArray]:  # noqa: ANN401  # sparse or genotypes
     """Return what gives the cells of a column."""
     if isinstance(matrix, Genotypes):
         return matrix.column
-    if isinstance(matrix, np.ndarray):
-        return lambda place: matrix[:, place]
     by_column = scipy.sparse.csc_array(matrix)
 
     def stored(place: int) -> FloatArray:
@@ -94,133 +184,3 @@ def _cells_of(matrix: Any, reading: Reading) -> Callable[[int], FloatArray]:  # 
         return cells if reading.triplets is not None else np.append(cells, np.zeros(matrix.shape[0] - len(cells)))
 
     return stored
-
-
-def _facts(mapped: MappedFeature, cells: FloatArray, stated: str | None, rows: int) -> FeatureFacts:
-    feature, raw = mapped.feature, mapped.raw(cells)
-    is_category = isinstance(feature, Category)
-    low, high = (-np.inf, np.inf) if isinstance(feature, Category) else feature.range
-    usable = np.isfinite(raw)
-    good, below, above = raw[usable], usable & (raw < low), usable & (raw > high)
-    is_code = np.isin(cells, SENTINELS) & (below | above)
-    is_number = isinstance(feature, Number)
-    return FeatureFacts(
-        name=feature.name,
-        column=mapped.column,
-        kind=str(feature.kind),
-        unit=feature.unit,
-        type=stated,
-        range=None if is_category else (low, high),
-        values=len(good),
-        missing=int(np.isnan(raw).sum()),
-        unusable=int(np.isinf(raw).sum()),
-        unknown=int((good == UNKNOWN).sum()) if is_category else 0,
-        below=int(below.sum()),
-        above=int(above.sum()),
-        least=float(good.min()) if len(good) and not is_category else None,
-        most=float(good.max()) if len(good) and not is_category else None,
-        is_constant=rows > 1 and len(cells) == rows and len(good) > 1 and bool((good == good[0]).all()),
-        codes=suspected_codes(cells, below | above),
-        suspicion=suspected_unit(raw[usable & ~is_code], (low, high), feature.unit) if is_number else None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewedFeature:
-    """One value of one row: as it was read, in the dictionary's terms, and prepared."""
-
-    name: str
-    column: str
-    unit: str
-    read: float | str | None
-    """As it stands in the file, a level's text included. None if it is missing."""
-    value: float | str | None
-    """In the dictionary's unit, or the level."""
-    remark: str
-    """What was done to it, besides scaling."""
-    prepared: dict[str, float]
-    """By the columns of prepared rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewedRow:
-    """A row as it is prepared, and where each number came from."""
-
-    row: int
-    rows: int
-    is_usable: bool
-    """Whether it counts. Otherwise it is a row of zeros."""
-    length: float
-    norm_bound: float
-    """The bound that follows from the features of this data set."""
-    features: tuple[PreviewedFeature, ...]
-
-
-def preview_row(path: Path, reading: Reading, number: int) -> PreviewedRow:
-    """Show how row ``number``, from 1 on, is prepared. Needs a dictionary."""
-    preparation = reading.preparation
-    assert preparation is not None
-    stored = read_as_stored(path, reading)
-    check(0 < number <= stored.count, f"There is no row {number}.", f"Give a number from 1 to {stored.count}.")
-    one: Any = stored.matrix[number - 1 : number]
-    dense = one if isinstance(one, np.ndarray) else _dense(one, absent_in(reading))
-    cells = without_codes(dense, stored.names, reading)
-    made = complete(cells, stored.names, reading)
-    used = rows_or_zeros(made)
-    prepared: Any = used.matrix
-    row, places = prepared[0], {name: place for place, name in enumerate(stored.names or ())}
-    assert isinstance(row, np.ndarray)
-    values = dict(zip(preparation.held.columns, row.tolist(), strict=True))
-    features = tuple(_previewed(each, cells[:, places[each.column]], values) for each in preparation.mapped)
-    length = float(np.linalg.norm(row))
-    return PreviewedRow(number, stored.count, used.unusable is None, length, preparation.held.norm_bound(), features)
-
-
-def _dense(row: Any, absent: float) -> FloatArray:  # noqa: ANN401  # a row, sparse or of genotypes
-    """Write out a row, with ``absent`` where sparse rows store nothing."""
-    numbers: FloatArray = row.toarray()
-    if not isinstance(row, Genotypes) and np.isnan(absent):
-        is_there = np.zeros(numbers.shape, dtype=np.bool_)
-        is_there[0, row.indices] = True
-        numbers = np.where(is_there, numbers, absent)
-    return numbers
-
-
-def _previewed(mapped: MappedFeature, cell: FloatArray, values: dict[str, float]) -> PreviewedFeature:
-    feature, raw = mapped.feature, float(mapped.raw(cell)[0])
-    return PreviewedFeature(
-        feature.name,
-        mapped.column,
-        feature.unit,
-        _as_read(mapped, float(cell[0])),
-        _value(mapped, raw),
-        _remark(mapped, raw),
-        {column: values[column] for column in feature.columns},
-    )
-
-
-def _as_read(mapped: MappedFeature, cell: float) -> float | str | None:
-    if np.isnan(cell):
-        return None
-    texts = {text_code(place): text for place, text in enumerate(mapped.codes.texts)} if mapped.codes else {}
-    return texts.get(cell, cell if np.isfinite(cell) and abs(cell) < -text_code(0) else "(text)")
-
-
-def _value(mapped: MappedFeature, raw: float) -> float | str | None:
-    if np.isnan(raw):
-        return None
-    if isinstance(mapped.feature, Category):
-        return _OTHER if raw == UNKNOWN else mapped.feature.levels[int(raw)]
-    return raw if np.isfinite(raw) else "(no number)"
-
-
-def _remark(mapped: MappedFeature, raw: float) -> str:
-    feature = mapped.feature
-    if np.isnan(raw):
-        return f"missing: {feature.missing} is used"
-    if isinstance(feature, Category):
-        return f"no level: {feature.unknown} is used" if raw == UNKNOWN else ""
-    if np.isinf(raw):
-        return "no number: the row counts as zeros"
-    low, high = feature.range
-    return f"clipped to {min(max(raw, low), high):g}" if not low <= raw <= high else ""

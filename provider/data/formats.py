@@ -20,14 +20,14 @@ from .columnar_files import (
     triplets_of_orc,
     triplets_of_parquet,
 )
-from .conversions import conversion, is_convertible
+from .conversions import conversion, is_convertible, unpacking
 from .duckdb_files import columns_of_duckdb, read_duckdb, triplets_of_duckdb
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
 from .plink_files import columns_of_bed, columns_of_pgen, read_bed, read_pgen
 from .postgres_files import columns_of_postgres, read_postgres, triplets_of_postgres
 from .sqlite_files import columns_of_sqlite, read_sqlite, triplets_of_sqlite
 from .tables import Columns, RawTable, Source, columns_by_place
-from .text_files import columns_of_text, read_text, triplets_of_text
+from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
 from .triplets import Batch
 from .zarr_files import columns_of_zarr, read_zarr
 
@@ -48,6 +48,10 @@ class Format:
     """What may be declared about this kind of file, beside ``_KEYS``."""
     triplets: Callable[[Source], Iterator[Batch]] | None = None
     """Reads a long table of triplets."""
+    fault: Callable[[Source, int], str] | None = None
+    """Says what is wrong with a row, by its number from 0."""
+    thousands: Callable[[Source], tuple[str, ...]] | None = None
+    """Names columns whose decimal mark may divide thousands."""
     may_hang: bool = False
     """Whether its library may loop for ever or crash on a damaged file. Then another process reads it first."""
 
@@ -59,7 +63,12 @@ _DATABASE: Final = _LONG | {"table", "query", "order_by"}
 _GENOTYPES: Final = frozenset({"alleles", "person"})
 
 _TEXT: Final = Format(
-    read_text, columns_of_text, _LONG | {"names", "delimiter", "decimal", "encoding"}, triplets=triplets_of_text
+    read_text,
+    columns_of_text,
+    _LONG | {"names", "delimiter", "decimal", "encoding"},
+    triplets=triplets_of_text,
+    fault=fault_of_text,
+    thousands=thousands_in_text,
 )
 _PARQUET: Final = Format(read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet)
 _ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow)
@@ -113,6 +122,9 @@ def ending_of(path: Path) -> str:
 
 def _unknown(path: Path, ending: str) -> MissingExtraError:
     told = f"Files ending in {ending!r} cannot be read."
+    unpack, within = unpacking(path), Path(path.stem).suffix.lower()
+    if unpack is not None and ending == path.suffix.lower() and (within in FORMATS or is_convertible(within)):
+        return MissingExtraError(f"Files ending in '{within}{ending}' cannot be read.", f"Unpack it first: {unpack}")
     if is_convertible(ending):
         return MissingExtraError(told, f"Convert it first: {conversion(path, ending)}")
     if ending in _COMPANIONS:

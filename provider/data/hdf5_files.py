@@ -15,9 +15,23 @@ from dpspca.common.errors import InvalidDataError
 from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
 from .preparation import numbers_of
+from .room import SPARSE, require_room
 from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used
 
 _MAIN_LAYER: Final = "X"
+RENAMING: Final = "Make the names of genes unique with var_names_make_unique() of AnnData, and write the file again."
+_PANDAS: Final = "pandas_type"
+_MATLAB: Final = "MATLAB_class"
+"""Attributes by which these programs mark what they write."""
+_FRAME: Final = (
+    "python -c 'import pandas, sys; pandas.read_hdf(sys.argv[1]).to_parquet(sys.argv[2])' FILE OTHER.parquet"
+)
+_TRANSPOSED: Final = (
+    "python -c 'import h5py, numpy, sys; numpy.save(sys.argv[3], h5py.File(sys.argv[1])[sys.argv[2]][()].T)' FILE "
+    "NAME-OF-THE-ARRAY OTHER.npy"
+)
+_TEXTS_WITH_MASK: Final = "nullable-string-array"
+"""How newer versions of AnnData write texts of which some may be missing."""
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 
 
@@ -25,8 +39,24 @@ def read_hdf5(source: Source) -> RawTable:
     """Read a two-dimensional array of numbers: the one that is declared, or the only one. It has no column names."""
     with ExitStack() as opened:
         file = opened.enter_context(_opened(source))
-        stored = _own(file, array_name(source, list(_matrices(file))))
+        there = list(_matrices(file))
+        if source.reading.array is None and len(there) != 1:
+            _require_no_frame(file)
+        stored = _own(file, array_name(source, there))
+        _require_rows_first(stored)
         return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source, opened)
+
+
+def _require_no_frame(file: Any) -> None:  # noqa: ANN401  # of h5py
+    """Refuse a file of pandas, which divides a table into arrays by type."""
+    if file.visititems(lambda _, each: True if _PANDAS in each.attrs else None):
+        raise InvalidDataError("It holds a table that pandas wrote in its own form.", f"Convert it: {_FRAME}")
+
+
+def _require_rows_first(stored: Any) -> None:  # noqa: ANN401  # of h5py
+    """Refuse an array that MATLAB wrote: it would be read with its rows and columns exchanged."""
+    if _MATLAB in stored.attrs:
+        raise InvalidDataError("MATLAB wrote it, with rows and columns exchanged.", f"Convert it: {_TRANSPOSED}")
 
 
 def read_h5ad(source: Source) -> RawTable:
@@ -34,13 +64,14 @@ def read_h5ad(source: Source) -> RawTable:
     with ExitStack() as opened:
         file = opened.enter_context(_opened(source))
         stored, genes = _layer(file, source), _genes(file)
-        columns = columns_used(genes, source.reading)
+        columns = columns_used(genes, source.reading, RENAMING)
         kind = _SPARSE.get(str(stored.attrs.get("encoding-type")))
         shape = tuple(map(int, stored.shape if kind is None else stored.attrs["shape"]))
         if shape[1:] != (len(genes),):
             raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
         if kind is None:
             return _dense(stored, columns, source, opened)
+        require_room("numbers of sparse rows", _own(stored, "data").size, SPARSE, source.room)
         matrix = kind(tuple(_own(stored, part)[()] for part in ("data", "indices", "indptr")), shape=shape)
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 
@@ -48,7 +79,7 @@ def read_h5ad(source: Source) -> RawTable:
 def columns_of_h5ad(source: Source) -> Columns:
     """Read which genes are used."""
     with _opened(source) as file:
-        return columns_used(_genes(file), source.reading)
+        return columns_used(_genes(file), source.reading, RENAMING)
 
 
 def _opened(source: Source) -> Any:  # noqa: ANN401  # of h5py
@@ -69,11 +100,11 @@ def _matrices(file: Any) -> dict[str, Any]:  # noqa: ANN401  # of h5py
 
 def _layer(file: Any, source: Source) -> Any:  # noqa: ANN401  # of h5py
     """Return the main matrix, or the layer that is declared."""
-    layers = [_MAIN_LAYER, *file.get("layers", ())]
+    layers = [*([_MAIN_LAYER] if _MAIN_LAYER in file else []), *file.get("layers", ())]
     wanted = source.reading.array or _MAIN_LAYER
     if wanted not in layers:
         raise InvalidDataError(
-            f"There is no layer {wanted!r:.60}. The file has {', '.join(filter(str.isprintable, layers))}.",
+            f"There is no layer {wanted!r:.60}. The file has {', '.join(filter(str.isprintable, layers)) or 'none'}.",
             "Name one of them as array under [reading] in the provider's settings.",
         )
     return _own(file if wanted == _MAIN_LAYER else _own(file, "layers"), wanted)
@@ -81,7 +112,12 @@ def _layer(file: Any, source: Source) -> Any:  # noqa: ANN401  # of h5py
 
 def _genes(file: Any) -> list[str]:  # noqa: ANN401  # of h5py
     variables = _own(file, "var")
-    names: list[str] = _own(variables, variables.attrs["_index"]).asstr()[()].tolist()
+    stored = _own(variables, variables.attrs["_index"])
+    if stored.attrs.get("encoding-type") == _TEXTS_WITH_MASK:
+        if _own(stored, "mask")[()].any():
+            raise InvalidDataError("A gene has no name.", "Give it one, and write the file again.")
+        stored = _own(stored, "values")
+    names: list[str] = stored.asstr()[()].tolist()
     return names
 
 

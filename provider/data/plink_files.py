@@ -20,6 +20,7 @@ from dpspca.common.storage import Reading
 
 from .extras import import_extra
 from .genotypes import CELLS_A_BYTE, MISSING, Codes, Genotypes
+from .room import GENOTYPE, require_room
 from .tables import Columns, RawTable, Source, columns_used
 from .variants import Agreement, Variant, agree, counting, read_samples, read_variants
 
@@ -30,6 +31,10 @@ _CODE_OF_BITS: Final = np.array([2, MISSING, 1, 0], dtype=np.uint8)
 _CODES_OF_BYTE: Final = _CODE_OF_BITS[(np.arange(256)[:, None] >> (2 * np.arange(CELLS_A_BYTE))) & MISSING]
 _SWAPPED: Final = np.array([2, 1, 0, MISSING], dtype=np.uint8)
 _BLOCK_CELLS: Final = 2**24
+_RENAMING: Final = (
+    "Name variants by place and alleles: plink2 --bfile PREFIX --set-all-var-ids '@:#:$r:$a' --make-bed --out OTHER "
+    "(of .pgen files: --pfile and --make-pgen)."
+)
 _WRITE_AGAIN: Final = "Write the files again, whole and together, for example with plink2 --make-bed."
 
 
@@ -135,7 +140,7 @@ def _chosen(source: Source, variants: Sequence[Variant]) -> tuple[Columns, Agree
     if reference is not None and reading.columns is None:
         listed = tuple(each.name for each in reference if each.name not in reading.leave_out)
         reading = replace(reading, columns=listed, leave_out=())
-    chosen = columns_used([each.name for each in variants], reading)
+    chosen = columns_used([each.name for each in variants], reading, _RENAMING)
     used = variants if chosen.places is None else [variants[place] for place in chosen.places]
     agreement = _agreed_alleles(used, reading, reference)
     counted = [(each.counted, each.other) for each in used]
@@ -159,6 +164,7 @@ def _table(source: Source, variants: Sequence[Variant], samples: int, codes_of: 
     columns, agreement = _chosen(source, variants)
     places = np.arange(len(variants)) if columns.places is None else np.array(columns.places, dtype=np.intp)
     swapped = np.zeros(len(places), dtype=np.bool_) if agreement is None else agreement.swapped
+    require_room("genotypes", samples * len(places), GENOTYPE, source.room)
 
     def read() -> Iterator[Codes]:
         step = max(1, _BLOCK_CELLS // max(1, samples) // CELLS_A_BYTE) * CELLS_A_BYTE

@@ -38,11 +38,13 @@ from .sources import (
     complete,
     file_errors,
     for_each_row,
+    held_by,
     joined,
     person_lines,
     prepared_names,
     raw_tables,
     read_as_stored,
+    without_rows,
 )
 from .stored_rows import RowWriter, stored_type
 from .tables import RowBatches
@@ -66,17 +68,31 @@ def read_protected(
     Whether the provider starts, and the form of everything that it sends, is the same for tables that differ in one
     row, whatever that row is. ``persons`` is a file that says whose each row is: a line for each row, with any name or
     number. A row whose line is blank counts as a row of zeros, too. ``row_entries`` is the number of entries of a row
-    that count, the largest ones. By default all count. Without ``scratch``, rows are held in memory.
+    that count, the largest ones. By default all count. Without ``scratch``, rows are held in memory. With it, those
+    that have to be in memory as a whole are refused if they take more than is left (``room.py``).
     """
-    lines = None if persons is None else person_lines(persons, reading)
+    room = None if scratch is None else scratch.room
+    lines = None if persons is None else person_lines(persons, reading, room)
     if scratch is None or reading.triplets is not None:
-        return _in_memory(path, read_as_stored(path, reading), reading, row_entries, persons, lines)
-    tables = raw_tables(path, reading, scratch.cells)
+        return _held(
+            _in_memory(path, read_as_stored(path, reading, room), reading, row_entries, persons, lines), scratch
+        )
+    tables = raw_tables(path, reading, scratch.cells, room)
     first = next(tables)
     if not isinstance(first[1].numbers, RowBatches):
-        return _in_memory(path, joined(chain((first,), tables)), reading, row_entries, persons, lines)
+        whole = joined(chain((first,), tables))
+        return _held(_in_memory(path, whole, reading, row_entries, persons, lines), scratch)
     used = _Storing(path, reading, scratch, row_entries, lines).all_of(chain((first,), tables))
     return _with_persons(used, persons, lines)
+
+
+def _held(rows: CheckedRows, scratch: Scratch | None) -> CheckedRows:
+    """Count the memory that rows take, so that those of other data sets fit beside them."""
+    matrix: Any = rows.matrix
+    if scratch is not None:
+        owner = matrix.data if rows.is_sparse else getattr(matrix, "packed", matrix)
+        scratch.hold(owner, held_by(matrix))
+    return rows
 
 
 def read_arriving(
@@ -199,7 +215,7 @@ class _Storing:
     def _stored(self, tables: RawTables, kind: "np.dtype[Any] | None") -> CheckedRows:
         form, stages = None, None
         for file, raw in tables:
-            empty = CheckedRows(np.empty((0, raw.numbers.columns)), raw.columns.names)
+            empty = without_rows(file, raw)
             form = form or Form.of(file, empty)
             form.require(file, empty)
             kind = kind or stored_type(raw.numbers.kind)

@@ -57,6 +57,16 @@ def machine_memory() -> int:
     return most
 
 
+def memory_cap(mebibytes: int | None) -> int:
+    """Return how many bytes a provider's settings allow. By default, half of what there is."""
+    return machine_memory() // 2 if mebibytes is None else mebibytes * 2**20
+
+
+def cells_in(memory: int) -> int:
+    """Return how many numbers of a source to read at a time, if ``memory`` bytes may be used."""
+    return min(MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
+
+
 class Scratch:
     """A folder for files without a name, and how much memory may be used."""
 
@@ -64,8 +74,24 @@ class Scratch:
         """``memory`` is in bytes, beside what the program itself takes."""
         self.folder: Final = folder
         self.memory: Final = memory
-        self.cells: Final = min(MOST_CELLS, max(_FEWEST_CELLS, memory // _BYTES_A_CELL))
+        self.cells: Final = cells_in(memory)
         """How many numbers of a source to read at a time."""
+        self._held = 0
+        self._holding = Lock()
+
+    @property
+    def room(self) -> int:
+        """How many bytes of memory are left for rows that have to be in memory as a whole."""
+        return max(0, self.memory - self._held)
+
+    def hold(self, array: NDArray[Any], size: int) -> None:
+        """Count memory that rows take, until this array of theirs is gone."""
+        self._count(size)
+        finalize(array, self._count, -size)
+
+    def _count(self, size: int) -> None:
+        with self._holding:
+            self._held += size
 
     def file(self) -> "ScratchFile":
         """Make an empty file."""

@@ -23,17 +23,20 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import scipy.sparse
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import prepare_sparse
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import Reading, is_pattern
 
-from .folders import Stamp, UnreadableError, files_of, joined_parts, read_folder
+from .folders import Form, Stamp, UnreadableError, files_of, joined_parts, read_folder
 from .formats import format_of
 from .genotypes import Genotypes, entry_by_entry, prepared_genotypes
 from .odd_rows import require_genotypes
 from .plink_files import located
 from .preparation import CheckedRows, check_rows, check_size, numbers_of
+from .room import PERSON, require_room
 from .scratch import ScratchError
 from .tables import Columns, RawTable, RowBatches, Source, filled, without_codes
 from .trial import require_readable
@@ -48,6 +51,8 @@ _PLAIN: Final = Reading()
 MOST_DENSE_COLUMNS: Final = 256
 """Sparse rows that a dictionary prepares become dense if they have at most so many columns. Jobs can then centre them,
 and the time of an answer does not follow from how many entries rows have. The dictionary, which is public, decides."""
+
+_BYTES_COUNTED: Final = 2**20
 
 _log = logging.getLogger(__name__)
 
@@ -66,22 +71,30 @@ def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> Check
     return _checked(path, reading, least)
 
 
-def read_as_stored(path: Path, reading: Reading = _PLAIN) -> CheckedRows:
-    """Read a file or folder, and check its form but not its numbers. NaN is a missing value, infinity no number."""
+def read_as_stored(path: Path, reading: Reading = _PLAIN, room: int | None = None) -> CheckedRows:
+    """Read a file or folder, and check its form but not its numbers. NaN is a missing value, infinity no number.
+
+    If the rows have to be in memory as a whole and take more than ``room`` bytes, they are refused.
+    """
     if reading.triplets is not None:
-        rows, facts = _rows_of_triplets(path, reading)
+        rows, facts = _rows_of_triplets(path, reading, room)
         if facts.unknown_columns or facts.unknown_rows:
             _log.warning("%s has triplets of rows or columns that are not declared. They are not used.", path)
         return rows
-    return joined(raw_tables(path, reading))
+    return joined(raw_tables(path, reading, room=room))
 
 
-def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTables:
+def raw_tables(path: Path, reading: Reading, cells: int | None = None, room: int | None = None) -> RawTables:
     """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
-    for file in files_of(path) if is_several(path) else [path]:
+    files = list(files_of(path)) if is_several(path) else [path]
+    for file in files:
+        with file_errors(file):
+            format_of(Source(located(file), reading))  # all of them, before the first is read
+    for file in files:
         place = located(file)
         before = Stamp.of(place) if place.is_file() else None
-        raw = _opened(file, reading, lenient=True, cells=cells)
+        raw = _opened(file, reading, lenient=True, cells=cells, room=room)
+        room = None if room is None else max(0, room - held_by(raw.numbers))
         try:
             yield file, raw
         finally:
@@ -89,6 +102,27 @@ def raw_tables(path: Path, reading: Reading, cells: int | None = None) -> RawTab
                 raw.numbers.close()
         if before is not None and Stamp.of(place) != before:
             raise UnreadableError(f"{file} changed while it was read.", "Start again when it is complete.")
+
+
+def dense_batches(tables: RawTables) -> Iterator[tuple[Path, FloatArray]]:
+    """Read the dense rows of all tables, some at a time. Refuse tables that do not fit together."""
+    form = None
+    for file, raw in tables:
+        empty = without_rows(file, raw)
+        form = form or Form.of(file, empty)
+        form.require(file, empty)
+        with file_errors(file):
+            for batch in raw.numbers.batches:
+                yield file, batch
+
+
+def without_rows(file: Path, raw: RawTable) -> CheckedRows:
+    """Return a table without rows in the form of a file of dense rows. Refuse a file in another form."""
+    if not isinstance(raw.numbers, RowBatches):
+        raise InvalidDataError(
+            f"{file} holds sparse rows or genotypes, and the files before it do not.", "Save all files in one form."
+        )
+    return CheckedRows(np.empty((0, raw.numbers.columns)), raw.columns.names)
 
 
 def joined(tables: RawTables) -> CheckedRows:
@@ -130,18 +164,29 @@ def read_persons(path: Path, rows: int, reading: Reading = _PLAIN) -> list[bytes
     return list(for_each_row(path, person_lines(path, reading), rows))
 
 
-def person_lines(path: Path, reading: Reading = _PLAIN) -> list[bytes]:
+def person_lines(path: Path, reading: Reading = _PLAIN, room: int | None = None) -> list[bytes]:
     """Read the lines of a file that says whose each row is. Of the samples that PLINK lists, read the declared names.
 
-    The last line may end with a line break or without, which ``for_each_row`` decides.
+    The last line may end with a line break or without, which ``for_each_row`` decides. Refuse more lines than fit into
+    ``room`` bytes.
     """
     try:
+        with file_errors(path):
+            require_room("lines that say whose rows are", _lines_in(path), PERSON, room)
         if path.suffix.lower() in SAMPLE_LISTS:
             return [line.strip() for line in read_samples(path, reading.person)]
         lines = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
     except OSError as problem:
         raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
     return [line.strip() for line in lines]
+
+
+def _lines_in(path: Path) -> int:
+    """Count the lines of a file, some of it at a time."""
+    with path.open("rb") as file:
+        blocks = iter(lambda: file.read(_BYTES_COUNTED), b"")
+        counts = [(block.count(b"\n"), block.count(b"\r")) for block in blocks]
+    return 1 + max(map(sum, zip(*counts, strict=True)), default=0)
 
 
 def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[bytes]:
@@ -156,10 +201,26 @@ def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[byte
     return lines
 
 
+def fault_of_row(file: Path, reading: Reading, row: int) -> str | None:
+    """Say what is wrong with a row of a text file, counted from 0. Return None for files of other kinds."""
+    source = Source(located(file), reading)
+    with file_errors(file):
+        describe = format_of(source).fault
+        return None if describe is None else f"{file}: {describe(source, row)}"
+
+
+def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
+    """Name columns of a text file whose decimal mark may divide thousands."""
+    source = Source(located(file), reading)
+    with file_errors(file):
+        find = format_of(source).thousands
+        return () if find is None else find(source)
+
+
 def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
     """Say where the first unusable row is, and why, for people who may see the rows. Return None if all are usable.
 
-    Only text has lines that can be named; of other files, the first with an unusable row is named.
+    Of sparse rows and genotypes, the first file with an unusable row is named.
     """
     for file in files_of(path) if is_several(path) and reading.triplets is None else [path]:
         try:
@@ -177,10 +238,17 @@ def triplets_in(path: Path, reading: Reading) -> TripletFacts:
     return _rows_of_triplets(path, reading)[1]
 
 
-def _rows_of_triplets(path: Path, reading: Reading) -> tuple[CheckedRows, TripletFacts]:
+def held_by(numbers: Any) -> int:  # noqa: ANN401  # of any form
+    """Return how many bytes rows take in memory, if they are there as a whole."""
+    if isinstance(numbers, scipy.sparse.csr_array):
+        return int(numbers.data.nbytes + numbers.indices.nbytes + numbers.indptr.nbytes)
+    return int(numbers.nbytes) if isinstance(numbers, Genotypes | np.ndarray) else 0
+
+
+def _rows_of_triplets(path: Path, reading: Reading, room: int | None = None) -> tuple[CheckedRows, TripletFacts]:
     """Build rows from all triplets of a file, or of all files of a folder."""
     with file_errors(path):
-        rows = TripletRows(reading)
+        rows = TripletRows(reading, room)
     for file in files_of(path) if is_several(path) else [path]:
         with file_errors(file):
             source = Source(file, reading)
@@ -254,9 +322,11 @@ def _table(path: Path, reading: Reading, *, lenient: bool) -> CheckedRows:
     return _numbers_of(path, _opened(path, reading, lenient=lenient), lenient=lenient)
 
 
-def _opened(path: Path, reading: Reading, *, lenient: bool, cells: int | None = None) -> RawTable:
+def _opened(
+    path: Path, reading: Reading, *, lenient: bool, cells: int | None = None, room: int | None = None
+) -> RawTable:
     """Open one file, and check its form but not its numbers."""
-    source = Source(located(path), reading, lenient)
+    source = Source(located(path), reading, lenient, room=room)
     with file_errors(path):
         found = format_of(source)
         if lenient and found.may_hang:

@@ -39,6 +39,8 @@ class Source:
     """Whether columns may have any type, because only their names and types are wanted."""
     cells: int = 2**22
     """How many numbers to read at a time, about. It bounds memory, and changes no number."""
+    room: int | None = None
+    """How many bytes rows may take that have to be in memory as a whole."""
 
     def rows_at_a_time(self, columns: int) -> int:
         """Return how many rows of so many columns to read at a time."""
@@ -117,8 +119,11 @@ def require_no_names(reading: Reading) -> None:
         raise InvalidDataError("[reading] has names, but the file names its columns.", "Remove names there.")
 
 
-def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
-    """Choose the columns that are declared. Their names must be different and not empty. Others may be anything."""
+def columns_used(all_names: Sequence[str] | None, reading: Reading, renaming: str = "") -> Columns:
+    """Choose the columns that are declared. Their names must be different and not empty. Others may be anything.
+
+    ``renaming`` says how to give columns of such a file other names.
+    """
     declared = reading.columns or reading.leave_out
     if reading.preparation is not None:
         _require_features(reading.preparation, all_names)
@@ -143,12 +148,7 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
     chosen = all_names if places is None else [all_names[place] for place in places]
     if not chosen:
         raise InvalidDataError("No column is left.", "Leave out fewer columns.")
-    nameless = [place for place, name in enumerate(chosen, start=1) if not name.strip()]
-    if nameless:
-        raise InvalidDataError(
-            f"Column {nameless[0]} of {len(chosen)} has an empty name.",
-            'If it numbers the rows, leave it out with leave_out = [""] under [reading]. Otherwise give it a name.',
-        )
+    _require_distinct(chosen, renaming)
     names = Schema.of(list(chosen)).names
     for name in (
         *sorted(reading.columns_with_fill),
@@ -156,6 +156,29 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading) -> Columns:
     ):
         _require_some(name, names or ())
     return Columns(names, places)
+
+
+def _require_distinct(names: Sequence[str], renaming: str) -> None:
+    """Refuse empty names and names that occur twice. Say which columns, and no name if they may be numbers of a row."""
+    nameless = [place for place, name in enumerate(names, start=1) if not name.strip()]
+    if nameless:
+        raise InvalidDataError(
+            f"Column {nameless[0]} of {len(names)} has an empty name"
+            f"{f', and {len(nameless) - 1} more have' if nameless[1:] else ''}.",
+            'If it numbers the rows or is empty, leave it out with leave_out = [""] under [reading], which leaves out '
+            "all columns without a name. Otherwise give it a name.",
+        )
+    first = dict(zip(reversed(names), range(len(names), 0, -1), strict=True))
+    again = [(place, name) for place, name in enumerate(names, start=1) if first[name] != place]
+    if again:
+        place, name = again[0]
+        shown = "" if any(map(is_number, names)) else f", {name!r:.{_LONGEST_NAME}}"
+        raise InvalidDataError(
+            f"Columns {first[name]} and {place} of {len(names)} have the same name{shown}"
+            f"{f', and {len(again) - 1} more columns have names that occur before' if again[1:] else ''}.",
+            f"{renaming or 'Give each column a name of its own.'} Or leave all of that name out with leave_out under "
+            "[reading].",
+        )
 
 
 def _require_features(preparation: Preparation, all_names: Sequence[str] | None) -> None:
@@ -225,7 +248,14 @@ def _require_some(name: str, all_names: Sequence[str]) -> None:
     raise InvalidDataError(f"There is no column {name!r:.{_LONGEST_NAME}}.", hint)
 
 
-def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = float) -> Callable[[str], float]:
+def number_in(text: str) -> float:
+    """Read a number. Python's own reader takes 12_5 for 125, which is more likely a code."""
+    if "_" in text:
+        raise ValueError
+    return float(text)
+
+
+def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = number_in) -> Callable[[str], float]:
     """Return what turns a cell of a column into a number. See ``cell_number``, and for categories ``category_text``."""
     codes = frozenset(code for code in reading.codes_of(column) if isinstance(code, str))
     texts = reading.texts.get(column)
@@ -234,7 +264,7 @@ def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = f
     return lambda cell: cell_number(cell, codes, parse)
 
 
-def cell_number(cell: str, codes: Collection[str], parse: Callable[[str], float] = float) -> float:
+def cell_number(cell: str, codes: Collection[str], parse: Callable[[str], float] = number_in) -> float:
     """Read a cell: NaN if it is empty or stands for a missing value, infinity if it is no number."""
     if not cell.strip() or cell.strip() in codes:
         return nan
@@ -250,10 +280,10 @@ def as_numbers(block: NDArray[Any]) -> FloatArray:
         return np.ascontiguousarray(block, dtype=np.float64)
 
 
-def is_number(text: str | bytes) -> bool:
+def is_number(text: str) -> bool:
     """Tell whether a text is a number, NaN and infinity included."""
     try:
-        float(text)
+        number_in(text)
     except ValueError:
         return False
     return True

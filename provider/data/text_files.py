@@ -14,14 +14,18 @@ import bz2
 import csv
 import gzip
 import io
+import json
 import lzma
+import os
+import re
+import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
-from math import inf, isfinite, isnan
+from math import isfinite
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeAlias
+from typing import Any, Final, NamedTuple, TextIO, TypeAlias
 
 import numpy as np
 
@@ -30,20 +34,26 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
 
 from .extras import import_extra
+from .signatures import LONGEST, require_text
 from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used, is_number
+from .text_cells import Cells, number_parser
+from .text_faults import FORM, declare_encoding, encoding_of, is_decoded, line_fault
 from .triplets import Batch, triplet_columns
 
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""
 
-_LONGEST_NAME: Final = 60
 _BATCH_LINES: Final = 65_536
-_FORM: Final = "Write one line of column names, and under it a line of numbers for each row."
-_DECIMAL: Final = (
-    "Write numbers with a point, and without marks between thousands. Or declare the decimal mark under [reading] in "
-    'the provider\'s settings, as in decimal = ",".'
-)
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_UTF_8_MARK: Final = b"\xef\xbb\xbf"
+_PACKED: Final = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ", ".zst": b"\x28\xb5\x2f\xfd"}
+"""How packed files begin."""
+_DAMAGED: Final = (EOFError, zlib.error, lzma.LZMAError)
+_EXCEL_MARK: Final = re.compile(r'"?sep=(.)"?\s*')
+"""A line that Excel writes and reads before the names. It says what divides cells."""
+_MOST_LINES_OF_NAMES: Final = 1000
+_FIRST_LINES: Final = 10_000
+_FEWEST_WITH_MARK: Final = 10
 _TABS: Final = (".tsv", ".tab")
 _SPACE: Final = " "
 
@@ -59,11 +69,11 @@ def read_text(source: Source) -> RawTable:
         head, delimiter, before = _head(text, source)
         names = _names(head, source.reading)
         columns = columns_used(names, source.reading)
-        cells = _Cells(names, columns, source.reading)
+        cells = Cells(names, columns, source.reading)
         if source.lenient:
             batches = _numbers(cells, _single_lines(text, delimiter), source)
         else:
-            batches = _some(_numbers(cells, _lines(text, delimiter, before), source, _refuse))
+            batches = _some(_numbers(cells, _lines(text, delimiter, before), source, line_fault))
         rows = RowBatches.reading(len(cells.unusable), np.dtype(np.float64), batches, opened)
     return RawTable(rows, columns)
 
@@ -72,15 +82,47 @@ def _some(batches: Iterator[FloatArray]) -> Iterator[FloatArray]:
     """Refuse a table without rows."""
     first = next(batches, None)
     if first is None:
-        raise InvalidDataError("There are no rows under the line of names.", _FORM)
+        raise InvalidDataError("There are no rows under the line of names.", FORM)
     yield first
     yield from batches
+
+
+def fault_of_text(source: Source, row: int) -> str:
+    """Say what is wrong with a row, counted from 0, that a provider cannot use."""
+    with _opened(source.path, source.reading) as text:
+        head, delimiter, before = _head(text, source)
+        names = _names(head, source.reading)
+        line = next(islice(text, row, None))
+        cells = Cells(names, columns_used(names, source.reading), source.reading)
+        return str(line_fault(before + row + 1, cells, _cells_of(line, delimiter), line))
+
+
+def thousands_in_text(source: Source) -> tuple[str, ...]:
+    """Name columns whose decimal mark may divide thousands: in the first lines, three digits always follow it.
+
+    Where commas divide cells, a decimal point is usual, and nothing is suspected.
+    """
+    mark = source.reading.decimal
+    three_digits = re.compile(rf"\s*[+-]?[1-9]\d{{0,2}}{re.escape(mark)}\d{{3}}\s*")
+    with _opened(source.path, source.reading) as text:
+        head, delimiter, _ = _head(text, source)
+        columns = columns_used(_names(head, source.reading), source.reading)
+        places = range(len(head)) if columns.places is None else columns.places
+        counts = dict.fromkeys(places, 0)
+        for _, cells in islice(_single_lines(text, delimiter), _FIRST_LINES):
+            for place in [each for each in counts if each < len(cells) and mark in cells[each]]:
+                counts[place] += 1
+                if not three_digits.fullmatch(cells[place]):
+                    del counts[place]
+    if delimiter == "," and mark == ".":
+        return ()
+    return tuple(head[place] for place, count in counts.items() if count >= _FEWEST_WITH_MARK)
 
 
 def triplets_of_text(source: Source) -> Iterator[Batch]:
     """Read triplets, each from its own line. A line with too few or too many cells belongs to no row."""
     reading, declared = source.reading, source.reading.triplets
-    number_of = cell_reader(reading, "", float if reading.decimal == "." else _with_comma)
+    number_of = cell_reader(reading, "", number_parser(reading))
     with _opened(source.path, reading) as text:
         head, delimiter, _ = _head(text, source)
         names = _names(head, reading)
@@ -109,22 +151,53 @@ def columns_of_text(source: Source) -> Columns:
 @contextmanager
 def _opened(path: Path, reading: Reading) -> Iterator[TextIO]:
     """Open a file as text, packed or not. Bytes that are no text become characters that no number has."""
-    with _unpacked(path) as raw, io.BufferedReader(raw) as packed:
-        is_utf_16 = reading.encoding == "utf-16" or (reading.encoding is None and packed.peek(2)[:2] in _UTF_16_MARKS)
-        # "utf-8-sig" drops the mark that some programs write before UTF-8. "surrogateescape" lets other encodings be
-        # reported for the cell in which they occur.
-        encoding = "utf-16" if is_utf_16 else {None: "utf-8-sig", "utf-8": "utf-8-sig"}.get(
-            reading.encoding, reading.encoding
-        )  # fmt: skip
-        errors = "replace" if is_utf_16 else "surrogateescape"
-        with io.TextIOWrapper(packed, encoding=encoding, errors=errors, newline="") as text:
-            yield text
+    try:
+        with _unpacked(path) as raw, io.BufferedReader(raw) as packed:
+            # The first bytes decide nothing if they are those of a row.
+            beginning = packed.peek(LONGEST)[:LONGEST] if reading.names is None else b""
+            encoding = _encoding(beginning, reading)
+            errors = "replace" if encoding.startswith("utf-16") else "surrogateescape"
+            with io.TextIOWrapper(packed, encoding=encoding, errors=errors, newline="") as text:
+                yield text
+    except _DAMAGED:
+        raise InvalidDataError(
+            "The packed file is damaged, or its end is missing.", "Copy it again, whole, or pack it again."
+        ) from None
+
+
+def _encoding(beginning: bytes, reading: Reading) -> str:
+    """Choose how bytes become text. "utf-8-sig" drops the mark that some programs write before UTF-8.
+
+    Together with "surrogateescape", it lets other encodings be reported for the cell in which they occur.
+    """
+    require_text(beginning)
+    has_mark = beginning.startswith(_UTF_16_MARKS)
+    if reading.encoding == "utf-16" and not has_mark:
+        return "utf-16-be" if beginning[:1] == b"\0" else "utf-16-le"
+    if reading.encoding == "utf-16" or (reading.encoding is None and has_mark):
+        return "utf-16"
+    if reading.encoding in {None, "utf-8"}:
+        return "utf-8-sig"
+    if beginning.startswith((_UTF_8_MARK, *_UTF_16_MARKS)):
+        raise InvalidDataError(
+            f"It begins with the mark of a Unicode file, but the settings declare {reading.encoding}.",
+            "Remove encoding under [reading].",
+        )
+    return str(reading.encoding)
 
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Any]:
     with path.open("rb", buffering=0) as file:
-        match path.suffix.lower():
+        ending = path.suffix.lower()
+        signature = _PACKED.get(ending, b"")
+        beginning = os.pread(file.fileno(), LONGEST, 0) if signature else b""
+        if beginning and not beginning.startswith(signature):
+            raise InvalidDataError(
+                f"Its name ends in {ending}, but it is not packed like that, or damaged.",
+                f"If it is not packed, rename it without {ending}. Otherwise copy it again, whole.",
+            )
+        match ending:
             case ".gz":
                 with gzip.GzipFile(fileobj=io.BufferedReader(file)) as packed:
                     yield packed
@@ -141,22 +214,45 @@ def _unpacked(path: Path) -> Iterator[Any]:
                 yield file
 
 
-def _head(text: TextIO, source: Source) -> tuple[list[str], str, int]:
-    """Read the names alone, which may have line breaks within quotes. Also return the delimiter and how many lines.
+class _Head(NamedTuple):
+    """The names of the columns, what divides cells, and how many lines this takes."""
 
-    If the names are declared, no line is read.
-    """
+    cells: list[str]
+    delimiter: str
+    lines: int
+
+
+def _head(text: TextIO, source: Source) -> _Head:
+    """Read the names alone, which may have line breaks within quotes. If they are declared, no line is read."""
     reading = source.reading
     usual = "\t" if _is_tabbed(source.path) else None
     if reading.names is not None:
-        return list(reading.names), reading.delimiter or usual or DELIMITERS[0], 0
-    first = next(text, "")
-    delimiter = reading.delimiter or usual or _delimiter_of(first)
-    reader = _reader(chain((first,) if first else (), text), delimiter)
+        return _Head(list(reading.names), reading.delimiter or usual or DELIMITERS[0], 0)
+    first, before = next(text, ""), 0
+    marked = _EXCEL_MARK.fullmatch(first)
+    if marked is not None:
+        first, before = next(text, ""), 1
+    lines = [first] if first else []
+    while "".join(lines).count('"') % 2 and len(lines) < _MOST_LINES_OF_NAMES and (line := next(text, "")):
+        lines.append(line)
+    delimiter = reading.delimiter or (marked and marked[1]) or usual or _delimiter_of(lines)
+    reader = _reader(chain(lines, text), delimiter)
     try:
-        return next(reader, []), delimiter, reader.line_num
+        cells: list[str] = next(reader, [])
     except csv.Error:
-        raise InvalidDataError("The first line is not a line of cells.", _FORM) from None
+        raise InvalidDataError("The first line is not a line of cells.", FORM) from None
+    others = [mark for mark in DELIMITERS[:-1] if mark in "".join(cells)]
+    if len(cells) == 1 and others and reading.delimiter is None:
+        raise InvalidDataError(
+            f"The line of names has one cell, with {others[0]!r} in it.", _declare_delimiter(others[0])
+        )
+    return _Head(cells, delimiter, before + reader.line_num)
+
+
+def _declare_delimiter(mark: str) -> str:
+    return (
+        f"Declare what divides cells under [reading] in the provider's settings, as in delimiter = {json.dumps(mark)}."
+    )
 
 
 def _is_tabbed(path: Path) -> bool:
@@ -164,26 +260,50 @@ def _is_tabbed(path: Path) -> bool:
     return name.endswith(_TABS) or Path(name).stem.endswith(_TABS)  # packed
 
 
-def _delimiter_of(line: str) -> str:
-    """Return the mark that divides the line of names into most cells. Of equal ones, the first of ``DELIMITERS``.
+def _delimiter_of(lines: Sequence[str]) -> str:
+    """Return the mark that divides the line of names into most cells. Refuse a line that two marks divide equally well.
 
-    Names may have spaces in them, so a space divides only what no other mark does.
+    Names may have spaces in them, so a space divides only what no other mark does. Names with a mark in them are in
+    quotes, so a mark that leaves quotes within cells divides nothing.
     """
-    cells = {mark: len(_cells_of(line, mark)) for mark in DELIMITERS}
-    spaces = cells.pop(_SPACE)
-    most = max(cells, key=cells.__getitem__)
-    return _SPACE if cells[most] <= 1 < spaces else most
+    found = {mark: _divided(lines, mark) for mark in DELIMITERS}
+    spaces = found.pop(_SPACE)
+    most = max(found.values())
+    if most[1] <= 1:
+        return _SPACE if spaces[1] > 1 else DELIMITERS[0]
+    best = [mark for mark, each in found.items() if each == most]
+    if len(best) > 1:
+        raise InvalidDataError(
+            f"Both {best[0]!r} and {best[1]!r} divide the line of names into {most[1]} cells.",
+            _declare_delimiter(best[1]),
+        )
+    return best[0]
+
+
+def _divided(lines: Sequence[str], mark: str) -> tuple[bool, int]:
+    """Tell whether a mark leaves no quotes within cells, and how many cells it makes."""
+    try:
+        cells: list[str] = next(_reader(iter(lines), mark), [])
+    except csv.Error:
+        return False, 0
+    return not any('"' in cell for cell in cells), len(cells)
 
 
 def _reader(lines: Iterator[str], delimiter: str) -> Any:  # noqa: ANN401  # of csv
-    """Divide lines into cells. Several spaces are one, and those at the ends of a line divide nothing."""
+    """Divide lines into cells. Several spaces are one, and those at the ends of a line divide nothing.
+
+    A quote that does not end, and one that ends within a cell, are errors: "5"10 is no 510.
+    """
     if delimiter != _SPACE:
-        return csv.reader(lines, delimiter=delimiter)
-    return csv.reader((line.strip(" \r\n") for line in lines), delimiter=_SPACE, skipinitialspace=True)
+        return csv.reader(lines, delimiter=delimiter, strict=True)
+    return csv.reader((line.strip(" \r\n") for line in lines), delimiter=_SPACE, skipinitialspace=True, strict=True)
 
 
 def _cells_of(line: str, delimiter: str) -> list[str]:
-    """Divide a line by itself, so that an unclosed quote spoils no other line."""
+    """Divide a line by itself, so that an unclosed quote spoils no other line. Its own line has no cells.
+
+    Otherwise a cell with a line break would look like two rows, and nobody would be told.
+    """
     if '"' not in line:
         whole = line.rstrip("\r\n").split(delimiter)
         return whole if delimiter != _SPACE else list(filter(None, whole))
@@ -215,7 +335,7 @@ def _lines(text: Iterator[str], delimiter: str, before: int) -> Iterator[_Line]:
             else:
                 blank.append((before + reader.line_num, []))
     except csv.Error:
-        raise InvalidDataError(f"Line {before + reader.line_num} is not a line of cells.", _FORM) from None
+        raise InvalidDataError(f"Line {before + reader.line_num} is not a line of cells.", FORM) from None
 
 
 # --- From cells to numbers --------------------------------------------------------------------------------------------
@@ -223,9 +343,14 @@ def _lines(text: Iterator[str], delimiter: str, before: int) -> Iterator[_Line]:
 
 def _names(cells: list[str], reading: Reading) -> list[str]:
     if not cells:
-        raise InvalidDataError("The file or its first line is empty.", _FORM)
-    if not all(map(_is_decoded, cells)):
-        raise InvalidDataError(f"The names of the columns are not in {_encoding(reading)}.", _declare_encoding())
+        raise InvalidDataError("The file or its first line is empty.", FORM)
+    if any("\0" in cell for cell in cells):
+        raise InvalidDataError(
+            "The names of the columns hold zero bytes, as in UTF-16 without a mark.",
+            'Declare encoding = "utf-16" under [reading] in the provider\'s settings, or save it as UTF-8.',
+        )
+    if not all(map(is_decoded, cells)):
+        raise InvalidDataError(f"The names of the columns are not in {encoding_of(reading)}.", declare_encoding())
     if reading.names is None and all(map(is_number, cells)):
         raise InvalidDataError(
             "The first line holds numbers, not the names of the columns.",
@@ -234,56 +359,8 @@ def _names(cells: list[str], reading: Reading) -> list[str]:
     return cells
 
 
-class _Cells:
-    """Turns the cells of a line into the numbers of the columns that are used."""
-
-    def __init__(self, names: Sequence[str], columns: Columns, reading: Reading) -> None:
-        self.names = names
-        self.reading = reading
-        self._places = range(len(names)) if columns.places is None else columns.places
-        self._is_all = columns.places is None
-        own_names = columns.names or ()
-        self._filled = [reading.fill_of(name) is not None or reading.preparation is not None for name in own_names]
-        self._number: Callable[[str], float] = float if reading.decimal == "." else _with_comma
-        self._readers = [cell_reader(reading, name, self._number) for name in own_names]
-        self.unusable = [inf] * len(self._places)
-
-    def numbers(self, cells: Sequence[str]) -> list[float] | None:
-        """Return a number for each column: NaN if it is missing, infinity if it is no number. None for other lines."""
-        if len(cells) != len(self.names):
-            return None
-        own = cells if self._is_all else [cells[place] for place in self._places]
-        try:
-            return list(map(self._number, own))
-        except ValueError:
-            return [read(cell) for read, cell in zip(self._readers, own, strict=True)]
-
-    def first_bad(self, cells: Sequence[str]) -> int | None:
-        """Return the place in the line of the first cell that is neither a number nor filled in, or None."""
-        numbers = self.numbers(cells) or ()
-        for place, number, is_filled in zip(self._places, numbers, self._filled, strict=True):
-            if not isfinite(number) and not (isnan(number) and is_filled):
-                return place
-        return None
-
-    def is_number(self, cell: str) -> bool:
-        """Tell whether a cell is a number with the declared decimal mark, NaN and infinity included."""
-        try:
-            self._number(cell)
-        except ValueError:
-            return False
-        return True
-
-
-def _with_comma(cell: str) -> float:
-    """Read a number with a decimal comma. A point would divide thousands, and is refused."""
-    if "." in cell:
-        raise ValueError
-    return float(cell.replace(",", "."))
-
-
 def _numbers(
-    cells: _Cells, lines: Iterator[_Line], source: Source, refuse: "_Refuse | None" = None
+    cells: Cells, lines: Iterator[_Line], source: Source, refuse: "_Refuse | None" = None
 ) -> Iterator[FloatArray]:
     """Convert the rows line by line, because as text they would take ten times as much memory.
 
@@ -302,60 +379,4 @@ def _numbers(
         yield np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(cells.unusable))
 
 
-# --- What is wrong ----------------------------------------------------------------------------------------------------
-
-
-def _refuse(line: int, of: _Cells, cells: Sequence[str]) -> InvalidDataError:
-    """Say what is wrong with a line."""
-    if not cells:
-        return InvalidDataError(f"Line {line} is blank, but others follow.", "Remove it, or fill it in.")
-    bad = of.first_bad(cells) if len(cells) == len(of.names) else None
-    if bad is None:
-        return InvalidDataError(
-            f"Line {line} has {_counted(len(cells), 'cell')} under {_counted(len(of.names), 'name')}.",
-            "Give every row as many cells as the first line has names.",
-        )
-    kind, remedy = _kind(cells[bad], of)
-    return InvalidDataError(f"Line {line}, {_column(of.names, cells, bad)} holds {kind}, not a number.", remedy)
-
-
-def _kind(cell: str, of: _Cells) -> tuple[str, str]:
-    """Return the kind of a cell that is not a finite number, without its content, and what to do about it."""
-    if not cell.strip():
-        return "an empty cell", "Fill in what is missing, or drop the row or the column."
-    if of.is_number(cell):
-        return "NaN or infinity", "Fill in what is missing, or drop the row or the column."
-    if not _is_decoded(cell):
-        encoding = _encoding(of.reading)
-        return f"text that is not in {encoding}", f"Code it as numbers, or drop the column. {_declare_encoding()}"
-    if is_number(cell.replace(",", ".")):
-        other = "comma" if of.reading.decimal == "." else "point"
-        return f"a number with a {other} in it", _DECIMAL
-    return "text", "Code it as numbers, or drop the column."
-
-
-def _encoding(reading: Reading) -> str:
-    return (reading.encoding or "utf-8").upper()
-
-
-def _declare_encoding() -> str:
-    return 'Save it as UTF-8, or declare its encoding under [reading] in the provider\'s settings, as in "cp1252".'
-
-
-def _column(names: Sequence[str], cells: Sequence[str], index: int) -> str:
-    """Describe a column. Leave out its name if the first line may be a private row: it has numbers, or this not."""
-    if any(map(is_number, names)) or not any(map(is_number, cells)):
-        return f"column {index + 1}"
-    return f"column {index + 1} ({names[index]!r:.{_LONGEST_NAME}})"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _is_decoded(text: str) -> bool:
-    """Tell whether all bytes of a cell were valid in the file's encoding."""
-    return not any("\udc80" <= letter <= "\udcff" or letter == "\ufffd" for letter in text)
-
-
-_Refuse: TypeAlias = Callable[[int, _Cells, Sequence[str]], InvalidDataError]
+_Refuse: TypeAlias = Callable[[int, Cells, Sequence[str]], InvalidDataError]

@@ -34,6 +34,7 @@ def require_readable(source: Source, seconds: float = SECONDS) -> None:
         "leave_out": reading.leave_out,
         "array": reading.array,
         "alleles": alleles,
+        "room": source.room,
     }
     try:
         ended = subprocess.run(  # noqa: S603  # this module
@@ -63,7 +64,7 @@ def main() -> None:
         array=told["array"],
         alleles=None if told["alleles"] is None else Path(told["alleles"]),
     )
-    source = Source(Path(told["path"]), reading)
+    source = Source(Path(told["path"]), reading, room=told["room"])
     numbers = format_of(source).read(source).numbers
     if isinstance(numbers, RowBatches):
         deque(numbers.batches, maxlen=0)

@@ -21,6 +21,8 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.spec import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
 
+from .arrow_numbers import floats
+from .room import TRIPLET, require_room
 from .tables import Columns, Source
 from .triplet_names import UNKNOWN, KnownNames, Places
 
@@ -57,8 +59,9 @@ def declared_columns(reading: Reading) -> Columns:
 class TripletRows:
     """Rows that are built from batches of triplets."""
 
-    def __init__(self, reading: Reading) -> None:
-        """Take the rows and columns that are declared."""
+    def __init__(self, reading: Reading, room: int | None = None) -> None:
+        """Take the rows and columns that are declared. Refuse more triplets than fit into ``room`` bytes."""
+        self._room, self._used = room, 0
         assert reading.triplets is not None
         self._declared = reading.triplets
         self.columns = declared_columns(reading)
@@ -74,6 +77,8 @@ class TripletRows:
         no_row, no_column = row == UNKNOWN, column == UNKNOWN
         self._counts += np.array([len(row), no_column.sum(), (no_row & ~no_column).sum()])
         is_known = ~no_row & ~no_column
+        self._used += int(np.count_nonzero(is_known))
+        require_room("triplets", self._used, TRIPLET, self._room)
         self._cells.append((row[is_known].astype(np.int32), column[is_known].astype(np.int32)))
         self._numbers.append(np.ones(np.count_nonzero(is_known)) if numbers is None else numbers[is_known])
 
@@ -94,7 +99,7 @@ def arrow_batch(batch: Any, declared: Triplets | None) -> Batch:  # noqa: ANN401
     """Turn a batch of Arrow into names and numbers."""
     assert declared is not None
     value = None if declared.value is None else batch.column(declared.value)
-    numbers = None if value is None else value.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    numbers = None if value is None else floats(value)
     return batch.column(declared.row), batch.column(declared.column), numbers
 
 

@@ -14,7 +14,9 @@ from dpspca.common.errors import InvalidDataError
 
 from .array_files import array_name, rows_of_sparse
 from .extras import import_extra
+from .hdf5_files import RENAMING
 from .preparation import numbers_of
+from .room import SPARSE, require_room
 from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used, require_no_names
 
 ENDING: Final = ".zarr"
@@ -48,7 +50,7 @@ def columns_of_zarr(source: Source) -> Columns:
     stored = _opened(source)
     if not _is_anndata(stored):
         return columns_by_place(source.reading)
-    return columns_used(_genes(stored), source.reading)
+    return columns_used(_genes(stored), source.reading, RENAMING)
 
 
 def _opened(source: Source) -> Any:  # noqa: ANN401  # of zarr
@@ -68,13 +70,14 @@ def _anndata(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zar
     """Read ``X``, or the layer that is declared: cells are rows, and genes are columns."""
     require_no_names(source.reading)
     layer, genes = _layer(stored, source), _genes(stored)
-    columns = columns_used(genes, source.reading)
+    columns = columns_used(genes, source.reading, RENAMING)
     kind = _SPARSE.get(str(layer.attrs.get("encoding-type")))
     shape = tuple(map(int, layer.shape if kind is None else layer.attrs["shape"]))
     if shape[1:] != (len(genes),):
         raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
     if kind is None:
         return _dense(layer, columns, source)
+    require_room("numbers of sparse rows", layer["data"].size, SPARSE, source.room)
     matrix = kind(tuple(layer[part][:] for part in ("data", "indices", "indptr")), shape=shape)
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 

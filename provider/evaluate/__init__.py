@@ -1,6 +1,6 @@
 """Exact integer answers over one provider's rows. They must not leave without noise."""
 
-from .block_sums import LocalThreads
+from .block_sums import LocalThreads, square_memory
 from .matrix_shard import MatrixShard, SpectralCheck, with_span
 from .moments import Moments
 from .row_sums import LocalSums, QueriedMoments, RowSums, Sums
@@ -20,5 +20,6 @@ __all__ = [
     "Sums",
     "WideIntegers",
     "keeps_integers",
+    "square_memory",
     "with_span",
 ]

@@ -18,6 +18,8 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray, Integers
 
+from . import exact_rows
+from .memory import Need
 from .one_thread import one_thread
 from .wide_integers import RunningSum, WideIntegers
 
@@ -26,7 +28,7 @@ Parts: TypeAlias = list[list[tuple[int, int]]]
 Visit: TypeAlias = Callable[[Any], Any]
 """Maps a block of rows, dense or sparse, to an array of integers in float64 or int64. Pure."""
 
-EXACT_ROWS: Final = 2**14
+EXACT_ROWS: Final = exact_rows.IN_FLOATS
 """Of so many rows, sums are exact in float64."""
 ROWS_IN_64_BITS: Final = 2**24
 """Of so many rows, sums are exact in 64-bit integers."""
@@ -34,14 +36,6 @@ SMALL_PRODUCT: Final = 10**7
 """Up to so many multiplications, several threads are slower than one, and much slower if a core is busy."""
 MOST_SUMS: Final = 2**28
 """The most numbers in the sums of all threads of one query: two gigabytes. Wide queries use fewer threads."""
-
-
-_NUMBER_BYTES: Final = 8
-_THREAD_ARRAYS: Final = 5
-"""For each thread: the sum so far, that of a list of blocks, what a block adds, and, for a square matrix, a block of
-twice as many rows as columns."""
-_ANSWER_ARRAYS: Final = 5
-"""The wide sum, its narrow form, the noise, and the answer."""
 
 
 class Rows(Protocol):
@@ -92,22 +86,24 @@ class LocalThreads:
     """Threads of this process. Each has its share of the rows, which may be empty."""
 
     def __init__(self, threads: int | None = None, memory: int | None = None) -> None:
-        """``memory`` is how many bytes a query may take: sums of all threads together take half of it at most."""
+        """``memory`` is how many bytes a query may take."""
         self.threads: Final = threads or os.cpu_count() or 1
-        self._most_sums = MOST_SUMS if memory is None else min(MOST_SUMS, memory // (2 * _NUMBER_BYTES))
+        self._memory = memory
 
-    def threads_for(self, entries: int) -> int:
+    def threads_for(self, entries: int, need: Need | None = None) -> int:
         """Choose the number of threads: one if a sum has so few entries that even 2^14 rows are little work.
 
-        Starting more than one takes a fraction of a millisecond. The choice does not depend on the number of rows.
+        Starting more than one takes a fraction of a millisecond. If all threads take too much memory, fewer are used.
+        The choice does not depend on the number of rows.
         """
         if 3 * entries * EXACT_ROWS <= SMALL_PRODUCT:
             return 1
-        return max(1, min(self.threads, self._most_sums // (2 * entries)))
+        most = max(1, min(self.threads, MOST_SUMS // (2 * entries)))
+        return most if self._memory is None else (need or Need.of_sum(entries)).threads_in(self._memory, most)
 
-    def memory_of(self, entries: int, kept: int = _ANSWER_ARRAYS) -> int:
-        """Return how many bytes a sum of so many entries takes, if ``kept`` arrays are made of it in the end."""
-        return _NUMBER_BYTES * entries * (_THREAD_ARRAYS * self.threads_for(entries) + kept)
+    def memory_of(self, entries: int, need: Need | None = None) -> int:
+        """Return how many bytes an answer takes whose sum has so many entries."""
+        return (need or Need.of_sum(entries)).bytes(self.threads_for(entries, need))
 
     def total(self, rows: Rows, visit: Visit, entries: int, parts: Callable[[tuple[int, int]], Parts]) -> WideIntegers:
         """Add up the results of visiting every block."""
@@ -131,13 +127,20 @@ class LocalThreads:
                 total.add(rows.products((first, last), basis), last - first)
             return total.total()
 
-        return self._on_threads(of_span, rows, basis.size)
+        return self._on_threads(of_span, rows, basis.size, Need.of_product(*basis.shape))
 
-    def _on_threads(self, of_span: Callable[[tuple[int, int]], WideIntegers], rows: Rows, entries: int) -> WideIntegers:
+    def _on_threads(
+        self, of_span: Callable[[tuple[int, int]], WideIntegers], rows: Rows, entries: int, need: Need | None = None
+    ) -> WideIntegers:
         """Add up the results of every thread's work. They are integers, so the order does not matter."""
-        spans = spans_of(rows.count, self.threads_for(entries) if rows.gain_by_threads else 1)
+        spans = spans_of(rows.count, self.threads_for(entries, need) if rows.gain_by_threads else 1)
         with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
             return reduce(add, (pool.map if pool else map)(of_span, spans))
+
+
+def square_memory(dimension: int, memory: int) -> int:
+    """Return how many bytes the square matrix of all columns takes, on as many threads as ``memory`` allows."""
+    return LocalThreads(memory=memory).memory_of(dimension**2, Need.of_gram(dimension))
 
 
 def stepped(span: tuple[int, int], step: int) -> Parts:

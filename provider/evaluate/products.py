@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray, Integers
 
-from .block_sums import EXACT_ROWS
+from . import exact_rows
 
 LOW_BITS: Final = 19
+EXACT_ROWS: Final = exact_rows.IN_FLOATS
 
 CACHED: Final = 3 * 2**15
 """Numbers of a tile that fit, in float64, into a second-level cache of a megabyte with room to spare. The product of so

@@ -1,6 +1,5 @@
 """Evaluates queries over one provider's rows. Its answers are exact, and must not leave without noise."""
 
-import math
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
@@ -35,6 +34,7 @@ from dpspca.provider.data import UsableRows, check_names, differences
 
 from .block_sums import LocalThreads
 from .mechanisms import release_subspace
+from .memory import Need
 from .moments import (
     COMPRESSED_SHIFT,
     MAX_GRAM_DIMENSION,
@@ -45,6 +45,7 @@ from .moments import (
     Moments,
     floor_product,
 )
+from .needs import need_of
 from .row_sums import LocalSums, RowSums, dense_when_centred
 from .sketches import SketchAnswers
 from .views import floor_view, release_columns, release_pairs
@@ -52,8 +53,6 @@ from .wide_integers import WideIntegers
 
 GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
-GRAM_ARRAYS: Final = 9
-"""The wide matrix, its digits, and what an answer takes."""
 MAX_CHOSEN_DIMENSION: Final = 2**12
 """Above this, ``for_plan`` never chooses a Gram matrix, which would take more than half a gigabyte."""
 
@@ -75,7 +74,7 @@ class Strategy(StrEnum):
         """
         products = sum(step.query is CovarianceProduct and not step.extent.blocks for step in plan)
         limit = min(GRAM_COLUMNS_A_PRODUCT * products, MAX_CHOSEN_DIMENSION)
-        fits = memory is None or LocalThreads(memory=memory).memory_of(dimension**2, GRAM_ARRAYS) <= memory
+        fits = memory is None or Need.of_gram(dimension).bytes(threads=1) <= memory
         return cls.GRAM if not is_sparse and dimension <= limit and fits else cls.STREAM
 
 
@@ -152,7 +151,7 @@ class Shard:
 
     def _memory_of(self, plan: Sequence[Step]) -> int:
         """Return how many bytes the largest answer of a plan takes. It follows from the plan and the settings alone."""
-        return max((self._engine.memory_of(_entries(step)) for step in plan), default=0)
+        return max((self._engine.memory_of(*need_of(step)) for step in plan), default=0)
 
     @property
     def makes_matrix(self) -> bool:
@@ -269,10 +268,6 @@ def _narrow(sums: Integers | WideIntegers) -> Integers:
     return sums
 
 
-def _entries(step: Step) -> int:
-    """Return how many numbers the sum for an answer has."""
-    square = SignPairs, SubspaceQuery, CovarianceTriangle
-    return step.extent.dimension**2 if issubclass(step.query, square) else math.prod(step.shape)
 
 
 def _compressed(moments: Moments, basis: Basis) -> Integers:

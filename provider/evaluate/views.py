@@ -44,8 +44,8 @@ from .wide_integers import WideIntegers
 _BOUND: Final = 2.0**ROW_BITS
 _EDGES: Final = 2.0 ** (-np.arange(BINS - 1) / 2) * (1 - 2.0**-10)
 """The lower edges of all bins but the last, as multiples of the bound; see ``NormHistogram``."""
-_SOME_ENTRIES: Final = 2**24
-"""Entries of rows whose signs are added up together: few sums as wide as the table, and 128 MiB of memory."""
+_SOME_ENTRIES: Final = 2**21
+"""Entries of rows whose signs are added up together: few sums as wide as the table, and 16 MiB of memory."""
 _LARGEST_SCORE: Final = 2**31 - 1
 _SOME_SIZES: Final = 2**16
 """Entries whose sizes are counted together."""
@@ -156,7 +156,7 @@ def _cells(query: ViewQuery, rows: BlockRows, along: FloatArray) -> Iterator[NDA
     """
     axes = np.rint(along * 2.0**BASIS_BITS)
     factor = query.view.factors[1] / query.lift * 2.0 ** -(BASIS_BITS + ROW_BITS)
-    for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else _dense_step(rows)):
+    for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else dense_step(rows.dimension)):
         scores = np.clip(np.asarray(block @ axes) * factor, -1.0, 1.0)
         places = np.minimum(np.floor((scores + 1) * (SIDE / 2)).astype(np.int64), SIDE - 1)
         yield places[:, 0] * SIDE + places[:, 1]
@@ -259,7 +259,7 @@ def _sizes(entries: FloatArray) -> NDArray[np.int64]:
 def sign_scores(rows: BlockRows) -> Integers:
     """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^14 rows of 1 stay whole in float32."""
     total = np.zeros((rows.dimension, rows.dimension), dtype=np.int64)
-    for block in _some(rows, _dense_step(rows)):
+    for block in _some(rows, dense_step(rows.dimension)):
         signs = _signs(block if isinstance(block, np.ndarray) else block.toarray())
         np.add(total, np.dot(signs.T, signs), out=total, casting="unsafe")
     return total
@@ -271,9 +271,9 @@ def _signs(block: Any) -> Any:  # noqa: ANN401  # dense or sparse
     return scipy.sparse.csr_array((np.sign(block.data).astype(np.float32), block.indices, block.indptr), block.shape)
 
 
-def _dense_step(rows: BlockRows) -> int:
+def dense_step(dimension: int) -> int:
     """Say how many rows to take at a time where they are made dense."""
-    return min(EXACT_ROWS, max(1, _SOME_ENTRIES // rows.dimension))
+    return min(EXACT_ROWS, max(1, _SOME_ENTRIES // dimension))
 
 
 def _some(rows: BlockRows, step: int) -> Iterator[Any]:
@@ -289,7 +289,7 @@ def tied_scores(rows: BlockRows, view: View) -> Integers:
     """
     axes = np.rint(view.axes_matrix * 2.0**BASIS_BITS)
     total = np.zeros((axes.shape[1], rows.dimension), dtype=np.int64)
-    for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else _dense_step(rows)):
+    for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else dense_step(rows.dimension)):
         along = np.sign(np.asarray(block[:, view.columns] @ axes)).astype(np.float32)
         np.add(total, (_signs(block).T @ along).T, out=total, casting="unsafe")
     return total

@@ -1,7 +1,7 @@
 """The rows of data sets, prepared for jobs. Those of the last job on a data set are kept, because the next may fit."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.centering import pairing_of
@@ -13,6 +13,9 @@ from dpspca.provider.engines import ClusterSums
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
 
 from .offer import Offer
+
+MATRIX_ENTRY_BYTES: Final = 26
+"""For each entry of a dense matrix while a job on it is opened. 8 remain while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ def _prepared(
     if isinstance(rows, CheckedRows):
         held = rows.bounded(preparation.rows_per_person).first(limit).with_columns(columns)
         if not spec.unit.is_row:
+            _require_room_for_matrix(held, preparation.memory)
             return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
         return _shard_of(held, spec, preparation)
     if isinstance(rows, ClusterRows):
@@ -79,6 +83,15 @@ def _prepared(
             "Use the method streaming-power, and set block_rows to the rows of each provider in a round.",
         )
     return _shard_of(columns_of(rows.first(limit), columns), spec, preparation)
+
+
+def _require_room_for_matrix(rows: CheckedRows, memory: int | None) -> None:
+    """Refuse a job on a dense matrix that does not fit into memory. How large a matrix is, is public."""
+    if memory is not None and not rows.is_sparse and MATRIX_ENTRY_BYTES * rows.count * rows.dimension > memory:
+        raise RefusedError(
+            "This job takes more memory than the provider's settings allow.",
+            "Ask the provider's operator to raise memory_mebibytes, or to offer the matrix in sparse form.",
+        )
 
 
 def _shard_of(rows: UsableRows, spec: JobSpec, how: _Preparation) -> Shard:

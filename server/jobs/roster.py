@@ -2,10 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dpspca.common.dictionary import PinnedDictionary
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.spec import Schema
 from dpspca.common.storage import Emit, ignore
@@ -53,9 +54,13 @@ class _Pending:
 class Link:
     """One provider's connection. ``ProviderService`` reads and writes its messages."""
 
-    def __init__(self, name: str, data_sets: Mapping[str, Schema]) -> None:
+    def __init__(
+        self, name: str, data_sets: Mapping[str, Schema], dictionaries: Mapping[str, PinnedDictionary] | None = None
+    ) -> None:
+        """``dictionaries`` names those of data sets that have one. It is passed on, and decides nothing."""
         self.name = name
         self.data_sets = dict(data_sets)
+        self.dictionaries = dict(dictionaries or {})
         self.ended_by: DpspcaError | None = None
         self._outbound: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue(MAX_QUEUED)
         self._frames_lock = asyncio.Lock()
@@ -69,6 +74,14 @@ class Link:
         """Entries in the newest receipt that came on this connection."""
         self.closed = False
         self.note_activity()
+
+    def offered(self) -> Iterator[pb.DataSet]:
+        """Give the data sets as analysts are told of them."""
+        for name, schema in self.data_sets.items():
+            offered = pb.DataSet(name=name, dimension=schema.dimension, columns=schema.names or ())
+            if (pinned := self.dictionaries.get(name)) is not None:
+                offered.dictionary, offered.dictionary_title = pinned.digest, pinned.title
+            yield offered
 
     def note_activity(self) -> None:
         """Record that the provider is alive now."""

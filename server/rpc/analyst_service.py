@@ -165,8 +165,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
         """Send which data sets the connected providers offer."""
         await self._door.admit(context, "DataSets")
         for link in self._roster.links:
-            for name, schema in link.data_sets.items():
-                offered = pb.DataSet(name=name, dimension=schema.dimension, columns=schema.names or ())
+            for offered in link.offered():
                 yield pb.Offer(provider=link.name, data_set=offered)
 
     async def Statements(  # noqa: N802

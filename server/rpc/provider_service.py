@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 import grpc.aio
 
+from dpspca.common.dictionary import PinnedDictionary
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.log_context import about
 from dpspca.common.names import PartyName, Role, check_name
@@ -217,7 +218,11 @@ async def _read_hello(messages: AsyncIterator[pb.FromProvider]) -> pb.Hello:
 
 
 def _make_link(name: PartyName, hello: pb.Hello) -> Link:
-    return Link(name.name, {check_name("a data set", each.name): _schema(each) for each in hello.data_sets})
+    schemas = {check_name("a data set", each.name): _schema(each) for each in hello.data_sets}
+    described = [each for each in hello.data_sets if each.dictionary]
+    return Link(
+        name.name, schemas, {each.name: PinnedDictionary(each.dictionary, each.dictionary_title) for each in described}
+    )
 
 
 def _schema(offered: pb.DataSet) -> Schema:

@@ -70,6 +70,23 @@ def test_a_lost_ledger_without_a_copy_counts_what_may_be_missing(federation: Ope
     assert federation.parties() == 1  # the others were never affected
 
 
+def test_t45_a_provider_without_its_key_of_rows_waits_for_the_copy(federation: OperatedFederation) -> None:
+    federation.job()
+    once = federation.spent("north")
+    federation.stop("north")
+    federation.copy("north/ledger", "backup")
+    key = federation.home("north") / "ledger" / "ledger.db.row-key"
+    key.unlink()
+    for _ in range(2):
+        done = federation.tried("provider", "start", *federation.settings("north"))
+        assert (done.returncode, key.name in done.stderr, key.exists()) == (2, True, False), done.stderr
+    assert federation.spent("north") == once  # reading needs no key
+    shutil.copy(federation.folder / "backup" / key.name, key)
+    federation.start("north")
+    federation.job()
+    assert federation.spent("north") == 2 * once
+
+
 def test_a_lost_head_file_is_noticed_and_costs_nothing(federation: OperatedFederation) -> None:
     federation.job()
     once = federation.spent("north")

@@ -167,6 +167,12 @@ async def wrong_units_are_found_and_clipped(folder: Path) -> None:
         checked = await command(folder, "data", "check", "--config", "west.toml", "--json")
         assert (checked.returncode, suspected(checked)) == (0, [])
 
+        listed = await command(folder, "datasets", "--config", "ada.toml", "--json")
+        pinned = {"digest": known.digest(), "title": "Three hospitals"}
+        offered = json.loads(listed.stdout)["data_sets"]  # one hospital has a feature less
+        assert [each["dictionary"] for each in offered] == [pinned] * 2
+        assert "Three hospitals" in (await command(folder, "datasets", "--config", "ada.toml")).stdout
+
         done = await command(folder, "run", "job.toml", "--config", "ada.toml")
         assert done.returncode == 0, done.stderr
         model = load_model(folder / "model.dpspca")

@@ -4,6 +4,7 @@ import numpy as np
 
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.groups import GroupedScores
 from dpspca.common.queries.ranges import LARGEST_RANGE, LARGEST_SIZE, RANGES, SIZES, ColumnSizes, NormRange
 from dpspca.common.queries.rows import (
     ColumnSums,
@@ -64,7 +65,15 @@ def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
         "triangle": lambda: CovarianceTriangle(dimension),
         "sums": lambda: ColumnSums(dimension),
         "count": Count,
+        "scores-in-groups": lambda: GroupedScores(_two_groups(dimension, basis)),
     }[kind]()
+
+
+def _two_groups(dimension: int, basis: np.ndarray) -> View:
+    """Return a view of scores along two axes, in the groups that the last two columns name."""
+    axes = np.zeros((dimension, 4))
+    axes[:-2, :2], axes[-2:, 2:] = thin_qr(basis[:-2, :2])[0], np.eye(2)
+    return View(dimension, np.arange(dimension), 1.5, axes, 2.5)
 
 
 def viewed(view: View, row: np.ndarray) -> np.ndarray:

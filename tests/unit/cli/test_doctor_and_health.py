@@ -11,8 +11,9 @@ from local_federation import Enrolment, permissive_policy
 
 from dpspca.common.names import Role
 from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.provider.data.scratch import ScratchFile
 from dpspca.provider.ledger.entries import Head
-from dpspca.provider.startup import data_sets_of, open_ledger
+from dpspca.provider.startup import data_sets_of, open_ledger, scratch_of
 
 SETTINGS = """
 coordinator = "127.0.0.1:1"
@@ -91,6 +92,26 @@ def test_doctor_finds_the_same_rows_under_two_names(folder: Path, here: Callable
     write(folder, cohort=ROWS, labs=ROWS)
     found = here("doctor", "--config", "north.toml").failed_checks
     assert any("'labs' has the same rows as 'cohort'" in line for line in found)
+
+
+def test_doctor_reads_rows_into_scratch_and_makes_no_folder_of_the_provider(
+    folder: Path, here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a folder that whoever runs it makes could not be used by the provider."""
+    used, scratch = list[Path](), scratch_of(read_config(ProviderConfig, folder / "north.toml"), folder / "north.toml")
+    monkeypatch.setattr(ScratchFile, "__init__", lambda self, at: (used.append(at), own(self, at))[1])
+    assert "5 rows" in here("doctor", "--config", "north.toml").out
+    assert used
+    assert scratch.folder not in used
+    assert not scratch.folder.exists()
+    assert not any(each.exists() for each in used)
+    scratch.file()
+    used.clear()
+    here("doctor", "--config", "north.toml")
+    assert {each.resolve() for each in used} == {scratch.folder.resolve()}
+
+
+own = ScratchFile.__init__
 
 
 def test_doctor_finds_arriving_rows_that_have_another_name_too(folder: Path, here: Callable[..., Ended]) -> None:

@@ -9,6 +9,7 @@ from local_federation import spec
 from dpspca.client.errors import TooMuchError
 from dpspca.client.jobs import JobStatus, Offer, OfferList
 from dpspca.common.algorithms import catalogue
+from dpspca.common.dictionary import MOST_TITLE, PinnedDictionary
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import Schema
 from dpspca.common.statement import PrivacyStatement
@@ -77,7 +78,25 @@ def test_an_offer_without_names_has_a_width() -> None:
     named = OfferList().read(
         pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=2, columns=["a", "b"]))
     )
-    assert named.to_dict() == {"provider": "north", "data_set": "cohort", "dimension": 2, "columns": ("a", "b")}
+    assert named.to_dict() == {
+        "provider": "north",
+        "data_set": "cohort",
+        "dimension": 2,
+        "columns": ("a", "b"),
+        "dictionary": None,
+    }
+
+
+def test_an_offer_names_its_dictionary() -> None:
+    def offer(digest: str, title: str = "") -> Offer:
+        described = pb.DataSet(name="cohort", dimension=3, dictionary=digest, dictionary_title=title)
+        return OfferList().read(pb.Offer(provider="north", data_set=described))
+
+    assert offer("ab" * 32, "Three hospitals").dictionary == PinnedDictionary("ab" * 32, "Three hospitals")
+    assert offer("ab" * 32).to_dict()["dictionary"] == {"digest": "ab" * 32, "title": ""}
+    for digest, title in (("ab", ""), ("AB" * 32, ""), ("ab" * 32, "t" * (MOST_TITLE + 1))):
+        with pytest.raises(InvalidParameterError, match="does not name a dictionary"):
+            offer(digest, title)
 
 
 def test_columns_that_several_providers_offer_are_kept_once() -> None:

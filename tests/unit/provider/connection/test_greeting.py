@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from local_federation import AllowEverything
 
+from dpspca.common.dictionary import MOST_TITLE, Dictionary, Number, Preparation
 from dpspca.common.storage.settings import MAX_DATA_SETS
 from dpspca.common.transport import rpc
 from dpspca.common.trust.receipts import MAX_RECEIPT_BYTES
@@ -38,9 +39,10 @@ class Full(PeerReceipts):
         return [one] * (MOST_PEERS * MOST_LEDGERS)
 
 
-def told(columns: Mapping[str, tuple[str, ...]]) -> pb.Hello:
+def told(columns: Mapping[str, tuple[str, ...]], dictionary: Preparation | None = None) -> pb.Hello:
     rows = {name: CheckedRows(np.zeros((0, len(names))), names) for name, names in columns.items()}
     settings = ProviderSetup("", None, None, None, rows, AllowEverything, Busy(), peers=Full())  # type: ignore[arg-type]
+    settings.dictionaries = {} if dictionary is None else dict.fromkeys(columns, dictionary)
     return greeting(settings, bytes(32))
 
 
@@ -63,9 +65,26 @@ def test_fourteen_wide_data_sets_are_greeted_with() -> None:
 
 def test_a_greeting_of_the_most_of_everything_is_taken() -> None:
     columns = {f"{number:063}": wide(500, 50 + number % 7) for number in range(MAX_DATA_SETS)}
-    said = told(columns)
+    described = prepared("\U0001f600" * 999)
+    said = told(columns, described)
     assert len(said.open_jobs) == MOST_OPEN_JOBS
     assert said.ByteSize() < rpc.MAX_MESSAGE
+    assert len(said.data_sets) == MAX_DATA_SETS
+    assert said.data_sets[0].dictionary == described.dictionary.digest()
+    assert said.data_sets[0].dictionary_title == "\U0001f600" * MOST_TITLE
+
+
+def prepared(title: str) -> Preparation:
+    dictionary = Dictionary((Number(name="age", unit="years", range=(0.0, 110.0)),), title)
+    return Preparation.parse(dictionary, None, ())
+
+
+def test_a_data_set_is_offered_with_the_name_of_its_dictionary() -> None:
+    described = prepared("Three hospitals")
+    (offered,) = told({"cohort": ("age",)}, described).data_sets
+    assert (offered.dictionary, offered.dictionary_title) == (described.dictionary.digest(), "Three hospitals")
+    (plain,) = told({"cohort": ("age",)}).data_sets
+    assert (plain.dictionary, plain.dictionary_title) == ("", "")
 
 
 def test_names_are_measured_as_they_are_sent() -> None:

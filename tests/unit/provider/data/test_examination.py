@@ -12,7 +12,8 @@ import scipy.sparse
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.examination import ColumnFacts, DataSetFacts, examine_rows
+from dpspca.provider.data.column_facts import ColumnFacts
+from dpspca.provider.data.examination import DataSetFacts, examine_rows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.data.stored_rows import StoredRows

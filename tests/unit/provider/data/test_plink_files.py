@@ -18,8 +18,8 @@ from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.provider.data import extras, require_unit
 from dpspca.provider.data.examination import examine_rows
-from dpspca.provider.data.features import preview_row
 from dpspca.provider.data.genotypes import Genotypes
+from dpspca.provider.data.preview import preview_row
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_rows
 

@@ -52,7 +52,7 @@ def shards(
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "scores-in-groups"])
 def test_answers_have_the_bits_of_local_ones(
     kind: str, strategy: Strategy, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

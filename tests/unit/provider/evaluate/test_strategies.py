@@ -152,7 +152,8 @@ def test_wide_queries_are_asked_on_fewer_threads() -> None:
     assert LocalThreads(16).threads_for(2**10) == 16
     assert LocalThreads(16).threads_for(2**26) == 2
     assert LocalThreads(16).threads_for(2**28) == 1
-    assert LocalThreads(16, 2**30).threads_for(2**24) == 2
+    assert LocalThreads(16, 2**30).threads_for(2**24) == 1
+    assert LocalThreads(16, 2**31).threads_for(2**24) == 2
 
 
 def test_the_gram_matrix_is_used_for_dense_rows_and_many_products() -> None:

@@ -1,5 +1,6 @@
 """A square table is rows or a matrix as the job's unit says, and what is neither costs nothing."""
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from dpspca.common.queries.matrix import SpectralProduct, SymmetricProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust.identity import Identity
 from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
 from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.jobs.prepared_rows import MATRIX_ENTRY_BYTES
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.policy.rules import Policy
@@ -57,6 +61,29 @@ def answered(
 ) -> np.ndarray:
     opened = registry.open(enrolment.job(job(unit), ada, ["north"]))
     return opened.responder.respond(0, query(np.eye(4, 2)))  # type: ignore[call-arg]
+
+
+def test_a_job_on_a_matrix_that_does_not_fit_into_memory_is_refused_before_it_is_loaded(
+    enrolment: Enrolment, ada: Identity, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "rows.npy", np.eye(300))
+    held = read_protected(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
+    spec, usual = replace(job(PrivacyUnit.ENTRY), schema=Schema(300)), settings(enrolment)
+    tracemalloc.start()
+    try:
+        for memory, is_taken in ((MATRIX_ENTRY_BYTES * 300**2, True), (MATRIX_ENTRY_BYTES * 300**2 - 1, False)):
+            setup = replace(usual, data_sets={"cohort": held}, memory=memory)
+            registry, before = JobRegistry(setup), tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            if is_taken:
+                registry.rows.of(registry.offer, "cohort", catalogue.plan(spec))
+                assert 2 * memory > 2 * (tracemalloc.get_traced_memory()[1] - before) > memory
+                continue
+            with pytest.raises(RefusedError, match="memory_mebibytes"):
+                registry.open(enrolment.job(spec, ada, ["north"]))
+            assert not setup.ledger.open_jobs()
+    finally:
+        tracemalloc.stop()
 
 
 def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(enrolment: Enrolment) -> None:

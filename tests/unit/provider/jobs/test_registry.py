@@ -349,6 +349,23 @@ def test_rows_that_arrived_are_recognised_as_one_file_later(enrolment: Enrolment
         JobRegistry(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
 
 
+@pytest.mark.parametrize("arrive", [False, True])
+def test_t45_no_entry_holds_a_digest_or_fingerprint_of_rows(arrive: bool, enrolment: Enrolment, tmp_path: Path) -> None:
+    rows = Arrivals("cohort", arriving(tmp_path)) if arrive else check_rows(ROWS)
+    told = replace(settings(enrolment), data_sets={"cohort": rows})
+    assert isinstance(told.ledger, MemoryLedger)
+    registry = JobRegistry(told)
+    registry._name_rows(registry.offer, "cohort")
+    told.ledger.open(opening(data_digest=registry.offer.digests["cohort"]), LIMITS)
+    respond(told.ledger, "job", 0)
+    written = "".join(entry.content for entry in told.ledger.entries)
+    identifiers = {rows.digest(), *rows.fingerprints()}
+    assert len(identifiers) >= 2
+    for identifier in identifiers:
+        assert identifier not in written
+        assert told.ledger.name_of(identifier) in written
+
+
 def test_rows_that_an_earlier_version_knew_in_one_form_are_known_in_all(enrolment: Enrolment) -> None:
     told = settings(enrolment)
     assert isinstance(told.ledger, MemoryLedger)

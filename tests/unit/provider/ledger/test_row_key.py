@@ -55,6 +55,7 @@ def test_names_differ_from_key_to_key_and_from_what_they_are_about() -> None:
     one, other = RowKey(b"1" * KEY_BYTES), RowKey(b"2" * KEY_BYTES)
     made = [one.name_of(DIGEST), one.name_of(PRINT), other.name_of(DIGEST), one.hide_hash(DIGEST), one.check, DIGEST]
     assert len(set(made)) == len(made)
+    assert one.names_of([DIGEST, PRINT]) == {one.name_of(DIGEST), one.name_of(PRINT)}
     assert one.name_of(DIGEST) == RowKey.from_text(one.to_text()).name_of(DIGEST)
     assert "1" * KEY_BYTES not in repr(one)
     assert one.secret.hex() not in repr(one)

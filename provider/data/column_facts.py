@@ -1,0 +1,243 @@
+"""What a steward should know about the columns of a file that no dictionary describes. Pure.
+
+These are facts about rows, for the person who may see the rows. None of them may leave.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite, isnan
+from typing import Any, Final
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from dpspca.common.arrays import FloatArray
+from dpspca.common.storage import Reading
+
+from .genotypes import MISSING, Genotypes
+from .preparation import LARGEST
+from .unit_errors import SENTINELS
+
+_FIRST_OF_INDEX: Final = (0, 1)
+"""What the first row of a column that numbers the rows holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """One column. Values that stand for a missing one count as missing."""
+
+    name: str | None
+    type: str
+    """The type that the file states. For files without types, the kind of its numbers."""
+    missing: int
+    unusable: int
+    """Number of values that are no number, infinite or too large."""
+    filled_with: float | None
+    is_constant: bool
+    is_index: bool
+    """Whether it numbers the rows."""
+    codes: tuple[float, ...] = ()
+    """Values far from all others that often stand for a missing one."""
+    suspicion: str | None = None
+    """What its numbers may be, if they are no measurements: one of ``SUSPICIONS``."""
+
+    @property
+    def spoils(self) -> int:
+        """Number of rows that count as zeros because of this column."""
+        return self.unusable + (self.missing if self.filled_with is None else 0)
+
+
+IDENTIFIERS, DATES, ROUNDED, THOUSANDS = "identifiers", "dates", "rounded", "thousands"
+SUSPICIONS: Final = (IDENTIFIERS, DATES, ROUNDED, THOUSANDS)
+"""Whole numbers that rise with every row; eight digits of a year, month and day; whole numbers too large to be exact;
+numbers whose decimal mark may divide thousands."""
+_FEWEST: Final = 10
+"""Of fewer rows, nothing is suspected."""
+_LARGEST_WHOLE: Final = 2.0**53
+_YEARS: Final = (1800, 2200)
+_MONTHS: Final = 12
+_DAYS: Final = 31
+_FAR: Final = 2.0
+"""A usual code is suspected if it is so many times the range of all other values away from them."""
+
+
+class ColumnScan:
+    """Gathers facts about all columns of dense rows that come some at a time."""
+
+    def __init__(self, columns: int) -> None:
+        self._rows = 0
+        self._missing, self._usable = np.zeros(columns, dtype=np.int64), np.zeros(columns, dtype=np.int64)
+        self._least, self._most = np.full(columns, np.nan), np.full(columns, np.nan)
+        self._first, self._last = np.full(columns, np.nan), np.full(columns, np.nan)
+        self._is_whole, self._is_bit, self._counts_up, self._rises, self._is_date = (
+            np.ones(columns, dtype=np.bool_) for _ in range(5)
+        )
+        self._low, self._high = np.full(columns, np.nan), np.full(columns, np.nan)  # without usual codes
+        self._has_code = np.zeros((len(SENTINELS), columns), dtype=np.bool_)
+
+    def add(self, rows: FloatArray) -> None:
+        """Take some rows, with NaN for missing values."""
+        if not len(rows):
+            return
+        missing, usable = np.isnan(rows), np.abs(rows) <= LARGEST
+        good = np.where(usable, rows, np.nan)
+        self._missing += missing.sum(axis=0)
+        self._usable += usable.sum(axis=0)
+        least, most = np.fmin.reduce(good, axis=0), np.fmax.reduce(good, axis=0)
+        self._least, self._most = np.fmin(self._least, least), np.fmax(self._most, most)
+        self._add_codes(good, least, most)
+        self._is_whole &= ((good == np.rint(good)) | ~usable).all(axis=0)
+        self._is_bit &= ((good == 0) | (good == 1) | ~usable).all(axis=0)
+        self._is_date &= (_is_date(good) | ~usable).all(axis=0)
+        steps = np.diff(good, axis=0, prepend=self._last[None] if self._rows else good[:1] - 1)
+        self._counts_up &= (steps == 1).all(axis=0)
+        self._rises &= (steps > 0).all(axis=0)
+        if not self._rows:
+            self._first = good[0]
+        self._last, self._rows = good[-1].copy(), self._rows + len(rows)
+
+    def _add_codes(self, good: FloatArray, least: FloatArray, most: FloatArray) -> None:
+        """Find usual codes, and the range of all other values. A code within that range is like any value."""
+        for place in np.flatnonzero(np.isin(least, SENTINELS) | np.isin(most, SENTINELS)):
+            column = good[:, place]
+            is_code = np.isin(column, SENTINELS)
+            self._has_code[:, place] |= np.isin(SENTINELS, column[is_code])
+            others = np.where(is_code, np.nan, column)
+            least[place], most[place] = np.fmin.reduce(others), np.fmax.reduce(others)
+        self._low, self._high = np.fmin(self._low, least), np.fmax(self._high, most)
+
+    def facts(
+        self, names: Sequence[str] | None, types: Sequence[str] | None, reading: Reading
+    ) -> tuple[ColumnFacts, ...]:
+        """Return what was gathered."""
+        return tuple(
+            self._of(place, None if names is None else names[place], None if types is None else types[place], reading)
+            for place in range(len(self._missing))
+        )
+
+    def _of(self, place: int, name: str | None, stated: str | None, reading: Reading) -> ColumnFacts:
+        usable, missing = int(self._usable[place]), int(self._missing[place])
+        is_whole, is_bit = bool(self._is_whole[place]), bool(self._is_bit[place])
+        is_one = bool(self._least[place] == self._most[place])  # False without usable values, which are NaN
+        is_index = usable == self._rows > 1 and bool(self._counts_up[place]) and self._first[place] in _FIRST_OF_INDEX
+        return ColumnFacts(
+            name=name,
+            type=stated or _kind(is_there=usable > 0, is_whole=is_whole, is_bit=is_bit),
+            missing=missing,
+            unusable=self._rows - missing - usable,
+            filled_with=reading.fill_of(name or ""),
+            is_constant=is_one and self._rows > 1,
+            is_index=is_index,
+            codes=self._codes(place),
+            suspicion=None if is_index or usable < _FEWEST else self._suspicion(place),
+        )
+
+    def _codes(self, place: int) -> tuple[float, ...]:
+        low, high = self._low[place], self._high[place]
+        there = (code for code, has_code in zip(SENTINELS, self._has_code, strict=True) if has_code[place])
+        return tuple(code for code in there if max(code - high, low - code) > _FAR * (high - low) > 0)
+
+    def _suspicion(self, place: int) -> str | None:
+        if max(-self._least[place], self._most[place]) > _LARGEST_WHOLE and self._is_whole[place]:
+            return ROUNDED
+        if self._is_date[place]:
+            return DATES
+        return IDENTIFIERS if self._rises[place] and self._is_whole[place] else None
+
+
+def _is_date(numbers: FloatArray) -> NDArray[np.bool_]:
+    """Tell which numbers are a year, a month and a day, as 20260131."""
+    year, day = np.divmod(numbers, 10_000)
+    month, day = np.divmod(day, 100)
+    is_in_year = (month >= 1) & (month <= _MONTHS) & (day >= 1) & (day <= _DAYS)
+    found: NDArray[np.bool_] = (year >= _YEARS[0]) & (year < _YEARS[1]) & is_in_year & (numbers == np.rint(numbers))
+    return found
+
+
+def facts_of_columns(
+    matrix: Any,  # noqa: ANN401  # sparse rows or genotypes
+    names: tuple[str, ...] | None,
+    types: tuple[str, ...] | None,
+    reading: Reading,
+) -> tuple[ColumnFacts, ...]:
+    """Describe the columns of a table that is in memory."""
+    if isinstance(matrix, Genotypes):
+        return _variants(matrix, names or (), types or (), reading)
+    by_column = scipy.sparse.csc_array(matrix)
+    return tuple(
+        _sparse_column(
+            by_column.data[by_column.indptr[place] : by_column.indptr[place + 1]],
+            matrix.shape[0],
+            None if names is None else names[place],
+            None if types is None else types[place],
+            reading,
+        )
+        for place in range(matrix.shape[1])
+    )
+
+
+def _variants(
+    matrix: Genotypes, names: Sequence[str], types: Sequence[str], reading: Reading
+) -> tuple[ColumnFacts, ...]:
+    counts, fills = matrix.counts(), matrix.values[MISSING]
+    return tuple(
+        ColumnFacts(
+            name=name,
+            type=stated,
+            missing=int(counts[MISSING, place]),
+            unusable=0,
+            filled_with=float(fills[place]) if isfinite(fills[place]) else reading.fill_of(name),
+            is_constant=bool(np.count_nonzero(counts[:MISSING, place]) == 1) and matrix.shape[0] > 1,
+            is_index=False,
+        )
+        for place, (name, stated) in enumerate(zip(names, types, strict=True))
+    )
+
+
+def _sparse_column(
+    stored: FloatArray, rows: int, name: str | None, stated: str | None, reading: Reading
+) -> ColumnFacts:
+    """Describe a column by its stored values. Where fewer than all rows are stored, the others are zeros."""
+    scan = ColumnScan(1)
+    scan.add(stored[:, None])
+    absent = rows - len(stored)
+    if absent:
+        scan.add(np.zeros((min(absent, 2), 1)))
+    (found,) = scan.facts((name or "",), None if stated is None else (stated,), reading)
+    return ColumnFacts(
+        name=name,
+        type=found.type,
+        missing=found.missing,
+        unusable=found.unusable,
+        filled_with=found.filled_with,
+        is_constant=found.is_constant,
+        is_index=found.is_index and not absent,
+        codes=found.codes,
+        suspicion=None if absent else found.suspicion,
+    )
+
+
+def _kind(*, is_there: bool, is_whole: bool, is_bit: bool) -> str:
+    """Return the kind of numbers in a column whose file states no types."""
+    if not is_there:
+        return "no numbers"
+    return "0 and 1" if is_bit else "whole numbers" if is_whole else "numbers"
+
+
+def fault_in(cells: FloatArray, names: Sequence[str] | None, reading: Reading) -> str:
+    """Say which cell makes a row unusable, and why. ``cells`` are those of the row, with NaN for missing values."""
+
+    def is_bad(place: int) -> bool:
+        is_filled = reading.preparation is not None or reading.fill_of(names[place] if names else "") is not None
+        return not is_filled if isnan(cells[place]) else not abs(cells[place]) <= LARGEST
+
+    place = next(filter(is_bad, range(len(cells))))
+    column = f"column {place + 1}" + (f" ({names[place]!r:.60})" if names else "")
+    if isnan(cells[place]):
+        return (
+            f"{column} has no value. Declare a public number in place of missing ones as missing under [reading], or "
+            "leave the column out."
+        )
+    kind = f"a number above {LARGEST:.0e}" if isfinite(cells[place]) else "what is no number, or infinite"
+    return f"{column} holds {kind}. Correct it, declare it in missing_codes under [reading], or leave the column out."

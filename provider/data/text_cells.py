@@ -1,0 +1,64 @@
+"""Turns the cells of a line of text into the numbers of the columns that are used. Pure."""
+
+from collections.abc import Callable, Sequence
+from math import inf, isfinite, isnan
+
+from dpspca.common.storage import Reading
+
+from .tables import Columns, cell_reader, number_in
+
+
+class Cells:
+    """What is known about the columns of a text file, and how their cells are read."""
+
+    def __init__(self, names: Sequence[str], columns: Columns, reading: Reading) -> None:
+        self.names = names
+        self.reading = reading
+        self._places = range(len(names)) if columns.places is None else columns.places
+        self._is_all = columns.places is None
+        own_names = columns.names or ()
+        self._filled = [reading.fill_of(name) is not None or reading.preparation is not None for name in own_names]
+        self._number = number_parser(reading)
+        self._plain = float if self._number is number_in else self._number
+        self._readers = [cell_reader(reading, name, self._number) for name in own_names]
+        self.unusable = [inf] * len(self._places)
+
+    def numbers(self, cells: Sequence[str]) -> list[float] | None:
+        """Return a number for each column: NaN if it is missing, infinity if it is no number. None for other lines."""
+        if len(cells) != len(self.names):
+            return None
+        own = cells if self._is_all else [cells[place] for place in self._places]
+        if "_" not in "".join(own):  # the only character for which float() and ``number_in`` differ
+            try:
+                return list(map(self._plain, own))
+            except ValueError:
+                pass
+        return [read(cell) for read, cell in zip(self._readers, own, strict=True)]
+
+    def first_bad(self, cells: Sequence[str]) -> int | None:
+        """Return the place in the line of the first cell that is neither a number nor filled in, or None."""
+        numbers = self.numbers(cells) or ()
+        for place, number, is_filled in zip(self._places, numbers, self._filled, strict=True):
+            if not isfinite(number) and not (isnan(number) and is_filled):
+                return place
+        return None
+
+    def is_number(self, cell: str) -> bool:
+        """Tell whether a cell is a number with the declared decimal mark, NaN and infinity included."""
+        try:
+            self._number(cell)
+        except ValueError:
+            return False
+        return True
+
+
+def number_parser(reading: Reading) -> Callable[[str], float]:
+    """Return what reads a number with the declared decimal mark."""
+    return number_in if reading.decimal == "." else _with_comma
+
+
+def _with_comma(cell: str) -> float:
+    """Read a number with a decimal comma. A point would divide thousands, and is refused."""
+    if "." in cell:
+        raise ValueError
+    return number_in(cell.replace(",", "."))

@@ -1,0 +1,6 @@
+"""Over how many rows sums are exact in floating-point numbers."""
+
+from typing import Final
+
+IN_FLOATS: Final = 2**14
+"""Of so many rows, sums are exact in float64."""
