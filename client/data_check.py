@@ -118,7 +118,7 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
     if spoilers:
-        remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}."
+        remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}; a dictionary can map it to a category."
         yield f"No row can be used because of {_named(spoilers)}. {remedy}"
     if facts.first_fault is not None:
         yield f"The first row that counts as zeros: {facts.first_fault}"
@@ -132,6 +132,12 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     numbered = [each for each in columns if each[1].is_index]
     if numbered:
         yield f"The rows are numbered by {_named(numbered)}: {_leave_out(numbered)}, unless that is a measurement."
+    names = [each for each in columns if each[1].is_identifier and not each[1].is_index]
+    if names:
+        yield (
+            f"Every row has another whole number in {_named(names)}, as identifiers have: {_leave_out(names)}, unless "
+            "that is a measurement."
+        )
     constant = [each for each in columns if each[1].is_constant]
     if constant:
         yield f"All usable values are equal in {_named(constant)}."

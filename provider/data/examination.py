@@ -37,6 +37,9 @@ _GRAM_BYTES: Final = 120
 _MOST_GRAM_COLUMNS: Final = 4096
 """With more columns, no method asks for a square matrix of them by itself."""
 
+MANY_ROWS: Final = 50
+"""Rows from which whole numbers that all differ count as identifiers. In fewer rows, measurements may all differ."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
@@ -52,6 +55,8 @@ class ColumnFacts:
     is_constant: bool
     is_index: bool
     """Whether it numbers the rows."""
+    is_identifier: bool = False
+    """Whether each of many rows has another whole number, as identifiers do. Then it hardly is a measurement."""
 
     @property
     def spoils(self) -> int:
@@ -193,6 +198,7 @@ def _column(values: FloatArray, rows: int, name: str | None, stated: str | None,
         filled_with=reading.fill_of(name or ""),
         is_constant=len(distinct) == 1 and rows > 1,
         is_index=len(good) == rows > 1 and bool((np.diff(good) == 1).all()) and good[0] in {0, 1},
+        is_identifier=len(distinct) == len(good) == rows >= MANY_ROWS and bool((distinct == np.rint(distinct)).all()),
     )
 
 

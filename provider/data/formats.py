@@ -112,6 +112,8 @@ def ending_of(path: Path) -> str:
 
 
 def _unknown(path: Path, ending: str) -> MissingExtraError:
+    if not ending and not path.exists():
+        return MissingExtraError("There is no such file or folder.", "Check the name, and the folder that it is in.")
     told = f"Files ending in {ending!r} cannot be read."
     if is_convertible(ending):
         return MissingExtraError(told, f"Convert it first: {conversion(path, ending)}")

@@ -331,7 +331,7 @@ def _kind(cell: str, of: _Cells) -> tuple[str, str]:
     if is_number(cell.replace(",", ".")):
         other = "comma" if of.reading.decimal == "." else "point"
         return f"a number with a {other} in it", _DECIMAL
-    return "text", "Code it as numbers, or drop the column."
+    return "text", "Code it as numbers, or drop the column. If it stands for a missing value, list it in missing_codes."
 
 
 def _encoding(reading: Reading) -> str:

@@ -12,7 +12,7 @@ import scipy.sparse
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.examination import ColumnFacts, DataSetFacts, examine_rows
+from dpspca.provider.data.examination import MANY_ROWS, ColumnFacts, DataSetFacts, examine_rows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.data.stored_rows import StoredRows
@@ -37,6 +37,17 @@ def test_columns_of_text_are_described(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [name for name, each in columns.items() if each.is_constant] == ["site"]
     assert [name for name, each in columns.items() if each.is_index] == ["id"]
+
+
+def test_identifiers_are_told_from_measurements(tmp_path: Path) -> None:
+    """Whole numbers that all differ name rows, if there are many rows. Fractions and repeated numbers measure."""
+    many = "".join(f"{7919 * k % 10_007};{1000 + k};{k + 0.5};{k // 2}\n" for k in range(MANY_ROWS))
+    for name, rows in (("many.csv", many), ("few.csv", many[: len(many) // 2])):
+        (tmp_path / name).write_text(f"patient;case;size;pair\n{rows.rpartition(chr(10))[0]}\n")
+    columns = examine_rows(tmp_path / "many.csv", Reading()).columns
+    assert [each.name for each in columns if each.is_identifier] == ["patient", "case"]
+    assert not any(each.is_index for each in columns)
+    assert not any(each.is_identifier for each in examine_rows(tmp_path / "few.csv", Reading()).columns)
 
 
 def test_what_is_declared_is_taken_into_account(tmp_path: Path) -> None:
