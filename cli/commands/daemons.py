@@ -20,7 +20,15 @@ from dpspca.client.demo import PARENT_VARIABLE
 from dpspca.client.renewal import MAILBOX_FOLDER, mail_of
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import Role
-from dpspca.common.storage import Address, CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
+from dpspca.common.storage import (
+    Address,
+    CoordinatorConfig,
+    DatabaseUrl,
+    EventStream,
+    ProviderConfig,
+    read_config,
+    require_own,
+)
 from dpspca.common.text import printable
 from dpspca.common.transport import (
     CertificateKeeper,
@@ -33,13 +41,14 @@ from dpspca.common.transport import (
 )
 from dpspca.common.trust import CurrentIdentity, Identity, RevocationList, peer_of, require_role
 from dpspca.common.trust import identity as identities
+from dpspca.provider import events as provider_events
 from dpspca.provider import reload as provider_reload
 from dpspca.provider.connection import Daemon, names_warning
-from dpspca.provider.events import EventStream, emit_fact
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
 from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger, scratch_of
+from dpspca.server import events as coordinator_events
 from dpspca.server import reload as coordinator_reload
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
@@ -124,29 +133,37 @@ def _run_coordinator(config: Path) -> None:
     settings = read_config(CoordinatorConfig, config)
     mail = _mail(settings, config)
     identity = _identity(settings, Role.COORDINATOR, mail)
-    current = coordinator_reload.CurrentSettings(config, settings, identity)
+    events = EventStream(settings.events, coordinator_events.EVENTS, identity.get().name, now)
+    current = coordinator_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
     keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
+    async def reload(running: Coordinator) -> None:
+        await current.reload(running)
+        keeper.follow(current.settings.revocations)
+
     async def serve() -> None:
         running = Coordinator(
-            identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal
+            identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal, events=events
         )
         running.reload_failed = lambda: current.failed
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
+        events("started", address=running.address)
         try:
             async with (
                 _metrics_page(settings.metrics, running.metrics.text),
                 _mailbox(settings, config, identity.get()),
             ):
                 status = f"Listening on {running.address}."
-                await _until_stopped(running.run(), keeper.run(), lambda: current.reload(running), status)
+                await _until_stopped(running.run(), keeper.run(), lambda: reload(running), status)
         finally:
             await running.stop()
             _log.info("stopped")
+            events("stopped")
+            events.end()
 
     asyncio.run(serve())
 
@@ -168,7 +185,7 @@ def _run_provider(config: Path) -> None:
     settings = read_config(ProviderConfig, config)
     mail = _mail(settings, config)
     identity = _identity(settings, Role.PROVIDER, mail)
-    events = EventStream(settings.events, identity.get().name, now)
+    events = EventStream(settings.events, provider_events.EVENTS, identity.get().name, now)
     current = provider_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
     keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
@@ -183,7 +200,7 @@ def _run_provider(config: Path) -> None:
 
     async def serve() -> None:
         current.note(None)
-        ledger.observer = partial(emit_fact, events)
+        ledger.observer = partial(provider_events.emit_fact, events)
         events("started", data_sets=sorted(rows))
         _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.route)
         setup = ProviderSetup(
@@ -201,11 +218,16 @@ def _run_provider(config: Path) -> None:
             desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
         )
         daemon = Daemon(setup)
+
+        async def reload() -> None:
+            await current.reload(setup, daemon, scratch)
+            keeper.follow(current.settings.revocations)
+
         metrics = ProviderMetrics(setup, daemon.connected.is_set, lambda: current.failed)
         try:
             async with _metrics_page(settings.metrics, metrics.text):
                 status = f"Offers data to {settings.coordinator}."
-                await _until_stopped(daemon.run(), keeper.run(), lambda: current.reload(setup, daemon, scratch), status)
+                await _until_stopped(daemon.run(), keeper.run(), reload, status)
         finally:
             _log.info("stopped")
 

@@ -38,6 +38,7 @@ from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.common.weights import FULL, ProviderWeights, Weighed, rows_in
+from dpspca.server.events import asked_facts
 from dpspca.server.job import Event, JobRecord, Participant, State
 from dpspca.server.journal import JournalError, JournalThread, Sum
 
@@ -72,6 +73,7 @@ class JobRunner:
         self._data_set = envelope.data_set
         self._expires_at = envelope.expires_at
         self._spec = _without_names(JobSpec.from_json(envelope.spec))
+        self.asked = asked_facts(envelope, self._spec)
         self._plan = catalogue.plan(self._spec)
         small = self._spec.components * self._spec.schema.dimension <= SMALL_SUM
         self._weights = ProviderWeights(self._spec)
@@ -115,6 +117,7 @@ class JobRunner:
         self.model_bytes = len(model or b"")
         reason = f": {ended.reason}" if ended.reason else "."
         _log.info("Job %.12s is %s%s", ended.name, ended.state, reason, extra=about(self.analyst))
+        self._roster.events("ended", job=ended.name, state=str(ended.state), reason=ended.reason or None)
         self._update(ended)
         for link in self._links():
             link.send_farewell(ended.name, ended.state, self._roster.receipts_of_others(link.name, ended.participants))
@@ -368,6 +371,8 @@ class JobRunner:
         if names:
             without, who = ", ".join(names), about(self.analyst)
             _log.warning("Job %.12s continues without %s: %s", self.job.name, without, reason, extra=who)
+            for name in names:
+                self._roster.events("left-out", job=self.job.name, party=name, reason=reason)
             left_out = {name: replace(self.job.participants[name], reason=reason) for name in names}
             self.job = replace(self.job, participants={**self.job.participants, **left_out})
 
