@@ -145,7 +145,7 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if spoilers and len(spoilers) == len(columns):
         yield "No row can be used: not one has a number in any column."
     elif spoilers:
-        remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}."
+        remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}; a dictionary can map it to a category."
         yield f"No row can be used because of {_named(spoilers)}. {remedy}"
     if facts.first_fault is not None:
         yield f"The first row that counts as zeros: {facts.first_fault}"

@@ -51,8 +51,9 @@ async def ask(address: str | Route, me: Identity, service: str) -> None:
         except grpc.aio.AioRpcError as problem:
             raise _refused(address, problem) from None
     if reply.status != health_pb2.HealthCheckResponse.SERVING:
-        what = "This provider is not connected" if service else "The coordinator does not serve"
-        raise RefusedError(f"{what}.", "Its log says why.")
+        if service:
+            raise RefusedError("This provider is not connected.", "Start it. If it runs, its log says why.")
+        raise RefusedError("The coordinator does not serve.", "Its log says why.")
 
 
 def _refused(address: str | Route, problem: grpc.aio.AioRpcError) -> RefusedError:

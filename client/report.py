@@ -21,7 +21,7 @@ from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.text import printable
 
 from .findings import WITHIN_NOISE, bound_may_be_small, decision_of, of_model, within_noise
-from .readings import best_guess, stability
+from .readings import best_guess, in_words, stability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,8 @@ def remarks(facts: dict[str, Any]) -> list[str]:
     """Return the notes and warnings that a reader of the numbers of ``to_dict`` needs."""
     explained = any(part["explained_variance"] is not None for part in facts["components"])
     noise = ["± is one standard deviation of the noise added for privacy."] if explained else []
-    return [*noise, *facts["warnings"]]
+    mixed = in_words([each for each in facts["stability"]["neighbours"] if not each["told_apart"]])
+    return [*noise, *mixed, *facts["warnings"]]
 
 
 def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:

@@ -85,7 +85,11 @@ def _start_coordinator(
 
 @coordinator.command("show", epilog=EXIT_CODES)
 def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> None:
-    """Show a coordinator's parties, who is connected, its jobs and certificates. Run it on its machine."""
+    """Show a coordinator's jobs, the parties that took part in them, who of these is connected, and certificates.
+
+    Run it on the coordinator's machine. Providers that were in no job yet are not listed: the coordinator's log and the
+    metric dpspca_providers_connected tell whether they are connected.
+    """
     facts = asyncio.run(operation.facts(config))
     if as_json:
         typer.echo(to_json(facts))
@@ -96,7 +100,7 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
         print_text(printable(f"{each['what']}: valid until {each['until']}, for {each['days_left']} more days."))
     connected = {True: "connected", False: "not connected", None: ""}
     print_table(
-        ("role", "party", "", "jobs", "certificate until"),
+        ("role", "party", "connection", "jobs", "certificate until"),
         (
             (
                 each["role"],

@@ -239,13 +239,14 @@ def _shown(columns: Sequence[ColumnFacts]) -> list[tuple[int, ColumnFacts]]:
 
 
 def _is_odd(column: ColumnFacts) -> bool:
-    return bool(column.missing or column.unusable or column.is_constant or column.is_index)
+    return bool(column.missing or column.unusable or column.is_constant or column.is_index or column.suspicion)
 
 
 def _cells(place: int, column: ColumnFacts) -> tuple[str, ...]:
     remarks = {
         "constant": column.is_constant,
         "numbers the rows": column.is_index,
+        f"{column.suspicion}?": column.suspicion is not None,
         f"filled with {column.filled_with}": column.filled_with is not None,
     }
     said = ", ".join(remark for remark, holds in remarks.items() if holds)

@@ -33,7 +33,8 @@ def _init(  # noqa: PLR0913  # a command's flags are its parameters
         Path | None, typer.Option(help="A provider's settings that declare how to read the rows.", show_default=False)
     ] = None,
     data_set: Annotated[
-        str | None, typer.Option(help="The data set of these settings whose [reading] to use.", show_default=False)
+        str | None,
+        typer.Option(help="The data set of these settings whose table under 'reading' to use.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="File to write the draft to: .toml. If left out: it is printed.")

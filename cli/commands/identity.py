@@ -1,6 +1,7 @@
 """The commands `dpspca join` and `dpspca identity`: a party joins a federation, and renews its certificate."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,10 +105,10 @@ def join(  # noqa: PLR0913  # a command's flags are its parameters
         return
     written = joining.write_settings(data_sets, policy)
     facts |= {"joined": True, "until": made.not_after.isoformat(), "settings": str(joining.settings)}
-    print_output(facts, *_joined_lines(joining, made, written=written), as_json=as_json)
+    print_output(facts, *_joined_lines(joining, made, data_sets, written=written), as_json=as_json)
 
 
-def _joined_lines(joining: Joining, made: Identity, *, written: bool) -> list[str]:
+def _joined_lines(joining: Joining, made: Identity, data_sets: Mapping[str, str], *, written: bool) -> list[str]:
     """Say what the party has now, and what it does next."""
     role, settings = made.name.role, joining.settings
     lines = [
@@ -120,7 +121,9 @@ def _joined_lines(joining: Joining, made: Identity, *, written: bool) -> list[st
         case Role.COORDINATOR:
             lines.append(f"Next: dpspca coordinator start --config {settings}")
         case Role.PROVIDER:
-            lines.append("Next: name your data sets in the settings, and write a policy (`dpspca policy suggest`).")
+            name = "" if data_sets and written else "name your data sets in the settings, "
+            lines.append(f"Next: {name}check the rows (`dpspca data check --config {settings}`),")
+            lines.append("and write a policy (`dpspca policy suggest`).")
             lines.append(f"Then: dpspca provider start --config {settings}")
     return lines
 
@@ -149,7 +152,7 @@ def _renew(config: AnySettings, *, exchange: Exchange = None, no_wait: NoWait = 
     """
     request, mail = renewal.begin(config, exchange)
     key = request_fingerprint(request)
-    _note(f"The new key is {key}.")
+    _note(f"The new key is {key}. Tell the authority's operator, who signs it with `dpspca study sign`.")
     made = asyncio.run(renewal.run(mail, request, _note, wait=not no_wait))
     if made is None:
         line = "Waiting for the authority. Repeat this command when it has signed."

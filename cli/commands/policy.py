@@ -364,12 +364,12 @@ def _one_unit(rules: Rules) -> str:
 def _bounds(rules: Rules) -> str:
     if rules.unit.is_row:
         return (
-            f"Norm bound: rows are clipped to a length that the job chooses {rules.norm_bound}{_mean(rules)}. A job "
+            f"Norm bound: rows are clipped to a length that the job chooses, {rules.norm_bound}{_mean(rules)}. A job "
             "that scales columns chooses it in multiples of each column's root mean square, within a factor of 1,000 "
             "of the root of the number of columns."
         )
     return (
-        f"Norm bound: a job protects changes up to a bound that it chooses {rules.norm_bound}. All jobs together "
+        f"Norm bound: a job protects changes up to a bound that it chooses, {rules.norm_bound}. All jobs together "
         "protect changes up to the least of these bounds, and larger changes less, in proportion."
     )
 
@@ -384,8 +384,8 @@ def _approval(rules: Rules) -> str:
     rule = rules.approval_rule
     if rule is None:
         return "nobody is asked. A job that keeps the rules and fits the budgets is answered."
-    persons = "one of them has" if rule.needed == 1 else f"{rule.needed} different ones of them have"
-    return f"each job waits for {', '.join(rule.approvers)}; {persons} to approve it."
+    persons = "1 of these persons" if rule.needed == 1 else f"{rule.needed} different ones of these persons"
+    return f"{persons} must approve each job: {', '.join(rule.approvers)}."
 
 
 def _quotas(quotas: Quotas) -> str:

@@ -122,7 +122,7 @@ def _cells(terms: Terms) -> Iterator[tuple[str, str]]:
     yield "mean_bound", _range(stated.mean_bound) if stated.mean_bound else "no private mean"
     yield "minimum_parties", f"{stated.minimum_parties} or more"
     yield "one job", _cap(stated.per_job)
-    yield "all your jobs", _cap(stated.per_analyst) if stated.per_analyst else "no budget of your own"
+    yield "all your jobs", _cap(stated.per_analyst) if stated.per_analyst else "no separate limit for you"
     yield "left for you", f"mu {_down(terms)}"
     yield "jobs of the largest size", str(terms.further_jobs())
     if terms.refused:

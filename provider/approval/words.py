@@ -21,8 +21,8 @@ from dpspca.provider.policy import Rules, filter_of
 
 from .requests import Request
 
-MOST_NAMES: Final = 8
-"""Columns that are named in words. The plain values name all."""
+MOST_NAMES: Final = 100
+"""Columns that are named in words, so that whoever decides sees them. The plain values name all."""
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -51,9 +51,9 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "spectral-product": "the matrix times a few directions",
         "symmetric-product": "the matrix times a few directions",
         "tied-columns": "columns that were chosen in private",
-        "view-covariance": "the covariance of some columns",
+        "view-covariance": "the covariance of some or all columns",
         "view-product": "the covariance times a few directions",
-        "view-squares": "the sum of squares of some columns",
+        "view-squares": "the sum of squares of some or all columns",
         "walked-subspace": "directions from a private mechanism",
         "weighted-drawn-subspace": "directions from a private mechanism",
         "weighted-perturbed-subspace": "directions from a private mechanism",
@@ -236,16 +236,18 @@ def _numbers(count: int) -> str:
 def _asked(asks: Mapping[str, Any]) -> str:
     names = asks["column_names"] or []
     shown = ", ".join(f"{name!r:.60}" for name in names[:MOST_NAMES])  # quoted: the analyst may have chosen the names
-    named = f" ({shown}{' and others' if len(names) > MOST_NAMES else ''})" if names else ""
+    more = len(names) - MOST_NAMES
+    named = f" ({shown}{f' and {more} more, which --json names' if more > 0 else ''})" if names else ""
     rows = PrivacyUnit(asks["unit"]).is_row
     of = CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
     options = "".join(f", {name} = {value}" for name, value in sorted(asks["options"].items()))
+    prepared = f", prepared by the dictionary {asks['dictionary'][:12]}" if asks["dictionary"] else ""
     scaled = ", divided by scales that are asked for with noise" if asks["scaling"] == Scaling.PRIVATE else ""
     variance = ", and the variance that they explain" if asks["explained_variance"] else ""
     components = "1 principal component" if asks["components"] == 1 else f"{asks['components']} principal components"
     return (
-        f"{components} of {asks['columns']} columns{named} of {of}{scaled}{variance}. Method: {asks['method']}, "
-        f"{asks['summary']}{options}. Norm bound: {asks['norm_bound']}."
+        f"{components} of {asks['columns']} columns{named} of {of}{prepared}{scaled}{variance}. "
+        f"Method: {asks['method']}, {asks['summary']}{options}. Norm bound: {asks['norm_bound']}."
     )
 
 
@@ -265,8 +267,8 @@ def _cost(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def _decisions(decided: Sequence[Mapping[str, Any]], approvers: Sequence[str], needed: int) -> Iterator[str]:
     if needed:
-        persons = "1 person" if needed == 1 else f"{needed} different persons"
-        yield f"  Who decides: {persons} of {', '.join(approvers)}."
+        persons = "1 of these persons" if needed == 1 else f"{needed} different ones of these persons"
+        yield f"  Who decides: {persons}: {', '.join(approvers)}."
     for each in decided:
         why = f": {each['reason']}" if each["reason"] else ""
         where = "" if each.get("recorded", True) else " (the provider has not taken it up yet)"

@@ -121,6 +121,8 @@ def ending_of(path: Path) -> str:
 
 
 def _unknown(path: Path, ending: str) -> MissingExtraError:
+    if not ending and not path.exists():
+        return MissingExtraError("There is no such file or folder.", "Check the name, and the folder that it is in.")
     told = f"Files ending in {ending!r} cannot be read."
     unpack, within = unpacking(path), Path(path.stem).suffix.lower()
     if unpack is not None and ending == path.suffix.lower() and (within in FORMATS or is_convertible(within)):

@@ -104,7 +104,7 @@ def _kind(cell: str, of: Cells) -> tuple[str, str]:
             "a word or sign that often stands for a missing value",
             f"If it does, {codes}. Otherwise, {_CODE.lower()}",
         )
-    return _odd_number(plain, of) or ("text", _CODE)
+    return _odd_number(plain, of) or ("text", f"{_CODE} If it stands for a missing value, list it in missing_codes.")
 
 
 def _odd_number(plain: str, of: Cells) -> tuple[str, str] | None:

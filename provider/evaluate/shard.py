@@ -268,8 +268,6 @@ def _narrow(sums: Integers | WideIntegers) -> Integers:
     return sums
 
 
-
-
 def _compressed(moments: Moments, basis: Basis) -> Integers:
     square = moments.compressed(basis) >> COMPRESSED_SHIFT
     residual = (moments.trace() >> SQUARE_SHIFT) - int(np.trace(square))

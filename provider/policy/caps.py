@@ -31,7 +31,7 @@ class Range:
         return self.least <= bound <= self.most
 
     def __str__(self) -> str:
-        return f"between {self.least} and {self.most}"
+        return f"between {self.least} and {self.most}" if self.least < self.most else f"exactly {self.least}"
 
     def for_job(self, spec: JobSpec) -> "Range":
         """Return the range for a job. One that scales its columns has bounds in other units than the rows."""

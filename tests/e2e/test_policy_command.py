@@ -104,7 +104,7 @@ def test_the_explanation_follows_the_rules(here: Callable[..., Ended], tmp_path:
     for words in (
         "components of the rows minus a public mean. Methods:",
         "only age, weight.",
-        "chooses between 4.0 and 20.0.",
+        "chooses, between 4.0 and 20.0.",
         "which of two given contents a row of the data has",
         "at most 7.39 times as likely",
         "jobs of the largest size, or",

@@ -129,6 +129,16 @@ def test_words_that_make_no_sense_are_refused(words: tuple[str, ...], fact: str,
     assert fact in ended.err
 
 
+def test_identifiers_are_pointed_out_before_they_are_offered(here: Here, tmp_path: Path) -> None:
+    """Ids that do not begin at 0 or 1 are seen, and in a file with text, too. A slip in a name is no unknown ending."""
+    lines = "".join(f"{5 * number + 1000};{number / 2};m\n" for number in range(60))
+    (tmp_path / "ids.csv").write_text(f"patient;age;sex\n{lines}", encoding="utf-8")
+    ended = here("data", "check", "ids.csv")
+    assert "identifiers?" in ended.out
+    assert "missing_codes" in ended.out
+    assert "no such file or folder" in here("data", "check", "idz").out
+
+
 def test_of_many_columns_those_with_something_to_say_are_shown(here: Here, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((5, 100))
     rows[2, 40] = np.nan

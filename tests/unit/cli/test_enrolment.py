@@ -130,7 +130,9 @@ def test_the_settings_of_a_provider_name_what_it_was_told(here: Here, tmp_path: 
     assert 'policy = "rules.toml"' in written
     assert here("config", "check", joined["settings"]).code == 0
     (tmp_path / joined["settings"]).write_text("# mine\n")
-    assert "left as it was" in join(here).out
+    again = join(here).out
+    assert "left as it was" in again
+    assert f"dpspca data check --config {joined['settings']}" in again
     refused = join(here, "--data-set", "cohort")
     assert "names no file" in refused.error_line
 

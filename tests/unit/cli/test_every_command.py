@@ -1,6 +1,7 @@
 """Every command documents its exit codes, and every command that prints a result can print it as JSON."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,3 +48,13 @@ def test_every_command_explains_itself_and_its_exit_codes(name: str, epilog: str
 def test_every_command_except_daemons_has_json_output(name: str, epilog: str, callback: Any) -> None:
     assert epilog
     assert ("as_json" in inspect.signature(callback).parameters) == (name not in DAEMONS)
+
+
+@pytest.mark.parametrize(("name", "epilog", "callback"), ALL)
+def test_no_help_text_has_square_brackets_that_vanish(name: str, epilog: str, callback: Any) -> None:
+    """The terminal's markup takes a word in brackets for a style, and leaves it out."""
+    texts = [callback.__doc__, epilog]
+    for each in inspect.signature(callback, eval_str=True).parameters.values():
+        texts += [getattr(info, "help", None) or "" for info in getattr(each.annotation, "__metadata__", ())]
+    assert len(texts) > 2, name
+    assert not [each for each in texts if re.search(r"\[[a-z/]", each)], name

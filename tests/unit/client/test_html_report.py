@@ -384,8 +384,10 @@ def test_the_price_and_the_stability_are_said_in_words() -> None:
 def test_components_that_noise_may_have_mixed_are_said_to_be_read_together() -> None:
     alike = replace(MODEL, explained_variance=np.array([10.0, 9.9]), explained_variance_std=1.0)
     assert "read the two together" in page(fresh(alike))
+    assert "read the two together" in "\n".join(report.remarks(report.to_dict(alike)))  # the command line prints these
     apart = replace(MODEL, explained_variance=np.array([90.0, 9.9]), explained_variance_std=1.0)
     assert "they are told apart" in page(fresh(apart))
+    assert not any("Components" in each for each in report.remarks(report.to_dict(apart)))
     unknown = replace(MODEL, explained_variance_std=None)
     assert report.to_dict(unknown)["stability"]["neighbours"] == []
 

@@ -73,7 +73,7 @@ def test_rules_that_have_no_meaning_for_the_unit_are_refused(old: str, new: str,
 def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUnit) -> None:
     told = "\n".join(explanation(rules(suggested(job(unit)))))
     assert unit.neighbours in told
-    assert "protects changes up to a bound that it chooses between 2.5 and 2.5" in told
+    assert "protects changes up to a bound that it chooses, exactly 2.5" in told
     assert "of a symmetric matrix" in told
     for wrong in ("One person has", "one row", "rows are clipped"):
         assert wrong not in told
