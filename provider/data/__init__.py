@@ -7,7 +7,7 @@ from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .extras import import_extra
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
-from .genotypes import Genotypes
+from .genotypes import CELLS_A_BYTE, Genotypes, Lookup
 from .odd_rows import zero_row
 from .pairs import differences
 from .persons import require_unit, with_persons
@@ -28,6 +28,7 @@ from .threads import run_in_row_thread
 from .variants import Variant, agree, read_variants, sample_ids
 
 __all__ = [
+    "CELLS_A_BYTE",
     "DATABASES",
     "Arrivals",
     "BlockTable",
@@ -37,6 +38,7 @@ __all__ = [
     "DataSetFacts",
     "FeatureFacts",
     "Genotypes",
+    "Lookup",
     "PreviewedFeature",
     "PreviewedRow",
     "Scratch",

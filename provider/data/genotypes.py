@@ -24,6 +24,12 @@ MISSING: Final = 3
 CELLS_A_BYTE: Final = 4
 _COUNTS: Final = (0.0, 1.0, 2.0, np.nan)
 _BITS: Final = 2
+_BLANK_LINE: Final = 16
+_LINES: Final = _BLANK_LINE + 1
+"""Lines of a table of two columns: one for each pair of codes, and one for a row that counts as zeros."""
+_BLANK_BYTE: Final = 256
+_PAIRS_OF_BYTE: Final = np.array([*((each & 15, each >> 4) for each in range(_BLANK_BYTE)), (_BLANK_LINE,) * 2])
+"""Which two lines a byte stands for."""
 _LOOKED_UP: Final = 2**16
 """Cells that are looked up together. Larger temporaries are several times slower."""
 _BLOCK_CELLS: Final = 2**18
@@ -136,6 +142,53 @@ class Genotypes:
     def diagonal(self) -> FloatArray:
         """Return the entries whose row and column have the same number."""
         return np.array([float(self[place : place + 1].toarray()[0, place]) for place in range(min(self.shape))])
+
+
+class Lookup:
+    """Looks up numbers for some columns of genotypes: two columns at once, in tables that stay in a cache.
+
+    A table has a line for each pair of codes, and one for rows that count as zeros. Every cell takes the same steps,
+    whatever its code is and whether its row counts.
+    """
+
+    def __init__(self, packed: NDArray[np.uint8], blank: NDArray[np.bool_], values: FloatArray, most_rows: int) -> None:
+        """Take whole bytes of columns, which rows are blank, and the numbers of each code and of blank rows.
+
+        ``values`` may have fewer columns than the bytes. At most ``most_rows`` are looked up at once.
+        """
+        self._packed = packed
+        self._kept = np.where(blank, 0, 2**8 - 1).astype(np.uint8)[:, None]
+        self._jumps = np.where(blank, _BLANK_BYTE, 0)[:, None]
+        self._width = values.shape[1]
+        self._table = _pair_table(values, packed.shape[1])
+        pairs = 2 * packed.shape[1]
+        self._firsts = _LINES * np.arange(pairs).reshape(-1, 2)
+        self._bytes = np.empty((most_rows, packed.shape[1]), dtype=np.intp)
+        self._places = np.empty((most_rows, packed.shape[1], 2), dtype=np.intp)
+        self._found = np.empty((most_rows, pairs, 2))
+
+    def __call__(self, rows: slice) -> FloatArray:
+        """Return the numbers of some rows, in memory that the next call uses again."""
+        packed = self._packed[rows] & self._kept[rows]
+        count = len(packed)
+        chosen = np.add(packed, self._jumps[rows], out=self._bytes[:count])
+        places = np.take(_PAIRS_OF_BYTE, chosen, axis=0, out=self._places[:count], mode="clip")  # none is outside
+        places += self._firsts
+        found = np.take(self._table, places.reshape(count, -1), axis=0, out=self._found[:count], mode="clip")
+        return found.reshape(count, -1)[:, : self._width]
+
+
+def _pair_table(values: FloatArray, width: int) -> FloatArray:
+    """Return lines of two numbers, for each pair of columns and each pair of their codes."""
+    whole = np.zeros((len(values), CELLS_A_BYTE * width))
+    whole[:, : values.shape[1]] = values
+    of_pairs = whole.T.reshape(-1, 2, len(values))
+    table = np.empty((len(of_pairs), _LINES, 2))
+    by_codes = table[:, :_BLANK_LINE].reshape(-1, len(_COUNTS), len(_COUNTS), 2)  # the second code is in higher bits
+    by_codes[..., 0] = of_pairs[:, 0, None, : len(_COUNTS)]
+    by_codes[..., 1] = of_pairs[:, 1, : len(_COUNTS), None]
+    table[:, _BLANK_LINE] = of_pairs[..., -1]
+    return table.reshape(-1, 2)
 
 
 def entry_by_entry(matrix: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401  # dense, sparse or genotypes

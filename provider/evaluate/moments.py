@@ -42,7 +42,7 @@ from .block_sums import (
     stepped,
 )
 from .one_thread import one_thread
-from .products import CACHED, LOW_BITS, MADE_AT_ONCE, Division, product_sums, split
+from .products import CACHED, LOW_BITS, MADE_AT_ONCE, ArrayBlock, Block, Division, integer_sums, split
 from .wide_integers import Exact, WideIntegers
 
 SPARSE_BLOCKS: Final = 16
@@ -115,9 +115,12 @@ class DenseBlocks(ABC):
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
         return stepped(span, max(self.block_rows, tall))
 
+    def opened(self, start: int, stop: int) -> Block:
+        return ArrayBlock(self.integers(start, stop))
+
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
         division = Division.of(self.dimension, basis.shape[1], self.most_at_once)
-        return reduce(iadd, product_sums(self, span, basis, division))
+        return integer_sums(self, span, basis, division)
 
 
 def rows_per_block(dimension: int) -> int:

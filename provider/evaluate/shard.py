@@ -36,9 +36,10 @@ from dpspca.common.queries import (
     ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.data import BlockTable, UsableRows, check_names, differences, zero_row
+from dpspca.provider.data import BlockTable, Genotypes, UsableRows, check_names, differences, zero_row
 
 from .block_sums import LocalThreads
+from .genotype_rows import GenotypeRows
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .mechanisms import release_subspace
 from .moments import (
@@ -328,6 +329,8 @@ class Shard:
         matrix, center = self._centred(part, center)
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center, scales))
+        if isinstance(matrix, Genotypes):
+            return GenotypeRows(matrix, bound, center, scales)
         if isinstance(matrix, BlockTable):
             convert = partial(integer_rows, norm_bound=bound, center=center, scales=scales)
             return PackedRows(matrix, matrix.shape[1], convert)

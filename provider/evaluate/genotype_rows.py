@@ -1,0 +1,102 @@
+"""Exact passes over genotypes that stay packed in two bits a cell. Pure.
+
+An integer row is its numbers times one factor, rounded to nearest (``integer_rows.py``). So eight bytes a row are
+enough to make its integers again in every pass, a tile at a time, in a cache. The factors are computed once, by the
+code that makes integer rows, so the bits are those of a dense table of the same numbers.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray, Integers
+from dpspca.provider.data import CELLS_A_BYTE, Genotypes, Lookup
+
+from .block_sums import spans_of
+from .integer_rows import integer_rows, placed, row_factors, without_specks
+from .packed_rows import PackedRows
+from .products import Block, Division, Widen, integer_sums
+
+DIVISION: Final = Division(2**12, 128, 256)
+"""The tables for a tile's columns are made once for each block, and fit into a second-level cache beside the tile."""
+PREPARED_AT_ONCE: Final = 2**20
+"""The most numbers that a thread makes together to compute factors: 8 megabytes, if a row has no more."""
+
+
+class GenotypeRows(PackedRows):
+    """Genotypes that are made integers a block at a time."""
+
+    def __init__(
+        self, rows: Genotypes, norm_bound: float, center: FloatArray | None = None, scales: FloatArray | None = None
+    ) -> None:
+        """Centre, scale, clip to the bound, and round, as ``integer_rows`` does."""
+        convert = partial(integer_rows, norm_bound=norm_bound, center=center, scales=scales)
+        super().__init__(rows, rows.shape[1], convert)
+        self._genotypes = rows
+        self._norm_bound, self._center, self._scales = norm_bound, center, scales
+
+    def kept(self, threads: int) -> "FactoredGenotypes":
+        """Return the same rows with a factor for each, so that later passes need not compute them.
+
+        As integers, they would take eight to sixteen times as much room.
+        """
+        counted = np.vstack([self._genotypes.values, np.zeros(self.dimension)])
+        values = without_specks(placed(counted, self._center, self._scales), self._norm_bound)
+        with ThreadPoolExecutor(threads) as pool:
+            spans = spans_of(self.count, threads)
+            found = pool.map(lambda span: _factors(self._genotypes[slice(*span)], values, self._norm_bound), spans)
+            return FactoredGenotypes(self, values, np.concatenate(list(found)))
+
+
+def _factors(rows: Genotypes, values: FloatArray, norm_bound: float) -> FloatArray:
+    """Compute the factors of rows, some at a time."""
+    step = max(1, PREPARED_AT_ONCE // rows.shape[1])
+    lookup = Lookup(rows.packed, rows.blank, values, step)
+    starts = range(0, len(rows.packed), step)
+    found = [row_factors(lookup(slice(at, at + step)), norm_bound) for at in starts]
+    return np.concatenate([np.empty((0, 1)), *found])
+
+
+class FactoredGenotypes(GenotypeRows):
+    """Genotypes with a factor for each row, of which a pass makes no more integers at once than a tile has."""
+
+    def __init__(self, rows: GenotypeRows, values: FloatArray, factors: FloatArray) -> None:
+        """``values`` has the number that is multiplied, for each code and for a row that counts as zeros."""
+        super().__init__(rows._genotypes, rows._norm_bound, rows._center, rows._scales)  # noqa: SLF001  # of this module
+        self._values = np.where(np.isfinite(values), values, 0.0)  # the factor of such a row is zero
+        self._factors = factors
+
+    def opened(self, start: int, stop: int) -> Block:
+        part = slice(start, stop)
+        return _PackedBlock(self._genotypes[part], self._values, self._factors[part])
+
+    def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
+        return integer_sums(self, span, basis, DIVISION)
+
+    def kept(self, threads: int) -> "FactoredGenotypes":
+        """Return the same rows."""
+        return self
+
+
+class _PackedBlock:
+    """Some rows, with their factors."""
+
+    def __init__(self, rows: Genotypes, values: FloatArray, factors: FloatArray) -> None:
+        self._rows, self._values, self._factors = rows, values, factors
+
+    def __len__(self) -> int:
+        return len(self._factors)
+
+    def columns(self, which: slice) -> Widen:
+        """Return what makes the integers of some columns, of which the first begins a byte."""
+        packed = self._rows.packed[:, which.start // CELLS_A_BYTE : -(-which.stop // CELLS_A_BYTE)]
+        lookup = Lookup(packed, self._rows.blank, self._values[:, which], DIVISION.height or DIVISION.rows)
+
+        def widen(rows: slice, _: FloatArray) -> FloatArray:
+            numbers = lookup(rows)
+            np.multiply(numbers, self._factors[rows], out=numbers)
+            return np.rint(numbers, out=numbers)
+
+        return widen
