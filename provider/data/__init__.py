@@ -7,7 +7,8 @@ from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .extras import import_extra
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
-from .genotypes import CELLS_A_BYTE, Genotypes, Lookup
+from .genotypes import Genotypes
+from .lookups import Lookup
 from .odd_rows import zero_row
 from .pairs import differences
 from .persons import require_unit, with_persons
@@ -25,6 +26,7 @@ from .scratch import Scratch, ScratchError, machine_memory
 from .sources import names_in, outline_of, read_rows
 from .stored_rows import StoredRows, stored_integers
 from .threads import run_in_row_thread
+from .two_bits import CELLS_A_BYTE
 from .variants import Variant, agree, read_variants, sample_ids
 
 __all__ = [

@@ -17,7 +17,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.storage import Reading
 
 from .features import FeatureFacts, examine_features
-from .genotypes import MISSING, Genotypes, entry_by_entry
+from .genotypes import Genotypes, entry_by_entry
 from .odd_rows import make_unusable, rows_or_zeros
 from .preparation import LARGEST, CheckedRows
 from .scratch import MOST_CELLS
@@ -25,6 +25,7 @@ from .sources import complete, first_fault, read_as_stored, read_persons, triple
 from .stored_rows import StoredRows
 from .tables import without_codes
 from .triplets import TripletFacts
+from .two_bits import MISSING
 
 _PEAK: Final = 3.5
 """How many times the memory of the rows the provider takes while it reads them, at most (measured, for text)."""

@@ -130,7 +130,10 @@ def _name(totals: tuple[int, ...]) -> str:
 
 
 def _blocks(table: Table) -> Iterator[Any]:
-    """Yield a table's values as words, some rows at a time, dense or sparse as the table is."""
+    """Yield a table's values as words, some rows at a time, dense, sparse or packed as the table is."""
+    if isinstance(table, Genotypes):
+        yield table.words(_words)
+        return
     if isinstance(table, BlockTable):
         yield from (_words(block.toarray()) for block in table.blocks(BLOCK_ENTRIES))
         return

@@ -17,12 +17,12 @@ from dpspca.provider.data import CELLS_A_BYTE, Genotypes, Lookup
 from .block_sums import spans_of
 from .integer_rows import integer_rows, placed, row_factors, without_specks
 from .packed_rows import PackedRows
-from .products import Block, Division, Widen, integer_sums
+from .products import Block, Division, Widen, integer_sums, split
 
 DIVISION: Final = Division(2**12, 128, 256)
 """The tables for a tile's columns are made once for each block, and fit into a second-level cache beside the tile."""
-PREPARED_AT_ONCE: Final = 2**20
-"""The most numbers that a thread makes together to compute factors: 8 megabytes, if a row has no more."""
+PREPARED_AT_ONCE: Final = 2**19
+"""The most numbers that a thread makes together to compute factors: 4 megabytes, if a row has no more."""
 
 
 class GenotypeRows(PackedRows):
@@ -42,30 +42,37 @@ class GenotypeRows(PackedRows):
 
         As integers, they would take eight to sixteen times as much room.
         """
-        counted = np.vstack([self._genotypes.values, np.zeros(self.dimension)])
-        values = without_specks(placed(counted, self._center, self._scales), self._norm_bound)
+        values = without_specks(placed(self._genotypes.values, self._center, self._scales), self._norm_bound)
         with ThreadPoolExecutor(threads) as pool:
             spans = spans_of(self.count, threads)
             found = pool.map(lambda span: _factors(self._genotypes[slice(*span)], values, self._norm_bound), spans)
             return FactoredGenotypes(self, values, np.concatenate(list(found)))
 
+    def zeros(self) -> FloatArray:
+        """Return the integers of a row of zeros, which are zeros unless a centre is taken off."""
+        return self._convert(np.zeros((1, self.dimension))).astype(np.float64)
+
 
 def _factors(rows: Genotypes, values: FloatArray, norm_bound: float) -> FloatArray:
-    """Compute the factors of rows, some at a time."""
+    """Compute the factors of rows, some at a time. Those of blank rows are zero."""
     step = max(1, PREPARED_AT_ONCE // rows.shape[1])
-    lookup = Lookup(rows.packed, rows.blank, values, step)
+    lookup = Lookup(rows.packed, values, step)
     starts = range(0, len(rows.packed), step)
     found = [row_factors(lookup(slice(at, at + step)), norm_bound) for at in starts]
-    return np.concatenate([np.empty((0, 1)), *found])
+    return np.where(rows.blank[:, None], 0.0, np.concatenate([np.empty((0, 1)), *found]))
 
 
 class FactoredGenotypes(GenotypeRows):
-    """Genotypes with a factor for each row, of which a pass makes no more integers at once than a tile has."""
+    """Genotypes with a factor for each row, of which a pass makes no more integers at once than a tile has.
+
+    Rows that count as zeros have the factor zero. If a centre is taken off, they are all the same row, whose products
+    are counted as often as there are such rows. That takes the same time for any number of them.
+    """
 
     def __init__(self, rows: GenotypeRows, values: FloatArray, factors: FloatArray) -> None:
-        """``values`` has the number that is multiplied, for each code and for a row that counts as zeros."""
+        """``values`` has the number that is multiplied, for each code and column."""
         super().__init__(rows._genotypes, rows._norm_bound, rows._center, rows._scales)  # noqa: SLF001  # of this module
-        self._values = np.where(np.isfinite(values), values, 0.0)  # the factor of such a row is zero
+        self._values = np.where(np.isfinite(values), values, 0.0)  # the factor of a row with others is zero
         self._factors = factors
 
     def opened(self, start: int, stop: int) -> Block:
@@ -73,7 +80,15 @@ class FactoredGenotypes(GenotypeRows):
         return _PackedBlock(self._genotypes[part], self._values, self._factors[part])
 
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
-        return integer_sums(self, span, basis, DIVISION)
+        sums = integer_sums(self, span, basis, DIVISION)
+        if self._center is None:
+            return sums
+        zeros = self.zeros()
+        halves = np.hstack(list(split(zeros @ basis)))
+        sums += (
+            zeros.T.astype(np.int64) * halves.astype(np.int64) * np.count_nonzero(self._genotypes.blank[slice(*span)])
+        )
+        return sums
 
     def kept(self, threads: int) -> "FactoredGenotypes":
         """Return the same rows."""
@@ -92,11 +107,12 @@ class _PackedBlock:
     def columns(self, which: slice) -> Widen:
         """Return what makes the integers of some columns, of which the first begins a byte."""
         packed = self._rows.packed[:, which.start // CELLS_A_BYTE : -(-which.stop // CELLS_A_BYTE)]
-        lookup = Lookup(packed, self._rows.blank, self._values[:, which], DIVISION.height or DIVISION.rows)
+        lookup = Lookup(packed, self._values[:, which], DIVISION.height or DIVISION.rows)
 
         def widen(rows: slice, _: FloatArray) -> FloatArray:
-            numbers = lookup(rows)
+            numbers: FloatArray = lookup(rows)
             np.multiply(numbers, self._factors[rows], out=numbers)
-            return np.rint(numbers, out=numbers)
+            np.rint(numbers, out=numbers)
+            return numbers
 
         return widen

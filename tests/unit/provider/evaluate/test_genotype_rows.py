@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.provider.data.genotypes import MISSING, Genotypes
+from dpspca.provider.data.genotypes import Genotypes
 from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.two_bits import MISSING
 from dpspca.provider.evaluate import genotype_rows
 from dpspca.provider.evaluate.genotype_rows import FactoredGenotypes, GenotypeRows
 from dpspca.provider.evaluate.integer_rows import integer_rows, row_factors
@@ -21,10 +22,10 @@ from dpspca.provider.evaluate.shard import Shard
 
 def drawn(rng: np.random.Generator, rows: int, columns: int) -> Genotypes:
     """Draw genotypes of uneven columns. Some rows are blank, and in some columns no number stands for missing ones."""
-    codes = rng.integers(0, 4, (columns, rows)).astype(np.uint8)
+    codes = rng.integers(0, 4, (rows, columns)).astype(np.uint8)
     values = rng.standard_normal((MISSING + 1, columns)) ** rng.choice([1, 3, 7])
     values[MISSING, rng.random(columns) < 0.1] = np.nan
-    return Genotypes(Genotypes.of_columns([codes], (rows, columns)).packed, values, rng.random(rows) < 0.2)
+    return Genotypes(Genotypes.of_codes(codes).packed, values, rng.random(rows) < 0.2)
 
 
 def lattice_basis(rng: np.random.Generator, rows: int, columns: int) -> FloatArray:
