@@ -57,9 +57,9 @@ def write(path: Path, samples: int, variants: int) -> None:
         file.write(b"\x6c\x1b\x01")
         for _ in range(variants):
             share = rng.uniform(0.05, 0.95)
-            drawn = rng.random((2, samples))
-            bits = np.array([3, 2, 0], dtype=np.uint8)[(drawn < share).sum(axis=0)]  # as PLINK writes 0, 1 and 2
-            bits[rng.random(samples) < MISSING_SHARE] = 1
+            drawn = rng.random((3, samples), dtype=np.float32)
+            bits = np.array([3, 2, 0], dtype=np.uint8)[(drawn[:2] < share).sum(axis=0)]  # as PLINK writes 0, 1 and 2
+            bits[drawn[2] < MISSING_SHARE] = 1
             quads = np.zeros(-(-samples // 4) * 4, dtype=np.uint8)
             quads[:samples] = bits
             file.write((quads.reshape(-1, 4) << np.arange(0, 8, 2, dtype=np.uint8)).sum(axis=1, dtype=np.uint8).data)

@@ -43,7 +43,7 @@ from .block_sums import (
 )
 from .one_thread import one_thread
 from .products import CACHED, LOW_BITS, MADE_AT_ONCE, ArrayBlock, Block, Division, integer_sums, split
-from .wide_integers import Exact, WideIntegers
+from .wide_integers import Exact, WideIntegers, parts_of
 
 SPARSE_BLOCKS: Final = 16
 """The most blocks in which sparse rows are summed. Narrow tables use all, so that each block needs little memory."""
@@ -239,9 +239,13 @@ class StreamedMoments:
 
 def floor_product(halves: WideIntegers) -> Integers:
     """Return floor(X^T X basis / 2^24) from the two halves of the sum."""
-    columns = halves.shape[1] // 2
-    sums = (halves[:, columns:] >> LOW_BITS) + halves[:, :columns]
-    return (sums >> (PRODUCT_SHIFT - LOW_BITS)).narrow()
+    rows, columns = halves.shape[0], halves.shape[1] // 2
+    floors = np.empty((rows, columns), dtype=np.int64)
+    for part in parts_of(halves.low):
+        both = halves[part]
+        sums = (both[:, columns:] >> LOW_BITS) + both[:, :columns]
+        floors[part] = (sums >> (PRODUCT_SHIFT - LOW_BITS)).narrow()
+    return floors
 
 
 GRAM_BITS: Final = 2 * ROW_BITS + math.ceil(math.log2(MAX_ROWS + 1))

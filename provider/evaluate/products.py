@@ -137,7 +137,8 @@ def product_sums(
         last = min(first + EXACT_ROWS, stop)
         sums = work.no_sums()
         for at in range(first, max(last, first + 1), division.rows):
-            work.add(source.opened(at, min(at + division.rows, last)), sums, is_first=at == first)
+            block = source.opened(at, min(at + division.rows, last))
+            work.add(block, sums, is_first=at == first, is_last=at + division.rows >= last)
         yield work.whole(sums)
 
 
@@ -168,8 +169,8 @@ class _Work:
         """Return new memory for sums, which the first block fills."""
         return np.empty((self._parts, len(self._basis), 2 * self._basis.shape[1] // self._parts))
 
-    def add(self, block: Block, sums: FloatArray, *, is_first: bool) -> None:
-        """Add the sums over a block of rows."""
+    def add(self, block: Block, sums: FloatArray, *, is_first: bool, is_last: bool) -> None:
+        """Add the sums over a block of rows. After the last, the same memory has 64-bit integers."""
         halves = self._multiplied(block)
         for tile in self._tiles:
             widen = block.columns(tile)
@@ -181,12 +182,13 @@ class _Work:
                     if not is_new:
                         np.add(total, product, out=total)
 
+            if is_last:
+                for total in sums[:, tile]:
+                    total.view(np.int64)[...] = total.astype(np.int64)
+
     def whole(self, sums: FloatArray) -> Integers:
-        """Turn sums into 64-bit integers, in the same memory."""
+        """Return the sums over all blocks as integers."""
         integers: Integers = sums.view(np.int64)
-        for part, made in zip(sums, integers, strict=True):
-            for tile in self._tiles:
-                made[tile] = part[tile].astype(np.int64)
         return np.hstack(list(integers)) if self._parts > 1 else integers[0]
 
     def _multiplied(self, block: Block) -> list[tuple[slice, FloatArray]]:
