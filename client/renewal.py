@@ -1,7 +1,8 @@
-"""How a party renews its certificate at its operator's command, and waits for what the authority signs."""
+"""How a party renews its certificate, at its command or in time by itself, and waits for what the authority signs."""
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -9,8 +10,18 @@ from typing import Final
 from dpspca.common.checks import check
 from dpspca.common.names import PartyName
 from dpspca.common.storage import AnalystConfig, AnyConfig, CoordinatorConfig, read_any_config
-from dpspca.common.transport import CertificateMail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox
+from dpspca.common.transport import (
+    CertificateMail,
+    Mailbox,
+    MailboxAwayError,
+    MailFolder,
+    RemoteMailbox,
+    catch_up,
+    is_due,
+)
 from dpspca.common.trust import SLOT_FILE, Identity, identity
+
+from .clock import now
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
@@ -48,6 +59,20 @@ def mail_of(settings: AnyConfig, config: Path, exchange: Path | None = None) -> 
     else:
         mailbox = RemoteMailbox(settings.mailbox)
     return CertificateMail(settings.identity, revocations, mailbox, identity.mailbox_slot(settings.identity))
+
+
+def keep_fresh(settings: AnalystConfig, config: Path) -> None:
+    """Do for an analyst what a daemon does by itself: ask for a new certificate in time, and install it.
+
+    Every command that connects does this first, if a third of the certificate's life is left and the settings name a
+    mailbox. What goes wrong is logged, and the certificate of before stays in use.
+    """
+    if settings.mailbox is None or not (settings.identity / SLOT_FILE).exists():
+        return
+    me = Identity.load(settings.identity)
+    if is_due(me, now()):
+        with ThreadPoolExecutor(1) as apart:  # an event loop may run in this thread
+            apart.submit(catch_up, mail_of(settings, config), me, now()).result()
 
 
 async def run(mail: CertificateMail, request: bytes, notify: Notify, *, wait: bool) -> Identity | None:

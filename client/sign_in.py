@@ -10,6 +10,8 @@ from dpspca.common.errors import NotNowError
 from dpspca.common.storage import AnalystConfig, Route, read_config
 from dpspca.common.trust import Identity
 
+from .renewal import keep_fresh
+
 
 def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str | Route, Identity]:
     """Return the way to the coordinator, and the identity: from a settings file, or from an address and a folder."""
@@ -18,6 +20,7 @@ def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -
         require_filled("the folder of the identity", identity)
         return str(where), Identity.load(Path(identity))
     read = read_config(AnalystConfig, Path(where))
+    keep_fresh(read, Path(where))
     return read.route, Identity.load(read.identity)
 
 

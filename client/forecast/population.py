@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
-from scipy.special import gammainc, gammaincc
-from scipy.stats import gamma
+from scipy.special import gammainc, gammaincc, gammaincinv
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
@@ -141,7 +140,7 @@ class Population:
 def length_quantile(part: float, mean: float, squares: float) -> float:
     """Return the squared length that a part of the rows does not exceed, for eigenvalues of these sums."""
     scale = 2 * squares / mean
-    return float(gamma.ppf(part, mean / scale, scale=scale))
+    return scale * float(gammaincinv(mean / scale, part))
 
 
 def _part_kept(shape: FloatArray, scale: FloatArray, limit: float) -> FloatArray:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.special import gammaincc
-from scipy.stats import chi2
+from scipy.special import chdtri, gammaincc
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.plan import Plan, Step
@@ -67,7 +66,7 @@ def within(outlook: Outlook, population: Population, limit: int | None) -> Outlo
         return outlook
     count = population.components
     part = limit / population.support
-    level = chi2.isf(min(part, 1.0), count) if part < 1 else 0.0
+    level = float(chdtri(count, min(part, 1.0))) if part < 1 else 0.0
     lost = float(1 - gammaincc(count / 2 + 1, level / 2))
     return replace(outlook, sines=np.minimum(1.0, lost + (1 - lost) * outlook.sines), columns=limit)
 

@@ -12,8 +12,7 @@ sampling alone with equal l_j (Paul 2007). Where it reaches one, the eigenvalue 
 import math
 
 import numpy as np
-from scipy.special import gammainc
-from scipy.stats import chi2
+from scipy.special import chdtri, gammainc
 
 from dpspca.common.arrays import FloatArray
 
@@ -50,7 +49,7 @@ def part_missed(signals: FloatArray, columns: int, support: int, share: float = 
     probability ``FALSE_ROWS / columns``. ``share`` is the part of the components that the rows are compared with.
     """
     count = len(signals)
-    threshold = chi2.isf(FALSE_ROWS / columns, count)
+    threshold = float(chdtri(count, FALSE_ROWS / columns))
     widened = 1 + share * float(np.mean(signals))
     missed = support * float(gammainc(count / 2, threshold / widened / 2))  # rows, on average
     usual = max(0.0, 1 - math.log(2) / missed) if missed else 0.0  # none at all in most runs, if few on average

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import gammaincc
-from scipy.stats import norm
+from scipy.special import gammaincc, ndtr, ndtri
 
 from dpspca.common.algorithms import CLEAR, LEAST_KEPT, SPARSE_FRACTION, ReleasedFacts, kept_part
 from dpspca.common.plan import Plan, Step
@@ -82,7 +81,7 @@ class _WideStages:
             return joint
         held = min(self._by_diagonal(), MOST_OF_DIAGONAL / self._population.support)
         most = max(1, round(MOST_OF_DIAGONAL - held * self._population.support))
-        by_mistake = min(float(norm.sf(OUTLYING)) * self._population.dimension, most)
+        by_mistake = min(float(ndtr(-OUTLYING)) * self._population.dimension, most)
         return self._of_block(held, round(held * self._population.support + by_mistake), None)
 
     def _of_products(self) -> Outlook | None:
@@ -94,7 +93,7 @@ class _WideStages:
         if "product" not in steps or population.support <= population.dimension / 2:
             return None
         size = population.dimension
-        block = max(20, min(MOST_OF_DIAGONAL, round(float(norm.sf(OUTLYING)) * size)))
+        block = max(20, min(MOST_OF_DIAGONAL, round(float(ndtr(-OUTLYING)) * size)))
         first = _Release.of(self._plan, population, steps["norms on candidates"], steps["candidates"], block)
         signals = population.rows * population.leading
         inside = np.maximum(1 - block * np.square(first.noise * size / block / signals), 0.0)
@@ -124,7 +123,7 @@ class _WideStages:
         columns += (population.dimension - population.support) * population.usual**2
         clip = min(population.limit, math.sqrt(3 * columns))  # squares of normal numbers have a mean square of 3
         spread = math.hypot(planned_noise(step, population) * clip, math.sqrt(2 * population.rows) * population.usual)
-        deviations = max(OUTLYING, float(norm.isf(min(0.5, MOST_OF_DIAGONAL / population.dimension))))
+        deviations = max(OUTLYING, -float(ndtri(min(0.5, MOST_OF_DIAGONAL / population.dimension))))
         return self._above(deviations * spread / population.rows / shared)
 
     def _above(self, level: float) -> float:
@@ -198,7 +197,7 @@ class _Stages(_WideStages):
 
     def _candidates(self, held: float) -> int:
         """Return how many columns are candidates: those of the support that were found, and some by mistake."""
-        return round(held * self._population.support + float(norm.sf(OUTLYING)) * self._population.dimension)
+        return round(held * self._population.support + float(ndtr(-OUTLYING)) * self._population.dimension)
 
     def _found(self) -> float:
         """Return which part of the components' energy the candidates hold, after each source of candidates."""

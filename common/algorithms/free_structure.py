@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.rotation import varimax
@@ -95,7 +95,7 @@ def standing_out(
     products = released.matrix[:, columns] @ vectors
     sampling = variances[:, None] * np.maximum(values, 0.0)[None] / released.rows
     scores = (products**2 / (released.off_std**2 + sampling)).sum(axis=1)
-    return np.flatnonzero(scores > chi2.isf(level, components)), scores
+    return np.flatnonzero(scores > chdtri(components, level)), scores
 
 
 def pruned(released: Released, components: int, variances: FloatArray, start: Columns) -> Columns:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
@@ -145,7 +145,7 @@ def _candidates(found: Joined, sparsity: int) -> Columns:
     usual = 1.4826 * np.median(np.abs(products), axis=0)
     scores: FloatArray = np.square(products / np.maximum(found.stds, usual)).sum(axis=1)
     order = np.argsort(-scores, kind="stable")[:sparsity]
-    clear = int(np.count_nonzero(scores[order] > chi2.isf(_WEAK, len(found.sizes))))
+    clear = int(np.count_nonzero(scores[order] > chdtri(len(found.sizes), _WEAK)))
     all_may_count = sparsity >= len(scores)
     kept: Columns = np.sort(order if all_may_count else order[: max(clear, len(found.sizes))])
     return kept

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
@@ -104,7 +104,7 @@ class Joined:
         sampled = np.maximum(diagonal, 0.0)[:, None] * self.values[None] / facts.rows
         variances = self.stds**2 + sampled
         scores = (np.square(products) / variances).sum(axis=1)
-        kept = np.flatnonzero(scores > chi2.isf(FALSE_ROWS / size, count))
+        kept = np.flatnonzero(scores > chdtri(count, FALSE_ROWS / size))
         energy = np.square(products).sum(axis=1) - variances.sum(axis=1)
         if not count <= kept.size <= size // DENSE_FRACTION or energy[kept].sum() < _SURE_PART * energy.sum():
             return self

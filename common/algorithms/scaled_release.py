@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
@@ -127,7 +127,7 @@ def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong togeth
     rest = np.maximum(diagonal - np.square(vectors) @ values, 0.2 * np.median(np.maximum(diagonal, 0)))
     most = np.maximum(values, off_std)[None]
     variance = (off_std**2 + rest[:, None] * most / facts.rows) / most**2
-    keep = np.flatnonzero((np.square(vectors) / variance).sum(axis=1) > chi2.isf(known.levels, count))
+    keep = np.flatnonzero((np.square(vectors) / variance).sum(axis=1) > chdtri(count, known.levels))
     if keep.size < count:
         return vectors
     cut = np.zeros_like(vectors)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.decision import Decision, ReleasePath
@@ -357,7 +357,7 @@ def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: Released, tied: C
     products = whole.matrix[np.ix_(tied, known.columns)] @ vectors
     sampling = whole.diagonal[tied][:, None] * np.maximum(known.values, 0.0)[None] / facts.rows
     scores = (np.square(products) / (whole.off_std**2 + sampling)).sum(axis=1)
-    kept: Columns = tied[scores > chi2.isf(level, facts.components)]
+    kept: Columns = tied[scores > chdtri(facts.components, level)]
     return kept
 
 

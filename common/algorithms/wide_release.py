@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
@@ -155,7 +155,7 @@ def _beyond(facts: ReleasedFacts, block: Block, product: Product, diagonal: Floa
     squares = np.square(product.values)
     sampled = np.maximum(diagonal, 0.0)[:, None] * np.maximum(known.values, 0.0)[None] / facts.rows
     scores: FloatArray = (squares[outside] / (product.std**2 + sampled[outside])).sum(axis=1)
-    standing = outside[scores > chi2.isf(FALSE_ROWS / facts.dimension, count)]
+    standing = outside[scores > chdtri(count, FALSE_ROWS / facts.dimension)]
     room = max(0, WIDE_COLUMNS - MOST_CANDIDATES - known.columns.size)
     energy = squares.sum(axis=1)
     standing = standing[strongest(energy[standing], room)]

@@ -78,7 +78,7 @@ def is_due(me: Identity, now: datetime) -> bool:
 
 
 def catch_up(mail: CertificateMail, me: Identity, now: datetime) -> None:
-    """Before a daemon starts: fetch what came while it was off, and ask for a new certificate if that is due."""
+    """Before a program starts: fetch what came while it was off, and ask for a new certificate if that is due."""
     try:
         mail.fetch_revocations(me.authority_pem)
         if is_due(me, now):

@@ -46,8 +46,10 @@ class CertificateMail:
 
     def fetch_revocations(self, authority_pem: bytes) -> RevocationList | None:
         """Install the mailbox's revocation list if it is newer than ours, and return it then."""
+        if not self.revocations:
+            return None
         content = self.mailbox.get(self.slot, Mail.REVOCATIONS)
-        if not (content and self.revocations):
+        if not content:
             return None
         before = identity.stored_revocations(self.revocations, authority_pem)
         installed = identity.install_revocations(self.revocations, content, authority_pem)

@@ -316,9 +316,11 @@ class Roster:
         return link if offered and dimension in {None, offered.dimension} else None
 
     async def wait_for(self, name: str, data_set: str, dimension: int | None) -> Link:
-        """Wait until a provider is connected and offers the data set."""
-        while (link := self.find(name, data_set, dimension)) is None:
+        """Wait until a provider is connected. Refuse one that no longer offers the data set: its steward decided so."""
+        while (link := self.link_of(name)) is None:
             await self._arrivals.wait_for([name])
+        if self.find(name, data_set, dimension) is None:
+            raise RefusedError(f"{name} no longer offers '{data_set}' with these columns.", "Ask its data steward.")
         return link
 
     async def wait_for_all(self, absent: set[str], data_set: str, dimension: int | None) -> None:

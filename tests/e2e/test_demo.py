@@ -121,7 +121,10 @@ def test_a_panel_demo_leaves_only_its_results(tmp_path: Path, room: Path) -> Non
 
 
 @LINUX
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.nightly) for each in (signal.SIGTERM, signal.SIGHUP))],
+)
 def test_a_stopped_demo_ends_its_processes(number: signal.Signals, tmp_path: Path, room: Path) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:  # as under nohup; the children inherit it
         signal.signal(number, signal.SIG_DFL)

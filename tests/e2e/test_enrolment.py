@@ -308,6 +308,27 @@ def test_daemons_renew_and_fetch_revocations_while_they_run(tmp_path: Path) -> N
             assert time.monotonic() < end, "a revoked provider is disconnected"
 
 
+def test_an_analysts_commands_renew_while_they_connect(tmp_path: Path) -> None:
+    """The certificates are 25 days old. One command asks, the authority signs, and the next one installs."""
+    town = Town(tmp_path, lambda: now() - timedelta(days=25))
+    with town.joining("coordinator-hub", "analyst-ada") as running:
+        town.wait_for_requests(2)
+        mailbox = MailFolder(tmp_path / "coordinator-hub" / "mailbox")
+        town.study.sign(town.study.candidates(mailbox), mailbox)
+        for each in running.values():
+            finish(each)
+    before = town.identity("analyst-ada")
+    command = [*COMMAND, "datasets", "--config", "analyst.toml", "--json"]
+    with started(tmp_path / "coordinator-hub", "coordinator", "start", "--config", "coordinator.toml", until="Serving"):
+        for renewed in (False, True):
+            done = subprocess.run(command, cwd=tmp_path / "analyst-ada", capture_output=True, text=True, check=False)  # noqa: S603  # our own program
+            assert (done.returncode, done.stdout) == (0, '{\n  "data_sets": []\n}\n'), done.stderr
+            assert (town.identity("analyst-ada").certificate_pem != before.certificate_pem) is renewed
+            if not renewed:
+                town.run("study", "sign", "--yes")
+    assert town.identity("analyst-ada").not_after > before.not_after + timedelta(days=20)
+
+
 class LyingMailbox:
     """A coordinator's mailbox that drops, swaps and replays: it holds what it wants."""
 

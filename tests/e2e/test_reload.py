@@ -29,7 +29,10 @@ ROWS = {
     site: {"cohort": DRAW.standard_normal((300, 30)), "labs": DRAW.standard_normal((200, 30))}
     for site in ("north", "south")
 }
-LONG = spec(options={"sparsity": 6, "rounds": 24}, minimum_parties=1, explained_variance=False)
+LONG = spec(
+    options={"sparsity": 6, "rounds": 24}, minimum_parties=1, explained_variance=False, answer_seconds=10 * TIMEOUT
+)
+"""A provider that is waited for would be waited for longer than any test runs."""
 SHORT = spec(explained_variance=False)
 AGAIN = "were read again"
 KEPT = "everything stays as it was"
@@ -115,7 +118,8 @@ def test_a_job_ends_if_its_data_set_is_gone_or_has_other_rows_and_others_go_on(t
         text = settings.read_text()
         await reload(north, settings, "".join(line for line in text.splitlines(True) if not line.startswith("labs")))
         await offered(analyst, "labs", "south")
-        assert (await gone.result()).statement.parties == 1
+        async with asyncio.timeout(TIMEOUT):
+            assert (await gone.result()).statement.parties == 1
         assert (await kept.result()).statement.parties == 2
         books = read_books(town.ledger("north"))
         assert (books.jobs[gone.name].state, books.jobs[kept.name].state) == ("withdrawn", "done")
@@ -125,7 +129,8 @@ def test_a_job_ends_if_its_data_set_is_gone_or_has_other_rows_and_others_go_on(t
         changed = await begin(town, analyst, LONG, "cohort")
         np.save(tmp_path / "north-cohort.npy", ROWS["north"]["cohort"][:-1])
         await reload(north, settings, text)
-        assert (await changed.result()).statement.parties == 1
+        async with asyncio.timeout(TIMEOUT):
+            assert (await changed.result()).statement.parties == 1
         assert state_of(town, changed) == "withdrawn"
         assert (await (await analyst.submit(SHORT, "cohort")).result()).statement.parties == 2
 

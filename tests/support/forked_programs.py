@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 MODULES: Final = ("dpspca", "dpspca.cli.main")
 CODE: Final = "from dpspca.cli import main\n"
 """Code that begins like this may be run in a fork."""
-SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "TMPDIR", "GRPC_VERBOSITY", "KMP_", "_RJEM_")
+SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "NO_COLOR", "TMPDIR", "GRPC_VERBOSITY", "KMP_", "_RJEM_")
 """Prefixes of environment variables that have no effect while a program is loaded."""
 USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None, "umask": -1}
 STARTS_OTHERS: Final = "demo"

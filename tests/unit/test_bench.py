@@ -1,4 +1,4 @@
-"""Every benchmark runs and prints its table as JSON. The numbers depend on the machine."""
+"""Every benchmark runs and prints its table as JSON, those of many seconds at night. Numbers depend on the machine."""
 
 import json
 import subprocess
@@ -20,6 +20,7 @@ def measured(name: str, *flags: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.nightly
 def test_round_cost_reports_gram_matrix_and_row_pass() -> None:
     result = measured("round_cost")
     assert set(result) == {"gram", "stream", "paper_table_1"}
@@ -63,6 +64,7 @@ def test_linalg_compares_the_thin_qr_with_numpy() -> None:
         assert row["departure_from_orthonormal"] < 1e-12
 
 
+@pytest.mark.nightly
 def test_noise_is_compared_with_opendp() -> None:
     results = measured("noise")
     for law in ("gaussian", "laplace"):
@@ -71,6 +73,7 @@ def test_noise_is_compared_with_opendp() -> None:
             assert row["tables_ms"] > 0
 
 
+@pytest.mark.nightly
 def test_federation_is_compared_with_bare_grpc() -> None:
     result = measured("federation")
     assert set(result) == {"parts", "small", "large", "idle", "many"}
@@ -90,6 +93,7 @@ def test_federation_is_compared_with_bare_grpc() -> None:
     assert result["many"]["job_ms"] > 0
 
 
+@pytest.mark.nightly
 def test_sparse_reports_time_and_memory_of_every_job_and_size() -> None:
     results = measured("sparse")
     assert [row["job"] for row in results] == ["rows alone", "noisy-power", "range-projection"] * 2
@@ -97,6 +101,7 @@ def test_sparse_reports_time_and_memory_of_every_job_and_size() -> None:
     assert all((row["ns"] is None) == (row["job"] == "rows alone") for row in results)
 
 
+@pytest.mark.nightly
 def test_accuracy_compares_the_methods_on_the_same_rows() -> None:
     results = {row["data"]: row for row in measured("accuracy")}
     for row in results.values():
@@ -139,6 +144,7 @@ def test_unequal_compares_weights_with_equal_ones() -> None:
         assert results[sizes]["median_errors"]["auto"] < results[sizes]["median_errors"]["equal"]
 
 
+@pytest.mark.nightly
 def test_large_data_stays_within_its_memory() -> None:
     result = measured("large_data")
     assert {line["source"] for line in result["lines"]} == {".parquet", ".npy"}

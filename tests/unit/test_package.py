@@ -1,4 +1,4 @@
-"""The installed package is complete: it has every module of the folders."""
+"""The installed package is complete: it has every module and every other file of the folders."""
 
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,19 @@ MODULES = sorted(
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_is_installed_and_can_be_loaded(module: str) -> None:
     import_module(f"dpspca.{module}")
+
+
+FILES = sorted(
+    str(path.relative_to(ROOT))
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*")
+    if path.is_file() and path.suffix not in {".py", ".pyc"}
+)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_other_file_is_installed(file: str) -> None:
+    assert (Path(dpspca.__file__).parent / file).read_bytes() == (ROOT / file).read_bytes()
 
 
 def test_the_package_declares_its_types() -> None:

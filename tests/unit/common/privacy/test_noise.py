@@ -140,7 +140,16 @@ def require_ideal(table: AliasTable, ideal: dict[int, Any]) -> None:
     assert distance(law, ideal) < TAIL + mpf(1) / TABLE_ERROR.denominator
 
 
-@pytest.mark.parametrize("std", [Fraction(1, 8), Fraction(1, 2), Fraction(10, 3), Fraction(1007, 10), Fraction(2048)])
+@pytest.mark.parametrize(
+    "std",
+    [
+        Fraction(1, 8),
+        Fraction(1, 2),
+        Fraction(10, 3),
+        Fraction(1007, 10),
+        pytest.param(Fraction(2048), marks=pytest.mark.nightly),
+    ],
+)
 def test_a_gaussian_table_encodes_the_ideal_distribution(std: Fraction) -> None:
     require_ideal(noise._gaussian_table(std**2), gaussian(std**2, math.ceil(18 * std) + 1))
 
@@ -247,7 +256,7 @@ def test_a_stride_too_wide_for_its_base_would_be_seen() -> None:
     assert poisson_error(smooth) / 100 < two_level_distance(40, 32, 12) < poisson_error(smooth) * 1.01
 
 
-@pytest.mark.parametrize("std", [2.0**20, 2184 * 834.5])
+@pytest.mark.parametrize("std", [pytest.param(2.0**20, marks=pytest.mark.nightly), 2184 * 834.5])
 def test_the_exact_probabilities_of_a_wide_gaussian_are_ideal(std: float) -> None:
     low, top = noise._gaussian_terms(std)
     stride, laws = top.multiplier, (encoded(low.table), encoded(top.table))
