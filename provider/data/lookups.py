@@ -79,13 +79,13 @@ class PackedWords:
         lanes = labels.reshape(len(labels), -1)
         sums = np.zeros((len(self._packed), lanes.shape[1]), dtype=np.uint64)
         for part, columns in _tiles(self._packed.shape[1], self._words.shape[1]):
-            for lane in range(lanes.shape[1]):
-                table = _byte_table(self._words[:, columns] * lanes[columns, lane])
-                firsts = _BYTES * np.arange(len(table) // _BYTES)
-                for start in range(0, len(sums), _TILE_ROWS):
-                    rows = slice(start, start + _TILE_ROWS)
-                    found = np.take(table, self._packed[rows, part] + firsts, mode="clip")
-                    sums[rows, lane] += found.sum(axis=1, dtype=np.uint64)
+            tables = [_byte_table(self._words[:, columns] * lane[columns]) for lane in lanes.T]
+            firsts = _BYTES * np.arange(part.stop - part.start)
+            for start in range(0, len(sums), _TILE_ROWS):
+                rows = slice(start, start + _TILE_ROWS)
+                places = self._packed[rows, part] + firsts
+                for lane, table in enumerate(tables):
+                    sums[rows, lane] += np.take(table, places, mode="clip").sum(axis=1, dtype=np.uint64)
         return np.where(self._blank[:, None], np.uint64(0), sums).reshape(-1, *labels.shape[1:])
 
 

@@ -85,10 +85,9 @@ def test_a_job_with_several_passes_computes_factors_once(monkeypatch: pytest.Mon
     shard = Shard(CheckedRows(table), 2.0, keeps=True)
     query = CovarianceProduct(np.linalg.qr(rng.standard_normal((20, 3)))[0])
     answers = [shard.evaluate(query) for _ in range(3)]
-    dense = Shard(CheckedRows(np.nan_to_num(table.toarray())), 2.0).evaluate(query)
+    dense = Shard(CheckedRows(table.toarray()), 2.0).evaluate(query)
+    assert all((answer == dense).all() for answer in answers)
     assert len(calls) <= shard._engine.threads
-    assert np.unique(answers, axis=0).shape[0] == 1
-    assert dense.shape == answers[0].shape
 
 
 def test_a_pass_holds_a_few_tiles_and_no_widened_rows() -> None:
