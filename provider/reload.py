@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError
-from dpspca.common.storage import ProviderConfig, Route, files, keep_until_restart, read_config
+from dpspca.common.storage import EventStream, ProviderConfig, Route, files, keep_until_restart, read_config
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationList
 
 from .approval import ApprovalDesk
 from .connection import Daemon
 from .data import Arrivals, CheckedRows, DataSet, Scratch
-from .events import EventStream
 from .jobs import Offer, ProviderSetup
 from .ledger import ledger_paths
 from .policy import CurrentPolicy, Policy

@@ -21,6 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from dpspca.common.errors import DpspcaError
 from dpspca.common.metrics import CERTIFICATE, REVOCATIONS, Family
 from dpspca.common.names import PartyName, Role
+from dpspca.common.storage import Emit, ignore
 from dpspca.common.transport import days_until, provider_stream, rpc
 from dpspca.common.trust import Identity, RevocationList
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
@@ -80,6 +81,7 @@ class Coordinator:
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
         result_bytes: int = RESULT_BYTES,
         journal: Journal | None = None,
+        events: Emit = ignore,
     ) -> None:
         self._identity = identity
         self._revocations = revocations
@@ -94,7 +96,7 @@ class Coordinator:
         self._frontend = TlsFrontend(judge, TlsSettings(identity).current)
         everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._frontend.certificate_of)
         door = _Door(*everybody, self._serving)
-        self.roster = Roster(self.metrics)
+        self.roster = Roster(self.metrics, events)
         self._analysts = AnalystService(door, self.roster, self._journal, identity, result_bytes)
         self._health = Health(rpc.CallerCheck(*everybody), self.roster)
         self._journal_task: asyncio.Task[None] | None = None
@@ -179,6 +181,7 @@ class Coordinator:
                 await asyncio.sleep(min(RETRY_SECONDS, self._journal.heartbeat_seconds))
                 await self._try_to_serve()
             _log.info("Serving.")
+            self.roster.events("serving")
             while True:
                 await self._journal.run(lambda journal: journal.check())
                 with suppress(TimeoutError):

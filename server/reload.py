@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.storage import CoordinatorConfig, keep_until_restart, read_config
+from dpspca.common.storage import CoordinatorConfig, EventStream, keep_until_restart, read_config
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationList
 
 from .coordinator import Coordinator
@@ -28,6 +28,7 @@ class CurrentSettings:
     config: Path
     settings: CoordinatorConfig
     identity: CurrentIdentity
+    events: EventStream
     failed: bool = False
     """Whether the last reload failed."""
     _revocations: CurrentRevocations = field(init=False)
@@ -52,12 +53,15 @@ class CurrentSettings:
         except DpspcaError as problem:
             self.failed = True
             _log.error("The settings %s were not read again, and everything stays as it was: %s", self.config, problem)
+            self.events("settings", taken=False, problem=problem.what)
             return
         self.settings, changed = keep_until_restart(self.settings, new, NEEDS_RESTART)
         for key in changed:
             _log.warning("'%s' changed in %s. Restart the coordinator to put it in force.", key, self.config)
         self._revocations, self.failed = listed, False
         running.limit_results(self.result_bytes)
+        await asyncio.to_thread(self.events.reload, self.settings.events)
+        self.events("settings", taken=True, problem=None)
         _log.info("The settings %s were read again.", self.config)
 
     def _read(self) -> tuple[CoordinatorConfig, CurrentRevocations]:

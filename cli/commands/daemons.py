@@ -20,7 +20,15 @@ from dpspca.client.demo import PARENT_VARIABLE
 from dpspca.client.renewal import MAILBOX_FOLDER, mail_of
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import Role
-from dpspca.common.storage import Address, CoordinatorConfig, DatabaseUrl, ProviderConfig, read_config, require_own
+from dpspca.common.storage import (
+    Address,
+    CoordinatorConfig,
+    DatabaseUrl,
+    EventStream,
+    ProviderConfig,
+    read_config,
+    require_own,
+)
 from dpspca.common.text import printable
 from dpspca.common.transport import (
     CertificateKeeper,
@@ -33,13 +41,14 @@ from dpspca.common.transport import (
 )
 from dpspca.common.trust import CurrentIdentity, Identity, RevocationList, peer_of, require_role
 from dpspca.common.trust import identity as identities
+from dpspca.provider import events as provider_events
 from dpspca.provider import reload as provider_reload
 from dpspca.provider.connection import Daemon, names_warning
-from dpspca.provider.events import EventStream, emit_fact
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
 from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger, scratch_of
+from dpspca.server import events as coordinator_events
 from dpspca.server import reload as coordinator_reload
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.journal import Journal, PostgresJournal, SqliteJournal
@@ -120,7 +129,8 @@ def _run_coordinator(config: Path) -> None:
     settings = read_config(CoordinatorConfig, config)
     mail = _mail(settings, config)
     identity = _identity(settings, Role.COORDINATOR, mail)
-    current = coordinator_reload.CurrentSettings(config, settings, identity)
+    events = EventStream(settings.events, coordinator_events.EVENTS, identity.get().name, now)
+    current = coordinator_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
     keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
     journal = _journal(settings, config)
@@ -128,11 +138,12 @@ def _run_coordinator(config: Path) -> None:
 
     async def serve() -> None:
         running = Coordinator(
-            identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal
+            identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal, events=events
         )
         running.reload_failed = lambda: current.failed
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
+        events("started", address=running.address)
         try:
             async with (
                 _metrics_page(settings.metrics, running.metrics.text),
@@ -143,6 +154,8 @@ def _run_coordinator(config: Path) -> None:
         finally:
             await running.stop()
             _log.info("stopped")
+            events("stopped")
+            events.end()
 
     asyncio.run(serve())
 
@@ -164,7 +177,7 @@ def _run_provider(config: Path) -> None:
     settings = read_config(ProviderConfig, config)
     mail = _mail(settings, config)
     identity = _identity(settings, Role.PROVIDER, mail)
-    events = EventStream(settings.events, identity.get().name, now)
+    events = EventStream(settings.events, provider_events.EVENTS, identity.get().name, now)
     current = provider_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
     keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
@@ -179,7 +192,7 @@ def _run_provider(config: Path) -> None:
 
     async def serve() -> None:
         current.note(None)
-        ledger.observer = partial(emit_fact, events)
+        ledger.observer = partial(provider_events.emit_fact, events)
         events("started", data_sets=sorted(rows))
         _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.route)
         setup = ProviderSetup(

@@ -7,6 +7,7 @@ from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
 from .dictionaries import dictionary_faults, read_dictionary
 from .event_settings import EventSettings
+from .event_stream import Emit, EventStream, Kinds, ignore
 from .files import PRIVATE, require_private_folder
 from .paths import is_pattern
 from .reading import DELIMITERS, Reading
@@ -38,7 +39,10 @@ __all__ = [
     "ApprovalSettings",
     "CoordinatorConfig",
     "DatabaseUrl",
+    "Emit",
     "EventSettings",
+    "EventStream",
+    "Kinds",
     "ProviderConfig",
     "Reading",
     "Route",
@@ -48,6 +52,7 @@ __all__ = [
     "faults",
     "files",
     "forbid_core_dumps",
+    "ignore",
     "is_pattern",
     "keep_until_restart",
     "kind_of",

@@ -1,4 +1,4 @@
-"""The table ``[events]`` in a provider's settings: where its stream of events goes."""
+"""The table ``[events]`` in a daemon's settings: where its stream of events goes."""
 
 from dataclasses import dataclass
 from typing import Annotated

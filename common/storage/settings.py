@@ -66,6 +66,7 @@ class CoordinatorConfig:
     metrics: AddressText | None = None
     mailbox: AddressText | None = None
     """Where it listens for the mailbox of certificates."""
+    events: EventSettings = field(default_factory=EventSettings)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -167,7 +167,7 @@ class RemoteMailbox:
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect with TLS, through the proxy that the environment names, if it names one for this address."""
         host, port, tls = self.address.host, self.address.port, _hidden_but_unproven()
-        proxy = None if _is_here(host) or proxy_bypass(host) else urlsplit(getproxies().get("https", "")).netloc
+        proxy = None if is_loopback(host) or proxy_bypass(host) else urlsplit(getproxies().get("https", "")).netloc
         if not proxy:
             return await asyncio.open_connection(host, port, ssl=tls, server_hostname=COORDINATOR_HOST)
         where = Address.parse(proxy.rpartition("@")[2])
@@ -229,7 +229,8 @@ def _hidden_but_unproven() -> ssl.SSLContext:
     return made
 
 
-def _is_here(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine itself, by its address or as `localhost`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,6 +1,5 @@
 """What happens at a provider, told to programs that watch it: one JSON object for each event."""
 
-from .kinds import EVENTS, Emit, emit_fact, ignore
-from .stream import EventStream
+from .kinds import EVENTS, emit_fact
 
-__all__ = ["EVENTS", "Emit", "EventStream", "emit_fact", "ignore"]
+__all__ = ["EVENTS", "emit_fact"]

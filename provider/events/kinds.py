@@ -4,10 +4,10 @@ Nothing here comes from a row: no digest or fingerprint of rows, no hash of an a
 says follows from signed jobs, the policy, the settings and what persons did.
 """
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Final
 
+from dpspca.common.storage import Emit, Kinds
 from dpspca.provider.ledger import (
     Closed,
     Decided,
@@ -22,7 +22,7 @@ from dpspca.provider.ledger import (
     price_facts,
 )
 
-EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+EVENTS: Final[Kinds] = MappingProxyType({
     "started": ("data_sets",),
     "stopped": (),
     "admitted": (
@@ -41,17 +41,6 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "vouched": ("data_set", "reason"),
     "lost": ("events",),
 })  # fmt: skip
-"""For each kind of event, its fields beside ``time``, ``number``, ``provider`` and ``event``."""
-
-
-class Emit(Protocol):
-    """Takes an event. It never fails and never waits."""
-
-    def __call__(self, event: str, /, **fields: Any) -> None: ...  # noqa: ANN401  # plain values
-
-
-def ignore(_: str, /, **__: Any) -> None:  # noqa: ANN401
-    """Take an event where nobody watches."""
 
 
 def emit_fact(emit: Emit, fact: Fact) -> None:

@@ -24,7 +24,7 @@ from dpspca.common.names import PartyName
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import Entropy, PrivacyUnit
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec
-from dpspca.common.storage import Route
+from dpspca.common.storage import Emit, Route, ignore
 from dpspca.common.trust import Identity, JobEnvelope, RevocationList, SignedJob, sign_receipt, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.approval import ApprovalDesk, require_approved
@@ -35,7 +35,6 @@ from dpspca.provider.data import (
     run_in_row_thread,
 )
 from dpspca.provider.evaluate import Shard
-from dpspca.provider.events import Emit, ignore
 from dpspca.provider.ledger import (
     ANSWER,
     Ledger,

@@ -107,6 +107,14 @@ class JobRunner:
         """Continue a job from the journal, which has recorded so many queries."""
         self.job, self._recorded = job, queries
 
+    def emit_submitted(self) -> None:
+        """Tell the stream of events that the job was accepted."""
+        asked = {"analyst": self.analyst, "data_set": self._data_set, "providers": [*self.job.participants]}
+        budget = {"unit": str(self._spec.unit), "epsilon": self._spec.budget.epsilon, "delta": self._spec.budget.delta}
+        self._roster.events(
+            "submitted", job=self.name, **asked, **budget, queries=len(self._plan), expires_at=self._expires_at
+        )
+
     async def run(self) -> None:
         """Run until the job has ended, unless the journal fails or the coordinator stops."""
         ended, model = await self._outcome()
@@ -115,6 +123,7 @@ class JobRunner:
         self.model_bytes = len(model or b"")
         reason = f": {ended.reason}" if ended.reason else "."
         _log.info("Job %.12s is %s%s", ended.name, ended.state, reason, extra=about(self.analyst))
+        self._roster.events("ended", job=ended.name, state=str(ended.state), reason=ended.reason or None)
         self._update(ended)
         for link in self._links():
             link.send_farewell(ended.name, ended.state, self._roster.receipts_of_others(link.name, ended.participants))
@@ -368,6 +377,8 @@ class JobRunner:
         if names:
             without, who = ", ".join(names), about(self.analyst)
             _log.warning("Job %.12s continues without %s: %s", self.job.name, without, reason, extra=who)
+            for name in names:
+                self._roster.events("left-out", job=self.job.name, party=name, reason=reason)
             left_out = {name: replace(self.job.participants[name], reason=reason) for name in names}
             self.job = replace(self.job, participants={**self.job.participants, **left_out})
 

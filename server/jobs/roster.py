@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
 from dpspca.common.spec import Schema
+from dpspca.common.storage import Emit, ignore
 from dpspca.common.transport import AnswerReader
 from dpspca.common.trust import MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -237,8 +238,9 @@ class Link:
 class Roster:
     """Every connected provider. When a provider connects again, its new link replaces the old one."""
 
-    def __init__(self, metrics: CoordinatorMetrics | None = None) -> None:
+    def __init__(self, metrics: CoordinatorMetrics | None = None, events: Emit = ignore) -> None:
         self._metrics = metrics or CoordinatorMetrics()
+        self.events = events
         self._links: dict[str, Link] = {}
         self._arrivals = NameEvents()
         self.receipts: dict[str, pb.Receipt] = {}

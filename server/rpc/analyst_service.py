@@ -263,6 +263,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 self._require_capacity(job.analyst, runner.signed_bytes)
                 await self._forget_old_jobs(job.analyst)
                 await self._journal.run(lambda journal: journal.accept(job, runner.signed))
+                runner.emit_submitted()
                 if self._stopping:
                     raise JournalError("The coordinator is stopping.", "The job continues after it has restarted.")
                 self._start(runner)
@@ -286,11 +287,13 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
             ended = job.after(Event.FAIL, f"After a restart: {problem}", now=self._door.clock().timestamp())
             _log.warning("Job %.12s cannot continue: %s", job.name, problem, extra=about(job.analyst))
             await self._journal.run(lambda journal: journal.end(ended, None))
+            self._roster.events("ended", job=job.name, state=str(ended.state), reason=ended.reason or None)
             self._known[job.name] = _EndedJob.of(ended, len(recorded.signed))
             return
         runner.resume(job, recorded.queries)
         number, who = recorded.queries or 1, about(job.analyst)
         _log.info("Job %.12s continues at query %d of %d.", job.name, number, job.queries, extra=who)
+        self._roster.events("continued", job=job.name, query=number)
         self._start(runner)
 
     async def _run(self, runner: JobRunner) -> None:

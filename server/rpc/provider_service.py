@@ -83,6 +83,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         self._roster.join(link)
         offered = ", ".join(sorted(link.data_sets)) or "no data sets"
         _log.info("%s connected and offers %s.", link.name, offered, extra=about(name))
+        self._roster.events("connected", party=name.uri, data_sets=sorted(link.data_sets))
         await self._exchange_witnesses(link, name, hello.held[:MAX_WITNESSES])
         reading, checking = self._read(name, link, request_iterator), self._check_regularly(link, context)
         async with _BackgroundTasks(reading, checking) as tasks:
@@ -95,6 +96,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 _log.info(
                     "%s disconnected%s", link.name, f": {link.ended_by}" if link.ended_by else ".", extra=about(name)
                 )
+                self._roster.events("disconnected", party=name.uri, reason=str(link.ended_by or "") or None)
         if link.ended_by:
             await rpc.abort(context, link.ended_by)
 

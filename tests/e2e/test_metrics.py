@@ -115,7 +115,7 @@ def test_t35_whatever_is_sent_to_the_page_it_goes_on(monkeypatch: pytest.MonkeyP
     async def scenario() -> None:
         page = MetricsPage(lambda: "a 1\n")
         await page.start("127.0.0.1", 0)
-        good = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+        good = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
         assert (await asked(page.address, good)).endswith(b"\r\n\r\na 1\n")
         assert (await asked(page.address, good)).startswith(b"HTTP/1.1 200 OK\r\n")
         for odd in (b"GET / HTTP/1.1\r\n\r\n", b"POST /metrics HTTP/1.1\r\n\r\n", b"\r\n\r\n", b"\xff\x00\r\n\r\n"):
@@ -125,6 +125,34 @@ def test_t35_whatever_is_sent_to_the_page_it_goes_on(monkeypatch: pytest.MonkeyP
         silent = [asked(page.address, b"") for _ in range(40)]
         await asyncio.gather(*silent)
         assert (await asked(page.address, good)).startswith(b"HTTP/1.1 200 OK\r\n")
+        await page.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        ("127.0.0.1:9464", True),
+        ("127.9.9.9", True),
+        ("[::1]:9464", True),
+        ("localhost:9464", True),
+        ("evil.example", False),
+        ("evil.example:9464", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost, evil.example", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+def test_a_name_that_points_to_this_machine_is_not_served(host: str, served: bool) -> None:
+    async def scenario() -> None:
+        page = MetricsPage(lambda: "a 1\n")
+        await page.start("127.0.0.1", 0)
+        for heading in (f"Host: {host}\r\n", f"Host: localhost\r\nhOST:{host}\r\n"):
+            reply = await asked(page.address, f"GET /metrics HTTP/1.1\r\n{heading}\r\n".encode())
+            assert reply.startswith(b"HTTP/1.1 200" if served else b"HTTP/1.1 421"), reply
+            assert (b"a 1" in reply) is served
         await page.stop()
 
     asyncio.run(scenario())

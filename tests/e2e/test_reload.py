@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,32 @@ def test_a_job_ends_if_its_data_set_is_gone_or_has_other_rows_and_others_go_on(t
             assert (await changed.result()).statement.parties == 1
         assert state_of(town, changed) == "withdrawn"
         assert (await (await analyst.submit(SHORT, "cohort")).result()).statement.parties == 2
+
+    play(tmp_path, scene)
+
+
+def test_a_coordinator_tells_other_programs_what_happens(tmp_path: Path) -> None:
+    async def scene(town: Daemons, analyst: AsyncFederation) -> None:
+        hub = tmp_path / "hub.toml"
+        await reload(town.hub, hub, hub.read_text() + '[events]\nfile = "events.jsonl"\n')
+        job = await analyst.submit(
+            replace(SHORT, minimum_parties=1, answer_seconds=TIMEOUT), "cohort", ["north", "south"]
+        )
+        model = await job.result()
+        assert model.statement.parties == 2
+        await town.providers["south"].end()
+        await offered(analyst, "cohort", "north")
+        await town.hub.end()
+        told = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+        assert {each.pop("coordinator") for each in told} == {"dpspca://town/coordinator/hub"}
+        assert [each.pop("number") for each in told] == [*range(1, len(told) + 1)]
+        kinds = [each["event"] for each in told]
+        assert kinds[:4] == ["settings", "submitted", "ended", "disconnected"]
+        assert kinds[-1] == "stopped"
+        assert told[1]["job"] == told[2]["job"] == job.name
+        assert told[1]["providers"] == ["north", "south"]
+        assert (told[2]["state"], told[2]["reason"]) == ("done", None)
+        assert told[3]["party"] == "dpspca://town/provider/south"
 
     play(tmp_path, scene)
 

@@ -235,7 +235,7 @@ def test_a_proxy_that_the_environment_names_is_used(tmp_path: Path, monkeypatch:
 
             proxy = await asyncio.start_server(connect, "127.0.0.1", 0)
             monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
-            monkeypatch.setattr("dpspca.common.transport.mailbox._is_here", lambda _: False)
+            monkeypatch.setattr("dpspca.common.transport.mailbox.is_loopback", lambda _: False)
             await here.put(Mail.REQUEST, b"please")
             assert here.folder.get(here.slot, Mail.REQUEST) == b"please"
             proxy.close()

@@ -19,10 +19,11 @@ from local_federation import now
 from timeouts import TIMEOUT
 
 from dpspca.common.names import PartyName, Role
-from dpspca.common.storage import EventSettings
-from dpspca.provider.events import EVENTS, EventStream, emit_fact
+from dpspca.common.storage import EventSettings, EventStream
+from dpspca.provider.events import EVENTS, emit_fact
 from dpspca.provider.ledger import Decided, MemoryLedger, Named
 from dpspca.provider.ledger.accounts import JobPosition
+from dpspca.server import events as coordinator_events
 
 NORTH = PartyName("town", Role.PROVIDER, "north")
 PAGE = Path(__file__).parents[4] / "docs" / "events.md"
@@ -30,7 +31,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "events.md"
 
 @contextmanager
 def stream(settings: EventSettings, waiting: int = 100) -> Iterator[EventStream]:
-    made = EventStream(settings, NORTH, now, waiting)
+    made = EventStream(settings, EVENTS, NORTH, now, waiting)
     try:
         yield made
     finally:
@@ -42,8 +43,10 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_page_lists_every_event_with_its_fields() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \|[^|]*\|([^|]*)\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {name: tuple(re.findall(r"`(\w+)`", fields)) for name, fields in rows} == dict(EVENTS)
+    of_providers, of_coordinators = PAGE.read_text(encoding="utf-8").split("## Of a coordinator")
+    for text, kinds in ((of_providers, EVENTS), (of_coordinators, coordinator_events.EVENTS)):
+        rows = re.findall(r"^\| `([a-z-]+)` \|[^|]*\|([^|]*)\|$", text, re.MULTILINE)
+        assert {name: tuple(re.findall(r"`(\w+)`", fields)) for name, fields in rows} == dict(kinds)
 
 
 def test_a_line_says_when_what_and_where(tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ def test_a_stream_that_hangs_delays_nobody_and_says_what_was_lost(tmp_path: Path
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
         log.bind(str(tmp_path / "log"))
         log.settimeout(TIMEOUT)
-        emit = EventStream(EventSettings(syslog=str(tmp_path / "log")), NORTH, now, waiting=5)
+        emit = EventStream(EventSettings(syslog=str(tmp_path / "log")), EVENTS, NORTH, now, waiting=5)
         begun = time.monotonic()
         for _ in range(5000):  # far beyond what a socket that nobody reads holds
             emit("stopped")

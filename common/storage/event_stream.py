@@ -1,26 +1,29 @@
-"""Writes events to a file and to syslog, from a thread of its own. Edge: files and sockets.
+"""Writes a daemon's events to a file and to syslog, from a thread of its own. Edge: files and sockets.
 
-The ledger is the record; the stream is a copy for other programs. So a full disk or a syslog that hangs neither delays
-an answer nor shows in its time: events wait in a queue, and if that is full, they are dropped and counted (``lost``).
+Ledger and journal are the records; the stream is a copy for other programs. So a full disk or a syslog that hangs
+neither delays an answer nor shows in its time: events wait in a queue, and if that is full, they are dropped and
+counted (``lost``).
 """
 
 import json
 import logging
 import os
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from logging.handlers import SysLogHandler
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from dpspca.common.names import PartyName
-from dpspca.common.storage import PRIVATE, Address, EventSettings, posix
 
-from .kinds import EVENTS
+from . import posix
+from .addresses import Address
+from .event_settings import EventSettings
+from .files import PRIVATE
 
 MOST_WAITING: Final = 10_000
 """Events that wait to be written."""
@@ -28,7 +31,20 @@ STOP_SECONDS: Final = 5.0
 """How long the end of the program waits for events to be written."""
 _TAG: Final = "dpspca: "
 
+Kinds = Mapping[str, tuple[str, ...]]
+"""For each kind of event, its fields beside ``time``, ``number``, the daemon's name and ``event``."""
+
 _log = logging.getLogger(__name__)
+
+
+class Emit(Protocol):
+    """Takes an event. It never fails and never waits."""
+
+    def __call__(self, event: str, /, **fields: Any) -> None: ...  # noqa: ANN401  # plain values
+
+
+def ignore(_: str, /, **__: Any) -> None:  # noqa: ANN401
+    """Take an event where nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +56,19 @@ class _Change:
 
 
 class EventStream:
-    """The stream of one provider. Emitting never fails and never waits."""
+    """The stream of one daemon, with these kinds of event. Emitting never fails and never waits."""
 
     def __init__(
-        self, settings: EventSettings, provider: PartyName, clock: Callable[[], datetime], waiting: int = MOST_WAITING
+        self,
+        settings: EventSettings,
+        kinds: Kinds,
+        daemon: PartyName,
+        clock: Callable[[], datetime],
+        waiting: int = MOST_WAITING,
     ) -> None:
         self._settings = settings
-        self._provider = provider.uri
+        self._kinds = kinds
+        self._daemon = {str(daemon.role): daemon.uri}
         self._clock = clock
         self._number = 0
         self._lost = 0
@@ -84,9 +106,9 @@ class EventStream:
         self._thread.join(STOP_SECONDS)
 
     def _put(self, event: str, fields: dict[str, Any]) -> bool:
-        assert fields.keys() == set(EVENTS[event]), event
+        assert fields.keys() == set(self._kinds[event]), event
         time = self._clock().isoformat(timespec="milliseconds")
-        head = {"time": time, "number": self._number + 1, "provider": self._provider, "event": event}
+        head = {"time": time, "number": self._number + 1, **self._daemon, "event": event}
         try:
             self._waiting.put_nowait(json.dumps(head | fields, ensure_ascii=False))
         except queue.Full:
@@ -121,7 +143,7 @@ class EventStream:
         """Log a failure once while it lasts."""
         what = problem.strerror or str(problem)
         if what != self._failing:
-            _log.error("Events cannot be written: %s. They are lost until this is mended; the ledger has them.", what)
+            _log.error("Events cannot be written: %s. They are lost until this is mended.", what)
         self._failing = what
 
     def _close(self) -> None:
