@@ -19,8 +19,8 @@ from .integer_rows import integer_rows, placed, row_factors, without_specks
 from .packed_rows import PackedRows
 from .products import Block, Division, Widen, integer_sums, split
 
-DIVISION: Final = Division(2**12, 128, 256)
-"""Tables for a tile's columns are made once a block. They take 16 kilobytes, so that a first-level cache holds them."""
+DIVISION: Final = Division(2**12, 192, 256)
+"""Tables for a tile's columns are made once a block. They take 24 kilobytes, so that a first-level cache holds them."""
 PREPARED_AT_ONCE: Final = 2**19
 """The most numbers that a thread makes together to compute factors: 4 megabytes, if a row has no more."""
 

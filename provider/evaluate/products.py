@@ -43,6 +43,8 @@ TILE: Final = 256
 """Rows and columns of a tile of a wide table."""
 TALL: Final = 2**12
 """Rows of a block of a wide table. Its products with forty columns fit into a third-level cache."""
+UNCOPIED: Final = 10**6
+"""Multiplications of a product before which OpenBLAS does not copy its factors, on some processors."""
 MADE_AT_ONCE: Final = 2**21
 """The most numbers of a block that are made for it: 16 megabytes in float64."""
 
@@ -139,12 +141,22 @@ def product_sums(
         for at in range(first, max(last, first + 1), division.rows):
             block = source.opened(at, min(at + division.rows, last))
             work.add(block, sums, is_first=at == first, is_last=at + division.rows >= last)
-        yield work.whole(sums)
+        yield sums.view(np.int64)
 
 
 def integer_sums(source: IntegerSource, span: tuple[int, int], basis: FloatArray, division: Division) -> Integers:
     """Return these sums over all rows of a span, of at most 2^24 rows."""
     return reduce(iadd, product_sums(source, span, basis, division))
+
+
+def _parts(numbers: int, columns: int) -> list[slice]:
+    """Say which columns of high beside low a tile of so many numbers is multiplied with at once.
+
+    BLAS multiplies with one column at a time twice as fast as with two. With more columns, it does both together,
+    unless only products with one of them are small.
+    """
+    is_apart = columns == 1 or numbers * columns <= UNCOPIED < 2 * numbers * columns
+    return [slice(0, columns), slice(columns, 2 * columns)] if is_apart else [slice(0, 2 * columns)]
 
 
 class _Work:
@@ -156,18 +168,17 @@ class _Work:
         edges = [*range(0, dimension, width), dimension]
         self._tiles = [slice(*edge) for edge in pairwise(edges)]
         self._basis = np.ascontiguousarray(basis)
-        # BLAS multiplies with one column at a time twice as fast as with two, and with more columns together.
-        self._parts = 2 if columns == 1 else 1
+        self._parts = _parts(self._height * width, columns)
         self._tile = self._last = np.empty(self._height * width)
         self._is_widened_once = len(self._tiles) == 1 and self._height == division.rows
         self._images = np.empty((division.rows, columns))
         self._more = np.empty((self._height, columns))
         self._halves = np.empty(2 * columns * division.rows)
-        self._product = np.empty((width, 2 * columns // self._parts))
+        self._product = np.empty((width, self._parts[0].stop))
 
     def no_sums(self) -> FloatArray:
         """Return new memory for sums, which the first block fills."""
-        return np.empty((self._parts, len(self._basis), 2 * self._basis.shape[1] // self._parts))
+        return np.empty((len(self._basis), 2 * self._basis.shape[1]))
 
     def add(self, block: Block, sums: FloatArray, *, is_first: bool, is_last: bool) -> None:
         """Add the sums over a block of rows. After the last, the same memory has 64-bit integers."""
@@ -176,20 +187,20 @@ class _Work:
             widen = block.columns(tile)
             for rows, both in halves:
                 widened = self._widened(widen, rows, tile, again=True)
-                is_new = is_first and rows.start == 0
-                for half, total in zip(both, sums[:, tile], strict=True):
-                    product = np.dot(widened.T, half.T, out=total if is_new else self._product[: len(total)])
-                    if not is_new:
-                        np.add(total, product, out=total)
-
+                self._add_product(widened, both, sums[tile], is_new=is_first and rows.start == 0)
             if is_last:
-                for total in sums[:, tile]:
-                    total.view(np.int64)[...] = total.astype(np.int64)
+                sums[tile].view(np.int64)[...] = sums[tile].astype(np.int64)
 
-    def whole(self, sums: FloatArray) -> Integers:
-        """Return the sums over all blocks as integers."""
-        integers: Integers = sums.view(np.int64)
-        return np.hstack(list(integers)) if self._parts > 1 else integers[0]
+    def _add_product(self, widened: FloatArray, both: FloatArray, sums: FloatArray, *, is_new: bool) -> None:
+        if is_new and len(self._parts) == 1:
+            np.dot(widened.T, both.T, out=sums)
+            return
+        for part in self._parts:
+            product = np.dot(widened.T, both[part].T, out=self._product[: len(sums)])
+            if is_new:
+                np.copyto(sums[:, part], product)
+            else:
+                np.add(sums[:, part], product, out=sums[:, part])
 
     def _multiplied(self, block: Block) -> list[tuple[slice, FloatArray]]:
         """Multiply with the basis. Return the high and the low part of the product, for the rows of each tile."""
@@ -207,7 +218,7 @@ class _Work:
         image = self._images[rows].T
         start, size = 2 * len(image) * rows.start, 2 * image.size
         halves = split(image, self._halves[start : start + size].reshape(2, *image.shape))
-        return halves.reshape(self._parts, self._product.shape[1], image.shape[1])
+        return halves.reshape(2 * len(image), image.shape[1])
 
     def _widened(self, widen: Widen, rows: slice, tile: slice, *, again: bool = False) -> FloatArray:
         """Return a tile in float64. If there is only one, it is still there when it is used again."""
