@@ -39,8 +39,9 @@ CACHED_FOR_ONE: Final = 2**18
 """The same where a product has one column, and calls cost more than the cache saves."""
 MOST_AT_ONCE: Final = 2**19
 """The most numbers of a block of a wide table that are still worth widening together."""
-TILE: Final = 256
-"""Rows and columns of a tile of a wide table."""
+TILE_ROWS: Final = 192
+TILE_COLUMNS: Final = 128
+"""Rows and columns of a tile of a wide table. Its product with forty columns has fewer than 10^6 multiplications."""
 TALL: Final = 2**12
 """Rows of a block of a wide table. Its products with forty columns fit into a third-level cache."""
 UNCOPIED: Final = 10**6
@@ -67,7 +68,7 @@ class Division(NamedTuple):
         """
         cached = max(CACHED, CACHED_FOR_ONE // columns) // (dimension + 2 * columns)
         rows = max(8, cached, min(3 * columns + 8, MOST_AT_ONCE // dimension))
-        divided = cls(TALL, TILE, TILE) if rows < 2 * columns else cls(min(EXACT_ROWS, rows), dimension)
+        divided = cls(TALL, TILE_COLUMNS, TILE_ROWS) if rows < 2 * columns else cls(min(EXACT_ROWS, rows), dimension)
         return divided if most is None else divided._replace(rows=min(divided.rows, max(8, most // dimension)))
 
 
@@ -178,7 +179,9 @@ class _Work:
 
     def no_sums(self) -> FloatArray:
         """Return new memory for sums, which the first block fills."""
-        return np.empty((len(self._basis), 2 * self._basis.shape[1]))
+        dimension, columns = self._basis.shape
+        # Columns of high and low are contiguous if there is one of each: then it is most of the work to add them up.
+        return np.empty((2, dimension)).T if columns == 1 else np.empty((dimension, 2 * columns))
 
     def add(self, block: Block, sums: FloatArray, *, is_first: bool, is_last: bool) -> None:
         """Add the sums over a block of rows. After the last, the same memory has 64-bit integers."""
@@ -192,15 +195,14 @@ class _Work:
                 sums[tile].view(np.int64)[...] = sums[tile].astype(np.int64)
 
     def _add_product(self, widened: FloatArray, both: FloatArray, sums: FloatArray, *, is_new: bool) -> None:
-        if is_new and len(self._parts) == 1:
-            np.dot(widened.T, both.T, out=sums)
-            return
         for part in self._parts:
-            product = np.dot(widened.T, both[part].T, out=self._product[: len(sums)])
-            if is_new:
-                np.copyto(sums[:, part], product)
-            else:
-                np.add(sums[:, part], product, out=sums[:, part])
+            total = sums[:, part]
+            is_direct = is_new and total.flags.c_contiguous
+            product = np.dot(widened.T, both[part].T, out=total if is_direct else self._product[: len(total)])
+            if is_new and not is_direct:
+                np.copyto(total, product)
+            elif not is_new:
+                np.add(total, product, out=total)
 
     def _multiplied(self, block: Block) -> list[tuple[slice, FloatArray]]:
         """Multiply with the basis. Return the high and the low part of the product, for the rows of each tile."""
