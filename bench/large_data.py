@@ -1,9 +1,10 @@
 """Memory and time of rows that are larger than memory: a Parquet file and a .npy file, read and asked about.
 
-    python bench/large_data.py [--quick] [--json] [--mebibytes N] [--memory N] [--columns N] [--folder FOLDER]
+    python bench/large_data.py [--quick] [--json] [--mebibytes N] [--memory N] [--columns N] [--repeats N]
+                               [--folder FOLDER]
 
 Makes a source of N mebibytes in a folder, and removes it in the end. Each line is measured in a process of its own,
-with its peak of resident memory:
+with its peak of resident memory. Steps are measured in turns, and of repeats the medians are shown:
 
 - "program" only loads the code, for comparison.
 - "decode" reads the source with pyarrow (or, of .npy, with numpy) and does nothing with it.
@@ -13,7 +14,8 @@ with its peak of resident memory:
 - "product" multiplies with 5 columns, twice. The first time, integers are written to scratch for the second.
 
 "peak" is the memory above that of "program", and "cap" is what the setting ``memory_mebibytes`` allows. "speed" is how
-fast the source's bytes went by, in units of "decode".
+fast the source's bytes went by, in units of "decode". "processor" is the processor time of all threads, in units of
+"decode" too: unlike speed, other programs on the machine hardly change it.
 """
 
 import argparse
@@ -22,9 +24,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,12 +34,14 @@ import pyarrow.parquet
 
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.rows import Covariance, CovarianceProduct
-from dpspca.provider.data import CheckedRows, Scratch, read_protected
+from dpspca.provider.data import CheckedRows, Scratch, identify, read_protected
 from dpspca.provider.evaluate import Shard, Strategy
 
 MEBIBYTE: Final = 2**20
 NORM_BOUND: Final = 20.0
 BATCH_ROWS: Final = 65_536
+Seconds: TypeAlias = tuple[float, float]
+"""By the clock, and of processors."""
 STEPS: Final = ("program", "decode", "start", "matrix", "product")
 
 
@@ -91,25 +95,23 @@ def start(path: Path, folder: Path, memory: int) -> CheckedRows:
     return read_protected(path, scratch=Scratch(folder / "scratch", memory))
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], object]) -> Seconds:
     """Time some work."""
-    began = time.perf_counter()
+    began = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began[0], time.process_time() - began[1]
 
 
 def measure(step: str, path: Path, folder: Path, memory: int) -> dict[str, Any]:
     """Do one step in this process."""
-    took: list[float] = []
+    took: list[Seconds] = []
     if step == "decode":
         took = [seconds(lambda: decode(path))]
+    elif step == "start":
+        took = [seconds(lambda: identify(start(path, folder, memory)))]
     elif step != "program":
-        began = time.perf_counter()
         rows = start(path, folder, memory)
-        if step == "start":
-            rows.digest(), rows.fingerprints()
-            took = [time.perf_counter() - began]
-        elif step == "matrix":
+        if step == "matrix":
             shard = Shard(rows, NORM_BOUND, strategy=Strategy.GRAM)
             took = [seconds(lambda: shard.evaluate(Covariance(rows.dimension)))]
         else:
@@ -127,14 +129,21 @@ def in_own_process(step: str, path: Path, folder: Path, memory: int) -> dict[str
     return found
 
 
-def table(size: int, columns: int, memory: int, folder: Path) -> list[dict[str, Any]]:
+def medians(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the medians of repeats of one step."""
+    took = np.median([each["seconds"] for each in found], axis=0).reshape(-1, 2).tolist()
+    return {"step": found[0]["step"], "seconds": took, "peak": float(np.median([each["peak"] for each in found]))}
+
+
+def table(size: int, columns: int, memory: int, folder: Path, repeats: int) -> list[dict[str, Any]]:
     """Measure all steps over both kinds of sources."""
     lines = []
     for name in ("rows.parquet", "rows.npy"):
         path = folder / name
         write(path, size, columns)
-        found = [in_own_process(step, path, folder, memory) for step in STEPS]
-        program, plain = found[0]["peak"], found[1]["seconds"][0]
+        in_turns = [[in_own_process(step, path, folder, memory) for step in STEPS] for _ in range(repeats)]
+        found = [medians(of_step) for of_step in zip(*in_turns, strict=True)]
+        program, (plain, worked) = found[0]["peak"], found[1]["seconds"][0]
         for each in found[1:]:
             lines += [
                 {
@@ -142,11 +151,12 @@ def table(size: int, columns: int, memory: int, folder: Path) -> list[dict[str, 
                     "step": each["step"] + ("" if place == 0 else " again"),
                     "seconds": took,
                     "speed": plain / took,
+                    "processor": working / worked,
                     "peak_mebibytes": (each["peak"] - program) / MEBIBYTE,
                     "resident_mebibytes": each["peak"] / MEBIBYTE,
                     "of_cap": (each["peak"] - program) / memory,
                 }
-                for place, took in enumerate(each["seconds"])
+                for place, (took, working) in enumerate(each["seconds"])
             ]
         path.unlink()
     return lines
@@ -160,6 +170,7 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, default=4096, help="of numbers in the source")
     parser.add_argument("--memory", type=int, default=256, help="the cap, in mebibytes")
     parser.add_argument("--columns", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where to put the source and scratch")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
@@ -170,16 +181,16 @@ def main() -> None:
         return
     size = 16 * MEBIBYTE if given.quick else given.mebibytes * MEBIBYTE
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        lines = table(size, given.columns, memory, Path(folder))
+        lines = table(size, given.columns, memory, Path(folder), given.repeats)
     if given.json:
         print(json.dumps({"mebibytes": size / MEBIBYTE, "cap_mebibytes": given.memory, "lines": lines}))
         return
     print(f"{size // MEBIBYTE} MiB of numbers, {given.columns} columns, cap {given.memory} MiB\n")
-    print(f"{'source':<10}{'step':<16}{'seconds':>9}{'speed':>8}{'peak MiB':>10}{'of cap':>8}")
+    print(f"{'source':<10}{'step':<16}{'seconds':>9}{'speed':>8}{'processor':>11}{'peak MiB':>10}{'of cap':>8}")
     for line in lines:
         print(
             f"{line['source']:<10}{line['step']:<16}{line['seconds']:>9.2f}{line['speed']:>8.2f}"
-            f"{line['peak_mebibytes']:>10.0f}{line['of_cap']:>8.2f}"
+            f"{line['processor']:>11.2f}{line['peak_mebibytes']:>10.0f}{line['of_cap']:>8.2f}"
         )
 
 

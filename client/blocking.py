@@ -13,6 +13,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from dpspca.common.centering import AutoCentering
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan
@@ -160,21 +161,25 @@ class Federation:
         """Name the providers that offer a data set now."""
         return self._loop.run(self._federation.providers_of(data_set))
 
-    def submit(
+    def submit(  # noqa: PLR0913  # the job, and how to submit it
         self,
         spec: JobSpec,
         data_set: str | None = None,
         providers: Sequence[str] | None = None,
         *,
         dictionary: Dictionary | None = None,
+        centering: AutoCentering | None = None,
         life: timedelta | None = None,
     ) -> Job:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
         ``data_set`` may be left out if only one is on offer. With the job's ``dictionary``, the model can prepare raw
-        rows. ``life`` is how long the job is valid, if it may have to wait long for a person's approval.
+        rows. With ``centering``, the job's centring is chosen by public facts, such as the number of these providers.
+        ``life`` is how long the job is valid, if it may have to wait long for a person's approval.
         """
-        submitted = self._federation.submit(spec, data_set, providers, dictionary=dictionary, life=life)
+        submitted = self._federation.submit(
+            spec, data_set, providers, dictionary=dictionary, centering=centering, life=life
+        )
         return Job(self._loop.run(submitted), self._loop)
 
     def fit(
@@ -184,9 +189,10 @@ class Federation:
         providers: Sequence[str] | None = None,
         *,
         dictionary: Dictionary | None = None,
+        centering: AutoCentering | None = None,
     ) -> Model:
         """Submit a job and wait for its model."""
-        return self.submit(spec, data_set, providers, dictionary=dictionary).result()
+        return self.submit(spec, data_set, providers, dictionary=dictionary, centering=centering).result()
 
     def jobs(self) -> list[JobStatus]:
         """List this analyst's jobs, oldest first."""

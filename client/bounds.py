@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.queries import MOST_GROUPS, SIDE
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import FRAME, message_parts
 from dpspca.common.trust import MAX_JOB_BYTES, MAX_JOB_LIFE, MAX_STATEMENT_BYTES
@@ -55,6 +56,8 @@ _SERVICE: Final = pb.DESCRIPTOR.services_by_name["AnalystService"]
 _ENVELOPE: Final = 64
 _HEADING: Final = 2**16
 """Bytes of a model's heading without feature names: shapes, and the privacy statement."""
+_GROUPS: Final = (MOST_GROUPS + 1) * SIDE**2 * 24
+"""Bytes of counts of scores in each cell and group, as text."""
 
 MESSAGE_BYTES: Final = MappingProxyType(
     {
@@ -142,7 +145,8 @@ def model_of(spec: JobSpec) -> Bound:
 
 def heading_of(spec: JobSpec) -> int:
     """Return the most bytes of a model's heading. It is JSON, which takes far more memory than bytes when parsed."""
-    return _HEADING + len(json.dumps(spec.schema.names))
+    groups = _GROUPS if spec.options.get("picture_by") else 0
+    return _HEADING + groups + len(json.dumps(spec.schema.names))
 
 
 def seconds_for(size: int) -> float:

@@ -42,7 +42,7 @@ from dpspca.common.trust import (
 )
 from dpspca.provider.approval import RequestState
 from dpspca.provider.connection import names_warning
-from dpspca.provider.data import require_unit
+from dpspca.provider.data import identify, require_unit
 from dpspca.provider.jobs import require_one_name
 from dpspca.provider.ledger import (
     QUARANTINE_REMEDY,
@@ -238,7 +238,7 @@ class _Checks:
         """Read the rows as the provider does, and remember what identifies them."""
         assert isinstance(self.settings, ProviderConfig)
         rows, persons = read_data_set(self.settings, name), (self.settings.persons or {}).get(name)
-        self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
+        self.digests[name], self.fingerprints[name] = identify(rows)
         self.columns[name] = rows.names
         by_person = "" if persons is None else f", with persons from {persons}"
         span = f"; it holds {rows.span.rows} of the {rows.span.of} rows of the whole table" if rows.span else ""
@@ -250,7 +250,7 @@ class _Checks:
         """Count the rows that have arrived."""
         assert isinstance(self.settings, ProviderConfig)
         rows, folder = arriving_data_set(self.settings, name), self.settings.arriving[name]
-        self.digests[name], self.fingerprints[name] = rows.digest(), rows.fingerprints()
+        self.digests[name], self.fingerprints[name] = identify(rows)
         self.columns[name] = rows.names
         size = f"{rows.count} rows of {rows.dimension} columns{_prepared(self.settings, name)}"
         return f"{folder}: {size}, and more may arrive."
@@ -263,7 +263,7 @@ class _Checks:
         """Check that no rows are offered under two names, or were spent on under another name."""
         there = ledger_paths(settings, self.file)[0].exists()
         require_one_name(
-            self.fingerprints, self.digests, read_ledger(self.file).books.data_set_of_rows if there else _no_name
+            self.fingerprints, self.digests, read_ledger(self.file).data_set_of_rows if there else _no_name
         )
         return "No rows have two names, here or in the ledger."
 

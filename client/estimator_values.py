@@ -9,12 +9,12 @@ import numpy as np
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import column_names
-from dpspca.common.centering import Center, choose
+from dpspca.common.centering import AutoCentering, Center
 from dpspca.common.checks import check, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.plan import Plan
 from dpspca.common.queries import ColumnSizes, ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
-from dpspca.common.spec import Centering, Scaling
+from dpspca.common.spec import JobSpec
 from dpspca.provider.data import numeric
 
 _BESIDE: Final = (Count, ColumnSizes, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
@@ -35,23 +35,17 @@ def numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
     return numeric(array) if array.dtype.kind == "O" else array
 
 
-def centering_of(job: Mapping[str, Any], *, providers: int | None) -> dict[str, Any]:
-    """Return fields of a job with its centring chosen by public facts if it is "auto", and the bound that it needs.
+def job_of(values: Mapping[str, Any], *, providers: int | None) -> JobSpec:
+    """Make a job, and choose its centring by public facts if that is "auto". ``providers`` is their number, if known.
 
-    ``providers`` is their number, if it is known.
+    Its constructor checks the values.
     """
-    asked = choice(Center, "center", job["centering"] or Center.NONE)
+    asked = choice(Center, "center", values["centering"] or Center.NONE)
     if asked is not Center.AUTO:
-        return {**job, "centering": asked.value}
-    made = choose(
-        job["unit"],
-        job["budget"],
-        has_dictionary=job["dictionary"] is not None,
-        has_mean_bound=job["mean_bound"] is not None or job["scaling"] is Scaling.PRIVATE,
-        providers=providers,
-    )
-    bound = job["mean_bound"] if made.centering is Centering.PRIVATE else None
-    return {**job, "centering": made.centering, "mean_bound": bound}
+        return JobSpec(**{**values, "centering": asked.value})
+    known = {"mean_bound", "public_mean"}
+    job = JobSpec(**{name: value for name, value in values.items() if name not in {"centering", *known}})
+    return AutoCentering(**{name: values[name] for name in known}).chosen(job, providers=providers)
 
 
 def rounds_of(plan: Plan) -> int:

@@ -29,7 +29,7 @@ from dpspca.provider.data import check_rows
 from . import component_count
 from .blocking import Federation, progress_of
 from .described_jobs import whole_and_chosen
-from .estimator_values import centering_of, methods_with, numbers_of, rounds_of, seeds_of
+from .estimator_values import job_of, methods_with, numbers_of, rounds_of, seeds_of
 from .forecast import Forecast, forecast
 from .simulation import Watcher, simulate
 from .unit_names import UnitName, unit_named
@@ -89,8 +89,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     rounds : int or "auto"
         Number of rounds. "auto" derives it from the budget. Methods without rounds refuse a number.
     center : {None, "private", "public", "pairs", "auto"}
-        None subtracts no mean. "private" estimates the mean privately, for a tenth of the budget, and needs
-        ``mean_bound``. "public" subtracts ``public_mean``. "pairs" uses differences of pairs of rows. "auto" chooses.
+        None subtracts no mean. "private" estimates it privately, for a tenth of the budget; it needs ``mean_bound``.
+        "public" subtracts ``public_mean``. "pairs" uses differences of pairs of rows. "auto" chooses and says why.
     mean_bound : float
         Bound on the length of a row before centring, for the private mean.
     scale : {None, "private"}
@@ -289,7 +289,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         It looks at no data and spends nothing. The forecast covers every method that this job could use.
         """
-        return forecast(self._spec(Schema(columns), 0), rows=rows, **hints)
+        return forecast(self._spec(Schema(columns), 0, hints.get("providers", 1)), rows=rows, **hints)
 
     def transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
         """Project rows onto the components. This spends no budget, and the scores do not protect the rows of X."""
@@ -327,7 +327,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             "seed": seed,
             "options": self._options(schema.dimension),
         }
-        return JobSpec(**centering_of(values, providers=providers))
+        return job_of(values, providers=providers)
 
     def _components(self, columns: int) -> int:
         """Return the number of components to ask for."""

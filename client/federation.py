@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.centering import AutoCentering
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, RefusedError
@@ -252,32 +253,34 @@ class AsyncFederation:
         """Name the providers that offer a data set now."""
         return sorted({each.provider for each in await self.data_sets() if each.data_set == data_set})
 
-    async def submit(
+    async def submit(  # noqa: PLR0913  # the job, and how to submit it
         self,
         spec: JobSpec,
         data_set: str | None = None,
         providers: Sequence[str] | None = None,
         *,
         dictionary: Dictionary | None = None,
+        centering: AutoCentering | None = None,
         life: timedelta | None = None,
     ) -> AsyncJob:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
         ``data_set`` may be left out if only one is on offer. If the job does not name its columns, it is signed with
-        the names on offer, so that the model has them. With the job's ``dictionary``, the model can prepare raw rows.
-        ``life`` is how long the job is valid, if it may have to wait longer than ``validity_of`` for an approval.
+        the names on offer. With the job's ``dictionary``, the model can prepare raw rows. With ``centering``, the job's
+        centring is chosen by public facts, such as the number of these providers. ``life`` is how long the job is
+        valid, if it may have to wait longer than ``validity_of`` for an approval.
         """
         features = None if dictionary is None else attached(spec, dictionary)
         catalogue.plan(spec)  # raises for an invalid job before anything is sent
-        federation = self._identity.name.federation
         data_set = await self.only_data_set() if data_set is None else check_name("the data set", data_set)
         spec.schema.require_named()
         names = await self._names(spec, data_set) if providers is None else list(providers)
+        spec = spec if centering is None else centering.chosen(spec, providers=len(names))
         asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
         require_fit(spec, data_set, names, asked)
         if spec.dictionary is None:
             spec = spec.with_names({each.provider: each.schema.names for each in asked})
-        audience = [PartyName(federation, Role.PROVIDER, name) for name in names]
+        audience = [PartyName(self._identity.name.federation, Role.PROVIDER, name) for name in names]
         life = max(validity_of(catalogue.plan(spec)), life or timedelta())
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life)
         warn_if_outlived(self._identity, self._clock() + life, self._notify)
@@ -305,9 +308,11 @@ class AsyncFederation:
         providers: Sequence[str] | None = None,
         *,
         dictionary: Dictionary | None = None,
+        centering: AutoCentering | None = None,
     ) -> Model:
         """Submit a job and wait for its model."""
-        return await (await self.submit(spec, data_set, providers, dictionary=dictionary)).result()
+        job = await self.submit(spec, data_set, providers, dictionary=dictionary, centering=centering)
+        return await job.result()
 
     async def jobs(self) -> list[JobStatus]:
         """List this analyst's jobs, oldest first."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dpspca.common.centering import reason_in_words
 from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.errors import DpspcaWarning
 from dpspca.common.model import Model
@@ -59,8 +60,14 @@ _PACKAGE: Final = "dpspca."
 
 
 def of_job(plan: Plan) -> list[str]:
-    """Return warnings about settings that are allowed but rarely intended, and the conditions that its price needs."""
-    return _rarely_intended(plan.spec) + plan.caveats
+    """Say what was chosen, what is allowed but rarely intended, and on which conditions the price holds."""
+    return _chosen(plan.spec) + _rarely_intended(plan.spec) + plan.caveats
+
+
+def _chosen(spec: JobSpec) -> list[str]:
+    """Say how rows are centred and why, if nobody named a way to centre them."""
+    words = reason_in_words(spec.centering, spec.centering_reason, spec.unit)
+    return [f"Centring, chosen by public facts: {words}."] if words else []
 
 
 def _rarely_intended(spec: JobSpec) -> list[str]:
@@ -253,12 +260,15 @@ def decision_of(model: Model) -> str:
 def _left_out(decided: Decision, model: Model) -> str:
     if decided.asked is None:
         return ""
-    kept = len(model.components)
     because = "" if decided.useful else ", because there has to be one"
-    return (
-        f"Of {decided.asked} components, {decided.useful} showed above the noise and explain more than an average "
-        f"column. The model has {kept}{because}."
-    )
+    if decided.clear is None:  # a model of earlier software
+        why = f"{decided.useful} showed above the noise and explain more than an average column"
+    else:
+        why = (
+            f"{decided.clear} showed above the noise of the last release, and {decided.useful} of these "
+            f"{'explains' if decided.useful == 1 else 'explain'} more than an average column"
+        )
+    return f"Of {decided.asked} components, {why}. The model has {len(model.components)}{because}."
 
 
 def _blind(decided: Decision, components: int) -> str:

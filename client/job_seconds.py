@@ -12,7 +12,7 @@ import numpy as np
 
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries import Covariance, CovarianceProduct
-from dpspca.provider.data import DataSetFacts, check_rows
+from dpspca.provider.data import DataSetFacts, check_rows, identify
 from dpspca.provider.evaluate import Shard
 
 _SAMPLE: Final = 2**18
@@ -49,7 +49,7 @@ def job_seconds(facts: DataSetFacts) -> JobSeconds:
     if columns <= _WIDEST_MATRIX:
         matrix = times * _seconds(lambda: shard().evaluate(Covariance(columns)))
     product = times * _seconds(lambda: shard().evaluate(CovarianceProduct(basis)))
-    return JobSeconds(times * _seconds(lambda: (rows.digest(), rows.fingerprints())), product, matrix)
+    return JobSeconds(times * _seconds(lambda: identify(rows)), product, matrix)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -1,39 +1,89 @@
 """A picture of how many rows have which scores: contours of a private histogram, which shows no row's own scores."""
 
+from typing import Any, Final
+
 import numpy as np
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.model import Model
-from dpspca.common.score_map import SURE
+from dpspca.common.score_map import SURE, ScoreMap
 
 from .report import Destination, finish, new_canvas
 
-_LEVELS = 7
+_LEVELS: Final = 7
+_GROUP_LEVELS: Final = 4
+_SURE_OF_GROUPS: Final = 4.0
+"""Times its noise, from which a cell of a group is shown: noise alone shows one in a third of plots of ten groups."""
+_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Colours that colour-blind readers can tell apart."""
+_LINES: Final = ("solid", "dashed", "dotted")
 
 
 def score_contours(model: Model, path: Destination) -> None:
     """Write a PNG of contours of the scores on the first two components.
 
     Nothing is drawn where noise alone may have made what is counted: the lowest contour is at three times the noise.
+    Groups have contours of their own, each in its own colour, from four times the noise on, because they have many more
+    cells. A group that does not show is left out.
     """
     if model.scores is None:
         raise InvalidParameterError(
             "This model has no counts of scores to plot.", "Run the job with the method auto and its option picture."
         )
-    counts, noise = model.scores.smoothed()
-    along, across = (edges[:-1] + np.diff(edges) / 2 for edges in model.scores.edges())
     canvas, axes = new_canvas(width=6.4, height=5.6)
-    lowest, highest = SURE * noise, float(counts.max())
-    if highest > lowest:
-        levels = np.linspace(lowest, highest, _LEVELS + 1)
-        filled = axes.contourf(along, across, counts.T, levels=levels, cmap="viridis_r", extend="neither")
-        axes.contour(along, across, counts.T, levels=levels[:-1], colors="#444444", linewidths=0.5)
-        bar = canvas.figure.colorbar(filled, ax=axes, pad=0.02)
-        bar.set_label("rows in a cell, smoothed", fontsize=10)
-        bar.ax.tick_params(length=0, labelsize=8)
-    else:
+    along, across = _middles(model.scores)
+    shown = _groups(axes, model.scores) if model.scores.groups else _everybody(canvas, axes, model.scores)
+    if not shown:
         axes.text(0.5, 0.5, "nothing shows above the noise", transform=axes.transAxes, ha="center", fontsize=10)
     axes.set(xlim=(along[0], along[-1]), ylim=(across[0], across[-1]))
     axes.set_ylabel("score on component 2", fontsize=10)
     title = "How rows are spread over two components"
     finish(canvas, axes, title, model, path, "score on component 1 (rows beyond an edge are counted at it)")
+
+
+def contours_of(scores: ScoreMap, levels: int, sure: float) -> tuple[FloatArray, FloatArray] | None:
+    """Return smoothed counts and the levels of contours, from ``sure`` times the noise on; None if nothing is higher.
+
+    The counts are those over the middles of cells, along the first component first.
+    """
+    counts, noise = scores.smoothed()
+    lowest, highest = sure * noise, float(counts.max())
+    return (counts, np.linspace(lowest, highest, levels + 1)) if highest > lowest else None
+
+
+def _everybody(canvas: Any, axes: Any, scores: ScoreMap) -> bool:  # noqa: ANN401  # matplotlib publishes no types
+    """Fill between the contours of all rows. Return whether there are any."""
+    found = contours_of(scores, _LEVELS, SURE)
+    if found is None:
+        return False
+    counts, levels = found
+    along, across = _middles(scores)
+    filled = axes.contourf(along, across, counts.T, levels=levels, cmap="viridis_r", extend="neither")
+    axes.contour(along, across, counts.T, levels=levels[:-1], colors="#444444", linewidths=0.5)
+    bar = canvas.figure.colorbar(filled, ax=axes, pad=0.02)
+    bar.set_label("rows in a cell, smoothed", fontsize=10)
+    bar.ax.tick_params(length=0, labelsize=8)
+    return True
+
+
+def _groups(axes: Any, scores: ScoreMap) -> bool:  # noqa: ANN401
+    """Draw contours of each group in its own colour and line. Return whether any group has one."""
+    handles = []
+    for number, each in enumerate(scores.groups):
+        found = contours_of(each, _GROUP_LEVELS, _SURE_OF_GROUPS)
+        if found is None:
+            continue
+        counts, levels = found
+        colour, line = _COLOURS[number % len(_COLOURS)], _LINES[number // len(_COLOURS) % len(_LINES)]
+        axes.contour(*_middles(each), counts.T, levels=levels[:-1], colors=colour, linestyles=line, linewidths=1.2)
+        handles += axes.plot([], [], color=colour, linestyle=line, label=each.group or "no level")
+    if handles:
+        axes.legend(handles=handles, fontsize=8, frameon=False, loc="best")
+    return bool(handles)
+
+
+def _middles(scores: ScoreMap) -> tuple[FloatArray, FloatArray]:
+    """Return the middles of cells along both components."""
+    along, across = (edges[:-1] + np.diff(edges) / 2 for edges in scores.edges())
+    return along, across

@@ -15,16 +15,16 @@ pair, so that one row may move every difference. No rule by position helps, and 
 contain. A person of several rows may have fewer of them in a neighbouring table.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import check
+from .checks import check, check_bound
 from .privacy import PrivacyUnit, usable_mu
-from .spec import Budget, Centering, JobSpec
+from .spec import Centering, CenteringReason, JobSpec, Scaling
 
 LEAST_MU: Final = 0.2
 """From this budget on a private mean is worth its price. It is that of epsilon .86 with a delta of 1e-6."""
@@ -41,38 +41,74 @@ class Center(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenCentering:
-    """A way to centre rows, and why it was chosen."""
+class AutoCentering:
+    """That the centring of a job is to be chosen, and what is publicly known of the mean, if anything."""
 
-    centering: Centering
-    reason: str
+    mean_bound: float | None = None
+    public_mean: Any = None
+
+    def __post_init__(self) -> None:
+        if self.mean_bound is not None:
+            check_bound("mean_bound", self.mean_bound)
+
+    def chosen(self, spec: JobSpec, *, providers: int | None) -> JobSpec:
+        """Return a job with its centring chosen by public facts alone, and with the reason for it.
+
+        The job itself must not have a centring yet. ``providers`` is their number, if it is known. Differences of pairs
+        take offsets between providers away, which may be what a job is about; so they are for one provider only.
+
+        Privacy: nothing but the job and public facts decides, so the choice tells nothing about rows.
+        """
+        check(
+            spec.centering is Centering.NONE,
+            f"The centring is to be chosen, but the job has the centering {spec.centering}.",
+            "Leave one of the two out.",
+        )
+        if not spec.unit.is_row:
+            return replace(spec, centering_reason=CenteringReason.MATRIX)
+        if self.public_mean is not None:
+            given = {"centering": Centering.PUBLIC, "public_mean": self.public_mean}
+            return replace(spec, **given, centering_reason=CenteringReason.PUBLIC_MEAN)
+        if spec.dictionary is not None:
+            return replace(spec, centering_reason=CenteringReason.DICTIONARY)
+        is_affordable = usable_mu(spec.budget.epsilon, spec.budget.delta) >= LEAST_MU
+        if is_affordable and (self.mean_bound is not None or spec.scaling is Scaling.PRIVATE):
+            given = {"centering": Centering.PRIVATE, "mean_bound": self.mean_bound}
+            return replace(spec, **given, centering_reason=CenteringReason.AFFORDABLE)
+        may_pair = spec.unit is PrivacyUnit.ROW_REPLACE_ONE and providers == 1
+        return replace(
+            spec,
+            centering=Centering.PAIRS if may_pair else Centering.NONE,
+            centering_reason=CenteringReason.NO_MEAN_BOUND if is_affordable else CenteringReason.SMALL_BUDGET,
+        )
 
 
-def choose(
-    unit: PrivacyUnit, budget: Budget, *, has_dictionary: bool, has_mean_bound: bool, providers: int | None
-) -> ChosenCentering:
-    """Choose how to centre rows, by public facts alone.
+def reason_in_words(centering: Centering, reason: CenteringReason | None, unit: PrivacyUnit) -> str:
+    """Say how rows are centred and why, or return nothing if a person said how."""
+    if reason is None:
+        return ""
+    if reason in _PLAIN:
+        return _PLAIN[reason]
+    why = _WHY_NO_MEAN[reason]
+    if centering is Centering.PAIRS:
+        return f"differences of pairs, because {why}, and differences need no mean"
+    return f"rows are not centred, because {why}, and {_WHY_NO_PAIRS[unit is PrivacyUnit.ROW_REPLACE_ONE]}"
 
-    ``providers`` is their number, if it is known. Differences of pairs take offsets between providers away, which may
-    be what a job is about; so they are chosen for one provider only.
-    """
-    if not unit.is_row:
-        return ChosenCentering(Centering.NONE, "A matrix is not centred.")
-    if has_dictionary:
-        return ChosenCentering(Centering.NONE, "The dictionary has a public centre for each column.")
-    affords = usable_mu(budget.epsilon, budget.delta) >= LEAST_MU
-    if affords and has_mean_bound:
-        return ChosenCentering(Centering.PRIVATE, "The budget affords a private mean.")
-    why = "No bound for the mean is known." if affords else "A private mean would cost too much of this budget."
-    if unit is PrivacyUnit.ROW_REPLACE_ONE and providers == 1:
-        return ChosenCentering(Centering.PAIRS, f"{why} Differences of pairs of rows need no mean.")
-    more = (
-        "Differences of pairs (center = pairs) would also take away how providers differ; ask for them if that is not "
-        "wanted."
-        if unit is PrivacyUnit.ROW_REPLACE_ONE
-        else f"Differences of pairs need the unit {PrivacyUnit.ROW_REPLACE_ONE}."
-    )
-    return ChosenCentering(Centering.NONE, f"{why} {more} So rows are not centred.")
+
+_PLAIN: Final = {
+    CenteringReason.MATRIX: "no centring, because a matrix has no rows to centre",
+    CenteringReason.DICTIONARY: "public centre from the dictionary",
+    CenteringReason.PUBLIC_MEAN: "a public mean, because one is given",
+    CenteringReason.AFFORDABLE: "a private mean, because the budget affords it and a bound for it is known",
+}
+_WHY_NO_MEAN: Final = {
+    CenteringReason.SMALL_BUDGET: "a private mean would cost too much of this budget",
+    CenteringReason.NO_MEAN_BOUND: "no bound for the mean is known (mean_bound)",
+}
+_WHY_NO_PAIRS: Final = {
+    True: "differences of pairs (center = pairs) are chosen for one provider only: they take away how providers differ",
+    False: f"differences of pairs need the unit {PrivacyUnit.ROW_REPLACE_ONE}",
+}
 
 
 def check_pairs(spec: JobSpec, *, uses_all_rows: bool) -> None:

@@ -30,8 +30,9 @@ class Decision:
     hold. Both are None where the path follows from the number of columns alone; ``held`` is also None where the number
     of outstanding columns decided, or where there are too many columns for a matrix of all. ``visible`` is how many
     components showed above the noise of the largest matrix that was released. Where it is fewer than were asked for,
-    columns may have been missed without a sign of it. Of the ``asked`` components, ``useful`` ones showed above noise
-    in the last release and explain more than an average column; both are None where none was to be left out.
+    columns may have been missed without a sign of it. Of the ``asked`` components, ``clear`` ones showed above the
+    noise of the last release, and ``useful`` ones of these explain more than an average column; all three are None
+    where none was to be left out.
     ``hidden`` says that noise hid how long rows are, and no bound was known: all were clipped to one length.
     """
 
@@ -42,6 +43,7 @@ class Decision:
     visible: Count | None = None
     asked: Count | None = None
     useful: Count | None = None
+    clear: Count | None = None
     hidden: bool = False
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
 from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
@@ -23,6 +22,25 @@ from .decoding import By, Source, decode, parse_json, read_part
 from .errors import DpspcaError, InvalidInputError, InvalidTypeError
 from .names import shortened
 from .privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS, MIN_DELTA, PrivacyUnit
+from .spec_values import Accounting, Centering, CenteringReason, Scaling, Weights
+
+__all__ = [
+    "MAX_COMPONENT_ENTRIES",
+    "MAX_DIMENSION",
+    "MAX_QUERIES",
+    "PRIVATE",
+    "PRIVATE_BOUND",
+    "Accounting",
+    "Budget",
+    "Centering",
+    "CenteringReason",
+    "JobSpec",
+    "MethodOptions",
+    "Scalar",
+    "Scaling",
+    "Schema",
+    "Weights",
+]
 
 Scalar: TypeAlias = bool | int | float | str | None
 
@@ -43,7 +61,12 @@ PRIVATE_BOUND: Final = 2.0**64
 _WRITTEN_AS: Final = {"method": "algorithm"}
 """Keys of the canonical form that differ from the field's name. The form is that of version 0.1.0, because signatures,
 digests and stored jobs depend on it; both names are read."""
-_UNWRITTEN: Final[Mapping[str, Any]] = {"weights": "auto", "scaling": "none", "dictionary": None}
+_UNWRITTEN: Final[Mapping[str, Any]] = {
+    "weights": "auto",
+    "scaling": "none",
+    "dictionary": None,
+    "centering_reason": None,
+}
 """Keys that version 0.1.0 did not have, and their defaults: a default is not written, so that the form is the same."""
 _NAMED: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_AS.items()}
 
@@ -84,41 +107,6 @@ class MethodOptions(Mapping[str, Scalar]):
 
     def __reduce__(self) -> tuple[type[Self], tuple[dict[str, Scalar]]]:
         return type(self), (dict(self._items),)
-
-
-class Accounting(StrEnum):
-    """How noise follows from a budget."""
-
-    EXACT = "exact"
-    """Gaussian differential privacy: the least noise that the budget allows."""
-    PUBLISHED = "published"
-    """The papers' own formulas, to reproduce their figures."""
-
-
-class Centering(StrEnum):
-    """Which mean is taken off the rows before anything else."""
-
-    NONE = "none"
-    PUBLIC = "public"
-    PRIVATE = "private"
-    PAIRS = "pairs"  # none: differences of pairs of rows are used (``centering.py``)
-
-
-class Scaling(StrEnum):
-    """What columns are divided by, after a mean was taken off and before rows are clipped."""
-
-    NONE = "none"
-    PRIVATE = "private"
-    """The root of each column's mean square, found privately."""
-
-
-class Weights(StrEnum):
-    """How much each provider counts in a sum of answers."""
-
-    AUTO = "auto"
-    """Providers with more rows count for more than their rows, as far as that makes the result less noisy."""
-    EQUAL = "equal"
-    """Every row counts the same, whoever holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +195,7 @@ class JobSpec:
     ``weights`` changes no question and no price: it says how the coordinator adds up what providers answer.
     ``dictionary`` is the digest of the shared dictionary by which every provider prepares its rows. The schema then
     names columns of prepared rows, and ``centering`` is about these, which have their public centres at zero already.
+    ``centering_reason`` says why a centring was chosen that nobody named. It changes no question and no price.
     ``minimum_parties`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
     and when it gives up; in one process all providers always answer.
     """
@@ -232,6 +221,7 @@ class JobSpec:
         default_factory=MethodOptions
     )
     dictionary: str | None = None
+    centering_reason: CenteringReason | None = None
 
     def __post_init__(self) -> None:
         put, wrong = object.__setattr__, list[DpspcaError]()
@@ -256,6 +246,7 @@ class JobSpec:
         )
         self._check_mean()
         self._check_dictionary()
+        self._check_reason()
 
     def _check_dictionary(self) -> None:
         if self.dictionary is None:
@@ -283,6 +274,16 @@ class JobSpec:
             object.__setattr__(self, "public_mean", _public_mean(self.public_mean, self.schema.dimension))
         else:
             check(self.public_mean is None, "public_mean is set but not asked for.", "Centre by it, or remove it.")
+
+    def _check_reason(self) -> None:
+        """Refuse a reason that does not go with the job, because its privacy statement repeats it."""
+        reason = self.centering_reason
+        others = {CenteringReason.MATRIX: not self.unit.is_row, CenteringReason.DICTIONARY: self.dictionary is not None}
+        check(
+            reason is None or (self.centering in reason.centerings and others.get(reason, True)),
+            f"The reason {reason} does not go with this job, whose centering is {self.centering}.",
+            "Leave centering_reason out: it is written where a centring is chosen.",
+        )
 
     @property
     def weighs_providers(self) -> bool:
@@ -345,6 +346,7 @@ _SETTLED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "method": _of(str, "method"),
     "accounting": partial(choice, Accounting, "the accounting"),
     "centering": partial(choice, Centering, "the centring"),
+    "centering_reason": lambda given: None if given is None else choice(CenteringReason, "centering_reason", given),
     "scaling": partial(choice, Scaling, "the scaling"),
     "explained_variance": _of(bool, "explained_variance"),
     "weights": partial(choice, Weights, "the weights"),

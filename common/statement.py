@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
+from .centering import reason_in_words
 from .plan import Plan
 from .privacy import PrivacyUnit, format_up
 from .spec import PRIVATE_BOUND, Accounting, Centering, Scaling
@@ -129,6 +130,8 @@ class PrivacyStatement:
     dictionary: str = ""
     """Digest of the dictionary by which rows were prepared, if there is one."""
     scaling: Scaling = Scaling.NONE
+    centering_reason: str = ""
+    """How rows were centred and why, in words, if that was chosen by public facts (``common/centering.py``)."""
     caveat: str = ""
     decision: str = ""
     """How the method decided to spend the budget, in words, if it is one that decides (``client/findings.py``)."""
@@ -164,6 +167,7 @@ class PrivacyStatement:
             rows_per_person=spec.rows_per_person,
             dictionary=spec.dictionary or "",
             scaling=spec.scaling,
+            centering_reason=reason_in_words(spec.centering, spec.centering_reason, spec.unit),
             caveat=" ".join(plan.caveats),
         )
 
@@ -198,6 +202,7 @@ class PrivacyStatement:
             self._who(),
             PREPARED.format(self.dictionary) if self.dictionary else None,
             self._bounds(),
+            f"Centring was chosen by public facts: {self.centering_reason}." if self.centering_reason else None,
             self._price(),
             f"How the budget was spent: {self.decision}" if self.decision else None,
             f"How much each provider counted: {self.weights}" if self.weights else None,

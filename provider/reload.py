@@ -109,7 +109,7 @@ class CurrentSettings:
         policy = CurrentPolicy(settings.policy, self._policy_read) if moved else self._policy
         listed = _revocations(settings, self.identity)
         listed.get().require_succession(self.revocations())
-        rows = _read_rows(settings, self.settings, setup.data_sets, daemon.offer.digests, scratch)
+        rows = _read_rows(settings, self.settings, setup, daemon.offer.digests, scratch)
         offer = daemon.check(rows, settings.dictionaries, policy.get)
         return _New(settings, settings.route, policy, listed, offer)
 
@@ -152,15 +152,18 @@ def _configure(desk: ApprovalDesk, settings: ProviderConfig) -> None:
 def _read_rows(
     settings: ProviderConfig,
     before: ProviderConfig,
-    offered: Mapping[str, DataSet],
+    setup: ProviderSetup,
     digests: Mapping[str, str],
     scratch: Scratch | None,
 ) -> dict[str, DataSet]:
     """Read all data sets. Where rows are the same as before, keep those that are in memory."""
     found: dict[str, DataSet] = {}
+    offered, name_of = setup.data_sets, setup.ledger.name_of
     for name in settings.data_sets:
         read, known = read_data_set(settings, name, scratch), offered.get(name)
-        is_same = isinstance(known, CheckedRows) and known.uncut == read.uncut and read.digest() == digests[name]
+        is_same = (
+            isinstance(known, CheckedRows) and known.uncut == read.uncut and name_of(read.digest()) == digests[name]
+        )
         found[name] = known if known is not None and is_same else read
     for name in settings.arriving:
         known = offered.get(name)

@@ -5,9 +5,11 @@ them: escaped and shortened.
 """
 
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from dpspca.common.spec import JobSpec
 from dpspca.common.storage import Kinds
+from dpspca.common.trust import JobEnvelope
 
 EVENTS: Final[Kinds] = MappingProxyType({
     "started": ("address",),
@@ -22,3 +24,10 @@ EVENTS: Final[Kinds] = MappingProxyType({
     "settings": ("taken", "problem"),
     "lost": ("events",),
 })  # fmt: skip
+
+
+def asked_facts(envelope: JobEnvelope, spec: JobSpec) -> dict[str, Any]:
+    """Return what a submitted job asks for, of whom."""
+    budget = {"unit": str(spec.unit), "epsilon": spec.budget.epsilon, "delta": spec.budget.delta}
+    asked = {"data_set": envelope.data_set, "providers": list(envelope.audience)}
+    return asked | budget | {"expires_at": envelope.expires_at}

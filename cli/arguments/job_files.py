@@ -8,13 +8,14 @@ from dpspca.client import component_count
 from dpspca.client.described_jobs import attached, load_dictionary
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
+from dpspca.common.centering import AutoCentering
 from dpspca.common.checks import check
-from dpspca.common.decoding import parse_json
+from dpspca.common.decoding import Source, decode, parse_json
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
-from dpspca.common.spec import JobSpec
+from dpspca.common.spec import Centering, JobSpec
 from dpspca.common.storage import read_toml
 
 from . import job_dictionaries, method_options
@@ -34,6 +35,15 @@ class JobFile:
     providers: tuple[str, ...] | None = None
     dictionary: Dictionary | None = None
     """The job's dictionary, if its file is known."""
+    centering: AutoCentering | None = None
+    """How to choose the centring, if the file leaves it open. The plan's was chosen for the providers in the file."""
+
+    def for_providers(self, count: int | None) -> JobSpec:
+        """Return the job with its centring chosen for so many providers, if the file leaves that open."""
+        if self.centering is None:
+            return self.spec
+        bare = replace(self.spec, centering=Centering.NONE, mean_bound=None, public_mean=None, centering_reason=None)
+        return self.centering.chosen(bare, providers=count)
 
     @property
     def public_bound(self) -> float | None:
@@ -57,12 +67,16 @@ def from_file(path: Path, flags: Flags) -> JobFile:
         job, known = _with_full_unit_name(raw.get("job", raw)), None
         if job_dictionaries.names_a_file(job):
             job, known = job_dictionaries.resolved(job, path.parent)
-        spec = JobSpec.from_plain(_with_component_count(job), str(path))
+        job, centering = _with_centering(_with_component_count(job), str(path))
+        spec = JobSpec.from_plain(job, str(path))
         spec.schema.require_named()
         if flags.dictionary is not None:
             known = load_dictionary(flags.dictionary)
             attached(spec, known)
-        return JobFile(catalogue.plan(spec), *_data_set_and_providers(path, rows), known)
+        data_set, providers = _data_set_and_providers(path, rows)
+        if centering is not None:
+            spec = centering.chosen(spec, providers=len(providers) if providers else None)
+        return JobFile(catalogue.plan(spec), data_set, providers, known, centering)
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -100,6 +114,26 @@ def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file
     )
     number = component_count.automatic(columns, options.get("sparsity"))
     return job | {"components": number, "options": options | {component_count.OPTION: True}}
+
+
+def _with_centering(job: Any, path: str) -> tuple[Any, AutoCentering | None]:  # noqa: ANN401  # whatever the file holds
+    """Take centering = "auto" out of a job, with what it says about the mean, so that the centring can be chosen."""
+    if not isinstance(job, dict) or job.get("centering") != AUTO:
+        return job, None
+    known = decode(_KnownMean, {name: job[name] for name in _MEAN_KEYS if name in job}, Source(path))
+    rest = {name: value for name, value in job.items() if name not in {"centering", *_MEAN_KEYS}}
+    return rest, AutoCentering(known.mean_bound, known.public_mean)
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownMean:
+    """What a job's file says about the mean."""
+
+    mean_bound: float | None = None
+    public_mean: tuple[float, ...] | None = None
+
+
+_MEAN_KEYS: Final = ("mean_bound", "public_mean")
 
 
 def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:

@@ -1,6 +1,5 @@
 """Read a job from flags, with the checks that providers use to decide what they answer."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +12,7 @@ from dpspca.client.demo import check_sparsity
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE
-from dpspca.common.centering import Center, choose
+from dpspca.common.centering import AutoCentering, Center
 from dpspca.common.checks import check
 from dpspca.common.decoding import Rule, Source, decode, parse_json
 from dpspca.common.dictionary import Dictionary
@@ -133,8 +132,12 @@ class Flags:
         ),
     ] = None
     rounds: Annotated[int | None, typer.Option(help="Short for --option rounds=.... Default: by the budget.")] = None
-    center: Annotated[Center | None, typer.Option(help="How to centre rows; auto chooses. Default: none.")] = None
-    mean_bound: Annotated[float | None, typer.Option(help="For --center private: norm bound for the mean.")] = None
+    center: Annotated[
+        Center | None, typer.Option(help="How to centre rows; auto chooses, and says why. Default: none.")
+    ] = None
+    mean_bound: Annotated[float | None, typer.Option(help="For --center private or auto: norm bound for the mean.")] = (
+        None
+    )
     scale: Annotated[
         Scaling | None,
         typer.Option(
@@ -142,7 +145,7 @@ class Flags:
             "square, found for a tenth of the budget; bounds are then about scaled columns. Default: none."
         ),
     ] = None
-    public_mean: Annotated[Path | None, typer.Option(help="For --center public: a JSON array of means.")] = None
+    public_mean: Annotated[Path | None, typer.Option(help="For --center public or auto: a JSON array of means.")] = None
     explained_variance: Annotated[
         bool | None,
         typer.Option(
@@ -184,10 +187,11 @@ class Flags:
     answer_seconds: Annotated[int | None, typer.Option(help="Seconds to wait for an answer. Default: 600.")] = None
 
 
-def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
+def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | None = None) -> JobSpec:
     """Return the job that the flags describe. Required flags have no default: each is part of the promise or the price.
 
-    ``schema`` replaces the number of columns if the federation has sent it.
+    ``schema`` replaces the number of columns if the federation has sent it. ``providers`` is their number, if known: it
+    helps to choose a centring.
     """
     check_given(flags, columns_known=schema is not None)
     values: dict[str, Any] = asdict(flags)
@@ -202,34 +206,23 @@ def from_flags(flags: Flags, schema: Schema | None = None) -> JobSpec:
     if components is None:
         components = component_count.automatic(columns.dimension, options.get("sparsity"))
         options[component_count.OPTION] = True
-    return JobSpec(
+    mean = {
+        "mean_bound": values["mean_bound"],
+        "public_mean": _public_mean(flags.public_mean) if flags.public_mean else None,
+    }
+    is_open = flags.center is Center.AUTO
+    spec = JobSpec(
         schema=columns,
         unit=values["unit"].unit,
         budget=Budget(values["epsilon"], values["delta"]),
         norm_bound=_norm_bound(values["norm_bound"]),
         components=components,
-        **_centering(flags, values),
         scaling=flags.scale or Scaling.NONE,
-        public_mean=_public_mean(flags.public_mean) if flags.public_mean else None,
         options=options,
+        **({} if is_open else {"centering": (flags.center or Center.NONE).value} | mean),
         **others,
     )
-
-
-def _centering(flags: Flags, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the centring and the bound of a mean; if auto is asked for, chosen by public facts."""
-    asked, bound = flags.center or Center.NONE, values["mean_bound"]
-    if asked is not Center.AUTO:
-        return {"centering": asked.value, "mean_bound": bound}
-    made = choose(
-        values["unit"].unit,
-        Budget(values["epsilon"], values["delta"]),
-        has_dictionary=flags.dictionary is not None,
-        has_mean_bound=bound is not None or flags.scale is Scaling.PRIVATE,
-        providers=None,
-    )
-    typer.echo(f"--center auto: {made.centering}. {made.reason}", err=True)
-    return {"centering": made.centering, "mean_bound": bound if made.centering is Centering.PRIVATE else None}
+    return AutoCentering(**mean).chosen(spec, providers=providers) if is_open else spec
 
 
 def check_given(flags: Flags, *, columns_known: bool) -> None:
@@ -315,8 +308,8 @@ def _check_center(flags: Flags) -> None:
     """Refuse a mean, or a bound for it, that the chosen centring does not use, and a missing one that it needs."""
     for center, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
         given = getattr(flags, name) is not None
-        if flags.center is Center.AUTO and name == "mean_bound":
-            continue  # it may be of use
+        if flags.center is Center.AUTO:
+            continue  # both may be of use
         if name == "mean_bound" and not given and flags.scale is Scaling.PRIVATE:
             continue  # scaled columns have a bound that fits
         check(

@@ -78,6 +78,11 @@ def _sentence(each: Finding) -> str:
         return f"{each.name}: {each.measured:.3f} times the planned width (would notice {each.catches:.3f})"
     if each.kind is Kind.DISTANCE:
         return f"{each.name}: mu = {each.measured:.2f}, {each.planned:.2f} allowed (would notice {each.catches:.2f})"
+    if each.kind is Kind.REACH:
+        return (
+            f"{each.name}: {each.measured:.3f} apart without noise, {each.planned:.3f} allowed (would notice a "
+            f"sensitivity below {each.catches:.2f} of the true one)"
+        )
     if each.kind is Kind.TIME:
         notice = "too few runs to notice anything" if each.catches is None else f"would notice {each.catches:.2f}"
         return (

@@ -136,6 +136,10 @@ def _run_coordinator(config: Path) -> None:
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
+    async def reload(running: Coordinator) -> None:
+        await current.reload(running)
+        keeper.follow(current.settings.revocations)
+
     async def serve() -> None:
         running = Coordinator(
             identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal, events=events
@@ -150,7 +154,7 @@ def _run_coordinator(config: Path) -> None:
                 _mailbox(settings, config, identity.get()),
             ):
                 status = f"Listening on {running.address}."
-                await _until_stopped(running.run(), keeper.run(), lambda: current.reload(running), status)
+                await _until_stopped(running.run(), keeper.run(), lambda: reload(running), status)
         finally:
             await running.stop()
             _log.info("stopped")
@@ -210,11 +214,16 @@ def _run_provider(config: Path) -> None:
             desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
         )
         daemon = Daemon(setup)
+
+        async def reload() -> None:
+            await current.reload(setup, daemon, scratch)
+            keeper.follow(current.settings.revocations)
+
         metrics = ProviderMetrics(setup, daemon.connected.is_set, lambda: current.failed)
         try:
             async with _metrics_page(settings.metrics, metrics.text):
                 status = f"Offers data to {settings.coordinator}."
-                await _until_stopped(daemon.run(), keeper.run(), lambda: current.reload(setup, daemon, scratch), status)
+                await _until_stopped(daemon.run(), keeper.run(), reload, status)
         finally:
             _log.info("stopped")
 

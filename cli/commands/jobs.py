@@ -248,11 +248,13 @@ async def _submit(
     """Submit the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
     data_set, providers = chosen.data_set or await federation.only_data_set(), chosen.providers
     dictionary = job_file.dictionary if job_file else job_flags.dictionary_of(flags)
+    count = len(providers or await federation.providers_of(data_set)) or None
     if job_file:
-        spec = job_file.spec
+        spec = job_file.for_providers(count)
     else:
         known = flags.dimension is not None or dictionary is not None
-        spec = job_flags.from_flags(flags, None if known else (await federation.describe(data_set, providers))[0])
+        schema = None if known else (await federation.describe(data_set, providers))[0]
+        spec = job_flags.from_flags(flags, schema, providers=count)
     for remark in findings.of_job(catalogue.plan(spec)):
         typer.echo(remark, err=True)
     if providers:

@@ -73,8 +73,8 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
     read = job_files.from_file(job, flags) if job else None
     chosen = Chosen.of(read, data_set, provider)
-    held = hold_to_terms(config, lambda schema: _spec(read, flags, schema), chosen) if config else None
-    spec = held.made.spec if held else _spec(read, flags)
+    held = hold_to_terms(config, lambda schema, count: _spec(read, flags, count, schema), chosen) if config else None
+    spec = held.made.spec if held else _spec(read, flags, known.providers or len(chosen.providers or ()) or None)
     hints = known.hints(len(chosen.providers or ()) or 1)
     facts = prices.facts(catalogue.plan(spec)) | (expected(spec, hints, known) if hints else {})
     facts |= held.facts if held else {}
@@ -94,11 +94,16 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         print_fit(held.made, held.terms)
 
 
-def _spec(read: job_files.JobFile | None, flags: job_flags.Flags, schema: Schema | None = None) -> JobSpec:
-    """Return the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
+def _spec(
+    read: job_files.JobFile | None, flags: job_flags.Flags, providers: int | None, schema: Schema | None = None
+) -> JobSpec:
+    """Return the job of a file or of flags. If the flags do not say how many columns, take those on offer.
+
+    ``providers`` is their number, if it is known.
+    """
     if read:
-        return read.spec
-    return job_flags.from_flags(flags, None if flags.dimension is not None else schema)
+        return read.for_providers(providers)
+    return job_flags.from_flags(flags, None if flags.dimension is not None else schema, providers=providers)
 
 
 def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None) -> str:

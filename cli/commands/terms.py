@@ -58,7 +58,7 @@ def terms(
     job_file = job_files.from_file(job, job_flags.Flags()) if job else None
     chosen = Chosen.of(job_file, data_set, provider)
     if job_file:
-        held = hold_to_terms(config, lambda _: job_file.spec, chosen)
+        held = hold_to_terms(config, lambda _, providers: job_file.for_providers(providers), chosen)
         found, made = held.terms, held.made
     else:
         found = connected(config, lambda federation: federation.terms(chosen.data_set, chosen.providers))
@@ -68,8 +68,11 @@ def terms(
         raise typer.Exit(REFUSED)
 
 
-def hold_to_terms(config: Path, spec_of: Callable[[Schema], JobSpec], chosen: Chosen) -> Held:
-    """Ask for the terms of a job's data set, and change the job until it fits them. ``spec_of`` takes the columns."""
+def hold_to_terms(config: Path, spec_of: Callable[[Schema, int], JobSpec], chosen: Chosen) -> Held:
+    """Ask for the terms of a job's data set, and change the job until it fits them.
+
+    ``spec_of`` takes the columns and the number of providers.
+    """
 
     async def work(federation: AsyncFederation) -> Held:
         data_set = chosen.data_set or await federation.only_data_set()
@@ -81,8 +84,8 @@ def hold_to_terms(config: Path, spec_of: Callable[[Schema], JobSpec], chosen: Ch
             if each.data_set == data_set and each.provider in (stating or {each.provider})
         ]
         check(bool(offered), f"No connected provider offers the data set {data_set!r}.", "Try `dpspca datasets`.")
-        schema = offered[0].schema
-        return Held(data_set, found, fit(spec_of(schema), chosen.providers, found, schema))
+        schema, count = offered[0].schema, len(chosen.providers or offered)
+        return Held(data_set, found, fit(spec_of(schema, count), chosen.providers, found, schema))
 
     return connected(config, work)
 

@@ -16,8 +16,9 @@ longer than those over the other in at most 55 of 100 cases (``provider/release/
 
 Promise: an audit of an honest provider fails with probability at most ``false_alarm``. For the default job and number
 of runs, it finds noise that is 5 % too narrow with probability above 0.99, even in a single round, and a forgotten
-factor of sqrt(2) as well; every finding says what it would find. An audit proves nothing: a fault that shows in none of
-these ways is not found.
+factor of sqrt(2) as well; every finding says what it would find. Counts of rows are also computed over the neighbours
+that move them the furthest (``worst_case.py``), where no chance is involved. An audit proves nothing: a fault that
+shows in none of these ways is not found.
 """
 
 import math
@@ -63,6 +64,7 @@ from dpspca.provider.release import Evaluator, Responder, system_entropy
 from dpspca.server.jobs import combine
 
 from .neighbours import neighbours, row_owners
+from .worst_case import Rows, reach_judges
 
 RUNS: Final = 100
 MOST_RUNS: Final = 10**6
@@ -178,7 +180,11 @@ def audit(  # noqa: PLR0913  # what is audited, and how
             asked[about.name].ask(plan, queries, opening(job, about, f"{about.name} {run}"))
             progress(2 * run + place + 1, 2 * runs)
     sides = [_side(plan, queries, about, asked[about.name], span) for about in pair]
-    judges = [*_judges(plan, *sides), *(_time_judges(plan, *sides) if check_times else ())]
+    judges = [
+        *_judges(plan, *sides),
+        *(_worst_case(job, plan, queries, pair[0]) if job.unit.is_row else ()),
+        *(_time_judges(plan, *sides) if check_times else ()),
+    ]
     return Audit(job, runs, false_alarm, tuple(judge(false_alarm / len(judges)) for judge in judges))
 
 
@@ -194,6 +200,12 @@ def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | 
         checked = with_persons(checked, persons).bounded(spec.rows_per_person)
     strategy = Strategy.for_plan(checked.dimension, asked, is_sparse=checked.is_sparse)
     return Shard(checked, spec.norm_bound, mean_bound=spec.mean_bound, strategy=strategy, pairing=pairing_of(spec))
+
+
+def _worst_case(spec: JobSpec, plan: Sequence[Step], queries: Sequence[RowQuery], about: Neighbour) -> Iterator[Judge]:
+    """List tests over the neighbours that move counts of rows the furthest. They share all rows but the last ones."""
+    rows = Rows(about.data[: -spec.rows_per_person], lambda table: _shard(table, spec, plan, None))
+    return reach_judges(spec, plan, queries, rows)
 
 
 def _queries(plan: Plan, provider: Provider) -> list[RowQuery]:

@@ -103,6 +103,8 @@ def _asked(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Public centres", "subtracted, as the dictionary says"
     if unit.is_row:
         yield "Mean", _CENTRED[Centering(statement["centering"])]
+        if statement["centering_reason"]:
+            yield "Centring, chosen by public facts", statement["centering_reason"]
         yield "Scale of columns", _SCALED[Scaling(statement["scaling"])]
     yield "Accounting", statement["accounting"]
 

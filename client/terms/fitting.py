@@ -107,6 +107,7 @@ def _rules(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
         "unit": unit,
         "accounting": _allowed(spec.accounting, [each.accounting for each in rules]),
         "centering": centering,
+        "centering_reason": spec.centering_reason if centering is spec.centering else None,
         "mean_bound": _mean_bound(spec, rules) if centering is Centering.PRIVATE else None,
         "public_mean": spec.public_mean if centering is Centering.PUBLIC else None,
         "explained_variance": spec.explained_variance and all(each.explained_variance for each in rules),

@@ -34,7 +34,6 @@ from typing import Final, Self
 
 import numpy as np
 
-from dpspca.common.checks import check
 from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.model import Model, fix_signs
@@ -43,7 +42,7 @@ from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
 from dpspca.common.score_map import ScoreMap
-from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec, Scalar
+from dpspca.common.spec import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.statement import PrivacyStatement
 
 from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes, scaled_facts, share_of_scales
@@ -62,7 +61,7 @@ from .row_steps import (
     shares,
     with_variances,
 )
-from .score_picture import PICTURE, ask_picture, planned_picture
+from .score_picture import PICTURE, ask_picture, checked_group, planned_picture
 from .staged_release import (
     NORMS,
     SPARSE_FRACTION,
@@ -106,6 +105,14 @@ class AutoOptions:
         ),
     )
 
+    picture_by: str | None = field(
+        default=None,
+        metadata=described(
+            "A category of the dictionary, whose levels the picture then shows apart, at the same price. Default: all "
+            "rows together."
+        ),
+    )
+
     @property
     def most(self) -> int | None:
         """The largest number of columns, or None if there is no limit."""
@@ -114,19 +121,12 @@ class AutoOptions:
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
         """Read and check the spec's options."""
-        given = known_options(spec, ("sparsity", "fewer", "picture"))
-        made = cls(given_sparsity(spec) or AUTO, *(_yes_or_no(given, name) for name in ("fewer", "picture")))
-        check(
-            not made.picture or spec.components >= SCORES,
-            "A picture of scores needs two components, and the job asks for one.",
-            "Ask for two components, or leave picture out.",
-        )
-        check(
-            not made.picture or spec.centering is not Centering.PAIRS,
-            "A picture of scores counts rows, and the job is about differences of pairs of rows.",
-            "Leave picture out, or use another centring.",
-        )
-        return made
+        given = known_options(spec, ("sparsity", "fewer", "picture", "picture_by"))
+        fewer, picture = (_yes_or_no(given, name) for name in ("fewer", "picture"))
+        by = given.get("picture_by")
+        if not isinstance(by, str | None):
+            raise InvalidTypeError(f"picture_by is {shortened(by)}, no text.", "Give the name of a category.")
+        return cls(given_sparsity(spec) or AUTO, fewer, picture, checked_group(spec, picture=picture, by=by))
 
 
 def _yes_or_no(given: Mapping[str, Scalar], name: str) -> bool:
@@ -146,7 +146,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     ranges, picture = [], []
     if options.picture:
         columns = WIDE_COLUMNS if dimension > MAX_DIMENSION and not multiplies(spec) else dimension
-        picture, free = [planned_picture(dimension, columns, PICTURE * free)], (1 - PICTURE) * free
+        picture, free = [planned_picture(spec, columns, PICTURE * free, options.picture_by)], (1 - PICTURE) * free
     first, second, free = planned_sizes(spec, free), planned_scales(spec, free), (1 - share_of_scales(spec)) * free
     if spec.norm_bound == PRIVATE_BOUND and not second:  # scaled rows are as long as there are columns
         ranges, free = [PlannedQuery("range of norms", NormRange, Extent(dimension), NORMS * free)], (1 - NORMS) * free
@@ -188,9 +188,9 @@ def run(plan: Plan) -> Algorithm:
     find = in_wide_stages if facts.dimension > MAX_DIMENSION else _few_columns if _at_once(spec) else in_stages
     found = yield from find(facts)
     found = _in_order(found)
-    scores = None
-    if AutoOptions.of(spec).picture:
-        scores = yield from ask_picture(facts, found.components, found.explained, found.total)
+    scores, options = None, AutoOptions.of(spec)
+    if options.picture:
+        scores = yield from ask_picture(facts, found.components, found.explained, found.total, options.picture_by)
     statement = PrivacyStatement.of(plan, parties=found.parties)
     return _model(facts, opened, statement, found, scores)
 
@@ -221,8 +221,8 @@ def _model(
     kept, decision = facts.components, replace(found.decision, hidden=facts.hidden)
     if AutoOptions.of(facts.spec).fewer:
         above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
-        useful = min(found.shown, above)
-        kept, decision = max(useful, 1), replace(decision, asked=facts.components, useful=useful)
+        clear, useful = min(found.shown, facts.components), min(found.shown, above)
+        kept, decision = max(useful, 1), replace(decision, asked=facts.components, clear=clear, useful=useful)
     model = Model(
         np.ascontiguousarray(found.components[:, :kept].T),
         statement,

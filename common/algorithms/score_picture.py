@@ -5,16 +5,31 @@ whatever they are, and its share of the budget is fixed in the plan. The cells' 
 """
 
 import math
+from collections import Counter
 from collections.abc import Generator
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.checks import check
+from dpspca.common.dictionary import LEVEL_MARK, feature_of
+from dpspca.common.names import shortened
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.protocol import Aggregate
-from dpspca.common.queries import SCORES, Extent, RowQuery, ScoreHistogram, View
+from dpspca.common.queries import (
+    MAX_TURNED,
+    MOST_GROUPS,
+    SCORES,
+    Extent,
+    GroupedScores,
+    RowQuery,
+    ScoreHistogram,
+    View,
+)
 from dpspca.common.score_map import ScoreMap
+from dpspca.common.spec import Centering, JobSpec
 
 from .view_steps import ReleasedFacts
 
@@ -28,23 +43,83 @@ _LEAST: Final = 2.0**-20
 """Part of the largest variance below which a component's cells do not shrink: its variance may be nothing but noise."""
 
 
-def planned_picture(dimension: int, columns: int, share: float) -> PlannedQuery:
-    """Plan a picture on components that at most so many columns take part in."""
-    return PlannedQuery("picture of scores", ScoreHistogram, Extent(dimension, SCORES, columns), share)
+def checked_group(spec: JobSpec, *, picture: bool, by: str | None) -> str | None:
+    """Return the category of the picture's groups, or None; refuse a picture that the job cannot have."""
+    check(
+        not picture or spec.components >= SCORES,
+        "A picture of scores needs two components, and the job asks for one.",
+        "Ask for two components, or leave picture out.",
+    )
+    check(
+        not picture or spec.centering is not Centering.PAIRS,
+        "A picture of scores counts rows, and the job is about differences of pairs of rows.",
+        "Leave picture out, or use another centring.",
+    )
+    check(picture or by is None, f"picture_by is {shortened(by)}, but no picture is asked for.", "Set picture, too.")
+    if by is not None:
+        group_columns(spec, by)
+    return by
+
+
+def group_columns(spec: JobSpec, by: str) -> NDArray[np.intp]:
+    """Return the columns of a category's levels, which are public: the dictionary declares them.
+
+    Only a declared category makes groups, because others would be named by values of rows. A job keeps sums over its
+    providers alone, so they make no groups.
+    """
+    names = spec.schema.names or ()
+    kinds = {} if spec.dictionary is None else Counter(feature_of(name) for name in names if LEVEL_MARK in name)
+    several = [name for name, levels in kinds.items() if levels <= MOST_GROUPS]
+    check(
+        by in several,
+        f"picture_by is {shortened(by)}, which is no category of the job's dictionary with at most {MOST_GROUPS} "
+        "levels.",
+        f"Available: {', '.join(several) or 'none'}. For a picture of one provider's rows, submit a job to that "
+        "provider alone: a job keeps only sums over all its providers.",
+    )
+    check(
+        (SCORES + kinds[by]) ** 2 * spec.schema.dimension <= MAX_TURNED**2,
+        f"A picture by {by} of {spec.schema.dimension} columns is too large.",
+        "Name fewer features, or leave picture_by out.",
+    )
+    return np.array([place for place, name in enumerate(names) if LEVEL_MARK in name and feature_of(name) == by])
+
+
+def planned_picture(spec: JobSpec, columns: int, share: float, by: str | None) -> PlannedQuery:
+    """Plan a picture on components that at most so many columns take part in, for all rows or for each group.
+
+    Groups change no price: all histograms together have the sensitivity of one (``GroupedScores``).
+    """
+    dimension = spec.schema.dimension
+    if by is None:
+        return PlannedQuery("picture of scores", ScoreHistogram, Extent(dimension, SCORES, columns), share)
+    groups = len(group_columns(spec, by))
+    extent = Extent(dimension, SCORES + groups, min(dimension, columns + groups))
+    return PlannedQuery("picture of scores", GroupedScores, extent, share)
 
 
 def ask_picture(
-    facts: ReleasedFacts, components: FloatArray, explained: FloatArray, total: float
+    facts: ReleasedFacts, components: FloatArray, explained: FloatArray, total: float, by: str | None
 ) -> Generator[RowQuery, Aggregate, ScoreMap]:
     """Ask how many rows have scores in each cell. Components are columns; variances are sums over viewed rows."""
-    columns = np.flatnonzero(components[:, :SCORES].any(axis=1))
     reach = _reach(facts, explained[:SCORES], total)
     factor = facts.spec.norm_bound / float(reach.min())
-    axes = components[columns, :SCORES] * (reach.min() / reach)
-    shortened = facts.gain * max(1.0, 1 / (_LONG_ROW * _root_mean_square(facts, total)))
-    view = View(facts.dimension, columns, min(shortened, factor), np.clip(axes, -1, 1), factor)
-    answer = yield ScoreHistogram(view, facts.center, facts.scales)
-    return ScoreMap(answer.values, reach, answer.noise_std)
+    axes = np.clip(components[:, :SCORES] * (reach.min() / reach), -1, 1)
+    levels = np.arange(0) if by is None else group_columns(facts.spec, by)
+    axes = np.hstack([axes, np.zeros((facts.dimension, len(levels)))])
+    axes[levels, SCORES + np.arange(len(levels))] = 1.0
+    columns = np.flatnonzero(axes.any(axis=1))
+    shortened_at = facts.gain * max(1.0, 1 / (_LONG_ROW * _root_mean_square(facts, total)))
+    view = View(facts.dimension, columns, min(shortened_at, factor), axes[columns], factor)
+    kind = ScoreHistogram if by is None else GroupedScores
+    answer = yield kind(view, facts.center, facts.scales)
+    if by is None:
+        return ScoreMap(answer.values, reach, answer.noise_std)
+    names = (*(str((facts.spec.schema.names or ())[place]) for place in levels), None)
+    parts = [
+        ScoreMap(counts, reach, answer.noise_std, group=name) for name, counts in zip(names, answer.values, strict=True)
+    ]
+    return ScoreMap.of_groups(parts)
 
 
 def _reach(facts: ReleasedFacts, explained: FloatArray, total: float) -> FloatArray:

@@ -9,10 +9,11 @@ from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
-from .values import PLACEHOLDER, plain_name
+from .values import LEVEL_MARK, PLACEHOLDER, plain_name
 
 __all__ = [
     "FORMAT",
+    "LEVEL_MARK",
     "MAX_TEXTS",
     "PLACEHOLDER",
     "UNKNOWN",

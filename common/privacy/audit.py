@@ -34,6 +34,7 @@ class Kind(StrEnum):
     EVENT = "event"
     TIME = "time"
     SILENCE = "silence"
+    REACH = "reach"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,16 @@ def silence(name: str, numbers: NDArray[np.int64], level: float) -> Finding:
     """Test that all numbers are zero, where a provider has no data: noise would be a mistake, data would be worse."""
     nonzero = int(np.count_nonzero(numbers))
     return Finding(Kind.SILENCE, name, 0.0 if nonzero else 1.0, level, numbers.size, float(nonzero), 0.0)
+
+
+def reach(name: str, moved: float, sensitivity: float, level: float) -> Finding:
+    """Test that exact answers over neighbours are no further apart than the sensitivity that is charged for.
+
+    There is no noise in it, and so no false alarm. A sensitivity that is stated too small is found if it is below
+    ``catches`` times the true one.
+    """
+    close = moved <= sensitivity
+    return Finding(Kind.REACH, name, float(close), level, 1, moved, sensitivity, min(1.0, moved / sensitivity))
 
 
 def correlation(name: str, some: FloatArray, others: FloatArray, level: float) -> Finding:

@@ -1,7 +1,8 @@
 """Queries to providers: each with its value, its sensitivity, its checks and its encoding."""
 
-from .base import Announcement, Content, Extent, RowQuery, RowSparse, SecondMomentQuery, round_up
+from .base import Announcement, Content, Extent, RowCountsQuery, RowQuery, RowSparse, SecondMomentQuery, round_up
 from .content import basis_size
+from .groups import MOST_GROUPS, GroupedScores
 from .matrix import (
     ENTRY_BITS,
     LARGEST_TOTAL,
@@ -81,6 +82,7 @@ __all__ = [
     "MAX_COLUMNS",
     "MAX_DIMENSION",
     "MAX_TURNED",
+    "MOST_GROUPS",
     "PROJECTION_BITS",
     "PROJECTION_SHIFT",
     "RANGES",
@@ -108,6 +110,7 @@ __all__ = [
     "DrawnSubspace",
     "EntryTotal",
     "Extent",
+    "GroupedScores",
     "MapQuery",
     "MatrixProduct",
     "NormHistogram",
@@ -117,6 +120,7 @@ __all__ = [
     "Projection",
     "PublishedSubspace",
     "Reveal",
+    "RowCountsQuery",
     "RowQuery",
     "RowSparse",
     "ScoreHistogram",

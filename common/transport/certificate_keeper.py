@@ -11,7 +11,9 @@ Whatever goes wrong here is logged and tried again. The daemon goes on with what
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from secrets import randbelow
 from typing import Final, NamedTuple
 
@@ -107,6 +109,10 @@ class CertificateKeeper:
         """The request that waits. It is made once, because each signature gives other bytes."""
         self._asked_for: bytes | None = None
         self._told: dict[str, datetime] = {}
+
+    def follow(self, revocations: Path) -> None:
+        """Fetch lists into this file from now on, because the settings name it now."""
+        self._mail = self._mail and replace(self._mail, revocations=revocations)
 
     async def run(self) -> None:
         """Look regularly, at moments that differ between parties."""

@@ -37,6 +37,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "covariance-triangle": "the covariance of all columns",
         "drawn-subspace": "directions from a private mechanism",
         "entry-total": "the sum of the sizes of all entries",
+        "grouped-scores": "how many rows of each group have scores in which cell of a plane",
         "norm-histogram": "how many rows have which length",
         "norm-range": "how many rows have a length in which range",
         "peaks": "sizes of a projection, which earlier answers give away",

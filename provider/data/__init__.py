@@ -1,13 +1,14 @@
 """Reads rows, checks them, bounds them and takes their fingerprints."""
 
 from .arrivals import Arrivals, DataSet, WaitingQueries
-from .block_tables import BlockTable
+from .block_tables import BlockTable, blocks_of
 from .chosen_columns import columns_of
 from .examination import ColumnFacts, DataSetFacts, examine_rows
 from .extras import import_extra
 from .features import FeatureFacts, PreviewedFeature, PreviewedRow, preview_row
 from .fingerprints import duplicates
 from .genotypes import Genotypes
+from .identification import identify
 from .lookups import Lookup
 from .odd_rows import zero_row
 from .pairs import differences
@@ -21,6 +22,7 @@ from .preparation import (
     numeric,
 )
 from .protected import read_arriving, read_protected
+from .reused_memory import ReusedMemory
 from .score_tables import DATABASES, write_scores_table
 from .scratch import Scratch, ScratchError, machine_memory
 from .sources import names_in, outline_of, read_rows
@@ -43,6 +45,7 @@ __all__ = [
     "Lookup",
     "PreviewedFeature",
     "PreviewedRow",
+    "ReusedMemory",
     "Scratch",
     "ScratchError",
     "StoredRows",
@@ -50,6 +53,7 @@ __all__ = [
     "Variant",
     "WaitingQueries",
     "agree",
+    "blocks_of",
     "check_names",
     "check_rows",
     "check_size",
@@ -57,6 +61,7 @@ __all__ = [
     "differences",
     "duplicates",
     "examine_rows",
+    "identify",
     "import_extra",
     "machine_memory",
     "names_in",

@@ -75,7 +75,7 @@ class CountedFiles:
         self._trouble = ""
         self._counting = Lock()
         self._digest = token_hex(DIGEST_BYTES)
-        self._fingerprint = Fingerprint()
+        self._fingerprints: tuple[Fingerprint, ...] = ()
         files = files_of(folder)
         first = next(iter(files))
         self.form: Final = Form.of(first, read(first)[0])
@@ -107,8 +107,11 @@ class CountedFiles:
         return self._digest
 
     def fingerprints(self) -> frozenset[str]:
-        """Return the fingerprint of the rows that were counted so far, with their columns in the given order."""
-        return self._fingerprint.names
+        """Return the fingerprints of the rows that were counted so far, with their columns in the given order.
+
+        There is one of the rows as they were read and one after each thing that settings change in them.
+        """
+        return frozenset().union(*(each.names for each in self._fingerprints))
 
     def first(self, rows: int) -> "ArrivingRows":
         """Return the first ``rows`` rows, whether or not they have arrived."""
@@ -165,7 +168,8 @@ class CountedFiles:
             _log.warning("%s has rows that are not finite numbers. Such a row counts as a row of zeros.", file)
         counted = _CountedFile(file, self.count + rows.count, stamp, rows.digest())
         self._kept = counted, rows
-        self._fingerprint = self._fingerprint.plus(rows.matrix)
+        new = rows.fingerprints_in_order()
+        self._fingerprints = tuple(map(Fingerprint.plus, self._fingerprints or (Fingerprint(),) * len(new), new))
         self._counted.append(counted)
 
     def _files(self) -> dict[Path, Stamp]:

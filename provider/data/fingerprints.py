@@ -7,7 +7,7 @@ Pure. A fingerprint is the hash of a table's canonical form:
 - Zeros are left out, and so are rows and columns of zeros. Sparse or dense form, and explicit zeros or duplicates in
   CSR, make no difference.
 - Rows are a multiset: their order does not count.
-- Columns are ordered by their content (``_column_keys``). Columns that this cannot distinguish keep their order.
+- Columns are ordered by their content (``_canonical``). Columns that this cannot distinguish keep their order.
 - Column names, the persons file and the span of a matrix do not count.
 - A symmetric matrix [[0, M], [M^T, 0]] also has the fingerprint of the table M.
 
@@ -18,34 +18,33 @@ Two tables with the same canonical form always have the same fingerprint. Two wi
 only by accident, if two sums of 64-bit words agree: a chance near 2^-128 for a pair. Nobody gains by a collision,
 because a fingerprint can only refuse a data set. The digest in a job (``CheckedRows.digest``) is SHA-256 over all bits.
 
-Memory: blocks of rows, and a few numbers for each column.
+The first of three passes over dense rows is made while they are read (``row_words.FirstPass``). Memory: blocks of rows,
+and a few numbers for each column.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial, reduce
 from hashlib import sha256
 from itertools import pairwise
+from operator import add
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
 from .block_tables import BlockTable
 from .genotypes import Genotypes
+from .reused_memory import ReusedMemory
+from .row_words import BLOCK_CELLS, LANES, Blank, FirstSums, WordMaker, Words, column_keys, labels_of, mixed, row_totals
 from .stored_rows import StoredRows
+from .threads import on_processors
 
 Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
-Words: TypeAlias = NDArray[np.uint64]
 
-BLOCK_ENTRIES: Final = 2**16
-ROUNDS: Final = 2
-"""Rounds of ``_column_keys``: the first uses a column's values and those beside them, the second also its keys."""
-LANES: Final = 2
+BLOCK_ENTRIES: Final = BLOCK_CELLS
 
-_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
-_FACTORS: Final = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _FORM: Final = b"dpspca rows, canonical form 1\0"
 
 
@@ -57,21 +56,34 @@ class Fingerprint:
     def __init__(self, totals: tuple[int, ...] = (0,) * LANES) -> None:
         self._totals = totals
 
+    @classmethod
+    def of(cls, totals: Words) -> Self:
+        """Make the fingerprint of what a pass over all rows added up."""
+        return cls(tuple(map(int, totals)))
+
     @property
     def names(self) -> frozenset[str]:
         """The fingerprint, or nothing if all values are zero, so that two tables without content are not the same."""
         return frozenset({_name(self._totals)} if any(self._totals) else ())
 
-    def plus(self, rows: Table) -> Self:
+    def plus(self, rows: Self) -> Self:
         """Return the fingerprint of these rows and more."""
-        return type(self)(_added(self._totals, _totals(rows, _labels(np.arange(rows.shape[1])))))
+        return type(self)(_added(self._totals, rows._totals))
 
 
 def of_table(table: Table) -> frozenset[str]:
-    """Return all fingerprints of a table."""
+    """Return all fingerprints of a table. What was found while its rows were stored is not computed again."""
+    first = (table.first if isinstance(table, StoredRows) else None) or _first_pass(table)
     inner = _undilated(table)
-    as_it_stands = Fingerprint().plus(table).names
-    return as_it_stands | _canonical(table) | (frozenset() if inner is None else _canonical(inner))
+    as_it_stands = Fingerprint.of(first.totals).names | _canonical(table, first)
+    return as_it_stands | (frozenset() if inner is None else _canonical(inner, _first_pass(inner)))
+
+
+def in_order(table: Table) -> Fingerprint:
+    """Return the fingerprint of a table with its columns in the given order."""
+    if isinstance(table, StoredRows) and table.first is not None:
+        return Fingerprint.of(table.first.totals)
+    return Fingerprint.of(_totals(table, labels_of(np.arange(table.shape[1]))))
 
 
 def duplicates(named: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
@@ -85,85 +97,80 @@ def duplicates(named: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]
             first.setdefault(each, data_set)
 
 
-def _canonical(table: Table) -> frozenset[str]:
-    """Return the fingerprint with columns ordered by content. Columns of zeros come last, so they do not count."""
-    keys = _column_keys(table)
-    ranks = np.empty(len(keys), dtype=np.intp)
-    ranks[np.argsort(keys - np.uint64(1), kind="stable")] = np.arange(len(keys))
-    return Fingerprint(_totals(table, _labels(ranks))).names
-
-
-def _column_keys(table: Table) -> Words:
-    """Return a key for each column that depends on its values and their rows, but not on the order of either.
+def _canonical(table: Table, first: FirstSums) -> frozenset[str]:
+    """Return the fingerprint with columns ordered by content. Columns of zeros come last, so they do not count.
 
     A row's label is a sum over its values, each with its column's key so far. A column's key is a sum over its values,
-    each with its row's label. Every step is a sum, so no order counts.
+    each with its row's label. Every step is a sum, so no order counts. The first keys use a column's values and those
+    beside them (``first``), the second also the first keys.
     """
-    keys = np.zeros(table.shape[1], dtype=np.uint64)
-    for _ in range(ROUNDS):
-        labels, keys = _mixed(keys) | np.uint64(1), np.zeros_like(keys)
-        for words in _blocks(table):
-            keys += words.T @ (_mixed(words @ labels) | np.uint64(1))
-    return keys
+    labels = mixed(first.keys) | np.uint64(1)
+    keys = _summed(table, partial(column_keys, labels=labels))
+    ranks = np.empty(len(keys), dtype=np.intp)
+    ranks[np.argsort(keys - np.uint64(1), kind="stable")] = np.arange(len(keys))
+    return Fingerprint.of(_totals(table, labels_of(ranks))).names
 
 
-def _totals(table: Table, labels: Words) -> tuple[int, ...]:
-    """Sum a hash of each row, which depends on its values and their columns' labels."""
-    totals = np.zeros(LANES, dtype=np.uint64)
-    for words in _blocks(table):
-        totals += _mixed(words @ labels).sum(axis=0, dtype=np.uint64)
-    return tuple(map(int, totals))
+def _first_pass(table: Table) -> FirstSums:
+    labels, plain = labels_of(np.arange(table.shape[1])), np.ones(table.shape[1], dtype=np.uint64)
+
+    def visit(words: Any, *, blank: Blank = None) -> Words:  # noqa: ANN401  # dense or sparse
+        return np.concatenate([row_totals(words, labels, blank), column_keys(words, plain, blank)])
+
+    sums = _summed(table, visit)
+    return FirstSums(sums[:LANES], sums[LANES:])
+
+
+def _totals(table: Table, labels: Words) -> Words:
+    return _summed(table, partial(row_totals, labels=labels))
 
 
 def _added(some: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
     return tuple((one + other) % 2**64 for one, other in zip(some, others, strict=True))
 
 
-def _labels(ranks: NDArray[np.intp]) -> Words:
-    """Return an odd number for each column and lane, by the column's place."""
-    places = (LANES * ranks[:, None] + np.arange(1, LANES + 1)).astype(np.uint64)
-    return _mixed(places * _STEP) | np.uint64(1)
-
-
 def _name(totals: tuple[int, ...]) -> str:
     return sha256(_FORM + b"".join(each.to_bytes(8) for each in totals)).hexdigest()
 
 
-def _blocks(table: Table) -> Iterator[Any]:
-    """Yield a table's values as words, some rows at a time, dense, sparse or packed as the table is."""
-    if isinstance(table, Genotypes):
-        yield table.words(_words)
-        return
-    if isinstance(table, BlockTable):
-        yield from (_words(block.toarray()) for block in table.blocks(BLOCK_ENTRIES))
-        return
-    size = max(BLOCK_ENTRIES, table.shape[1])  # of a sparse block, a sum goes over all columns
-    if isinstance(table, np.ndarray):
+def _summed(table: Table, visit: Callable[..., Words]) -> Words:
+    """Add up what a function makes of the words of each block.
+
+    All processors work on dense rows. Sparse products do not gain by that.
+    """
+    no_sums = visit(WordMaker()(np.zeros((1, table.shape[1]))))  # of a row of zeros, which adds nothing
+    if scipy.sparse.issparse(table):
+        return sum(map(visit, _sparse_blocks(table)), no_sums)
+
+    def of_rows(rows: slice) -> Words:
+        return sum((visit(words, blank=blank) for words, blank in _dense_blocks(table[rows])), no_sums)
+
+    return reduce(add, on_processors(of_rows, table.shape[0]))
+
+
+def _dense_blocks(table: FloatArray | BlockTable) -> Iterator[tuple[Any, Blank]]:
+    """Yield a table's values as words, some rows at a time, and which rows count as rows of zeros, if any may.
+
+    Words are overwritten by those of the next block.
+    """
+    make, memory = WordMaker(), ReusedMemory()
+    if isinstance(table, StoredRows):
+        yield from ((make(block.entries(memory)), block.marks()) for block in table.blocks(BLOCK_ENTRIES))
+    elif isinstance(table, Genotypes):
+        yield table.words(make), None  # which leaves out blank rows itself
+    else:
         step = max(1, BLOCK_ENTRIES // table.shape[1])
-        for start in range(0, len(table), step):
-            yield _words(table[start : start + step])
-        return
+        yield from ((make(table[start : start + step]), None) for start in range(0, len(table), step))
+
+
+def _sparse_blocks(table: scipy.sparse.csr_array) -> Iterator[scipy.sparse.csr_array]:
+    """Do the same for sparse rows, without making them dense."""
+    size = max(BLOCK_ENTRIES, table.shape[1])  # of a block, a sum goes over all columns
     entries = np.arange(0, table.nnz, size)
     starts = [*np.unique(np.searchsorted(table.indptr, entries, side="right") - 1), table.shape[0]]
     for start, stop in pairwise(starts):
         part = table[start:stop]
-        yield scipy.sparse.csr_array((_words(part.data), part.indices, part.indptr), shape=part.shape)
-
-
-def _words(values: FloatArray) -> Words:
-    """Map each value to a word, and zero to the word 0."""
-    rounded = values.astype(np.float32)
-    rounded += np.float32(0.0)  # turns -0.0 into 0.0
-    return _mixed(rounded.view(np.uint32).astype(np.uint64))
-
-
-def _mixed(words: Words) -> Words:
-    """Map 64-bit words one to one, and 0 to 0. Sums of results do not follow from sums of words (SplitMix64)."""
-    mixed = words * _FACTORS[0]
-    mixed ^= mixed >> np.uint64(32)
-    mixed *= _FACTORS[1]
-    mixed ^= mixed >> np.uint64(29)
-    return mixed
+        yield scipy.sparse.csr_array((WordMaker()(part.data), part.indices, part.indptr), shape=part.shape)
 
 
 def _undilated(table: Table) -> Table | None:
@@ -186,18 +193,19 @@ def _undilated(table: Table) -> Table | None:
 def _undilated_in_blocks(table: StoredRows) -> Table | None:
     """Do the same in one pass. That the table is symmetric is seen by sums of hashes, as two tables are compared."""
     places = np.arange(table.shape[0])
-    labels = _labels(places)
+    labels = labels_of(places)
     above, below = np.zeros(LANES, dtype=np.uint64), np.zeros(LANES, dtype=np.uint64)
     last, first, at = -1, len(places), 0
-    for words in _blocks(table):
+    for block, blank in _dense_blocks(table):
+        words = block if blank is None else block * ~blank[:, None]
         own = places[at : at + len(words), None]
         upper, lower = np.where(places > own, words, np.uint64(0)), np.where(places < own, words, np.uint64(0))
         if np.where(places == own, words, np.uint64(0)).any():
             return None
         for lane in range(LANES):
             mine, all_labels = labels[at : at + len(words), lane], labels[:, lane]
-            above[lane] += (_mixed(upper * mine[:, None]) @ all_labels).sum(dtype=np.uint64)
-            below[lane] += (mine @ _mixed(lower * all_labels)).sum(dtype=np.uint64)
+            above[lane] += (mixed(upper * mine[:, None]) @ all_labels).sum(dtype=np.uint64)
+            below[lane] += (mine @ mixed(lower * all_labels)).sum(dtype=np.uint64)
         row, column = upper.nonzero()
         if row.size:
             last, first = max(last, at + int(row.max())), min(first, int(column.min()))

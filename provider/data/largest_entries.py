@@ -14,6 +14,12 @@ _NOWHERE: Final = np.empty(0, dtype=np.intp)
 
 
 def with_largest_entries(rows: CheckedRows, most: int) -> CheckedRows:
+    """Keep the ``most`` largest entries of each row, and the fingerprints of the rows with all of them."""
+    kept = largest_entries_of(rows, most)
+    return replace(kept, uncut=rows.fingerprints(), before=rows.fingerprints_in_order())
+
+
+def largest_entries_of(rows: CheckedRows, most: int) -> CheckedRows:
     """Keep the ``most`` largest entries of each row. Of entries of equal size, those in the first columns are kept.
 
     The time of a query about sparse rows grows with the number of their entries, so a public bound on that number
@@ -26,12 +32,12 @@ def with_largest_entries(rows: CheckedRows, most: int) -> CheckedRows:
     if isinstance(matrix, np.ndarray):
         for place in np.flatnonzero(np.count_nonzero(matrix, axis=1) > most):
             matrix[place, _smaller_entries(matrix[place], most)] = 0.0
-        return replace(rows, matrix=matrix, unusable=unusable, uncut=rows.fingerprints())
+        return replace(rows, matrix=matrix, unusable=unusable)
     for place in np.flatnonzero(np.diff(matrix.indptr) > most):
         stored = matrix.data[matrix.indptr[place] : matrix.indptr[place + 1]]
         stored[_smaller_entries(stored, most)] = 0.0
     matrix.eliminate_zeros()
-    return replace(rows, matrix=matrix, unusable=unusable, uncut=rows.fingerprints())
+    return replace(rows, matrix=matrix, unusable=unusable)
 
 
 def _smaller_entries(entries: FloatArray, most: int) -> NDArray[np.intp]:

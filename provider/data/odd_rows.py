@@ -12,6 +12,8 @@ from dpspca.common.errors import InvalidDataError
 
 from .genotypes import Genotypes
 from .preparation import LARGEST, CheckedRows, Table, Unusable, check_size
+from .reused_memory import ReusedMemory
+from .row_words import BLOCK_CELLS
 from .stored_rows import StoredRows
 
 
@@ -42,8 +44,25 @@ def rows_or_zeros(matrix: Table) -> CheckedRows:
 
 def usable_entries(matrix: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Put zeros in place of numbers that are not finite or too large, and mark their rows, which count as zeros."""
-    good = np.abs(matrix) <= LARGEST  # False for NaN
-    return np.where(good, matrix, 0.0), np.logical_not(good.all(axis=1))
+    usable, blank = np.empty(matrix.shape), np.empty(len(matrix), dtype=np.bool_)
+    memory, step = (ReusedMemory(), ReusedMemory()), max(1, BLOCK_CELLS // matrix.shape[1])
+    for start in range(0, len(matrix), step):
+        part = slice(start, start + step)
+        _usable_part(np.ascontiguousarray(matrix[part]), usable[part], blank[part], memory)
+    return usable, blank
+
+
+def _usable_part(
+    numbers: FloatArray, usable: FloatArray, blank: NDArray[np.bool_], memory: tuple[ReusedMemory, ReusedMemory]
+) -> None:
+    """Do it for some rows, in memory that is used again. All numbers take the same steps: a mask removes bits."""
+    shape = numbers.shape
+    sizes = np.abs(numbers, out=memory[0].array(shape, np.float64))
+    good = np.less_equal(sizes, LARGEST, out=memory[1].array(shape, np.bool_))  # False for NaN
+    np.logical_not(good.all(axis=1), out=blank)
+    mask = memory[0].array(shape, np.int64)
+    np.negative(good.view(np.int8), out=mask)
+    np.bitwise_and(numbers.view(np.int64), mask, out=usable.view(np.int64))
 
 
 def unusable_rows(count: int) -> Unusable | None:

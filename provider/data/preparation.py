@@ -18,9 +18,10 @@ from dpspca.common.privacy import MAX_ROWS
 from dpspca.common.spans import Span
 from dpspca.common.spec import Schema
 
-from . import fingerprints
 from .block_tables import BlockTable
+from .fingerprints import Fingerprint, in_order, of_table
 from .genotypes import Genotypes
+from .reused_memory import ReusedMemory
 from .stored_rows import StoredRows
 
 Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
@@ -95,6 +96,9 @@ class CheckedRows:
     uncut: frozenset[str] | None = None
     """The fingerprints of the rows before any rows or entries were left out. They have one budget, however many
     count."""
+    before: tuple[Fingerprint, ...] = ()
+    """The fingerprints, with columns in their order, of the rows before each thing that settings change in them: as
+    they were read, and before entries were left out. Of files that arrive, these are added up."""
 
     @property
     def count(self) -> int:
@@ -142,7 +146,11 @@ class CheckedRows:
 
     def fingerprints(self) -> frozenset[str]:
         """Return fingerprints of the rows' content, which do not depend on how they are stored."""
-        return fingerprints.of_table(self.matrix) if self.uncut is None else self.uncut
+        return of_table(self.matrix) if self.uncut is None else self.uncut
+
+    def fingerprints_in_order(self) -> tuple[Fingerprint, ...]:
+        """Return fingerprints with columns in their order: before each thing that settings change, and after all."""
+        return (*self.before, in_order(self.matrix))
 
     def bounded(self, rows_per_person: int) -> "CheckedRows":
         """Keep the first ``rows_per_person`` rows of each person, by position, before anything else is done with them.
@@ -207,7 +215,8 @@ def column_places(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
 def _parts(matrix: Table) -> "list[tuple[np.dtype[Any], Iterable[NDArray[Any]]]]":
     """Return the arrays that make a table: the type of each, and its content some at a time."""
     if isinstance(matrix, StoredRows):  # the same as for a table in memory
-        return [(np.dtype(np.float64), (block.toarray() for block in matrix.blocks()))]
+        memory = ReusedMemory()
+        return [(np.dtype(np.float64), (block.toarray(memory) for block in matrix.blocks()))]
     arrays: list[NDArray[Any]]
     if isinstance(matrix, Genotypes):
         arrays = [matrix.packed, matrix.values, matrix.blank]

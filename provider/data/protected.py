@@ -1,9 +1,10 @@
 """Reads the rows that a provider offers. A row that cannot be used counts as a row of zeros (``sources.py`` says why).
 
 Dense rows go into scratch while they are read, some at a time (``stored_rows.py``), so that memory does not grow with
-them. They are finished there: missing values are filled in or the dictionary is applied, unusable rows and those of
-nobody are marked, and only the largest entries are kept. All of this depends on each row alone. Sparse rows, genotypes
-and triplets are held in memory.
+them. While some are read, those before them are checked, hashed for their fingerprints, and written. They are finished
+there: missing values are filled in or the dictionary is applied, unusable rows and those of nobody are marked, and only
+the largest entries are kept. All of this depends on each row alone. Sparse rows, genotypes and triplets are held in
+memory.
 
 The source is read once. What happens to it later changes no answer: jobs are about the rows as they were read. If a
 file changes while it is read, the provider refuses to start.
@@ -12,6 +13,7 @@ file changes while it is read, the provider refuses to start.
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +28,7 @@ from dpspca.common.storage import Reading
 from . import fingerprints
 from .folders import Form
 from .genotypes import Genotypes
-from .largest_entries import with_largest_entries
+from .largest_entries import largest_entries_of, with_largest_entries
 from .odd_rows import make_unusable, rows_or_zeros, unusable_rows, usable_entries
 from .persons import with_persons
 from .preparation import CheckedRows, check_size
@@ -44,6 +46,7 @@ from .sources import (
 )
 from .stored_rows import RowWriter, stored_type
 from .tables import RowBatches
+from .threads import OneBehind
 
 _PLAIN: Final = Reading()
 
@@ -133,10 +136,15 @@ def _usable(
     stored: Any = table.matrix
     if isinstance(stored, Genotypes):
         # Most samples lack some genotype. As rows of zeros, they would leave no content to recognise.
-        return replace(used, uncut=used.fingerprints() | fingerprints.of_table(stored.as_counted()))
+        counted = stored.as_counted()
+        read = fingerprints.in_order(counted)
+        uncut = used.fingerprints() | fingerprints.of_table(counted)
+        return replace(used, uncut=uncut, before=(read, *used.before))
     # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
     # ones, do not give the rows a new budget.
-    return replace(used, uncut=used.fingerprints() | rows_or_zeros(stored).fingerprints())
+    as_read = rows_or_zeros(stored)
+    before = (*as_read.fingerprints_in_order(), *used.before)
+    return replace(used, uncut=used.fingerprints() | as_read.fingerprints(), before=before)
 
 
 def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
@@ -200,8 +208,9 @@ class _Storing:
                 raise _WiderError(wider)
             with file_errors(file):
                 stages = stages or self._stages(empty, kind)
-                for batch in raw.numbers.batches:
-                    stages.add(batch)
+                with OneBehind(stages.add) as storing:
+                    for batch in raw.numbers.batches:
+                        storing.put(batch)
         assert stages is not None  # there is at least one file
         assert form is not None
         if stages.has_cut and self._row_entries is not None:
@@ -235,8 +244,9 @@ class _Stages:
         width = completed.shape[1]
         check_size(0, width, least=0)
         final = np.dtype(np.float64) if changes else kind
-        self._read = RowWriter(scratch, empty.dimension, kind) if changes or lines is not None else None
-        self._completed = RowWriter(scratch, width, final)
+        as_read = partial(RowWriter, scratch, empty.dimension, kind, with_first=True)
+        self._read = as_read() if changes or lines is not None else None
+        self._completed = RowWriter(scratch, width, final, with_first=True)
         self._row_entries = None if row_entries is None or row_entries >= width else row_entries
         self._cut = None if self._row_entries is None else RowWriter(scratch, width, final)
         self._count = self._unusable = 0
@@ -252,8 +262,8 @@ class _Stages:
             blank[: len(of_nobody)] |= np.array(of_nobody, dtype=np.bool_)
         self._completed.add(numbers, blank)
         if self._cut is not None and self._row_entries is not None:
-            whole = CheckedRows(np.where(blank[:, None], 0.0, numbers), uncut=frozenset())
-            kept = with_largest_entries(whole, self._row_entries)
+            whole = CheckedRows(np.where(blank[:, None], 0.0, numbers))
+            kept = largest_entries_of(whole, self._row_entries)
             self.has_cut |= kept.entries < whole.entries
             self._cut.add(np.asarray(kept.matrix), blank)
         self._count += len(batch)
@@ -267,7 +277,8 @@ class _Stages:
         prints: frozenset[str] | None = None
         if self._read is not None or self._cut is not None:
             prints = frozenset().union(*map(fingerprints.of_table, whole))
-        return CheckedRows(last, names, unusable=unusable_rows(self._unusable), uncut=prints)
+        before = tuple(map(fingerprints.in_order, whole if self._cut is not None else whole[:-1]))
+        return CheckedRows(last, names, unusable=unusable_rows(self._unusable), uncut=prints, before=before)
 
     def _complete(self, batch: Any) -> Any:  # noqa: ANN401
         return complete(batch, self._names, self._reading)

@@ -30,6 +30,9 @@ _NOT_NAMELESS: Final = frozenset({EOPNOTSUPP, EISDIR, EINVAL, ENOENT})
 """How a system says that it cannot make a file without a name."""
 _BYTES_A_CALL: Final = 2**30
 """Linux moves at most two gigabytes in one call."""
+_LEAST_AHEAD: Final = 2**20
+_MOST_AHEAD: Final = 2**26
+"""Bytes that are reserved ahead of what is appended: a file system takes up to ten times as long to extend a file."""
 
 DEFAULT_MEMORY: Final = 2**30
 _BYTES_A_CELL: Final = 8 * 2**6
@@ -78,15 +81,23 @@ class ScratchFile:
             files.make_private_folder(folder)
             self._descriptor = _nameless(folder)
         self._folder = folder
-        self._end = 0
+        self._end = self._reserved = 0
         self._appending = Lock()
         finalize(self, os.close, self._descriptor)
 
     def append(self, numbers: NDArray[Any]) -> None:
         """Write numbers after those that are there."""
         with self._appending:
+            while self._reserved < self._end + numbers.nbytes:
+                self._reserve(self._reserved + min(_MOST_AHEAD, max(_LEAST_AHEAD, self._reserved)))
             self.write(self._end, numbers)
             self._end += numbers.nbytes
+
+    def finish(self) -> None:
+        """Give back what was reserved beyond the last number that was appended."""
+        with self._appending, _scratch_errors(self._folder):
+            os.ftruncate(self._descriptor, self._end)
+            self._reserved = self._end
 
     def write(self, start: int, numbers: NDArray[Any]) -> None:
         """Write numbers from byte ``start`` on."""
@@ -98,9 +109,14 @@ class ScratchFile:
 
     def reserve(self, size: int) -> None:
         """Take all the room that will be needed, so that a lack of it shows at once."""
-        if size and hasattr(os, "posix_fallocate"):
+        if size:
+            self._reserve(size)
+
+    def _reserve(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
             with _scratch_errors(self._folder):
-                os.posix_fallocate(self._descriptor, 0, size)
+                os.posix_fallocate(self._descriptor, self._reserved, size - self._reserved)
+        self._reserved = size
 
     def read(self, start: int, into: NDArray[Any]) -> None:
         """Fill an array with what is stored from byte ``start`` on."""

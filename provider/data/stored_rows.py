@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
+from .reused_memory import ReusedMemory, array_in
+from .row_words import FirstPass, FirstSums
 from .scratch import Scratch, ScratchFile
 
 BLOCK_CELLS: Final = 2**18
@@ -45,6 +47,8 @@ class StoredRows:
     stop: int
     places: NDArray[np.intp] | None = None
     """Which of the columns are meant, in this order, or None for all."""
+    first: FirstSums | None = None
+    """What was found out of the fingerprints of exactly these rows while they were stored."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,23 +67,35 @@ class StoredRows:
         if not isinstance(rows, slice):
             return self._chosen(rows)
         start, stop, _ = rows.indices(self.shape[0])
-        return replace(self, start=self.start + start, stop=self.start + max(start, stop))
+        return replace(self, start=self.start + start, stop=self.start + max(start, stop), first=None)
 
     def select(self, places: NDArray[np.intp]) -> Self:
         """Return some of the columns, in this order."""
-        return replace(self, places=places if self.places is None else self.places[places])
+        return replace(self, places=places if self.places is None else self.places[places], first=None)
 
-    def toarray(self) -> FloatArray:
-        """Read all of these rows. A row that counts as zeros takes the same steps as others."""
-        entries = self.entries()
-        return entries if self.blank is None else np.where(self._blank()[:, None], 0.0, entries)
+    def toarray(self, memory: ReusedMemory | None = None) -> FloatArray:
+        """Read all of these rows, into memory that is used again if it is given.
 
-    def entries(self) -> FloatArray:
+        A row that counts as zeros takes the same steps as others: its bits are removed by a mask, as no bit of others.
+        """
+        entries = self.entries(memory)
+        if self.blank is not None:
+            bits = entries.view(np.int64)
+            bits &= (self.marks().astype(np.int64) - 1)[:, None]
+        return entries
+
+    def entries(self, memory: ReusedMemory | None = None) -> FloatArray:
         """Read all of these rows, with the usable numbers of those that count as zeros."""
-        found = np.empty((self.shape[0], self.width), dtype=self.kind)
-        self.numbers.read(self.start * self.width * self.kind.itemsize, found)
+        as_they_are = self.places is None and self.kind == _WIDEST
+        found = self.stored(memory if as_they_are else None)
         chosen = found if self.places is None else found[:, self.places]
         return np.ascontiguousarray(chosen, dtype=np.float64)
+
+    def stored(self, memory: ReusedMemory | None = None) -> NDArray[Any]:
+        """Read all of these rows with all columns that are stored, in the type in which they are stored."""
+        found = array_in(memory, (self.shape[0], self.width), self.kind)
+        self.numbers.read(self.start * self.width * self.kind.itemsize, found)
+        return found
 
     def blocks(self, cells: int = BLOCK_CELLS) -> Iterator[Self]:
         """Give all rows, some at a time. Of no rows, give no block."""
@@ -90,7 +106,8 @@ class StoredRows:
         """Return the entries whose row and column have the same number."""
         return np.array([float(self[place : place + 1].toarray()[0, place]) for place in range(min(self.shape))])
 
-    def _blank(self) -> NDArray[np.bool_]:
+    def marks(self) -> NDArray[np.bool_]:
+        """Tell which of these rows count as rows of zeros."""
         if self.blank is None:
             return np.zeros(self.shape[0], dtype=np.bool_)
         marks = np.empty(self.shape[0], dtype=np.bool_)
@@ -103,7 +120,7 @@ class StoredRows:
         at = 0
         for block in self.blocks():
             kept = which[at : at + block.shape[0]]
-            writer.add(block.entries()[kept], block._blank()[kept])  # noqa: SLF001  # of this class
+            writer.add(block.entries()[kept], block.marks()[kept])
             at += block.shape[0]
         return writer.rows()  # type: ignore[return-value]
 
@@ -130,23 +147,33 @@ def stored_integers(
 class RowWriter:
     """Writes rows one block after the other."""
 
-    def __init__(self, scratch: Scratch, width: int, kind: "np.dtype[Any]") -> None:
-        """``kind`` is the type that holds all numbers exactly (``stored_type``)."""
+    def __init__(self, scratch: Scratch, width: int, kind: "np.dtype[Any]", *, with_first: bool = False) -> None:
+        """``kind`` is the type that holds all numbers exactly (``stored_type``).
+
+        ``with_first`` says whether fingerprints of the rows will be wanted.
+        """
         self._scratch = scratch
         self._width = width
         self._kind = kind
         self._numbers, self._blank = scratch.file(), scratch.file()
         self._count = 0
+        self._first = FirstPass(width) if with_first else None
 
     def add(self, numbers: FloatArray, blank: NDArray[np.bool_]) -> None:
         """Write rows, and which of them count as rows of zeros."""
         self._numbers.append(np.ascontiguousarray(numbers, dtype=self._kind))
         self._blank.append(np.ascontiguousarray(blank))
         self._count += len(numbers)
+        if self._first is not None:
+            self._first.add(numbers, blank)
 
     def rows(self) -> StoredRows:
-        """Return what was written."""
-        return StoredRows(self._scratch, self._numbers, self._blank, self._kind, self._width, 0, self._count)
+        """Return what was written, after the last row."""
+        files = self._numbers, self._blank
+        for file in files:
+            file.finish()
+        first = None if self._first is None else self._first.sums
+        return StoredRows(self._scratch, *files, self._kind, self._width, 0, self._count, first=first)
 
 
 def stacked(parts: Sequence[StoredRows]) -> StoredRows:
@@ -154,5 +181,5 @@ def stacked(parts: Sequence[StoredRows]) -> StoredRows:
     kind = np.result_type(*(part.kind for part in parts))
     writer = RowWriter(parts[0].scratch, parts[0].shape[1], kind)
     for block in (block for part in parts for block in part.blocks()):
-        writer.add(block.entries(), block._blank())  # noqa: SLF001
+        writer.add(block.entries(), block.marks())
     return writer.rows()

@@ -24,6 +24,7 @@ from dpspca.common.queries import (
     Covariance,
     CovarianceProduct,
     CovarianceTriangle,
+    GroupedScores,
     NormHistogram,
     NormRange,
     RowQuery,
@@ -36,10 +37,11 @@ from dpspca.common.queries import (
     ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.data import BlockTable, Genotypes, UsableRows, check_names, differences, zero_row
+from dpspca.provider.data import BlockTable, Genotypes, UsableRows, blocks_of, check_names, differences, zero_row
 
 from .block_sums import LocalThreads
 from .genotype_rows import GenotypeRows
+from .groups import groups_of
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .mechanisms import release_subspace
 from .moments import (
@@ -60,6 +62,7 @@ from .summed_moments import SummedMoments
 from .views import (
     answer_view,
     floor_view,
+    group_cells,
     ranges_of,
     release_columns,
     release_pairs,
@@ -256,10 +259,16 @@ class Shard:
     def _viewed(self, query: ViewQuery) -> Integers:
         """Answer a query about a view. Rows that are not in memory together are read piece by piece."""
         pieces = self._rows.pieces or (slice(None),)
-        total: Any = reduce(add, (answer_view(query, self._columns(query, each), self._engine) for each in pieces))
-        if isinstance(query, NormHistogram | ScoreHistogram):
+        total: Any = reduce(add, (self._viewed_part(query, each) for each in pieces))
+        if isinstance(query, NormHistogram | ScoreHistogram | GroupedScores):
             total *= self._rows.count > 0  # the row of zeros that stands for no rows is not counted
         return floor_view(query, total)
+
+    def _viewed_part(self, query: ViewQuery, part: slice) -> Any:  # noqa: ANN401  # integers, or wide ones
+        rows = self._columns(query, part)
+        if isinstance(query, GroupedScores):
+            return group_cells(query, rows, groups_of(blocks_of(self._centred(part, None)[0]), query.group_columns))
+        return answer_view(query, rows, self._engine)
 
     def _columns(self, query: ViewQuery, part: slice) -> BlockRows:
         """Clip rows to the bound, keep the columns of a view, and make integers of them."""
@@ -353,12 +362,7 @@ class Shard:
     def _blocks(self) -> Iterator[FloatArray | scipy.sparse.csr_array]:
         """Give all rows, piece by piece where they are not in memory as numbers. Of no rows, give an empty block."""
         for piece in self._rows.pieces or (slice(None),):
-            rows = self._rows.part(piece)
-            if isinstance(rows, BlockTable):
-                yield np.empty((0, rows.shape[1]))
-                yield from (block.toarray() for block in rows.blocks())
-            else:
-                yield rows
+            yield from blocks_of(self._rows.part(piece))
 
     def _sizes(self, center: FloatArray | None) -> Integers:
         """Count, for each column, the entries of each size, without any bound."""

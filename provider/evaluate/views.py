@@ -20,8 +20,10 @@ from dpspca.common.queries import (
     LARGEST_RANGE,
     LARGEST_SIZE,
     RANGES,
+    SCORES,
     SIDE,
     SIZES,
+    GroupedScores,
     NormHistogram,
     RowSparse,
     ScoreHistogram,
@@ -33,6 +35,7 @@ from dpspca.common.queries import (
 )
 
 from .block_sums import EXACT_ROWS, Engine
+from .groups import Groups
 from .integer_rows import IntegerRows, integer_rows, row_sums
 from .moments import SQUARE_SHIFT, DenseBlocks, LatticeBasis, SparseRows, StreamedMoments, floor_product
 from .packed_rows import BlockRows
@@ -123,20 +126,40 @@ def answer_view(query: ViewQuery, rows: BlockRows, engine: Engine | None = None)
             raise InvalidQueryError(f"A view cannot answer '{query.kind}'.", "Report this as a bug.")
 
 
+def group_cells(query: GroupedScores, rows: BlockRows, groups: Groups) -> Integers:
+    """Count the rows of each group by the cell that their scores fall into, and last those of no group.
+
+    ``groups`` has the place of each row's group, which follows from its own row alone.
+    """
+    kinds = len(query.group_columns) + 1
+    total, start = np.zeros(kinds * SIDE * SIDE, dtype=np.int64), 0
+    for cells in _cells(query, rows, query.view.axes_matrix[:, :SCORES]):
+        stop = start + len(cells)
+        total += np.bincount(groups[start:stop].astype(np.int64) * (SIDE * SIDE) + cells, minlength=len(total))
+        start = stop
+    return total.reshape(kinds, SIDE, SIDE)
+
+
 def _score_cells(query: ScoreHistogram, rows: BlockRows) -> Integers:
-    """Count rows by the cell that their scores fall into.
+    """Count rows by the cell that their scores fall into."""
+    total = np.zeros(SIDE * SIDE, dtype=np.int64)
+    for cells in _cells(query, rows, query.view.axes_matrix):
+        total += np.bincount(cells, minlength=SIDE * SIDE)
+    return total.reshape(SIDE, SIDE)
+
+
+def _cells(query: ViewQuery, rows: BlockRows, along: FloatArray) -> Iterator[NDArray[np.int64]]:
+    """Give the cell that each row's scores fall into, some rows at a time.
 
     Each cell follows from its own row alone: the product with an axis is exact (``ViewedRows.unclipped`` says why), and
     the rest is done entry by entry. Whatever is not a number between -1 and 1 is put at an edge.
     """
-    axes = np.rint(query.view.axes_matrix * 2.0**BASIS_BITS)
+    axes = np.rint(along * 2.0**BASIS_BITS)
     factor = query.view.factors[1] / query.lift * 2.0 ** -(BASIS_BITS + ROW_BITS)
-    total = np.zeros(SIDE * SIDE, dtype=np.int64)
     for block in _some(rows, EXACT_ROWS if isinstance(rows, SparseRows) else _dense_step(rows)):
         scores = np.clip(np.asarray(block @ axes) * factor, -1.0, 1.0)
         places = np.minimum(np.floor((scores + 1) * (SIDE / 2)).astype(np.int64), SIDE - 1)
-        total += np.bincount(places[:, 0] * SIDE + places[:, 1], minlength=SIDE * SIDE)
-    return total.reshape(SIDE, SIDE)
+        yield places[:, 0] * SIDE + places[:, 1]
 
 
 def floor_view(query: ViewQuery, total: Integers | WideIntegers) -> Integers:

@@ -4,14 +4,14 @@ It is made and checked before anybody is told of it, so that no answer and no re
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import RefusedError
-from dpspca.provider.data import DataSet
+from dpspca.provider.data import DataSet, identify
 from dpspca.provider.evaluate import SpectralCheck
 from dpspca.provider.ledger import Ledger
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What is offered: data sets by name, and for each the digest and fingerprints of its rows and its dictionary."""
+    """What is offered: data sets by name, and for each its dictionary, and the names of its rows in the ledger."""
 
     data_sets: Mapping[str, DataSet]
     dictionaries: Mapping[str, Preparation]
@@ -39,12 +39,16 @@ class Offer:
         data_sets: Mapping[str, DataSet],
         dictionaries: Mapping[str, Preparation],
         policy: Callable[[], PolicyLike],
-        known_as: Callable[[Sequence[str]], str | None],
+        ledger: Ledger,
     ) -> Self:
-        """Check what is to be offered. Refuse rows that have a budget under another name."""
-        digests = {name: rows.digest() for name, rows in data_sets.items()}
-        fingerprints = {name: rows.fingerprints() for name, rows in data_sets.items()}
-        require_one_name(fingerprints, digests, known_as)
+        """Check what is to be offered. Refuse rows that have a budget under another name.
+
+        What identifies rows is kept only as a name under the provider's key (``ledger/row_key.py``).
+        """
+        identified = {name: identify(rows) for name, rows in data_sets.items()}
+        digests = {name: ledger.name_of(digest) for name, (digest, _) in identified.items()}
+        fingerprints = {name: frozenset(map(ledger.name_of, found)) for name, (_, found) in identified.items()}
+        require_one_name(fingerprints, digests, ledger.data_set_of_rows)
         held = {name: HeldDictionary.of(name, each) for name, each in dictionaries.items()}
         return cls(data_sets, dictionaries, digests, fingerprints, held, check_spectral_matrices(data_sets, policy))
 

@@ -109,6 +109,7 @@ class JobRegistry:
         self.rows = PreparedRows(settings.memory)
         self._named_at: dict[str, int] = {}
         self._waiting = WaitingQueries(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
+        settings.ledger.key_names()
         self.offer = self.make_offer(settings.data_sets, settings.dictionaries, settings.policy)
         self._record_rows(self.offer)
 
@@ -119,7 +120,7 @@ class JobRegistry:
         policy: Callable[[], PolicyLike],
     ) -> Offer:
         """Check data sets that are to be offered under a policy. Nothing changes yet."""
-        return Offer.of(data_sets, dictionaries, policy, self._settings.ledger.data_set_of_rows)
+        return Offer.of(data_sets, dictionaries, policy, self._settings.ledger)
 
     def take_offer(self, offer: Offer) -> None:
         """Offer these data sets from now on. A job ends here if its data set is gone or has other rows.
@@ -311,7 +312,9 @@ class JobRegistry:
     def _named(self, offer: Offer, data_set: str) -> Named:
         """Make the entry with the fingerprints of the rows that are there by now."""
         rows = offer.data_sets[data_set]
-        names = rows.fingerprints() if isinstance(rows, Arrivals) else offer.fingerprints[data_set]
+        names = offer.fingerprints[data_set]
+        if isinstance(rows, Arrivals):
+            names = frozenset(map(self._settings.ledger.name_of, rows.fingerprints()))
         return Named(data_set, sorted(names), token_hex(BLIND_BYTES))
 
     def _receipt(self) -> pb.Receipt | None:

@@ -30,13 +30,21 @@ OF_JOBS: Final = "json_valid(content) AND json_extract(content, '$.kind') IN ('o
 finds the damage."""
 OPENINGS: Final = "json_valid(content) AND json_extract(content, '$.kind') = 'opened'"
 
+_ENTRIES: Final = "(number INTEGER PRIMARY KEY, content TEXT NOT NULL, hash TEXT NOT NULL UNIQUE)"
+_TRIGGERS: Final = (
+    """CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
+        BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END""",
+    """CREATE TRIGGER entries_are_never_removed BEFORE DELETE ON entries
+        BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never removed'); END""",
+    """CREATE TRIGGER entries_come_one_after_another BEFORE INSERT ON entries
+        WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM entries)
+        BEGIN SELECT RAISE(ABORT, 'entries of a ledger come one after another'); END""",
+)
+_INDEX: Final = f"CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE {OF_JOBS}"
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
-        """CREATE TABLE entries (
-            number INTEGER PRIMARY KEY,
-            content TEXT NOT NULL,
-            hash TEXT NOT NULL UNIQUE
-        )""",
+        f"CREATE TABLE entries {_ENTRIES}",
         """CREATE TABLE answers (
             job TEXT NOT NULL,
             position INTEGER NOT NULL,
@@ -44,21 +52,17 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             content BLOB NOT NULL,
             UNIQUE (job, position, piece)
         )""",
-        """CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
-            BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END""",
-        """CREATE TRIGGER entries_are_never_removed BEFORE DELETE ON entries
-            BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never removed'); END""",
-        """CREATE TRIGGER entries_come_one_after_another BEFORE INSERT ON entries
-            WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM entries)
-            BEGIN SELECT RAISE(ABORT, 'entries of a ledger come one after another'); END""",
+        *_TRIGGERS,
     ),
     (),  # quarantines and releases have more fields, which older software cannot read
     (
-        f"""CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE {OF_JOBS}""",
+        _INDEX,
         f"""CREATE INDEX openings_by_expiry ON entries (json_extract(content, '$.expires_at')) WHERE {OPENINGS}""",
     ),
     ("DROP INDEX openings_by_expiry",),  # answers are dropped when their job is over, and there are new kinds of entry
     (),  # there are decisions about jobs, which older software cannot read
+    # Names of rows are under a key, which older software does not know.
+    ("CREATE TABLE IF NOT EXISTS earlier_hashes (number INTEGER PRIMARY KEY, hidden TEXT NOT NULL)",),
 )
 """Step n turns version n - 1 into version n. Version 0 is an empty file. Steps are added, never changed."""
 
@@ -179,6 +183,34 @@ class Database:
                 for piece, start in enumerate(range(0, max(1, len(content)), PIECE_BYTES)):
                     part = content[start : start + PIECE_BYTES]
                     self._run("INSERT INTO answers VALUES (?, ?, ?, ?)", job, position, piece, part)
+
+    def rewrite(self, head: Head, change: Callable[[Iterable[Entry]], Iterator[tuple[Entry, str | None]]]) -> None:
+        """Replace all entries up to a head by what ``change`` makes of them, and keep a value for each old hash.
+
+        All of it is one transaction. The old entries do not stay in the file: what is deleted is overwritten, and the
+        log that has them is emptied.
+        """
+        self._run("PRAGMA secure_delete = ON")
+        with self._transaction(head):
+            self._run(f"CREATE TABLE changed {_ENTRIES}")
+            for entry, hidden in change(self.entries()):
+                self._run("INSERT INTO changed VALUES (?, ?, ?)", entry.number, entry.content, entry.hash)
+                if hidden is not None:
+                    self._run("INSERT INTO earlier_hashes VALUES (?, ?)", entry.number, hidden)
+            for statement in ("DROP TABLE entries", "ALTER TABLE changed RENAME TO entries", *_TRIGGERS, _INDEX):
+                self._run(statement)
+        self._run("PRAGMA secure_delete = OFF")
+
+    def hidden_hash(self, number: int) -> str | None:
+        """Return the hidden hash that an entry had before it was rewritten, or None if it never was."""
+        with database_errors(self._path):
+            rows = self._run("SELECT hidden FROM earlier_hashes WHERE number = ?", number)
+        return rows[0][0] if rows else None
+
+    def empty_log(self) -> None:
+        """Empty the write-ahead log. It may still have what was deleted from the file."""
+        with database_errors(self._path):
+            self._run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def pieces(self, job: str, position: int) -> Iterator[bytes]:
         """Read an answer piece by piece. Yields nothing if it is not stored."""

@@ -84,8 +84,8 @@ class Opening:
 
     ``protects`` is the extent up to which the job protects neighbours of its unit (``promises.py``). In an entry that
     an earlier version wrote, it is unknown, and ``queries`` and ``answer_bytes`` are 0. ``blind`` are random bits that
-    never leave. Receipts contain the hash of all entries, and this entry has the digest of the rows: without these
-    bits, whoever knows everything else could guess rows and test the guess.
+    never leave. Receipts contain the hash of all entries, and this entry has a name for the digest of the rows
+    (``row_key.py``): without these bits, whoever knows everything else and the key could guess rows and test the guess.
     """
 
     job: str
@@ -134,13 +134,25 @@ class Vouched:
 class Named:
     """Rows are about to be used for answers, under the name of this data set.
 
-    ``rows`` are fingerprints of their content (``provider/data/fingerprints.py``), so that the rows get no second
-    budget under another name. ``blind`` is as in ``Opening``.
+    ``rows`` are names for fingerprints of their content (``row_key.py``, ``provider/data/fingerprints.py``), so that
+    the rows get no second budget under another name. ``blind`` is as in ``Opening``.
     """
 
     data_set: str
     rows: Sequence[str]
     blind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """From the first entry on, digests and fingerprints of rows are names under the provider's key (``row_key.py``).
+
+    ``check`` recognises the key. ``rewritten`` is the number of entries before this one that an earlier version wrote
+    without a key. Their names were put in place of what they held, and the chain was computed anew over them.
+    """
+
+    check: str
+    rewritten: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +264,7 @@ Fact: TypeAlias = (
     | Started
     | Opening
     | Named
+    | Keyed
     | Reserved
     | Stored
     | Closed
@@ -267,6 +280,7 @@ _KINDS: Final[Mapping[str, type[Fact]]] = {
     "started": Started,
     "opened": Opening,
     "named": Named,
+    "keyed": Keyed,
     "reserved": Reserved,
     "stored": Stored,
     "closed": Closed,
@@ -321,6 +335,11 @@ class Entry:
             return cls(number, at, decode(make, named, STORED), content, written_hash)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
             raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup.") from problem
+
+    def after(self, head: Head, changes: Mapping[str, Any]) -> Self:
+        """Return this entry after another head, with other values in some fields. The rest stays as it was written."""
+        content = _FORM.encode({**json.loads(self.content), **changes})
+        return type(self).read(content, link(head.hash, content))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is written, and its hash."""

@@ -1,8 +1,9 @@
-"""The two small files beside a ledger: the lock file, which keeps it to one writer, and the head file, with its head.
+"""The small files beside a ledger: the lock file, the key of the names of rows (``row_key.py``), and the head file.
 
-The head file has two slots, which are written in turn and synced each time. A crash can spoil the slot being written,
-and leaves the other. The file holds no secret and needs no backup: it exists to notice when the ledger was restored
-from one. Keep it on another volume, so that restoring the ledger does not restore it too.
+The lock file keeps a ledger to one writer. The head file has the ledger's head, in two slots, which are written in turn
+and synced each time. A crash can spoil the slot being written, and leaves the other. The head file holds no secret and
+needs no backup: it exists to notice when the ledger was restored from one. Keep it on another volume, so that restoring
+the ledger does not restore it too.
 """
 
 import json
@@ -14,13 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_bytes
 from typing import Final
 
 from dpspca.common.decoding import STORED, Count, decode, parse_json
 from dpspca.common.errors import DpspcaError
-from dpspca.common.storage import PRIVATE, posix
+from dpspca.common.storage import PRIVATE, files, posix
 
 from .entries import Head, LedgerError
+from .row_key import KEY_BYTES, RowKey
 
 SLOT_BYTES: Final = 512
 """The size of a slot: one sector of its own, which disks write whole or not at all."""
@@ -95,6 +98,24 @@ def read_head(path: Path) -> Head | None:
             return _newest(file.read(2 * SLOT_BYTES))[1]
     except FileNotFoundError:
         return None
+
+
+def row_key_path(ledger: Path) -> Path:
+    """Return the path of the key for a ledger's names of rows: beside the ledger, so that backups have both."""
+    return ledger.with_name(f"{ledger.name}.row-key")
+
+
+def read_row_key(ledger: Path) -> RowKey | None:
+    """Read the key for a ledger's names of rows, or return None if there is none. Refuse one that others can read."""
+    path = row_key_path(ledger)
+    return RowKey.from_text(files.read(path, private=True)) if path.exists() else None
+
+
+def make_row_key(ledger: Path) -> RowKey:
+    """Make a key for a ledger, and wait until it is on the disk."""
+    made = RowKey(token_bytes(KEY_BYTES))
+    files.replace(row_key_path(ledger), made.to_text())
+    return made
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from .entries import (
     Fact,
     Founded,
     Head,
+    Keyed,
     Lapsed,
     LedgerError,
     Named,
@@ -60,7 +61,9 @@ class History:
         """Data sets for which fingerprints of their rows are recorded."""
         self.rows: dict[str, str] = {}
         """By each fingerprint of rows, the data set under which they were first used for an answer. Entries of earlier
-        versions have only the rows' digest, which counts as a fingerprint."""
+        versions have only the rows' digest, which counts as a fingerprint. All are names under the provider's key."""
+        self.keyed: Keyed | None = None
+        """Which key that is, or None if an earlier version wrote this ledger without one."""
         self.analysts: dict[tuple[str, str], Account] = {}
         """By data set and analyst."""
         self.written_off: dict[str, Account] = {}
@@ -90,6 +93,11 @@ class History:
         for entry in entries:
             books.append(entry)
         return books
+
+    @property
+    def rewritten(self) -> int:
+        """Number of entries that an earlier version wrote, and that were rewritten under a key."""
+        return 0 if self.keyed is None else self.keyed.rewritten
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
@@ -219,6 +227,8 @@ class History:
                 return fact.job in self._decisions and not self._was_asked(fact.job)
             case Founded():
                 return self.head.entries == 0
+            case Keyed():
+                return self.keyed is None and fact.rewritten in {0, self.head.entries}
             case Vouched():
                 return self._promises.lacks(fact.data_set) and 0 < fact.protects < math.inf
             case Released():
@@ -247,9 +257,11 @@ class History:
                 self._apply_ledger_fact(entry.fact)
 
     def _apply_ledger_fact(self, fact: Fact) -> None:
-        """Apply a fact that moves no amount: what a person decided about a job, or an operator vouched for."""
+        """Apply a fact that moves no amount, such as what a person decided about a job, or an operator vouched for."""
         if isinstance(fact, Vouched):
             self._promises.vouch(fact.data_set, fact.protects)
+        elif isinstance(fact, Keyed):
+            self.keyed = fact
         elif isinstance(fact, Decided):
             self._decisions[fact.job] = (*self.decisions(fact.job), fact)
         elif isinstance(fact, Lapsed):

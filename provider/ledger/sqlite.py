@@ -12,12 +12,12 @@ two, the head file only lacks what was never sent, and the next start accepts th
 import gc
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from secrets import token_hex
+from secrets import token_bytes, token_hex
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias
 
@@ -30,10 +30,11 @@ from dpspca.common.storage import files, sqlite_file
 
 from .accounts import QueryRecord
 from .database import Connect, Database
-from .entries import Closed, Entry, Fact, Founded, Head, LedgerError, Quarantined, Reserved, Started
-from .files import UNREADABLE, HeadFile, WriterLock, file_errors, read_head
+from .entries import Closed, Entry, Fact, Founded, Head, Keyed, LedgerError, Quarantined, Reserved, Started
+from .files import UNREADABLE, HeadFile, WriterLock, file_errors, make_row_key, read_head, read_row_key, row_key_path
 from .ledger import ANSWER, BaseLedger, Clock, StoredAnswer
 from .recall import RecalledJob, recalled
+from .row_key import KEY_BYTES, RowKey
 from .rules import QUARANTINED, Books
 
 __all__ = ["SqliteLedger", "export", "read_books", "verify"]
@@ -68,6 +69,8 @@ class SqliteLedger(BaseLedger):
         super().__init__(clock, self._find_end)
         # Long enough that nobody who knows the hash of the chain can guess what else is in it.
         self.instance = token_hex(16)
+        self._key: RowKey | None = None
+        self._passing_key = RowKey(token_bytes(KEY_BYTES))
         with ExitStack() as cleanup:
             for folder in (path.parent, head_path.parent):
                 files.make_private_folder(folder)
@@ -77,6 +80,7 @@ class SqliteLedger(BaseLedger):
                 self._head_store = open_head_store(head_path)
                 cleanup.callback(self._head_store.end)
                 remembered = self._head_store.read()
+            self._path = path
             self._database = Database.writable(path, connect)
             cleanup.callback(self._database.close)
             self._covered: Head | None = None
@@ -112,13 +116,56 @@ class SqliteLedger(BaseLedger):
             released = self._books.to_release(reason, budgets, counted or {})
             self._record(replace(released, ledger=token_hex(16)))
 
+    def key_names(self) -> None:
+        """Have names under a key in place of everything that identifies rows. This happens once, before any job.
+
+        A new ledger gets a key. Of a ledger that an earlier version wrote, every entry is rewritten, in one
+        transaction: after a crash the file has all old entries or all new ones, and the next call goes on. A ledger in
+        quarantine stays as it is, as evidence.
+        """
+        with self._lock:
+            if self._books.keyed is not None or self.quarantine is not None:
+                return
+            self._key = self._key or make_row_key(self._path)
+            if self._books.rows:
+                self._rewrite(self._key)
+            else:
+                self._record(Keyed(self._key.check))
+
+    def _rewrite(self, key: RowKey) -> None:
+        books = Books(self._find_end)
+
+        def changed(entries: Iterable[Entry]) -> Iterator[tuple[Entry, str | None]]:
+            """Hide rows in each entry, and check that the entries are still a ledger."""
+            for old in entries:
+                new = old.after(books.head, key.hide(old.fact))
+                books.append(new)
+                yield new, key.hide_hash(old.hash)
+            (last,) = books.draft(int(self._clock()), [Keyed(key.check, books.head.entries)])
+            books.append(last)
+            yield last, None
+
+        self._database.rewrite(self._books.head, changed)
+        self._books = books
+        self._books.trim()
+        self._cover()
+        self._database.empty_log()
+
+    def _row_key(self) -> RowKey:
+        """Return the key. In quarantine nothing is answered, and no row needs a name that lasts."""
+        if self._key is not None and self._books.keyed is not None:
+            return self._key
+        if self.quarantine is None:
+            raise LedgerError("The ledger has no key for the names of rows yet.", "Start the provider again.")
+        return self._passing_key
+
     def attested_head(self) -> Head | None:
         with self._lock:
             return self._covered
 
     def check_head(self, seen: Head) -> str | None:
         with self._lock:
-            reason = missing_entries(self._books, seen, self._database.hash_at, RECEIPT)
+            reason = missing_entries(self._books, seen, has_entry(self._database, self._books, self._key), RECEIPT)
             if reason is None or self._books.is_decided(seen):
                 return None
             self._record(Quarantined.over(reason, seen))
@@ -129,8 +176,10 @@ class SqliteLedger(BaseLedger):
             for entry in self._database.entries():
                 self._books.append(entry)
         self._require_findable()
+        self._key = read_row_key(self._path)
+        require_row_key(self._path, self._books, self._key)
         stored = {job for job, _ in self._database.answers()}  # raises if an answer belongs to no query
-        reason = missing_entries(self._books, remembered, self._database.hash_at)
+        reason = missing_entries(self._books, remembered, has_entry(self._database, self._books, self._key))
         self._record(
             None if self._books.head.entries else Founded(token_hex(16)),
             Quarantined.over(reason, remembered) if reason and not self.quarantine else None,
@@ -138,6 +187,8 @@ class SqliteLedger(BaseLedger):
         )
         # A crash or an earlier version may have left answers of jobs that are over.
         self._drop_those([job for job in self._books.ended if job in stored])
+        if self._books.rewritten:  # a crash may have come before this
+            self._database.empty_log()
 
     def _record(self, *facts: Fact | None, answer: StoredAnswer | None = None) -> bool:
         changed = super()._record(*facts, answer=answer)
@@ -220,9 +271,38 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def missing_entries(
-    books: Books, remembered: Head | None, hash_at: Callable[[int], str | None], who: str = HEAD_FILE
-) -> str | None:
+HasEntry: TypeAlias = Callable[[Head], bool]
+"""Tells whether a ledger has the entry at a head, also if it was rewritten since."""
+
+
+def has_entry(database: Database, books: Books, key: RowKey | None) -> HasEntry:
+    """Return how a ledger's file tells whether it has an entry."""
+
+    def has(head: Head) -> bool:
+        if database.hash_at(head.entries) == head.hash:
+            return True
+        if key is None or head.entries > books.rewritten:
+            return False
+        return key.was_hidden(head.hash, database.hidden_hash(head.entries))
+
+    return has
+
+
+def require_row_key(ledger: Path, books: Books, key: RowKey | None) -> None:
+    """Refuse a ledger without its key for the names of rows. With another key, all rows would have a new budget."""
+    if books.keyed is None or (key is not None and key.check == books.keyed.check):
+        return
+    path = row_key_path(ledger)
+    raise LedgerError(
+        f"The ledger's key for the names of rows is missing: {path}."
+        if key is None
+        else f"{path} is not the key for the names of rows in this ledger.",
+        "Restore it from a backup of the ledger's folder. Without it, nobody can tell which rows have a budget. If no "
+        "copy is left, handle the ledger as lost: see docs/ledger.md.",
+    )
+
+
+def missing_entries(books: Books, remembered: Head | None, has: HasEntry, who: str = HEAD_FILE) -> str | None:
     """Return what a ledger lacks that a head file or a receipt shows, or None if it lacks nothing."""
     head = books.head
     if remembered is None:
@@ -233,7 +313,7 @@ def missing_entries(
         return f"{who} another ledger than this one."
     if remembered.entries > head.entries:
         return f"{who} {remembered.entries} entries, but the ledger has {head.entries}: it went back."
-    if hash_at(remembered.entries) != remembered.hash:
+    if not has(remembered):
         return f"{who} another entry {remembered.entries} than the ledger has."
     return None
 
@@ -265,18 +345,23 @@ def verify(path: Path, head_path: Path | None = None) -> list[str]:
     remembered = read_head(head_path) if head_path else None
     try:
         with file_errors(path), Database.readable(path) as database:
-            return list(_problems(database, remembered, beside=head_path is not None))
+            return list(_problems(path, database, remembered, beside=head_path is not None))
     except DpspcaError as problem:
         return [str(problem)]
 
 
-def _problems(database: Database, remembered: Head | None, *, beside: bool) -> Iterator[str]:
+def _problems(path: Path, database: Database, remembered: Head | None, *, beside: bool) -> Iterator[str]:
     yield from database.damages()
+    key = read_row_key(path)
     books = Books.replay(database.entries())
     if books.quarantine:
         yield f"Quarantined: {books.quarantine}"
-    elif beside and (found := missing_entries(books, remembered, database.hash_at)):
+    elif beside and (found := missing_entries(books, remembered, has_entry(database, books, key))):
         yield found
+    try:
+        require_row_key(path, books, key)
+    except LedgerError as problem:
+        yield problem.what
     yield from _answer_problems(database, books)
 
 

@@ -15,9 +15,10 @@ from dpspca.common.storage import ProviderConfig, read_config, require_own
 from .accounts import Account
 from .database import Database
 from .entries import QUARANTINE_REMEDY, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
-from .files import file_errors, read_head
+from .files import file_errors, read_head, read_row_key
+from .row_key import RowKey
 from .rules import Books
-from .sqlite import missing_entries
+from .sqlite import has_entry, missing_entries, require_row_key
 
 LEDGER: Final = "ledger/ledger.db"
 """The default place of the ledger, relative to the folder of the settings."""
@@ -41,6 +42,7 @@ class LedgerView:
     decisions: tuple[Entry, ...]
     """The entries of its quarantines and releases."""
     quarantine_reason: str | None
+    row_key: RowKey | None = None
 
     def spending(self, data_set: str) -> list[tuple[int, Price]]:
         """Return what was spent on a data set up to each moment at which an answer was stored, oldest first.
@@ -64,6 +66,12 @@ class LedgerView:
             total += price
             found.append((at, total))
         return found
+
+    def data_set_of_rows(self, identifiers: Iterable[str]) -> str | None:
+        """Return the data set under which rows with one of these digests or fingerprints were first used, or None."""
+        require_row_key(self.path, self.books, self.row_key)
+        names = identifiers if self.books.keyed is None or self.row_key is None else self.row_key.names_of(identifiers)
+        return self.books.data_set_of_rows(names)
 
     @property
     def gaps(self) -> list[str]:
@@ -140,8 +148,9 @@ def read_ledger(config: Path) -> LedgerView:
             books.append(entry)
             if isinstance(entry.fact, Quarantined | Released):
                 decisions.append(entry)
-        quarantine_reason = books.quarantine or missing_entries(books, remembered, database.hash_at)
-    return LedgerView(settings, path, books, tuple(decisions), quarantine_reason)
+        key = read_row_key(path)
+        reason = books.quarantine or missing_entries(books, remembered, has_entry(database, books, key))
+    return LedgerView(settings, path, books, tuple(decisions), reason, key)
 
 
 def require_trusted(settings: ProviderConfig, config: Path) -> None:

@@ -38,6 +38,7 @@ from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.common.weights import FULL, ProviderWeights, Weighed, rows_in
+from dpspca.server.events import asked_facts
 from dpspca.server.job import Event, JobRecord, Participant, State
 from dpspca.server.journal import JournalError, JournalThread, Sum
 
@@ -72,6 +73,7 @@ class JobRunner:
         self._data_set = envelope.data_set
         self._expires_at = envelope.expires_at
         self._spec = _without_names(JobSpec.from_json(envelope.spec))
+        self.asked = asked_facts(envelope, self._spec)
         self._plan = catalogue.plan(self._spec)
         small = self._spec.components * self._spec.schema.dimension <= SMALL_SUM
         self._weights = ProviderWeights(self._spec)
@@ -106,14 +108,6 @@ class JobRunner:
     def resume(self, job: JobRecord, queries: int) -> None:
         """Continue a job from the journal, which has recorded so many queries."""
         self.job, self._recorded = job, queries
-
-    def emit_submitted(self) -> None:
-        """Tell the stream of events that the job was accepted."""
-        asked = {"analyst": self.analyst, "data_set": self._data_set, "providers": [*self.job.participants]}
-        budget = {"unit": str(self._spec.unit), "epsilon": self._spec.budget.epsilon, "delta": self._spec.budget.delta}
-        self._roster.events(
-            "submitted", job=self.name, **asked, **budget, queries=len(self._plan), expires_at=self._expires_at
-        )
 
     async def run(self) -> None:
         """Run until the job has ended, unless the journal fails or the coordinator stops."""

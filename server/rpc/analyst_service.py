@@ -263,7 +263,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 self._require_capacity(job.analyst, runner.signed_bytes)
                 await self._forget_old_jobs(job.analyst)
                 await self._journal.run(lambda journal: journal.accept(job, runner.signed))
-                runner.emit_submitted()
+                self._roster.events("submitted", job=job.name, analyst=job.analyst, queries=job.queries, **runner.asked)
                 if self._stopping:
                     raise JournalError("The coordinator is stopping.", "The job continues after it has restarted.")
                 self._start(runner)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpspca.client.forecast import forecast as forecast
     from dpspca.client.simulation import Progress as Progress
     from dpspca.client.simulation import simulate as simulate
+    from dpspca.common.centering import AutoCentering as AutoCentering
     from dpspca.common.dictionary import Dictionary as Dictionary
     from dpspca.common.errors import DpspcaError as DpspcaError
     from dpspca.common.errors import DpspcaWarning as DpspcaWarning
@@ -45,6 +46,7 @@ _HOMES = {
     "forecast": "dpspca.client.forecast",
     "Progress": "dpspca.client.simulation",
     "simulate": "dpspca.client.simulation",
+    "AutoCentering": "dpspca.common.centering",
     "Dictionary": "dpspca.common.dictionary",
     "DpspcaError": "dpspca.common.errors",
     "DpspcaWarning": "dpspca.common.errors",
@@ -63,6 +65,7 @@ _HOMES = {
 __all__ = [
     "DPSPCA",
     "AsyncFederation",
+    "AutoCentering",
     "Budget",
     "Centering",
     "Dictionary",

@@ -5,6 +5,9 @@ of a third, and the output of 0.1.0's own commands about them. These files are n
 """
 
 import json
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from contextlib import closing
@@ -66,6 +69,85 @@ def test_a_ledger_accepts_new_entries(run: Callable[..., Ended], folder: Path) -
     before, now = ((folder / name).read_text().splitlines() for name in ("entries.jsonl", "now.jsonl"))
     assert now[: len(before)] == before
     assert "All is well" in run("ledger", "verify", "--config", "north.toml").out
+
+
+OF_ROWS = "f305246d7c333fe49f8dbb0fe54e9917c04f91b3eac503392526ae86bb2e1478"
+"""The digest of the rows, which the ledger of 0.1.0 has in each job."""
+
+
+def place_of(folder: Path) -> Place:
+    return Place(folder / "north-ledger" / "ledger.db", folder / "provider-north" / "ledger-head")
+
+
+def assert_hidden(folder: Path, run: Callable[..., Ended]) -> None:
+    """The ledger knows its rows, and shows nothing of them."""
+    place = place_of(folder)
+    with place.start() as ledger:
+        ledger.key_names()
+        assert ledger.quarantine is None
+        assert ledger.data_set_of_rows([ledger.name_of(OF_ROWS)]) == "cohort"
+        assert list(ledger.open_jobs()) == [UNFINISHED]
+        assert ledger.stored(UNFINISHED, 1) is not None
+    assert "All is well" in run("ledger", "verify", "--config", "north.toml").out
+    now = run("ledger", "show", "--config", "north.toml", "--json").facts["jobs"]
+    before = said(folder, "said-ledger.json")["jobs"]
+    assert [job.pop("data_digest") for job in before] == [OF_ROWS] * 3
+    assert OF_ROWS not in {job.pop("data_digest") for job in now}
+    assert now == before
+    for file in place.path.parent.iterdir():
+        assert OF_ROWS.encode() not in file.read_bytes()
+
+
+def test_t45_a_ledger_of_0_1_0_gets_names_for_its_rows(run: Callable[..., Ended], folder: Path) -> None:
+    assert OF_ROWS.encode() in (folder / "north-ledger" / "ledger.db").read_bytes()
+    assert_hidden(folder, run)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from dpspca.provider.ledger import sqlite
+
+def killing(before=0):
+    calls = []
+    def kill(*_, **__):
+        calls.append(1)
+        if len(calls) > before:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return kill
+
+def after(original, kill):
+    def wrapped(*given, **named):
+        made = original(*given, **named)
+        kill()
+        return made
+    return wrapped
+
+ledger = sqlite.SqliteLedger(Path(sys.argv[1]), Path(sys.argv[2]))
+match sys.argv[3]:
+    case "no key": sqlite.make_row_key = killing()
+    case "key": sqlite.make_row_key = after(sqlite.make_row_key, killing())
+    case "middle": sqlite.Entry.after = after(sqlite.Entry.after, killing(20))
+    case "entries": sqlite.SqliteLedger._cover = killing()
+    case "head": sqlite.Database.empty_log = killing()
+ledger.key_names()
+"""
+
+
+@pytest.mark.parametrize("point", ["no key", "key", "middle", "entries", "head"])
+def test_t45_a_kill_while_names_are_made_leaves_one_ledger_or_the_other(
+    point: str, run: Callable[..., Ended], folder: Path
+) -> None:
+    place = place_of(folder)
+    command = [sys.executable, "-c", KILLED, str(place.path), str(place.head), point]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # this package
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    run("ledger", "export", "--config", "north.toml", "--out", "now.jsonl")
+    before, now = ((folder / name).read_text().splitlines() for name in ("entries.jsonl", "now.jsonl"))
+    is_old = point in {"no key", "key", "middle"}
+    assert (now[: len(before)] == before) == is_old
+    assert any('"kind":"keyed"' in line for line in now) == (not is_old)
+    assert_hidden(folder, run)
 
 
 def test_a_journal_still_has_its_jobs_models_and_sums(folder: Path) -> None:

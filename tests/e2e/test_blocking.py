@@ -15,7 +15,19 @@ import pytest
 from dishonest_peers import reissued
 from local_federation import NOISE_SEED, SHARDS, Enrolment, federation, noise_for, now, seeded_noise, spec
 
-from dpspca import DPSPCA, AsyncFederation, Budget, DpspcaWarning, Federation, JobSpec, PrivacyUnit, Schema, simulate
+from dpspca import (
+    DPSPCA,
+    AsyncFederation,
+    AutoCentering,
+    Budget,
+    Centering,
+    DpspcaWarning,
+    Federation,
+    JobSpec,
+    PrivacyUnit,
+    Schema,
+    simulate,
+)
 from dpspca.client import blocking
 from dpspca.client.blocking import EventLoopThread
 from dpspca.client.federation import FederationError
@@ -64,6 +76,16 @@ def test_a_blocking_job_gives_the_model_of_a_simulation(tmp_path: Path) -> None:
         assert again.spec == spec()
         assert again.result().statement == job.result().statement
         assert job.cancel().state == "done"
+
+
+def test_a_centring_is_chosen_for_the_providers_that_are_asked(tmp_path: Path) -> None:
+    open_job = spec(budget=Budget(0.2, 1e-6))
+    with connected(tmp_path) as fed:
+        asked = [fed.submit(open_job, "cohort", names, centering=AutoCentering()) for names in (["site-0"], None)]
+        assert [job.spec.centering for job in asked] == [Centering.PAIRS, Centering.NONE]
+        statement = asked[0].result().statement
+    assert "differences of pairs, because a private mean would cost too much" in statement.centering_reason
+    assert statement.centering_reason in statement.text
 
 
 def test_a_federation_issues_each_warning_of_a_simulation_once(tmp_path: Path) -> None:

@@ -376,6 +376,19 @@ def test_a_job_from_a_plan_gets_the_column_names_on_offer(here: Callable[..., En
     assert load_model(enrolment / "planned.dpspca").feature_names == tuple(NAMES)
 
 
+def test_a_file_that_leaves_the_centring_open_is_settled_and_the_model_says_why(
+    here: Callable[..., Ended], enrolment: Path
+) -> None:
+    (enrolment / "open.json").write_text(json.dumps(A_JOB | {"centering": "auto"}), encoding="utf-8")
+    done = here("run", "open.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "open.dpspca")
+    assert done.code == 0
+    assert "Centring, chosen by public facts: rows are not centred, because no bound for the mean is known" in done.err
+    reason = load_model(enrolment / "open.dpspca").statement.centering_reason
+    assert reason in here("model", "show", "open.dpspca").out.replace("\n", " ")
+    planned = here("plan", "open.json", "--provider", "north", "--json")
+    assert "differences of pairs, because no bound" in planned.facts["remarks"][0]
+
+
 def test_a_job_with_other_column_names_is_refused_at_once(here: Callable[..., Ended], enrolment: Path) -> None:
     (enrolment / "swapped.json").write_text(json.dumps(A_JOB | {"schema": {"dimension": 20, "names": NAMES[::-1]}}))
     before = here("jobs", "list", "--config", "ada.toml", "--json").facts

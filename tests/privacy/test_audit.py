@@ -28,7 +28,7 @@ from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.keystream import Draw, KeyStream, keyed_stream
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from dpspca.common.queries import rows
-from dpspca.common.queries.base import RowQuery
+from dpspca.common.queries.base import RowCountsQuery, RowQuery
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.provider.evaluate import mechanisms
@@ -124,7 +124,13 @@ def kinds_for(what: JobSpec) -> set[Kind]:
     noisy = [step for step in steps if not step.query.is_private]
     gaussian = [step for step in noisy if isinstance(step.event, GaussianEvent)]
     of_noise = {Kind.WIDTH, Kind.SHAPE, Kind.RELATION} if noisy else set()
-    return of_noise | ({Kind.DISTANCE} if gaussian else set()) | ({Kind.EVENT} if len(gaussian) < len(steps) else set())
+    counts = {Kind.REACH} if any(issubclass(step.query, RowCountsQuery) for step in gaussian) else set()
+    return (
+        of_noise
+        | counts
+        | ({Kind.DISTANCE} if gaussian else set())
+        | ({Kind.EVENT} if len(gaussian) < len(steps) else set())
+    )
 
 
 def test_the_default_audit_would_find_five_percent_in_every_round() -> None:

@@ -22,6 +22,7 @@ from crashing_processes import CrashingProcess
 from disks import Connection, Disk, RecordedHeadFile, Shim, Step, keep_none, keep_some
 from fault_rates import FaultRates
 
+from dpspca.provider.ledger.files import row_key_path
 from dpspca.provider.ledger.sqlite import SqliteLedger
 from dpspca.server.journal.sqlite import SqliteJournal
 
@@ -165,6 +166,12 @@ class PartyDisk:
         finally:
             shutil.rmtree(folder)
 
+    @staticmethod
+    def _key_of(folder: Path) -> dict[str, bytes]:
+        """Return the key of the ledger if it was made. It is synced before the ledger relies on it."""
+        path = row_key_path(folder / LEDGER)
+        return {path.name: path.read_bytes()} if path.exists() else {}
+
     @contextmanager
     def _used(self, process: CrashingProcess) -> Iterator[tuple[Path, FaultyDisk, Callable[[Path], Any]]]:
         disk = FaultyDisk(self._faults, process, syncs_nothing=self._syncs_nothing)
@@ -174,5 +181,5 @@ class PartyDisk:
             try:
                 yield folder, disk, partial(Connection, shim=shim, settings=SETTINGS)
             finally:
-                self._files = disk.cut(last=self.is_last)
+                self._files = disk.cut(last=self.is_last) | self._key_of(folder)
                 shim.unregister()

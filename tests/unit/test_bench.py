@@ -144,6 +144,15 @@ def test_unequal_compares_weights_with_equal_ones() -> None:
         assert results[sizes]["median_errors"]["auto"] < results[sizes]["median_errors"]["equal"]
 
 
+def test_untuned_compares_the_default_with_every_other_method() -> None:
+    (row,) = measured("untuned", "--methods", "auto;analyze-gauss;ppca")
+    errors = row["median_errors"]
+    assert set(errors) == {"oracle", "auto", "analyze-gauss", "ppca"}
+    assert 0 < errors["oracle"] < errors["auto"] < errors["ppca"] < 1
+    assert row["best_other"] == "analyze-gauss"
+    assert abs(row["behind"]) < 0.1
+
+
 @pytest.mark.nightly
 def test_large_data_stays_within_its_memory() -> None:
     result = measured("large_data")

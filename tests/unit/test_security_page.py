@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "security.md"
 INDEX = ROOT / "docs" / "tests.md"
 TESTS = ROOT / "tests"
 FAULTS = tomllib.loads((TESTS / "faults" / "faults.toml").read_text(encoding="utf-8"))["fault"]
-THREATS = [f"T{number:02d}" for number in range(1, 45)]
+THREATS = [f"T{number:02d}" for number in range(1, 46)]
 WHO = {"a provider", "the coordinator", "a link", "a clock", "an identity", "an analyst", "software", "all"}
 """Whom faults happen to."""
 LONGEST_CELL = 100

@@ -407,3 +407,14 @@ def test_a_picture_of_scores_shows_contours_where_they_are_sure(tmp_path: Path) 
     assert report.to_dict(model)["scores"]["noise_std"] == 5.0
     with pytest.raises(InvalidParameterError, match="no counts of scores"):
         score_contours(MODEL, tmp_path / "none.png")
+
+
+def test_a_picture_by_groups_shows_contours_of_those_that_are_sure(tmp_path: Path) -> None:
+    counts = np.zeros((32, 32))
+    counts[20:26, 8:12] = 400.0
+    reach, names = np.array([3.0, 2.0]), ("sex=female", "sex=male", None)
+    for place, shown in enumerate([[counts, counts.T, 0 * counts], [counts, 0 * counts, 0 * counts], [0 * counts] * 3]):
+        parts = [ScoreMap(each, reach, 5.0, group=name) for each, name in zip(shown, names, strict=True)]
+        score_contours(replace(MODEL, scores=ScoreMap.of_groups(parts)), tmp_path / f"{place}.png")
+    coloured = [np.ptp(picture(tmp_path / f"{place}.png"), axis=2) > 0.2 for place in range(3)]
+    assert coloured[0].sum() > 1.5 * coloured[1].sum() > 3 * coloured[2].sum()

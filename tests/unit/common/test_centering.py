@@ -11,13 +11,15 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpspca.client import findings
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.centering import choose, pairs_of
+from dpspca.common.centering import AutoCentering, pairs_of
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count, Covariance, CovarianceProduct
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
+from dpspca.common.statement import PrivacyStatement
 from dpspca.provider.data import check_rows, differences
 from dpspca.provider.data.preparation import CheckedRows
 from dpspca.provider.data.scratch import Scratch
@@ -111,23 +113,59 @@ def test_rows_in_scratch_have_the_differences_of_rows_in_memory(tmp_path: Path) 
     np.testing.assert_array_equal(taken.toarray(), differences(check_rows(in_memory), 5).matrix)
 
 
+PUBLIC, DIGEST = (1.0, 2.0, 3.0, 4.0), "ab" * 32
+CHOICES: dict[str, tuple[float, dict[str, Any], int | None, dict[str, Any], Centering, str]] = {
+    "dictionary": (1.0, {"mean_bound": 9.0}, 1, {"dictionary": DIGEST}, Centering.NONE, "public centre from the dict"),
+    "public mean": (0.1, {"public_mean": PUBLIC}, 1, {}, Centering.PUBLIC, "a public mean, because one is given"),
+    "bound": (1.0, {"mean_bound": 9.0}, 3, {}, Centering.PRIVATE, "a private mean, because"),
+    "scales": (1.0, {}, 3, {"scaling": "private"}, Centering.PRIVATE, "a private mean, because"),
+    "no bound": (1.0, {}, 1, {}, Centering.PAIRS, "differences of pairs, because no bound"),
+    "small budget": (0.1, {"mean_bound": 9.0}, 1, {}, Centering.PAIRS, "pairs, because a private mean would cost too"),
+    "providers": (0.1, {"mean_bound": 9.0}, 3, {}, Centering.NONE, "one provider only"),
+    "unknown providers": (0.1, {"mean_bound": 9.0}, None, {}, Centering.NONE, "one provider only"),
+    "unit": (0.1, {}, 1, {"unit": PrivacyUnit.ROW_ADD_REMOVE}, Centering.NONE, "need the unit row-replace-one"),
+    "matrix": (9.0, {}, 1, {"unit": PrivacyUnit.ENTRY, "method": "noisy-power"}, Centering.NONE, "has no rows"),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_public_facts_choose_and_every_statement_says_why(name: str) -> None:
+    epsilon, known, providers, changes, expected, why = CHOICES[name]
+    plain = replace(job(), centering=Centering.NONE, budget=Budget(epsilon, 1e-6))
+    made = AutoCentering(**known).chosen(replace(plain, **changes), providers=providers)
+    assert made.centering is expected
+    assert JobSpec.from_json(made.to_json()) == made
+    statement = PrivacyStatement.of(catalogue.plan(made), parties=1)
+    assert why in statement.centering_reason
+    assert f"Centring was chosen by public facts: {statement.centering_reason}." in statement.text
+    (said,) = (each for each in findings.of_job(catalogue.plan(made)) if each.startswith("Centring"))
+    assert statement.centering_reason in said
+
+
+def test_a_choice_changes_no_query_and_no_price() -> None:
+    chosen = AutoCentering(mean_bound=9.0).chosen(replace(job(), centering=Centering.NONE), providers=2)
+    named = replace(chosen, centering_reason=None)
+    assert "centering_reason" not in named.to_json()
+    assert catalogue.plan(chosen).steps == catalogue.plan(named).steps
+    assert PrivacyStatement.of(catalogue.plan(named), parties=1).centering_reason == ""
+
+
 @pytest.mark.parametrize(
-    ("epsilon", "known", "providers", "unit", "expected"),
+    "changes",
     [
-        (1.0, {"has_dictionary": True}, 1, REPLACE, Centering.NONE),
-        (1.0, {"has_mean_bound": True}, 3, REPLACE, Centering.PRIVATE),
-        (1.0, {}, 1, REPLACE, Centering.PAIRS),
-        (0.1, {"has_mean_bound": True}, 1, REPLACE, Centering.PAIRS),
-        (0.1, {"has_mean_bound": True}, 3, REPLACE, Centering.NONE),
-        (0.1, {"has_mean_bound": True}, None, REPLACE, Centering.NONE),
-        (0.1, {"has_mean_bound": True}, 1, PrivacyUnit.ROW_ADD_REMOVE, Centering.NONE),
-        (9.0, {"has_mean_bound": True}, 1, PrivacyUnit.ENTRY, Centering.NONE),
+        {"centering_reason": "affordable"},
+        {"centering_reason": "matrix"},
+        {"centering_reason": "dictionary"},
+        {"centering_reason": "public-mean"},
+        {"centering": Centering.PRIVATE, "mean_bound": 1.0, "centering_reason": "small-budget"},
+        {"centering_reason": "whim"},
     ],
 )
-def test_public_facts_choose(
-    epsilon: float, known: dict[str, bool], providers: int | None, unit: PrivacyUnit, expected: Centering
-) -> None:
-    facts = {"has_dictionary": False, "has_mean_bound": False} | known
-    made = choose(unit, Budget(epsilon, 1e-6), providers=providers, **facts)
-    assert made.centering is expected
-    assert made.reason.endswith(".")
+def test_a_reason_that_does_not_go_with_the_job_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError, match="reason"):
+        replace(job(), **{"centering": Centering.NONE} | changes)
+
+
+def test_a_job_with_a_centring_is_not_left_to_choose() -> None:
+    with pytest.raises(InvalidParameterError, match="has the centering pairs"):
+        AutoCentering().chosen(job(), providers=1)

@@ -353,9 +353,23 @@ def test_components_that_show_nothing_are_left_out_on_request(d: int, support: i
     assert error(model, axes) < 0.2
     assert model.decision is not None
     assert (model.decision.asked, model.decision.useful) == (6, 2)
-    assert "Of 6 components, 2 showed above the noise" in findings.decision_of(model)
+    assert model.decision.clear is not None
+    told = findings.decision_of(model)
+    assert f"Of 6 components, {model.decision.clear} showed above the noise of the last release, and 2 of these" in told
+    earlier = replace(model, decision=replace(model.decision, clear=None))
+    assert "Of 6 components, 2 showed above the noise and explain" in findings.decision_of(earlier)
     assert len(fit(rows, components=6).components) == 6
     assert Model.from_bytes(model.to_bytes()).decision == model.decision
+
+
+def test_a_component_above_the_noise_that_explains_little_is_left_out_with_that_reason() -> None:
+    """Two strong directions, and one below an average column that many rows still show."""
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((60_000, 20)) * np.r_[6.0, 5.0, 1.5, np.full(17, 0.2)]
+    model = fit(rows, bound=20.0, components=3, options={"fewer": True}, budget=Budget(8.0, 1e-6))
+    assert model.decision is not None
+    assert (model.decision.asked, model.decision.clear, model.decision.useful) == (3, 3, 2)
+    assert "3 showed above the noise of the last release, and 2 of these explain more" in findings.decision_of(model)
 
 
 def test_one_component_is_kept_where_none_shows() -> None:

@@ -3,13 +3,15 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.score_picture import PICTURE
 from dpspca.common.algorithms.staged_release import NORMS
-from dpspca.common.errors import InvalidParameterError, InvalidTypeError
+from dpspca.common.dictionary import Dictionary
+from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import SIDE
@@ -19,7 +21,8 @@ from dpspca.common.spec import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 
 def spec_of(dimension: int, **changes: Any) -> JobSpec:
     plain = {"budget": Budget(2.0, 1e-6), "unit": PrivacyUnit.ROW_REPLACE_ONE, "method": "auto", "norm_bound": 20.0}
-    return JobSpec(schema=Schema(dimension), **plain | {"components": 2, "options": {"picture": True}} | changes)
+    plain |= {"schema": Schema(dimension), "components": 2, "options": {"picture": True}}
+    return JobSpec(**plain | changes)
 
 
 def three_groups(dimension: int) -> np.ndarray:
@@ -115,3 +118,93 @@ def test_noise_alone_is_smoothed_and_its_size_is_known() -> None:
     inner = smoothed[10:-10, 10:-10]
     assert left < 1.0
     assert np.abs(inner).max() < 5 * left
+
+
+KNOWN = Dictionary.parse(
+    {
+        "format": "dpspca-dictionary-1",
+        "features": {
+            **{f"x{number}": {"kind": "number", "unit": "", "range": [-10, 10], "scale": 2.0} for number in range(6)},
+            "site": {"kind": "category", "levels": ["north", "south", "east"]},
+            "sex": {"kind": "category", "levels": ["female", "male"]},
+        },
+    }
+)
+
+
+def by_group(**changes: Any) -> JobSpec:
+    plain = {"budget": Budget(4.0, 1e-6), "unit": PrivacyUnit.ROW_REPLACE_ONE, "components": 2}
+    return KNOWN.job(**plain | {"options": {"picture": True, "picture_by": "site"}} | changes)
+
+
+def raw_rows() -> pd.DataFrame:
+    """Make rows of three sites, and of some for whom no site is known, that two directions tell apart."""
+    rng = np.random.default_rng(3)
+    site = rng.choice(4, 6000, p=[0.4, 0.3, 0.2, 0.1])
+    middles = np.array([[6, 0], [-3, 5], [-3, -5], [0, 0]])[site]
+    numbers = rng.standard_normal((6000, 6)) * [1, 1, 0.5, 0.5, 0.5, 0.5]
+    numbers[:, :2] += middles
+    table = pd.DataFrame(numbers, columns=[f"x{number}" for number in range(6)])
+    table["site"] = np.array(["north", "south", "east", None], dtype=object)[site]
+    return table.assign(sex="female")
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"centering": Centering.PRIVATE}, {"norm_bound": "private"}, {"unit": PrivacyUnit.ROW_ADD_REMOVE}]
+)
+def test_each_group_has_the_counts_of_its_own_rows_but_for_the_noise(changes: dict[str, Any]) -> None:
+    table = raw_rows()
+    model = simulate([table[:2500], table[2500:]], by_group(**changes), noise_seed=1, dictionary=KNOWN)
+    assert model.scores is not None
+    assert [each.group for each in model.scores.groups] == ["site=north", "site=south", "site=east", None]
+    for each, name in zip(model.scores.groups, ["north", "south", "east", None], strict=True):
+        own = table[table["site"].isna()] if name is None else table[table["site"] == name]
+        off = np.sqrt(np.mean(np.square(each.counts - cells(model, own))))
+        assert off == pytest.approx(each.noise_std, rel=0.15)
+    together = cells(model, table)
+    assert np.sqrt(np.mean(np.square(model.scores.counts - together))) == pytest.approx(
+        model.scores.noise_std, rel=0.15
+    )
+    again = Model.from_bytes(model.to_bytes())
+    assert again.scores is not None
+    assert again.scores.to_dict() == model.scores.to_dict()
+    assert [each["group"] for each in model.scores.to_dict()["groups"]][::3] == ["site=north", None]
+
+
+def test_groups_cost_what_one_picture_costs() -> None:
+    plain, grouped = (
+        catalogue.plan(by_group(options={"picture": True} | more)) for more in ({}, {"picture_by": "site"})
+    )
+    assert plain.price.units == grouped.price.units
+    assert [step.noise_std for step in plain] == pytest.approx([step.noise_std for step in grouped], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"options": {"picture": True, "picture_by": "x1"}}, "no category.*site, sex.*provider alone"),
+        ({"options": {"picture": True, "picture_by": "provider"}}, "submit a job to that provider alone"),
+        ({"options": {"picture_by": "site"}}, "no picture is asked for"),
+        ({"options": {"picture": True, "picture_by": 3}}, "no text"),
+        ({"features": ["x0", "x1", "sex"]}, "Available: sex"),
+    ],
+)
+def test_a_picture_by_what_is_no_declared_category_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(DpspcaError, match=f"(?s){said}"):
+        catalogue.plan(by_group(**changes))
+
+
+def test_columns_that_look_like_levels_make_no_groups_without_a_dictionary() -> None:
+    names = Schema(3, ("a", "site=north", "site=south"))
+    with pytest.raises(InvalidParameterError, match="Available: none"):
+        catalogue.plan(spec_of(3, schema=names, options={"picture": True, "picture_by": "site"}))
+
+
+@pytest.mark.parametrize("groups", [[], [{"group": 3}], [{"group": "a", "counts": [[1.0]], "noise_std": -1.0}]])
+def test_damaged_groups_are_refused(groups: list[Any]) -> None:
+    good = ScoreMap.of_groups([ScoreMap(np.ones((2, 2)), np.ones(2), 1.0, group="a")]).to_dict()
+    if not groups:
+        assert ScoreMap.from_dict(good).to_dict() == good
+        return
+    with pytest.raises((ValueError, LookupError)):
+        ScoreMap.from_dict(good | {"groups": groups})

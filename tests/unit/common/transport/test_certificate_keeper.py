@@ -123,6 +123,16 @@ def test_t44_a_newer_revocation_list_is_installed_and_no_other(site: Site, south
         assert site.list.read_bytes() == new
 
 
+def test_lists_go_to_the_file_that_the_settings_name_now(site: Site) -> None:
+    before, moved = site.list.read_bytes(), site.list.with_name("moved.pem")
+    moved.write_bytes(before)
+    site.keeper.follow(moved)
+    newer = site.authority.revocation_list()
+    site.mailbox.put(site.slot, Mail.REVOCATIONS, newer)
+    site.look()
+    assert (site.list.read_bytes(), moved.read_bytes()) == (before, newer)
+
+
 def test_a_list_that_comes_with_a_certificate_does_not_go_back(site: Site) -> None:
     site.look(timedelta(days=25))
     site.sign()

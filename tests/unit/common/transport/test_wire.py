@@ -15,6 +15,7 @@ from dpspca.common.errors import InvalidAnswerError, InvalidQueryError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import Step
 from dpspca.common.queries.base import Announcement, Extent, RowQuery
+from dpspca.common.queries.groups import GroupedScores
 from dpspca.common.queries.matrix import CappedProduct, EntryTotal, SpectralProduct, SymmetricProduct
 from dpspca.common.queries.picks import SignPairs, TiedColumns
 from dpspca.common.queries.ranges import ColumnSizes, NormRange
@@ -86,6 +87,7 @@ QUERIES: list[RowQuery] = [
     TiedColumns(View(4, [0, 2], axes=np.eye(2)), None, np.arange(1.0, 5)),
     ViewSquares(View(40, np.array([3, 7, 39]), 0.5)),
     ScoreHistogram(View(40, np.array([3, 39]), 1.5, np.eye(2), 3.0), np.linspace(-1, 1, 40)),
+    GroupedScores(View(40, np.array([3, 7, 38, 39]), 1.5, np.eye(4), 3.0), np.linspace(-1, 1, 40)),
     NormHistogram(View(40, np.array([0, 39]), 3.0), np.zeros(40), None, 2),
     SignPairs(4, np.arange(4.0)),
     TiedColumns(View(4, [0, 2], axes=np.eye(2)), np.arange(4.0)),

@@ -4,6 +4,7 @@ import sqlite3
 import tomllib
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dpspca.common.dictionary import Dictionary, MappedFeature, Preparation
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, RefusedError
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.storage import ProviderConfig, Reading, read_config
-from dpspca.provider.data import names_in, read_arriving, read_protected, read_rows, require_unit
+from dpspca.provider.data import Arrivals, names_in, read_arriving, read_protected, read_rows, require_unit
 
 STUDY = """
 format = "dpspca-dictionary-1"
@@ -175,6 +176,19 @@ def test_prepared_rows_keep_one_budget_and_protect_no_matrix(tmp_path: Path) -> 
     assert one.fingerprints() & two.fingerprints()
     with pytest.raises(RefusedError):
         require_unit(PrivacyUnit.ENTRY, persons=False, cut=one.uncut is not None)
+
+
+def test_arriving_rows_that_another_dictionary_prepares_keep_one_budget(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    csv(tmp_path / "rows", FRAME)
+    other = {**COLUMNS, "height": {"column": "Größe in", "factor": 2.5}}
+    one, two = (
+        Arrivals("stream", tmp_path / "rows", read=partial(read_arriving, reading=each)).fingerprints()
+        for each in (reading(), reading(other))
+    )
+    assert one & two
+    assert one & read_protected(csv(tmp_path, FRAME), reading(other)).fingerprints()
+    assert not one & read_protected(csv(tmp_path, FRAME[:-1]), reading()).fingerprints()
 
 
 @pytest.mark.parametrize(

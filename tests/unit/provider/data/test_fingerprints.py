@@ -1,6 +1,7 @@
 """The same rows have one name, however they are stored and in whatever order; other rows have another."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from dpspca.client.matrices import dilation
+from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import fingerprints
 from dpspca.provider.data.arrivals import Arrivals
-from dpspca.provider.data.fingerprints import Fingerprint, duplicates, of_table
+from dpspca.provider.data.fingerprints import duplicates, in_order, of_table
 from dpspca.provider.data.preparation import check_rows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.data.sources import read_rows
 
 RNG = np.random.default_rng(3)
@@ -105,6 +108,14 @@ def test_other_rows_have_no_name_in_common(other: str) -> None:
     assert not check_rows(OTHERS[other]).fingerprints() & check_rows(ROWS).fingerprints()
 
 
+def test_names_are_those_that_earlier_ledgers_hold() -> None:
+    """Taken with the first software that had canonical form 1. If these change, every ledger has forgotten its rows."""
+    assert of_table(np.arange(12.0).reshape(4, 3)) == {
+        "803caecdb6fc464181348bdfee249473b95e8ee762c0d5e02a5ab8fdc21da076",
+        "0c11209a69ea29719bb0db5646d0423115b19f1a9cd8edb2567374704174af47",
+    }
+
+
 def test_integers_have_the_name_of_the_numbers_that_they_are(tmp_path: Path) -> None:
     whole = RNG.integers(-9, 9, (30, 5))
     forms = [npy(tmp_path / f"{kind}.npy", whole.astype(kind)) for kind in ("int8", "int64", "float32", "float64")]
@@ -127,6 +138,38 @@ def test_arriving_rows_have_the_name_of_one_file_with_all_of_them(tmp_path: Path
     arriving.count_next(len(ROWS))
     assert arriving.fingerprints() & check_rows(ROWS).fingerprints()
     assert not arriving.fingerprints() & check_rows(HALVES[0]).fingerprints()
+
+
+OTHER_SETTINGS: dict[str, tuple[Reading, int | None]] = {
+    "other numbers in place of missing ones": (Reading(missing=-1.0), None),
+    "a code that stands for a missing number": (Reading(missing=7.0, missing_codes=(1.0,)), None),
+    "fewer entries": (Reading(missing=7.0), 2),
+    "fewer entries and other numbers": (Reading(missing=-1.0), 3),
+}
+
+
+@pytest.mark.parametrize("other", OTHER_SETTINGS)
+@pytest.mark.parametrize("in_scratch", [False, True])
+def test_arriving_rows_are_recognised_under_other_settings(tmp_path: Path, other: str, in_scratch: bool) -> None:
+    """They are as one file with all rows is."""
+    rows = np.where(RNG.random((40, 6)) < 0.1, np.nan, np.rint(4 * RNG.random((40, 6))))
+    (tmp_path / "rows").mkdir()
+    for number, half in enumerate(np.array_split(rows, 3)):
+        csv(tmp_path / "rows" / f"{number}.csv", half)
+    scratch = Scratch(tmp_path / "scratch") if in_scratch else None
+    reading, entries = OTHER_SETTINGS[other]
+
+    def arriving(reading: Reading, entries: int | None) -> frozenset[str]:
+        read = partial(read_arriving, reading=reading, row_entries=entries, scratch=scratch)
+        return Arrivals("stream", tmp_path / "rows", read=read).fingerprints()
+
+    before = arriving(Reading(missing=7.0), None)
+    changed = arriving(reading, entries)
+    assert changed & before
+    whole = csv(tmp_path / "whole.csv", rows)
+    assert changed & read_protected(whole, reading, row_entries=entries).fingerprints()
+    assert changed & read_protected(whole, Reading(missing=3.0)).fingerprints()
+    assert not changed & read_protected(csv(tmp_path / "other.csv", rows + 1), reading).fingerprints()
 
 
 def test_tables_that_hold_nothing_yet_have_no_name_and_so_not_the_same(tmp_path: Path) -> None:
@@ -163,8 +206,8 @@ def test_form_order_and_blocks_of_rows_never_change_a_name(table: np.ndarray, ch
     whole = of_table(table)
     assert of_table(scipy.sparse.csr_array(table)) == whole
     assert of_table(table[rows]) & whole or not whole
-    split = Fingerprint().plus(table[rows][:3])
-    assert (split.plus(table[rows][3:]) if len(rows) > 3 else split).names == Fingerprint().plus(table).names
+    split = in_order(table[rows][:3])
+    assert (split.plus(in_order(table[rows][3:])) if len(rows) > 3 else split).names == in_order(table).names
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])

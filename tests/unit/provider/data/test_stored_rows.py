@@ -126,6 +126,8 @@ def test_parts_columns_and_symmetric_matrices_are_the_same(tmp_path: Path) -> No
     assert_same(stored, held)
     assert (stored.as_matrix().matrix == held.as_matrix().matrix).all()
     named = CheckedRows(stored.matrix, tuple("abcdefghi")), CheckedRows(held.matrix, tuple("abcdefghi"))
+    assert_same(*(each.first(7) for each in named))
+    assert_same(*(each.with_columns(["c", "a", "h"]) for each in named))
     chosen, expected = (each.first(7).with_columns(["c", "a", "h"]).with_columns(["h", "c"]) for each in named)
     assert_same(chosen, expected)
     assert (chosen.part(slice(2, 4)).toarray() == expected.part(slice(2, 4))).all()  # type: ignore[union-attr]

@@ -353,7 +353,7 @@ def test_rows_that_an_earlier_version_knew_in_one_form_are_known_in_all(enrolmen
     told = settings(enrolment)
     assert isinstance(told.ledger, MemoryLedger)
     rows = check_rows(ROWS)
-    old = opening(data_digest=rows.digest())
+    old = opening(data_digest=told.ledger.name_of(rows.digest()))
     told.ledger.open(old, LIMITS)
     respond(told.ledger, "job", 0)
     sparse = check_rows(scipy.sparse.csr_array(ROWS))

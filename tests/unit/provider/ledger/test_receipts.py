@@ -252,4 +252,4 @@ def test_a_ledger_from_before_receipts_is_migrated(place: Place) -> None:
     place.tamper("DROP INDEX entries_of_jobs", "PRAGMA user_version = 1")
     with place.start() as ledger:
         respond(ledger, "job", 1)
-    assert place.tamper("PRAGMA user_version") == [(5,)]
+    assert place.tamper("PRAGMA user_version") == [(6,)]

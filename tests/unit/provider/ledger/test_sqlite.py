@@ -339,7 +339,7 @@ def test_a_migration_that_fails_leaves_the_old_version(used: Place) -> None:
     connection.close()
     with used.start() as ledger:
         assert ledger.standing("job") == standing_at(2)
-    assert used.tables() == ["answers", "entries"]
+    assert used.tables() == ["answers", "earlier_hashes", "entries"]
 
 
 def test_new_and_migrated_files_have_the_same_tables(place: Place) -> None:
@@ -350,7 +350,7 @@ def test_new_and_migrated_files_have_the_same_tables(place: Place) -> None:
     tables = place.tables()
     with place.start() as ledger:
         ledger.open(opening(), LIMITS)
-    assert place.tables() == tables == ["answers", "entries"]
+    assert place.tables() == tables == ["answers", "earlier_hashes", "entries"]
 
 
 def test_triggers_stop_changing_removing_or_skipping_entries(used: Place) -> None:
