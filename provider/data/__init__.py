@@ -11,6 +11,7 @@ from .features import FeatureFacts
 from .fingerprints import duplicates
 from .genotypes import Genotypes
 from .identification import identify
+from .lookups import Lookup
 from .odd_rows import zero_row
 from .pairs import differences
 from .part_prints import first_sums, names_of, ordered_totals, second_keys
@@ -33,9 +34,11 @@ from .stored_rows import StoredRows, stored_integers
 from .streamed_rows import RowStream, files_with_rows
 from .tables import is_number
 from .threads import run_in_row_thread
+from .two_bits import CELLS_A_BYTE
 from .variants import Variant, agree, read_variants, sample_ids
 
 __all__ = [
+    "CELLS_A_BYTE",
     "DATABASES",
     "Arrivals",
     "BlockTable",
@@ -47,6 +50,7 @@ __all__ = [
     "DataSetFacts",
     "FeatureFacts",
     "Genotypes",
+    "Lookup",
     "Part",
     "PartSpan",
     "PreviewedFeature",

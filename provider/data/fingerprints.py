@@ -154,7 +154,7 @@ def _summed(table: Table, visit: Callable[..., Words]) -> Words:
     return reduce(add, on_processors(of_rows, table.shape[0]))
 
 
-def _dense_blocks(table: FloatArray | BlockTable) -> Iterator[tuple[Words, Blank]]:
+def _dense_blocks(table: FloatArray | BlockTable) -> Iterator[tuple[Any, Blank]]:
     """Yield a table's values as words, some rows at a time, and which rows count as rows of zeros, if any may.
 
     Words are overwritten by those of the next block.
@@ -163,7 +163,7 @@ def _dense_blocks(table: FloatArray | BlockTable) -> Iterator[tuple[Words, Blank
     if isinstance(table, StoredRows):
         yield from ((make(block.entries(memory)), block.marks()) for block in table.blocks(BLOCK_ENTRIES))
     elif isinstance(table, Genotypes):
-        yield from ((make(block.toarray()), None) for block in table.blocks(BLOCK_ENTRIES))
+        yield table.words(make), None  # which leaves out blank rows itself
     else:
         step = max(1, BLOCK_ENTRIES // table.shape[1])
         yield from ((make(table[start : start + step]), None) for start in range(0, len(table), step))

@@ -17,13 +17,10 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidDataError
 
-Codes = NDArray[np.uint8]
-"""One number for each cell: how many copies, or ``MISSING``."""
+from .lookups import PackedWords, Words
+from .two_bits import BITS, CELLS_A_BYTE, MISSING, Bytes, Codes, codes_of, of_codes, transposed
 
-MISSING: Final = 3
-CELLS_A_BYTE: Final = 4
 _COUNTS: Final = (0.0, 1.0, 2.0, np.nan)
-_BITS: Final = 2
 _LOOKED_UP: Final = 2**16
 """Cells that are looked up together. Larger temporaries are several times slower."""
 _BLOCK_CELLS: Final = 2**18
@@ -42,15 +39,20 @@ class Genotypes:
     """Which rows count as rows of zeros."""
 
     @classmethod
-    def of_columns(cls, columns: Iterable[Codes], shape: tuple[int, int]) -> Self:
-        """Pack codes that come column by column, some columns at a time. All but the last have a multiple of four."""
-        packed = np.zeros((shape[0], -(-shape[1] // CELLS_A_BYTE)), dtype=np.uint8)
+    def of_columns(cls, columns: Iterable[Bytes], shape: tuple[int, int]) -> Self:
+        """Take columns as rows of bytes, some at a time. All but the last have a multiple of four columns."""
+        packed = np.empty((shape[0], -(-shape[1] // CELLS_A_BYTE)), dtype=np.uint8)
         end = 0
-        for codes in columns:
-            quads = _packed(codes)
-            packed[:, end : end + len(quads)] = quads.T
-            end += len(quads)
+        for some in columns:
+            quads = transposed(some, shape[0])
+            packed[:, end : end + quads.shape[1]] = quads
+            end += quads.shape[1]
         return cls(packed, np.repeat(np.array(_COUNTS)[:, None], shape[1], axis=1), np.zeros(shape[0], dtype=np.bool_))
+
+    @classmethod
+    def of_codes(cls, codes: Codes) -> Self:
+        """Pack a table of codes, one row for each sample."""
+        return cls.of_columns([of_codes(np.ascontiguousarray(codes.T))], codes.shape)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -92,7 +94,7 @@ class Genotypes:
         step = max(1, _LOOKED_UP // columns)
         for start in range(0, rows, step):
             part = slice(start, start + step)
-            places = _codes(self.packed[part], columns) + first
+            places = codes_of(self.packed[part], columns) + first
             found = np.take(by_column, places, mode="clip")  # no place is outside, and "clip" spares a check
             numbers[part] = np.where(self.blank[part, None], 0.0, found)
         return numbers
@@ -102,31 +104,38 @@ class Genotypes:
         step = max(1, cells // self.shape[1])
         return (self[start : start + step] for start in range(0, len(self.packed), step))
 
+    def words(self, of: Callable[[FloatArray], Words]) -> PackedWords:
+        """Return a word in place of each number, and zeros in place of blank rows."""
+        return PackedWords(self.packed, self.blank, of(self.values))
+
     def has(self, of: Callable[[FloatArray], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """Tell for each row whether some number of it, before it was blanked, is one of those that ``of`` marks."""
-        marked = of(self.values)
-        marks = replace(self, values=marked.astype(np.float64), blank=np.zeros_like(self.blank))
-        found = [block.toarray().any(axis=1) for block in marks.blocks()]
-        return np.concatenate([np.zeros(0, dtype=np.bool_), *found])
+        marks = PackedWords(self.packed, np.zeros_like(self.blank), of(self.values).astype(np.uint64))
+        return np.asarray(marks @ np.ones(self.shape[1], dtype=np.uint64) > 0)
 
     def column(self, place: int) -> FloatArray:
         """Return the numbers of one column, of rows that are not blank."""
-        which = self.packed[:, place // CELLS_A_BYTE] >> np.uint8(_BITS * (place % CELLS_A_BYTE)) & np.uint8(MISSING)
+        which = self.packed[:, place // CELLS_A_BYTE] >> np.uint8(BITS * (place % CELLS_A_BYTE)) & np.uint8(MISSING)
         return np.take(self.values[:, place], which)
 
     def counts(self) -> NDArray[np.intp]:
         """Count how often each code occurs in each column."""
         total = np.zeros(self.values.shape, dtype=np.intp)
         for block in self.blocks():
-            codes = _codes(block.packed, self.shape[1])
+            codes = codes_of(block.packed, self.shape[1])
             total += np.stack([np.count_nonzero(codes == code, axis=0) for code in range(len(_COUNTS))])
         return total
 
     def select(self, places: NDArray[np.intp]) -> Self:
         """Return some of the columns, in this order."""
-        parts = [_packed(_codes(block.packed, self.shape[1])[:, places].T).T for block in self.blocks()]
-        empty = np.empty((0, -(-len(places) // CELLS_A_BYTE)), dtype=np.uint8)
-        return replace(self, packed=np.concatenate([empty, *parts]), values=self.values[:, places])
+        if np.array_equal(places, np.arange(self.shape[1])):
+            return self
+        packed = np.empty((len(self.packed), -(-len(places) // CELLS_A_BYTE)), dtype=np.uint8)
+        end = 0
+        for block in self.blocks():
+            start, end = end, end + len(block.packed)
+            packed[start:end] = of_codes(codes_of(block.packed, self.shape[1])[:, places])
+        return replace(self, packed=packed, values=self.values[:, places])
 
     def stored(self) -> scipy.sparse.csr_array:
         """Return the numbers that are not zero. Of genotypes, this is most often larger than a dense table."""
@@ -157,21 +166,3 @@ def stacked(parts: Sequence[Genotypes]) -> Genotypes:
     """Put rows below one another. Their columns must be the same."""
     packed = np.concatenate([part.packed for part in parts])
     return Genotypes(packed, parts[0].values, np.concatenate([part.blank for part in parts]))
-
-
-def _packed(codes: Codes) -> NDArray[np.uint8]:
-    """Put four rows of codes into one row of bytes."""
-    whole = np.zeros((-(-len(codes) // CELLS_A_BYTE) * CELLS_A_BYTE, codes.shape[1]), dtype=np.uint8)
-    whole[: len(codes)] = codes
-    packed = whole[0::CELLS_A_BYTE].copy()
-    for place in range(1, CELLS_A_BYTE):
-        packed |= whole[place::CELLS_A_BYTE] << np.uint8(_BITS * place)
-    return packed
-
-
-def _codes(packed: NDArray[np.uint8], columns: int) -> Codes:
-    """Widen packed rows to one byte a cell."""
-    codes = np.empty((*packed.shape, CELLS_A_BYTE), dtype=np.uint8)
-    for place in range(CELLS_A_BYTE):
-        np.bitwise_and(packed >> np.uint8(_BITS * place), MISSING, out=codes[:, :, place])
-    return codes.reshape(len(packed), CELLS_A_BYTE * packed.shape[1])[:, :columns]

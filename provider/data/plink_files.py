@@ -6,10 +6,12 @@ read here, because its form is two bits a cell under three bytes of magic number
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from io import FileIO
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +21,16 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
 from .extras import import_extra
-from .genotypes import CELLS_A_BYTE, MISSING, Codes, Genotypes
+from .genotypes import Genotypes
 from .room import GENOTYPE, require_room
 from .tables import Columns, RawTable, Source, columns_used
+from .two_bits import CELLS_A_BYTE, MISSING, Bytes, from_bed, of_codes, swapped
 from .variants import Agreement, Variant, agree, counting, read_samples, read_variants
 
 _MAGIC: Final = b"\x6c\x1b"
+_HEADER: Final = 3
 _BY_VARIANT, _BY_SAMPLE = b"\x01", b"\x00"
-_CODE_OF_BITS: Final = np.array([2, MISSING, 1, 0], dtype=np.uint8)
-"""How many copies of the first allele two bits of a .bed file stand for."""
-_CODES_OF_BYTE: Final = _CODE_OF_BITS[(np.arange(256)[:, None] >> (2 * np.arange(CELLS_A_BYTE))) & MISSING]
-_SWAPPED: Final = np.array([2, 1, 0, MISSING], dtype=np.uint8)
-_BLOCK_CELLS: Final = 2**24
+_BLOCK_BYTES: Final = 2**20
 _RENAMING: Final = (
     "Name variants by place and alleles: plink2 --bfile PREFIX --set-all-var-ids '@:#:$r:$a' --make-bed --out OTHER "
     "(of .pgen files: --pfile and --make-pgen)."
@@ -52,19 +52,25 @@ def read_bed(source: Source) -> RawTable:
             "Convert it: plink --bfile PREFIX --make-bed --out OTHER",
         )
     width = -(-samples // CELLS_A_BYTE)
-    if order != _BY_VARIANT or size != len(_MAGIC + order) + len(variants) * width:
+    if order != _BY_VARIANT or size != _HEADER + len(variants) * width:
         raise InvalidDataError(
             f"The .bed file has {size} bytes, which do not fit {len(variants)} variants in .bim and {samples} samples "
             "in .fam.",
             _WRITE_AGAIN,
         )
-    stored = np.memmap(source.path, np.uint8, "r", len(_MAGIC + order), (len(variants), width))
+    with source.path.open("rb", buffering=0) as file:
+        return _table(source, variants, samples, lambda places: from_bed(_rows_of(file, places, width)))
 
-    def codes_of(places: NDArray[np.intp]) -> Codes:
-        codes: Codes = _CODES_OF_BYTE[stored[places]].reshape(len(places), -1)[:, :samples]
-        return codes
 
-    return _table(source, variants, samples, codes_of)
+def _rows_of(file: FileIO, places: NDArray[np.intp], width: int) -> Bytes:
+    """Read the bytes of some variants. Those that follow one another are read together."""
+    found = np.empty((len(places), width), dtype=np.uint8)
+    edges = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
+    for first, last in pairwise(edges):
+        file.seek(_HEADER + int(places[first]) * width)
+        if file.readinto(found[first:last].data) != (last - first) * width:
+            raise InvalidDataError("The .bed file became shorter while it was read.", _WRITE_AGAIN)
+    return found
 
 
 def read_pgen(source: Source) -> RawTable:
@@ -74,12 +80,12 @@ def read_pgen(source: Source) -> RawTable:
         os.fsencode(source.path), raw_sample_ct=samples, variant_ct=len(variants)
     ) as stored:
 
-        def codes_of(places: NDArray[np.intp]) -> Codes:
+        def bytes_of(places: NDArray[np.intp]) -> Bytes:
             counts = np.empty((len(places), samples), dtype=np.int8)
             stored.read_list(places.astype(np.uint32), counts)
-            return np.where(counts < 0, MISSING, counts).astype(np.uint8)
+            return of_codes(np.where(counts < 0, MISSING, counts).astype(np.uint8))
 
-        return _table(source, variants, samples, codes_of)
+        return _table(source, variants, samples, bytes_of)
 
 
 def located(path: Path) -> Path:
@@ -159,18 +165,20 @@ def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequen
     return agree(used, counting(used if reference is None else reference, stated))
 
 
-def _table(source: Source, variants: Sequence[Variant], samples: int, codes_of: Any) -> RawTable:  # noqa: ANN401
-    """Read the variants that are used. ``codes_of`` reads some of them, by their places in the file."""
+def _table(
+    source: Source, variants: Sequence[Variant], samples: int, bytes_of: Callable[[NDArray[np.intp]], Bytes]
+) -> RawTable:
+    """Read the variants that are used. ``bytes_of`` reads some of them, by their places in the file."""
     columns, agreement = _chosen(source, variants)
     places = np.arange(len(variants)) if columns.places is None else np.array(columns.places, dtype=np.intp)
-    swapped = np.zeros(len(places), dtype=np.bool_) if agreement is None else agreement.swapped
+    turned = np.zeros(len(places), dtype=np.bool_) if agreement is None else agreement.swapped
     require_room("genotypes", samples * len(places), GENOTYPE, source.room)
 
-    def read() -> Iterator[Codes]:
-        step = max(1, _BLOCK_CELLS // max(1, samples) // CELLS_A_BYTE) * CELLS_A_BYTE
+    def read() -> Iterator[Bytes]:
+        step = max(1, _BLOCK_BYTES // samples) * CELLS_A_BYTE
         for start in range(0, len(places), step):
-            codes = codes_of(places[start : start + step])
-            yield np.where(swapped[start : start + step, None], _SWAPPED[codes], codes)
+            part = slice(start, start + step)
+            yield swapped(bytes_of(places[part]), turned[part])
 
     table = Genotypes.of_columns(read(), (samples, len(places)))
     if agreement is not None and source.reading.preparation is None:  # a dictionary says itself what is filled in

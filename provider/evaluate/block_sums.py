@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import reduce
 from itertools import pairwise
-from operator import add, iadd
+from operator import iadd
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -135,7 +135,7 @@ class LocalThreads:
         """Add up the results of every thread's work. They are integers, so the order does not matter."""
         spans = spans_of(rows.count, self.threads_for(entries, need) if rows.gain_by_threads else 1)
         with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
-            return reduce(add, (pool.map if pool else map)(of_span, spans))
+            return reduce(iadd, (pool.map if pool else map)(of_span, spans))
 
 
 def square_memory(dimension: int, memory: int) -> int:

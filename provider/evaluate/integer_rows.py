@@ -4,6 +4,7 @@ Each integer row is a function of its own row and of a public centre alone. The 
 rounding, so that no floating-point error can make a row longer than the bound.
 """
 
+import math
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -60,7 +61,7 @@ def integer_columns(
     whole = np.empty((len(rows), len(columns)), dtype=np.int32)
     step = max(1, _BLOCK_ENTRIES // rows.shape[1])
     for start in range(0, len(rows), step):
-        block = _without_specks(placed(rows[start : start + step], center, scales), bounds[1])
+        block = without_specks(placed(rows[start : start + step], center, scales), bounds[1])
         kept = np.ascontiguousarray((block * _shortening(_squared_norms(block), bounds[0])[:, None])[:, columns])
         whole[start : start + step] = _integer_block(kept, bounds[1])
     return whole
@@ -72,18 +73,42 @@ def _shortening(squared_norms: FloatArray, norm_bound: float) -> FloatArray:
     return factor
 
 
-def _integer_block(rows: FloatArray, norm_bound: float) -> FloatArray:
-    """Round to nearest, which is unbiased but may lengthen a row beyond the bound.
+def row_factors(rows: FloatArray, norm_bound: float) -> FloatArray:
+    """Return, as a column, the factor of each row: its integers are its numbers times that, rounded to nearest.
 
-    The few rows that become too long are first shortened by more than the error of the floating-point division, and
-    then rounded towards zero, which cannot lengthen them. The bound relies on nothing outside these lines: a row that
-    is still too long, or is not finite, counts as a row of zeros. All rows take the same steps and so the same time.
+    It is zero where a row counts as a row of zeros. The rows are placed, and have no specks.
     """
-    rows = _without_specks(rows, norm_bound)
-    scaled = rows * (_BOUND / np.maximum(np.sqrt(_squared_norms(rows)), norm_bound))[:, None]
-    whole = np.rint(scaled)
-    whole = np.where(_is_short(whole), whole, np.trunc(scaled * (1 - 2.0**-30)))
-    return np.where(_is_short(whole), whole, 0.0)
+    step = max(1, _BLOCK_ENTRIES // rows.shape[1])
+    return np.concatenate([_rounded(rows[at : at + step], norm_bound)[1] for at in range(0, len(rows), step)])
+
+
+def _integer_block(rows: FloatArray, norm_bound: float) -> FloatArray:
+    rows = without_specks(rows, norm_bound)
+    return _rounded(rows, norm_bound)[0]
+
+
+def _rounded(rows: FloatArray, norm_bound: float) -> tuple[FloatArray, FloatArray]:
+    """Round to nearest, which is unbiased but may lengthen a row beyond the bound. Also return each row's factor.
+
+    The few rows that become too long are shortened before they are rounded, by so much that rounding cannot bring them
+    back to the bound (``_shorter``). The bound relies on nothing outside these lines: a row that is still too long, or
+    is not finite, counts as a row of zeros. All rows take the same steps and so the same time.
+    """
+    factors = (_BOUND / np.maximum(np.sqrt(_squared_norms(rows)), norm_bound))[:, None]
+    whole = np.rint(rows * factors)
+    is_short, shorter = _is_short(whole), factors * _shorter(rows.shape[1])
+    whole, factors = np.where(is_short, whole, np.rint(rows * shorter)), np.where(is_short, factors, shorter)
+    is_short = _is_short(whole)
+    return np.where(is_short, whole, 0.0), np.where(is_short, factors, 0.0)
+
+
+def _shorter(columns: int) -> float:
+    """Return a factor for rows of the bound's length that are to stay within it when they are rounded to nearest.
+
+    Rounding moves each entry by at most 1/2, and so lengthens a row by at most sqrt(columns) / 2. The rest is for the
+    error of the floating-point division.
+    """
+    return 1 - 2.0**-30 - math.sqrt(columns) / (2 * _BOUND)
 
 
 def _is_short(whole: FloatArray) -> NDArray[np.bool_]:
@@ -94,16 +119,16 @@ def _is_short(whole: FloatArray) -> NDArray[np.bool_]:
 
 def integer_csr(rows: scipy.sparse.csr_array, norm_bound: float) -> scipy.sparse.csr_array:
     """Do the same for sparse rows, on their stored entries alone, without a centre, which would make them dense."""
-    lengths = np.diff(rows.indptr)
+    lengths, shorter = np.diff(rows.indptr), _shorter(rows.shape[1])
 
     def too_long(values: FloatArray) -> NDArray[np.bool_]:
         return np.repeat(~(row_sums(np.square(values), rows.indptr) <= _BOUND**2), lengths)
 
-    data = _without_specks(rows.data, norm_bound)
+    data = without_specks(rows.data, norm_bound)
     norms = np.sqrt(row_sums(np.square(data), rows.indptr))
-    scaled = data * np.repeat(_BOUND / np.maximum(norms, norm_bound), lengths)
-    whole = np.rint(scaled)
-    whole = np.where(too_long(whole), np.trunc(scaled * (1 - 2.0**-30)), whole)
+    factors = _BOUND / np.maximum(norms, norm_bound)
+    whole = np.rint(data * np.repeat(factors, lengths))
+    whole = np.where(too_long(whole), np.rint(data * np.repeat(factors * shorter, lengths)), whole)
     whole[too_long(whole)] = 0
     return scipy.sparse.csr_array((whole, rows.indices, rows.indptr), shape=rows.shape)
 
@@ -112,14 +137,14 @@ def integer_csr_columns(
     rows: scipy.sparse.csr_array, columns: NDArray[np.intp], bounds: tuple[float, float]
 ) -> scipy.sparse.csr_array:
     """Do the same as ``integer_columns`` for sparse rows."""
-    stored = _without_specks(rows.data, bounds[1])
+    stored = without_specks(rows.data, bounds[1])
     factors = _shortening(row_sums(np.square(stored), rows.indptr), bounds[0])
     data = stored * np.repeat(factors, np.diff(rows.indptr))
     shortened = scipy.sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
     return integer_csr(shortened if len(columns) == rows.shape[1] else shortened[:, columns], bounds[1])
 
 
-def _without_specks(values: FloatArray, norm_bound: float) -> FloatArray:
+def without_specks(values: FloatArray, norm_bound: float) -> FloatArray:
     """Set entries to zero that would be rounded to zero anyway, because the processor is slower on subnormal numbers.
 
     Otherwise a coordinator that chose a centre close to a value could tell from the time how often it occurs.

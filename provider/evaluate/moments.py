@@ -42,8 +42,8 @@ from .block_sums import (
     stepped,
 )
 from .one_thread import one_thread
-from .products import CACHED, LOW_BITS, MADE_AT_ONCE, Division, product_sums, split
-from .wide_integers import Exact, WideIntegers
+from .products import CACHED, LOW_BITS, MADE_AT_ONCE, ArrayBlock, Block, Division, integer_sums, split
+from .wide_integers import Exact, WideIntegers, parts_of
 
 SPARSE_BLOCKS: Final = 16
 """The most blocks in which sparse rows are summed. Narrow tables use all, so that each block needs little memory."""
@@ -115,9 +115,12 @@ class DenseBlocks(ABC):
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
         return stepped(span, max(self.block_rows, tall))
 
+    def opened(self, start: int, stop: int) -> Block:
+        return ArrayBlock(self.integers(start, stop))
+
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
         division = Division.of(self.dimension, basis.shape[1], self.most_at_once)
-        return reduce(iadd, product_sums(self, span, basis, division))
+        return integer_sums(self, span, basis, division)
 
 
 def rows_per_block(dimension: int) -> int:
@@ -244,9 +247,13 @@ class StreamedMoments:
 
 def floor_product(halves: WideIntegers) -> Integers:
     """Return floor(X^T X basis / 2^24) from the two halves of the sum."""
-    columns = halves.shape[1] // 2
-    sums = (halves[:, columns:] >> LOW_BITS) + halves[:, :columns]
-    return (sums >> (PRODUCT_SHIFT - LOW_BITS)).narrow()
+    rows, columns = halves.shape[0], halves.shape[1] // 2
+    floors = np.empty((rows, columns), dtype=np.int64)
+    for part in parts_of(halves.low):
+        both = halves[part]
+        sums = (both[:, columns:] >> LOW_BITS) + both[:, :columns]
+        floors[part] = (sums >> (PRODUCT_SHIFT - LOW_BITS)).narrow()
+    return floors
 
 
 def joined_square(parts: WideIntegers) -> Exact:

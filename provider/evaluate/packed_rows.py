@@ -41,10 +41,7 @@ class PackedRows(DenseBlocks):
         return whole
 
     def kept(self, threads: int) -> "PackedRows | KeptRows":
-        """Return the same rows, with their integers written to scratch, so that later passes need not convert them.
-
-        Genotypes are converted again in every pass: as integers, they would take sixteen times as much room.
-        """
+        """Return the same rows, with their integers written to scratch, so that later passes need not convert them."""
         if not isinstance(self._rows, StoredRows):
             return self
         shape = self.count, self.dimension

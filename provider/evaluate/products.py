@@ -1,9 +1,9 @@
 """Multiplies dense integer rows with a basis and back, X^T (X Q), exactly, for tables of any shape. Pure.
 
-Rows are taken some at a time, as a *block*, and widened to float64 as many columns at a time as a cache holds, as a
-*tile*. A block of a narrow table is one tile, so it is widened once. A block of a wide table has many tiles, so it is
-widened twice: for the products X Q, and for what they are multiplied with. Otherwise it would have so few rows that
-most of the time went into adding up sums, which are as wide as the table.
+Rows are taken some at a time, as a *block*, and widened to float64 as many at a time as a cache holds, as a *tile*. A
+block of a narrow table is one tile, so it is widened once. A block of a wide table has many tiles, so it is widened
+twice: for the products X Q, and for what they are multiplied with. Otherwise it would have so few rows that most of the
+time went into adding up sums, which are as wide as the table.
 
 The division follows from the number of columns, of the table and of the basis, alone. It changes no bit, because every
 number is an integer below 2^53, where float64 is exact. The widths, for rows of norm 2^17 and columns of a basis of
@@ -17,9 +17,11 @@ So sums are exact in float64 over ``EXACT_ROWS`` rows, and then in 64-bit intege
 adds up sums over at most 2^24 rows each, in wider integers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Protocol
+from operator import iadd
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +40,13 @@ CACHED_FOR_ONE: Final = 2**18
 """The same where a product has one column, and calls cost more than the cache saves."""
 MOST_AT_ONCE: Final = 2**19
 """The most numbers of a block of a wide table that are still worth widening together."""
-TILE: Final = 256
-"""Rows and columns of a tile of a wide table."""
+TILE_ROWS: Final = 192
+TILE_COLUMNS: Final = 128
+"""Rows and columns of a tile of a wide table. Its product with forty columns has fewer than 10^6 multiplications."""
+TALL: Final = 2**12
+"""Rows of a block of a wide table. Its products with forty columns fit into a third-level cache."""
+UNCOPIED: Final = 10**6
+"""Multiplications of a product before which OpenBLAS does not copy its factors, on some processors."""
 MADE_AT_ONCE: Final = 2**21
 """The most numbers of a block that are made for it: 16 megabytes in float64."""
 
@@ -49,6 +56,9 @@ class Division(NamedTuple):
 
     rows: int
     width: int
+    """Columns of a tile."""
+    height: int | None = None
+    """Rows of a tile, if it has fewer than a block."""
 
     @classmethod
     def of(cls, dimension: int, columns: int, most: int | None = None) -> "Division":
@@ -59,8 +69,24 @@ class Division(NamedTuple):
         """
         cached = max(CACHED, CACHED_FOR_ONE // columns) // (dimension + 2 * columns)
         rows = max(8, cached, min(3 * columns + 8, MOST_AT_ONCE // dimension))
-        divided = cls(TILE, TILE) if rows < 2 * columns else cls(min(EXACT_ROWS, rows), dimension)
-        return divided if most is None else cls(min(divided.rows, max(8, most // dimension)), divided.width)
+        divided = cls(TALL, TILE_COLUMNS, TILE_ROWS) if rows < 2 * columns else cls(min(EXACT_ROWS, rows), dimension)
+        return divided if most is None else divided._replace(rows=min(divided.rows, max(8, most // dimension)))
+
+
+Widen: TypeAlias = Callable[[slice, FloatArray], FloatArray]
+"""Returns some rows of a tile in float64: in the memory that it is given, or in its own until the next call."""
+
+
+class Block(Protocol):
+    """Some rows."""
+
+    def __len__(self) -> int:
+        """Return how many they are."""
+        ...
+
+    def columns(self, which: slice) -> Widen:
+        """Return what widens some of the columns."""
+        ...
 
 
 class IntegerSource(Protocol):
@@ -68,9 +94,28 @@ class IntegerSource(Protocol):
 
     dimension: int
 
-    def integers(self, start: int, stop: int) -> NDArray[Any]:
-        """Return integers, in any type that holds them."""
+    def opened(self, start: int, stop: int) -> Block:
+        """Return the rows from ``start`` to ``stop``."""
         ...
+
+
+class ArrayBlock:
+    """Rows that are in an array, of any type that holds their integers."""
+
+    def __init__(self, rows: NDArray[Any]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def columns(self, which: slice) -> Widen:
+        chosen = self._rows[:, which]
+
+        def widen(rows: slice, into: FloatArray) -> FloatArray:
+            np.copyto(into, chosen[rows])
+            return into
+
+        return widen
 
 
 def split(image: FloatArray, into: FloatArray | None = None) -> FloatArray:
@@ -96,8 +141,24 @@ def product_sums(
         last = min(first + EXACT_ROWS, stop)
         sums = work.no_sums()
         for at in range(first, max(last, first + 1), division.rows):
-            work.add(source.integers(at, min(at + division.rows, last)), sums, is_first=at == first)
-        yield work.whole(sums)
+            block = source.opened(at, min(at + division.rows, last))
+            work.add(block, sums, is_first=at == first, is_last=at + division.rows >= last)
+        yield sums.view(np.int64)
+
+
+def integer_sums(source: IntegerSource, span: tuple[int, int], basis: FloatArray, division: Division) -> Integers:
+    """Return these sums over all rows of a span, of at most 2^24 rows."""
+    return reduce(iadd, product_sums(source, span, basis, division))
+
+
+def _parts(numbers: int, columns: int) -> list[slice]:
+    """Say which columns of high beside low a tile of so many numbers is multiplied with at once.
+
+    BLAS multiplies with one column at a time twice as fast as with two. With more columns, it does both together,
+    unless only products with one of them are small.
+    """
+    is_apart = columns == 1 or numbers * columns <= UNCOPIED < 2 * numbers * columns
+    return [slice(0, columns), slice(columns, 2 * columns)] if is_apart else [slice(0, 2 * columns)]
 
 
 class _Work:
@@ -105,52 +166,66 @@ class _Work:
 
     def __init__(self, basis: FloatArray, division: Division) -> None:
         dimension, columns = basis.shape
-        width = min(dimension, division.width)
+        width, self._height = min(dimension, division.width), min(division.height or division.rows, division.rows)
         edges = [*range(0, dimension, width), dimension]
         self._tiles = [slice(*edge) for edge in pairwise(edges)]
         self._basis = np.ascontiguousarray(basis)
-        # BLAS multiplies with one column at a time twice as fast as with two, and with more columns together.
-        self._parts = 2 if columns == 1 else 1
-        self._tile = np.empty(division.rows * width)
-        self._images = np.empty((2, division.rows, columns))
+        self._parts = _parts(self._height * width, columns)
+        self._tile = self._last = np.empty(self._height * width)
+        self._is_widened_once = len(self._tiles) == 1 and self._height == division.rows
+        self._images = np.empty((division.rows, columns))
+        self._more = np.empty((self._height, columns))
         self._halves = np.empty(2 * columns * division.rows)
-        self._product = np.empty((width, 2 * columns // self._parts))
+        self._product = np.empty((width, self._parts[0].stop))
 
     def no_sums(self) -> FloatArray:
         """Return new memory for sums, which the first block fills."""
-        return np.empty((self._parts, len(self._basis), 2 * self._basis.shape[1] // self._parts))
+        dimension, columns = self._basis.shape
+        # Columns of high and low are contiguous if there is one of each: then it is most of the work to add them up.
+        return np.empty((2, dimension)).T if columns == 1 else np.empty((dimension, 2 * columns))
 
-    def add(self, rows: NDArray[Any], sums: FloatArray, *, is_first: bool) -> None:
-        """Add the sums over a block of rows."""
-        image = self._times_basis(rows).T
-        halves = split(image, self._halves[: 2 * image.size].reshape(2, *image.shape))
-        halves = halves.reshape(self._parts, self._product.shape[1], len(rows))
+    def add(self, block: Block, sums: FloatArray, *, is_first: bool, is_last: bool) -> None:
+        """Add the sums over a block of rows. After the last, the same memory has 64-bit integers."""
+        halves = self._multiplied(block)
         for tile in self._tiles:
-            widened = self._widened(rows, tile, again=True)
-            for half, total in zip(halves, sums[:, tile], strict=True):
-                product = np.dot(widened.T, half.T, out=total if is_first else self._product[: len(total)])
-                if not is_first:
-                    np.add(total, product, out=total)
+            widen = block.columns(tile)
+            for rows, both in halves:
+                widened = self._widened(widen, rows, tile, again=True)
+                self._add_product(widened, both, sums[tile], is_new=is_first and rows.start == 0)
+            if is_last:
+                sums[tile].view(np.int64)[...] = sums[tile].astype(np.int64)
 
-    def whole(self, sums: FloatArray) -> Integers:
-        """Turn sums into 64-bit integers, in the same memory."""
-        integers: Integers = sums.view(np.int64)
-        for part, made in zip(sums, integers, strict=True):
-            for tile in self._tiles:
-                made[tile] = part[tile].astype(np.int64)
-        return np.hstack(list(integers)) if self._parts > 1 else integers[0]
+    def _add_product(self, widened: FloatArray, both: FloatArray, sums: FloatArray, *, is_new: bool) -> None:
+        for part in self._parts:
+            total = sums[:, part]
+            is_direct = is_new and total.flags.c_contiguous
+            product = np.dot(widened.T, both[part].T, out=total if is_direct else self._product[: len(total)])
+            if is_new and not is_direct:
+                np.copyto(total, product)
+            elif not is_new:
+                np.add(total, product, out=total)
 
-    def _times_basis(self, rows: NDArray[Any]) -> FloatArray:
-        image, more = self._images[:, : len(rows)]
-        np.dot(self._widened(rows, self._tiles[0]), self._basis[self._tiles[0]], out=image)
-        for tile in self._tiles[1:]:
-            image += np.dot(self._widened(rows, tile), self._basis[tile], out=more)
-        return np.asarray(image)
+    def _multiplied(self, block: Block) -> list[tuple[slice, FloatArray]]:
+        """Multiply with the basis. Return the high and the low part of the product, for the rows of each tile."""
+        stretches = [slice(at, min(at + self._height, len(block))) for at in range(0, max(1, len(block)), self._height)]
+        for tile in self._tiles:
+            widen = block.columns(tile)
+            for rows in stretches:
+                widened, image = self._widened(widen, rows, tile), self._images[rows]
+                product = np.dot(widened, self._basis[tile], out=self._more[: len(image)] if tile.start else image)
+                if tile.start:
+                    np.add(image, product, out=image)
+        return [(rows, self._split(rows)) for rows in stretches]
 
-    def _widened(self, rows: NDArray[Any], tile: slice, *, again: bool = False) -> FloatArray:
-        """Return some columns of a block in float64. If they are all, they are still there when they are used again."""
-        chosen = rows[:, tile]
-        widened = self._tile[: chosen.size].reshape(chosen.shape)
-        if not again or len(self._tiles) > 1:
-            np.copyto(widened, chosen)
-        return widened
+    def _split(self, rows: slice) -> FloatArray:
+        image = self._images[rows].T
+        start, size = 2 * len(image) * rows.start, 2 * image.size
+        halves = split(image, self._halves[start : start + size].reshape(2, *image.shape))
+        return halves.reshape(2 * len(image), image.shape[1])
+
+    def _widened(self, widen: Widen, rows: slice, tile: slice, *, again: bool = False) -> FloatArray:
+        """Return a tile in float64. If there is only one, it is still there when it is used again."""
+        if not (again and self._is_widened_once):
+            shape = rows.stop - rows.start, tile.stop - tile.start
+            self._last = widen(rows, self._tile[: shape[0] * shape[1]].reshape(shape))
+        return self._last

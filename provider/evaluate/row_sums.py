@@ -31,9 +31,10 @@ from dpspca.common.queries import (
     TiedColumns,
     ViewQuery,
 )
-from dpspca.provider.data import BlockTable, UsableRows, blocks_of, zero_row
+from dpspca.provider.data import BlockTable, Genotypes, UsableRows, blocks_of, zero_row
 
 from .block_sums import LocalThreads
+from .genotype_rows import GenotypeRows
 from .groups import groups_of
 from .integer_rows import integer_columns, integer_csr, integer_csr_columns, integer_rows, placed, row_norms
 from .moments import Basis, DenseRows, LatticeBasis, Moments, SparseRows, StreamedMoments, floor_product, joined_square
@@ -120,6 +121,8 @@ class LocalSums:
         matrix, center = self._centred(part, center)
         if isinstance(matrix, np.ndarray):
             return DenseRows(integer_rows(matrix, bound, center, scales))
+        if isinstance(matrix, Genotypes):
+            return GenotypeRows(matrix, bound, center, scales)
         if isinstance(matrix, BlockTable):
             convert = partial(integer_rows, norm_bound=bound, center=center, scales=scales)
             return PackedRows(matrix, matrix.shape[1], convert)

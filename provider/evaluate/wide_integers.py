@@ -1,8 +1,8 @@
 """Exact sums that may be wider than 64 bits. Pure.
 
 Second moments of 2^24 rows stay below 2^62, those of 2^31 rows below 2^69. So sums are taken in 64-bit integers over at
-most 2^24 rows, and then carried into a second 64-bit integer. That is done for any number of rows, so no width follows
-from it.
+most 2^24 rows, and then carried into a second 64-bit integer. Every operation takes both, for any number of rows, so no
+width follows from it.
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,36 @@ Exact: TypeAlias = NDArray[np.object_]
 
 LOW_BITS: Final = 32
 _LOW: Final = 2**LOW_BITS - 1
+_AT_ONCE: Final = 2**14
+"""Numbers that are carried together."""
+
+
+def parts_of(array: NDArray[Any]) -> list[slice]:
+    """Divide an array into some rows at a time, so that what is made of them for a moment stays in a cache."""
+    width = max(1, array[:1].size)
+    step = max(1, _AT_ONCE // width)
+    return [slice(start, start + step) for start in range(0, len(array), step)]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WideIntegers:
-    """An array of integers high 2^32 + low, with 0 <= low < 2^32."""
+    """An array of integers high 2^32 + low. Before anything is carried, high is zero and low any 64-bit integer."""
 
     high: Integers
     low: Integers
 
     @classmethod
     def of(cls, low: Integers, high: Integers | None = None) -> Self:
-        """Take 64-bit integers, and what they are to be added to in units of 2^32. The arrays are used up."""
-        carried = low >> LOW_BITS
-        if high is not None:
-            carried += high
-        low &= _LOW
-        return cls(carried, low)
+        """Take 64-bit integers, and what they are to be added to in units of 2^32. The arrays are used up.
+
+        Without the latter, nothing is carried before it has to be, so that wide sums do not take twice the memory.
+        """
+        if high is None:
+            return cls(np.broadcast_to(np.int64(0), low.shape), low)
+        for part in parts_of(low):
+            high[part] += low[part] >> LOW_BITS
+            low[part] &= _LOW
+        return cls(high, low)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -47,7 +60,23 @@ class WideIntegers:
 
     def __add__(self, other: Self) -> Self:
         """Add two arrays."""
-        return self.of(self.low + other.low, self.high + other.high)
+        total = type(self)(self.high, self.low.copy())
+        total += other
+        return total
+
+    def __iadd__(self, other: Self) -> Self:
+        """Add another array, in the memory of this one."""
+        high = np.empty_like(self.low)
+        for part in parts_of(self.low):
+            low, more = self.low[part], other.low[part]
+            carried = (low >> LOW_BITS) + (more >> LOW_BITS)
+            low &= _LOW
+            low += more & _LOW
+            carried += low >> LOW_BITS
+            low &= _LOW
+            carried += self.high[part]
+            np.add(carried, other.high[part], out=high[part])
+        return type(self)(high, self.low)
 
     def __rshift__(self, bits: int) -> Self:
         """Divide by a power of two of at most 2^32, rounded down."""
@@ -95,7 +124,7 @@ class RunningSum:
         self._rows += rows
 
     def _carry(self, low: Integers) -> None:
-        wide = WideIntegers.of(low, self._high)
+        wide = WideIntegers.of(low, np.zeros_like(low) if self._high is None else self._high)
         self._high, self._rows = wide.high, 0
 
     def total(self) -> WideIntegers:

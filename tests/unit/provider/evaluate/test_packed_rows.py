@@ -8,9 +8,10 @@ import pytest
 from row_queries import BOUND, KINDS, make_query
 
 from dpspca.common.queries.sketch import Projection
-from dpspca.provider.data.genotypes import MISSING, Genotypes
+from dpspca.provider.data.genotypes import Genotypes
 from dpspca.provider.data.odd_rows import rows_or_zeros
 from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.two_bits import MISSING
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.sketches import add_sketch, project
 from dpspca.provider.evaluate.views import sign_scores, tied_scores
@@ -18,8 +19,8 @@ from dpspca.provider.evaluate.views import sign_scores, tied_scores
 
 def packed(rows: int, columns: int, seed: int = 0) -> CheckedRows:
     rng = np.random.default_rng(seed)
-    codes = rng.integers(0, 4, (columns, rows)).astype(np.uint8)
-    table = Genotypes.of_columns([codes], (rows, columns))
+    codes = rng.integers(0, 4, (rows, columns)).astype(np.uint8)
+    table = Genotypes.of_codes(codes)
     scaled = table.mapped(lambda values: (np.nan_to_num(values, nan=0.7) - 0.9) * np.linspace(0.1, 2, columns))
     return rows_or_zeros(scaled.blanked(rng.random(rows) < 0.2))
 

@@ -15,13 +15,13 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy import basis_gain
 from dpspca.provider.evaluate import block_sums, products
 from dpspca.provider.evaluate.moments import PRODUCT_SHIFT, DenseRows, StreamedMoments
-from dpspca.provider.evaluate.products import EXACT_ROWS, Division, product_sums, split
+from dpspca.provider.evaluate.products import EXACT_ROWS, ArrayBlock, Division, product_sums, split
 
 ROW, COLUMN = 2**17, 2**20
 """The norms of the longest rows, and of the longest columns of a basis, but for their rounding."""
 GAIN = 1 + 2.0**-8
 """More than ``basis_gain`` allows on top of that for a million columns and forty vectors."""
-DIVISIONS = (Division(1, 1), Division(3, 5), Division(8, 64), Division(100, 2), Division(256, 256))
+DIVISIONS = (Division(1, 1), Division(3, 5), Division(8, 64), Division(100, 2), Division(256, 256), Division(20, 9, 6))
 
 
 def lengthened(numbers: NDArray[Any], norm: int, axis: int) -> NDArray[np.int64]:
@@ -56,9 +56,9 @@ class Source:
         self.rows, self.dimension = rows.astype(np.int32), rows.shape[1]
         self.read: list[int] = []
 
-    def integers(self, start: int, stop: int) -> NDArray[Any]:
+    def opened(self, start: int, stop: int) -> ArrayBlock:
         self.read.append(stop - start)
-        return self.rows[start:stop]
+        return ArrayBlock(self.rows[start:stop])
 
 
 @given(
@@ -120,7 +120,7 @@ def test_both_parts_make_up_the_whole(numbers: list[int], rows: int | None) -> N
 @pytest.mark.parametrize("columns", [1, 2, 5, 20, 40, 300])
 def test_blocks_fit_into_memory_and_are_read_in_order(dimension: int, columns: int) -> None:
     division, made = Division.of(dimension, columns), Division.of(dimension, columns, 2**21)
-    assert division.rows * min(division.width, dimension) <= max(2**19, 8 * dimension)
+    assert (division.height or division.rows) * min(division.width, dimension) <= max(2**19, 8 * dimension)
     assert made.rows <= max(8, 2**21 // dimension)
     assert division.rows <= EXACT_ROWS
     assert min(division.width, dimension) == min(made.width, dimension)

@@ -1,0 +1,58 @@
+"""Tables of two bits a cell are turned, looked up and added up as tables of a byte a cell would be."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpspca.provider.data import fingerprints, lookups
+from dpspca.provider.data.genotypes import Genotypes
+from dpspca.provider.data.lookups import Lookup, PackedWords
+from dpspca.provider.data.two_bits import codes_of, from_bed, of_codes, swapped, transposed
+
+SHAPES = {"rows": st.integers(0, 40), "columns": st.integers(1, 300), "seed": st.integers(0, 2**32 - 1)}
+
+
+@given(**SHAPES)
+def test_bytes_hold_codes_and_are_turned(rows: int, columns: int, seed: int) -> None:
+    codes = np.random.default_rng(seed).integers(0, 4, (rows, columns)).astype(np.uint8)
+    packed = of_codes(codes)
+    assert packed.shape == (rows, -(-columns // 4))
+    assert (codes_of(packed, columns) == codes).all()
+    assert (codes_of(transposed(packed, columns), rows) == codes.T).all()
+
+
+def test_codes_of_a_bed_file_and_of_the_other_allele() -> None:
+    written, ours = np.array([[0, 1, 2, 3]], dtype=np.uint8), np.array([[2, 3, 1, 0]])
+    made = from_bed(of_codes(written))
+    assert (codes_of(made, 4) == ours).all()
+    both = swapped(np.vstack([made, made]), np.array([False, True]))
+    assert (codes_of(both, 4) == [[2, 3, 1, 0], [0, 3, 1, 2]]).all()
+
+
+@given(**SHAPES)
+def test_numbers_and_sums_of_words_are_those_of_a_widened_table(rows: int, columns: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 4, (rows, columns)).astype(np.uint8)
+    packed, blank = of_codes(codes), rng.random(rows) < 0.3
+    words = rng.integers(0, 2**64, (4, columns), dtype=np.uint64)
+    widened = np.take_along_axis(words, codes.astype(np.intp), axis=0)
+    assert (Lookup(packed, words, rows)(slice(0, rows)) == widened).all()
+    held = np.where(blank[:, None], np.uint64(0), widened)
+    labels = rng.integers(0, 2**64, (columns, 2), dtype=np.uint64)
+    weights = rng.integers(0, 2**64, rows, dtype=np.uint64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lookups, "_TILE_BYTES", int(rng.integers(1, 9)))
+        patch.setattr(lookups, "_TILE_ROWS", 8 * int(rng.integers(1, 4)))
+        table = PackedWords(packed, blank, words)
+        assert (table @ labels == held @ labels).all()
+        assert (table @ labels[:, 0] == held @ labels[:, 0]).all()
+        assert (table.T @ weights == held.T @ weights).all()
+
+
+@given(**SHAPES)
+def test_packed_genotypes_have_the_fingerprints_of_a_dense_table(rows: int, columns: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = Genotypes.of_codes(rng.integers(0, 4, (rows, columns)).astype(np.uint8)).as_counted()
+    table = table.blanked(rng.random(rows) < 0.3)
+    assert fingerprints.of_table(table) == fingerprints.of_table(table.toarray())
