@@ -17,7 +17,7 @@ from dpspca.common.checks import check
 from dpspca.common.errors import NotNowError, NotTrustedError, UnsafeFileError
 from dpspca.common.names import Role
 from dpspca.common.storage import Address, files
-from dpspca.common.transport import CertificateMail, Mailbox, MailFolder, RemoteMailbox
+from dpspca.common.transport import CertificateMail, Mailbox, MailFolder, RemoteMailbox, is_loopback
 from dpspca.common.trust import IDENTITY_FILE, Identity, Invitation, identity
 from dpspca.server.mailbox import MailboxServer
 
@@ -153,7 +153,7 @@ def read_invitation(path: Path) -> Invitation:
 def _everywhere(address: str) -> Address:
     """Return where to listen so that others reach this address: the same port on every address of this machine."""
     found = Address.parse(address)
-    return found if found.host in {"127.0.0.1", "::1"} else Address(f"{EVERY_ADDRESS}:{found.port}")
+    return found if is_loopback(found.host) else Address(f"{EVERY_ADDRESS}:{found.port}")
 
 
 def settings_for(invitation: Invitation, data_sets: dict[str, str], policy: str) -> str:

@@ -4,7 +4,7 @@ from . import message_parts, provider_stream, rpc, wire
 from .certificate_keeper import SOON, CertificateKeeper, End, catch_up, days_until, ends, is_due
 from .certificate_mail import CertificateMail
 from .log_limits import LogLimiter, SummaryWriter
-from .mailbox import LIST_FILE, MAX_BYTES, Mail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox
+from .mailbox import LIST_FILE, MAX_BYTES, Mail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox, is_loopback
 from .metrics_page import MetricsPage
 from .service_manager import ServiceManager
 from .wire import FRAME, AnswerReader, answer_content
@@ -32,6 +32,7 @@ __all__ = [
     "days_until",
     "ends",
     "is_due",
+    "is_loopback",
     "message_parts",
     "provider_stream",
     "rpc",
