@@ -260,7 +260,7 @@ proves who speaks, and nothing is encrypted or masked with its key."""
 HEARD = {
     "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval", "stated"},
     "Hello": {"software", "data_sets", "challenge", "open_jobs", "held"},
-    "DataSet": {"name", "dimension", "columns"},
+    "DataSet": {"name", "dimension", "columns", "dictionary", "dictionary_title"},
     "AnswerFrame": {"job", "position", "sequence", "content", "receipt"},
     "Refusal": {"job", "position", "code", "what", "remedy"},
     "Admitted": {"job"},

@@ -70,10 +70,13 @@ def numbers(name: str) -> list[Option]:
 
 
 def options(name: str, shape: tuple[int, int]) -> list[dict[str, Any]]:
-    """Give every number at its largest, then each of them left out; and either end of this with every other choice."""
+    """Give every number at its largest, then each of them left out; and either end of this with every other choice.
+
+    A name of a dictionary's category is left out: these jobs have no dictionary.
+    """
     given = {each.name: largest(each.name, shape) for each in numbers(name)}
     fewer = [{key: given[key] for key in given if key != left} for left in given if len(given) > 1]
-    others = [each for each in CATALOGUE[name].options if each.kind not in NUMBERS]
+    others = [each for each in CATALOGUE[name].options if each.kind is Kind.SWITCH or each.choices]
     chosen = product(*(each.choices or (False, True) for each in others))
     named = [dict(zip((each.name for each in others), values, strict=True)) for values in chosen]
     return [*fewer, *(rest | ends for rest in named for ends in (given, {}))]
