@@ -1,6 +1,7 @@
 """How a party renews its certificate, at its command or in time by itself, and waits for what the authority signs."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dpspca.common.checks import check
+from dpspca.common.errors import DpspcaError
 from dpspca.common.names import PartyName
 from dpspca.common.storage import AnalystConfig, AnyConfig, CoordinatorConfig, read_any_config
 from dpspca.common.transport import (
@@ -30,6 +32,8 @@ MAILBOX_FOLDER: Final = "mailbox"
 """The coordinator's folder of the mailbox, beside its settings."""
 
 Notify = Callable[[str], None]
+
+_log = logging.getLogger(__name__)
 
 
 def begin(config: Path, exchange: Path | None) -> tuple[bytes, CertificateMail]:
@@ -70,9 +74,15 @@ def keep_fresh(settings: AnalystConfig, config: Path) -> None:
     if settings.mailbox is None or not (settings.identity / SLOT_FILE).exists():
         return
     me = Identity.load(settings.identity)
-    if is_due(me, now()):
-        with ThreadPoolExecutor(1) as apart:  # an event loop may run in this thread
-            apart.submit(catch_up, mail_of(settings, config), me, now()).result()
+    if not is_due(me, now()):
+        return
+    try:
+        mail = mail_of(settings, config)
+    except DpspcaError as problem:
+        _log.warning("The certificate is not renewed: %s", problem)
+        return
+    with ThreadPoolExecutor(1) as apart:  # an event loop may run in this thread
+        apart.submit(catch_up, mail, me, now()).result()
 
 
 async def run(mail: CertificateMail, request: bytes, notify: Notify, *, wait: bool) -> Identity | None:

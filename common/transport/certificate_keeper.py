@@ -83,10 +83,10 @@ def catch_up(mail: CertificateMail, me: Identity, now: datetime) -> None:
     """Before a program starts: fetch what came while it was off, and ask for a new certificate if that is due."""
     try:
         mail.fetch_revocations(me.authority_pem)
+        if identity.is_waiting(mail.folder) and mail.receive(me.authority_pem)[0]:
+            return
         if is_due(me, now):
             mail.send(identity.renew_request(mail.folder))
-        if identity.is_waiting(mail.folder):
-            mail.receive(me.authority_pem)
     except DpspcaError as problem:
         _log.warning("The mailbox gave nothing new: %s", problem)
 

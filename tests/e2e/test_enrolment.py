@@ -23,7 +23,7 @@ from timeouts import TIMEOUT
 from dpspca.client.signing import StudyOffice
 from dpspca.common.storage import Address
 from dpspca.common.transport import MailFolder
-from dpspca.common.trust import Identity
+from dpspca.common.trust import SLOT_FILE, Identity
 from dpspca.server.mailbox import unproven_tls
 
 pytestmark = pytest.mark.slow
@@ -263,15 +263,21 @@ class Daemon:
         self.process.wait(TIMEOUT)
 
 
-def test_daemons_renew_and_fetch_revocations_while_they_run(tmp_path: Path) -> None:
-    """Their certificates are 25 days old. They ask, warn and go on; after `study sign` they have new ones."""
-    town = Town(tmp_path, lambda: now() - timedelta(days=25))
-    with town.joining("coordinator-hub", "provider-north") as running:
-        town.wait_for_requests(2)
-        mailbox = MailFolder(tmp_path / "coordinator-hub" / "mailbox")
+def town_of_long_ago(folder: Path, *parties: str) -> Town:
+    """Found a town whose parties joined 25 days ago."""
+    town = Town(folder, lambda: now() - timedelta(days=25))
+    with town.joining(*parties) as running:
+        town.wait_for_requests(len(parties))
+        mailbox = MailFolder(folder / "coordinator-hub" / "mailbox")
         town.study.sign(town.study.candidates(mailbox), mailbox)
         for each in running.values():
             finish(each)
+    return town
+
+
+def test_daemons_renew_and_fetch_revocations_while_they_run(tmp_path: Path) -> None:
+    """Their certificates are 25 days old. They ask, warn and go on; after `study sign` they have new ones."""
+    town = town_of_long_ago(tmp_path, "coordinator-hub", "provider-north")
     home = tmp_path / "provider-north"
     np.save(home / "rows.npy", np.zeros((50, 4)))
     (home / "policy.toml").write_text(permissive_policy("row-add-remove"))
@@ -310,15 +316,11 @@ def test_daemons_renew_and_fetch_revocations_while_they_run(tmp_path: Path) -> N
 
 def test_an_analysts_commands_renew_while_they_connect(tmp_path: Path) -> None:
     """The certificates are 25 days old. One command asks, the authority signs, and the next one installs."""
-    town = Town(tmp_path, lambda: now() - timedelta(days=25))
-    with town.joining("coordinator-hub", "analyst-ada") as running:
-        town.wait_for_requests(2)
-        mailbox = MailFolder(tmp_path / "coordinator-hub" / "mailbox")
-        town.study.sign(town.study.candidates(mailbox), mailbox)
-        for each in running.values():
-            finish(each)
+    town = town_of_long_ago(tmp_path, "coordinator-hub", "analyst-ada")
     before = town.identity("analyst-ada")
     command = [*COMMAND, "datasets", "--config", "analyst.toml", "--json"]
+    slot = tmp_path / "analyst-ada" / "identity" / SLOT_FILE
+    kept = slot.read_bytes()
     with started(tmp_path / "coordinator-hub", "coordinator", "start", "--config", "coordinator.toml", until="Serving"):
         for renewed in (False, True):
             done = subprocess.run(command, cwd=tmp_path / "analyst-ada", capture_output=True, text=True, check=False)  # noqa: S603  # our own program
@@ -326,6 +328,12 @@ def test_an_analysts_commands_renew_while_they_connect(tmp_path: Path) -> None:
             assert (town.identity("analyst-ada").certificate_pem != before.certificate_pem) is renewed
             if not renewed:
                 town.run("study", "sign", "--yes")
+                slot.write_bytes(b"nonsense")
+                done = subprocess.run(  # noqa: S603  # our own program
+                    command, cwd=tmp_path / "analyst-ada", capture_output=True, text=True, check=False
+                )
+                assert (done.returncode, "The certificate is not renewed" in done.stderr) == (0, True), done.stderr
+                slot.write_bytes(kept)
     assert town.identity("analyst-ada").not_after > before.not_after + timedelta(days=20)
 
 
