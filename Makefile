@@ -16,6 +16,7 @@ ROUNDS ?= 100000
 MINUTES ?= 60
 FUZZ := build/fuzz
 FAST := "not slow and not nightly"
+SLOW := "slow and not nightly"
 FUZZ_SECONDS ?= 60
 GUARDS := provider/release/gate.py,provider/ledger/accounts.py,provider/ledger/database.py,provider/ledger/entries.py,provider/ledger/files.py,provider/ledger/history.py,provider/ledger/ledger.py,provider/ledger/promises.py,provider/ledger/quotas.py,provider/ledger/row_key.py,provider/ledger/rules.py,provider/ledger/sqlite.py,provider/policy/file.py,provider/policy/rules.py,common/decoding/*.py,common/privacy/accountant.py,common/queries/*.py,common/spans.py,common/storage/sqlite_file.py
 GUARDED_BY := tests/property/test_pair_scores.py tests/property/test_grouped_scores.py tests/property/test_raw_input.py tests/contract/test_ledgers.py tests/unit/server/test_journal_lock.py tests/unit/provider tests/property/test_sensitivity.py \
@@ -61,8 +62,8 @@ compose-demo: $(READY)  ## run a federation in containers, show its result, and 
 test: $(READY) $(if $(COVERED),coverage)  ## run the fast tests; with COVERED=1, and see what coverage sees
 	$(BIN)/python -m pytest -m $(FAST) -n auto $(if $(COVERED),$(addprefix --ignore=,$(GUARDED_BY)))
 
-test-slow: $(READY)  ## run the tests that take longer: floods, wide jobs, containers
-	$(BIN)/python -m pytest -m slow -n auto --dist loadfile
+test-slow: $(READY)  ## run the tests that take a second or longer: processes, floods, wide jobs, containers
+	$(BIN)/python -m pytest -m $(SLOW) -n auto --dist loadfile
 
 nightly: $(READY) $(SPARK)  ## run what takes longest: kills and broken disks at random, attacks, times, audits, then planted bugs
 	$(BIN)/python -m pytest -m nightly -n auto --dist loadfile

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
-from scipy.ndimage import gaussian_filter
 
 from .arrays import MATRIX, FloatArray
 
@@ -92,6 +91,8 @@ class ScoreMap:
 
 
 def _smooth(counts: FloatArray, width: float) -> FloatArray:
+    from scipy.ndimage import gaussian_filter  # noqa: PLC0415  # loading it takes time, and few jobs draw a picture
+
     return np.asarray(gaussian_filter(counts, width, mode="constant")) if width else counts
 
 

@@ -16,6 +16,10 @@ import dpspca  # noqa: F401  # before any test imports gRPC, so that it is held 
 # Lets scikit-learn's array check run instead of skipping; it has to be set before scipy is imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
+# Several tests run at once, and threads of linear algebra would take each other's processors: a quarter of the time of
+# tests with jobs. It has to be set before numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Files of tests lie in memory where there is room: thousands of keys and ledgers are forced to the disk otherwise.
 _MEMORY = Path("/dev/shm")  # noqa: S108  # pytest makes a folder in it that is ours alone
 if _MEMORY.is_mount() and shutil.disk_usage(_MEMORY).free > 4 * 2**30:

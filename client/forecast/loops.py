@@ -7,12 +7,12 @@ signal and noise is left. The dense start is random; its weakest direction is th
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import gammaincc
 
 from dpspca.common.arrays import FloatArray
@@ -84,8 +84,15 @@ def start(count: int, columns: int, dimension: int) -> FloatArray:
         return np.ones(count)
     low, high = math.sqrt(columns) - math.sqrt(count), math.sqrt(columns) + math.sqrt(count)
     parts = (np.arange(count)[::-1] + 0.5) / count
-    quarter = np.array([brentq(lambda x, part=part: _quarter_circle(x) - part, 0, 2) / 2 for part in parts])
+    quarter = np.array([_root(lambda x, part=part: _quarter_circle(x) - part, 2) / 2 for part in parts])
     return np.asarray(np.minimum(np.square(low + (high - low) * quarter) / dimension, 1.0))
+
+
+def _root(function: Callable[[float], float], highest: float) -> float:
+    """Return where a function of numbers from 0 to ``highest`` is zero."""
+    from scipy.optimize import brentq  # noqa: PLC0415  # loading it takes a tenth of the time in which a command starts
+
+    return float(brentq(function, 0.0, highest))
 
 
 def _quarter_circle(x: float) -> float:
@@ -146,5 +153,5 @@ def _kept(inside: FloatArray, outside: FloatArray, support: int, beside: int, mo
         )
 
     highest = 200 * (scales[0] * (shape_in + 1) + scales[1] * (shape_out + 1))
-    level = brentq(kept, 0.0, highest)
+    level = _root(kept, highest)
     return float(gammaincc(shape_in + 1, level / scales[0])), float(gammaincc(shape_out + 1, level / scales[1]))

@@ -331,8 +331,9 @@ class Entry:
             if end != len(content) or not (is_whole(number) and is_whole(at)):
                 raise ValueError  # noqa: TRY301  # handled like every other fault of the line
             make: Callable[..., Fact] = _KINDS[kind]
-            named = {_NAMED.get(key, key): value for key, value in parts.items()}
-            return cls(number, at, decode(make, named, STORED), content, written_hash)
+            for key in _NAMED.keys() & parts.keys():
+                parts[_NAMED[key]] = parts.pop(key)
+            return cls(number, at, decode(make, parts, STORED), content, written_hash)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
             raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup.") from problem
 

@@ -202,7 +202,7 @@ class History:
             raise LedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup.")
         self._apply(entry)
         ledger = self.head.ledger
-        if isinstance(entry.fact, Founded | Released):
+        if isinstance(entry.fact, (Founded, Released)):
             ledger = entry.fact.ledger or ledger
             self.names.add(ledger)
         self.head = Head(ledger, entry.number, entry.hash)
@@ -298,10 +298,11 @@ class History:
         job = self._open[fact.job]
         if not job.queries:
             self._promises.add(job.opening.data_set, job.opening.promise)
-        job.queries.append(QueryRecord(fact.query, fact.digest, fact.price))
+        price = fact.price
+        job.queries.append(QueryRecord(fact.query, fact.digest, price))
         for account in job.accounts:
-            account.reserved -= fact.price
-            account.spent += fact.price
+            account.reserved -= price
+            account.spent += price
 
     def _apply_closed(self, fact: Closed) -> None:
         job = self._open.pop(fact.job)

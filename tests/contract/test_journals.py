@@ -445,6 +445,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         SqliteJournal(tmp_path / "nowhere" / "journal.db").hold()
 
 
+@pytest.mark.slow
 def test_sqlite_syncs_its_writes(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     assert journal.hold()

@@ -52,16 +52,17 @@ def first_of_methods(jobs: Mapping[str, JobSpec]) -> Collection[str]:
     return {what.method: name for name, what in reversed(jobs.items())}.values()
 
 
-def by_parties(jobs: Mapping[str, JobSpec], first: Collection[str] = ()) -> list[Any]:
-    """Return each job with each number of providers. Except nightly, only the ``first`` jobs have all numbers."""
+def by_parties(jobs: Mapping[str, JobSpec], others: Any) -> list[Any]:
+    """Return each job with each number of providers.
+
+    A method's first job is fast with one number and slow with the others. Its other jobs have the mark ``others`` with
+    one number, and are nightly with the rest.
+    """
+    first = first_of_methods(jobs)
     return [
-        pytest.param(
-            what,
-            parties,
-            id=f"{name}-{parties}",
-            marks=() if name in first or place == number % len(PARTIES) else pytest.mark.nightly,
-        )
+        pytest.param(what, parties, id=f"{name}-{parties}", marks=marks[place != number % len(PARTIES)])
         for number, (name, what) in enumerate(jobs.items())
+        for marks in [((), pytest.mark.slow) if name in first else (others, pytest.mark.nightly)]
         for place, parties in enumerate(PARTIES)
     ]
 
@@ -234,20 +235,25 @@ def test_every_method_of_the_catalogue_has_examples() -> None:
     assert all(what.method == name for name, table in EXAMPLES.items() for what in table.values())
 
 
-@pytest.mark.parametrize(("what", "parties"), by_parties(NAMED, first_of_methods(NAMED)))
+@pytest.mark.parametrize(("what", "parties"), by_parties(NAMED, pytest.mark.slow))
 def test_dense_rows_give_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
     check_over_the_wire(enrolment, what, data_for(what, parties))
 
 
-@pytest.mark.parametrize(("what", "parties"), by_parties(SPARSE))
+@pytest.mark.parametrize(("what", "parties"), by_parties(SPARSE, pytest.mark.nightly))
 def test_sparse_rows_give_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
     check_over_the_wire(enrolment, what, data_for(what, parties, is_sparse=True))
 
 
 @pytest.mark.parametrize(
     "order",
-    [forward, backward, shuffled(0), shuffled(1), shuffled(2)],
-    ids=["forward", "backward", "shuffled 0", "shuffled 1", "shuffled 2"],
+    [
+        pytest.param(forward, id="forward", marks=pytest.mark.nightly),
+        pytest.param(backward, id="backward"),
+        pytest.param(shuffled(0), id="shuffled 0", marks=pytest.mark.slow),
+        pytest.param(shuffled(1), id="shuffled 1", marks=pytest.mark.nightly),
+        pytest.param(shuffled(2), id="shuffled 2", marks=pytest.mark.nightly),
+    ],
 )
 @pytest.mark.parametrize("what", FIRST)
 def test_any_order_of_answers_gives_the_same_bytes(enrolment: Enrolment, what: JobSpec, order: Order) -> None:
@@ -256,6 +262,7 @@ def test_any_order_of_answers_gives_the_same_bytes(enrolment: Enrolment, what: J
     check_over_the_wire(enrolment, what, shards, order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", TABLES)
 def test_a_divided_table_with_spans_gives_the_same_bytes(enrolment: Enrolment, what: JobSpec) -> None:
     """The last provider has no span, and adds noise to everything."""
@@ -284,7 +291,8 @@ def test_any_order_of_frames_gives_the_same_bytes(enrolment: Enrolment, order: O
     check_over_the_wire(enrolment, LONG, divided(sparse(LONG.schema.dimension), 3), order)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 @pytest.mark.parametrize("what", FIRST)
 def test_any_order_of_connections_gives_the_same_bytes(enrolment: Enrolment, what: JobSpec, seed: int) -> None:
     shards = data_for(what, 5)
@@ -340,8 +348,15 @@ async def begun(
     return asyncio.create_task(handle.result())
 
 
-@pytest.mark.parametrize("order", [forward, shuffled(4)], ids=["job after job", "shuffled"])
-@pytest.mark.parametrize("second", ["cohort", "trial"], ids=["one data set", "two data sets"])
+@pytest.mark.parametrize(
+    ("second", "order"),
+    [
+        pytest.param("cohort", forward, id="one data set, job after job", marks=pytest.mark.nightly),
+        pytest.param("cohort", shuffled(4), id="one data set, shuffled", marks=pytest.mark.slow),
+        pytest.param("trial", forward, id="two data sets, job after job", marks=pytest.mark.nightly),
+        pytest.param("trial", shuffled(4), id="two data sets, shuffled"),
+    ],
+)
 @pytest.mark.parametrize("what", FIRST)
 def test_two_jobs_at_once_do_not_change_each_other_s_bytes(
     enrolment: Enrolment, what: JobSpec, second: str, order: Order

@@ -112,6 +112,7 @@ async def states_of(job: AsyncJob) -> list[JobStatus]:
 # --- Watching ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_watching_continues_after_a_restart_without_repeated_states(
     enrolment: Enrolment, number: signal.Signals
@@ -134,6 +135,7 @@ def test_watching_continues_after_a_restart_without_repeated_states(
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_waiting_for_a_result_survives_repeated_coordinator_crashes(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)
@@ -179,6 +181,7 @@ def test_states_older_than_those_already_seen_are_not_reported(enrolment: Enrolm
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_blocking_fit_survives_a_restart(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
@@ -235,6 +238,7 @@ async def read_line(process: asyncio.subprocess.Process, words: str) -> str:
     raise AssertionError(words)
 
 
+@pytest.mark.slow
 def test_run_with_json_output_survives_a_coordinator_kill(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(3)
@@ -256,6 +260,7 @@ def test_run_with_json_output_survives_a_coordinator_kill(enrolment: Enrolment) 
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_watch_prints_each_answer_once_and_the_coordinator_s_absence(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier, order = Barrier(3), ("run", "job.json", "--data-set", "cohort")
@@ -311,6 +316,7 @@ def test_a_command_retries_as_long_as_it_is_told(enrolment: Enrolment, seconds: 
 # --- Submitting -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_job_resubmitted_without_confirmation_is_one_job(enrolment: Enrolment) -> None:
     """The coordinator dies when the job is in its journal but not confirmed."""
 
@@ -333,6 +339,7 @@ def test_a_job_resubmitted_without_confirmation_is_one_job(enrolment: Enrolment)
 # --- When waiting ends ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_when_retries_end_the_error_gives_cause_and_remedy(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         barrier = Barrier(2)

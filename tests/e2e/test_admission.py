@@ -141,6 +141,7 @@ def test_a_provider_silent_about_a_job_costs_the_others_nothing(
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_an_answer_without_admission_is_not_counted(enrolment: Enrolment) -> None:
     """Its answer arrives while the others are waited for, and is ignored."""
     what = spec(answer_seconds=2)

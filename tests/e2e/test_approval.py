@@ -36,6 +36,7 @@ def nothing_is_taken(site: Site) -> bool:
     return not books.jobs and not books.data_sets
 
 
+@pytest.mark.slow
 def test_an_approved_job_runs_and_the_decision_is_in_the_ledger(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with town_with(tmp_path, human_policy()) as (running, site):
@@ -62,6 +63,7 @@ def site_entries(site: Site) -> list[dict[str, object]]:
     return list(export(site.folder / "ledger" / "ledger.db"))
 
 
+@pytest.mark.slow
 def test_a_rejected_job_ends_with_the_name_and_the_reason_and_costs_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with town_with(tmp_path, human_policy()) as (running, site):
@@ -77,6 +79,7 @@ def test_a_rejected_job_ends_with_the_name_and_the_reason_and_costs_nothing(tmp_
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_without_a_provider_that_rejected_it_if_enough_are_left(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with town_with(tmp_path, human_policy()) as (running, site):
@@ -88,6 +91,7 @@ def test_a_job_goes_on_without_a_provider_that_rejected_it_if_enough_are_left(tm
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_two_different_persons_are_needed_if_the_policy_says_so(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with town_with(tmp_path, human_policy(MARIA, BEN, needed=2)) as (running, site):
@@ -136,6 +140,7 @@ def test_a_job_that_nobody_approves_in_time_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_waiting_job_survives_the_providers_restart_and_a_decision_made_meanwhile_counts(tmp_path: Path) -> None:
     async def scenario() -> None:
         enrolment = Enrolment.create(tmp_path / "town")
@@ -158,6 +163,7 @@ def test_a_waiting_job_survives_the_providers_restart_and_a_decision_made_meanwh
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_job_rejected_after_it_began_is_answered_no_further(tmp_path: Path) -> None:
     slow = {"answer_interval": "0.5"}
 
@@ -203,6 +209,7 @@ def test_a_job_that_the_rules_refuse_is_not_put_before_anybody(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_policy_that_asks_nobody_any_more_lets_waiting_jobs_run(tmp_path: Path) -> None:
     async def scenario() -> None:
         from local_federation import permissive_policy  # noqa: PLC0415

@@ -51,6 +51,7 @@ async def submitted(federation: AsyncFederation) -> AsyncJob:
     return job
 
 
+@pytest.mark.slow
 def test_a_waiting_job_survives_kills_of_both_daemons_and_runs_once_two_persons_approved(tmp_path: Path) -> None:
     policy = human_policy(MARIA, BEN, needed=2)
 
@@ -90,6 +91,7 @@ def test_a_waiting_job_survives_kills_of_both_daemons_and_runs_once_two_persons_
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_steward_is_notified_and_rejects_from_the_command_line(tmp_path: Path) -> None:
     note = tmp_path / "note.json"
     argv = json.dumps([sys.executable, "-c", NOTE, str(note)])

@@ -255,6 +255,7 @@ def test_t42_a_rejection_is_final_and_told_with_its_reason(tmp_path: Path) -> No
     play(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_t42_a_coordinator_that_lost_its_authority_is_not_told_the_decision(tmp_path: Path) -> None:
     async def scene(exchange: Exchange, office: Office) -> None:
         job = exchange.job()

@@ -141,6 +141,7 @@ def test_rows_arriving_between_rounds_give_the_same_model(
     run_scene(scene)
 
 
+@pytest.mark.slow
 def test_a_provider_whose_rows_never_arrive_is_left_out_at_no_cost(run_scene: Callable[[Scene], None]) -> None:
     async def scene(parties: TwoProviders) -> None:
         job = await parties.submit(streaming(answer_seconds=5))
@@ -155,6 +156,7 @@ def test_a_provider_whose_rows_never_arrive_is_left_out_at_no_cost(run_scene: Ca
     run_scene(scene)
 
 
+@pytest.mark.slow
 def test_a_job_that_needs_missing_rows_fails_at_no_cost_there(
     run_scene: Callable[[Scene], None],
 ) -> None:

@@ -75,6 +75,7 @@ def plant_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setattr(loopback, "PROGRAM", (sys.executable, "-c", PLANTED.format(fault=fault)))
 
 
+@pytest.mark.slow
 def test_audit_prints_what_was_tested_and_what_would_be_noticed(run: Callable[..., Ended], tmp_path: Path) -> None:
     output = run("audit", "--spec", "job.json", "--runs", 30)
     assert output.code == 0
@@ -94,6 +95,7 @@ def test_audit_json_is_one_object(run: Callable[..., Ended]) -> None:
     assert {each["kind"] for each in output.facts["findings"]} == {"width", "shape", "relation", "distance", "time"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "found"), [(SMALL_FILES_PROGRAM, "width of all noise: 0."), (LONG, "distance of the neighbours in")]
 )
@@ -132,6 +134,7 @@ def test_audit_ends_with_the_log_of_a_daemon_that_does_not_run(
     assert not list((tmp_path / "temporary").iterdir())
 
 
+@pytest.mark.slow
 def test_audit_ends_with_an_error_if_a_daemon_does_not_answer(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -143,6 +146,7 @@ def test_audit_ends_with_an_error_if_a_daemon_does_not_answer(
     assert output.code == 2
 
 
+@pytest.mark.slow
 def test_audit_ignores_the_current_folder_and_proxies(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -165,6 +169,7 @@ with new_federation() as parties:
 """
 
 
+@pytest.mark.slow
 def test_a_daemon_ends_with_its_parent_process(tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", FOUNDER], stdout=subprocess.PIPE, env=environment) as founder:  # noqa: S603
@@ -219,6 +224,7 @@ def test_audit_passes_for_jobs_of_every_kind(changes: dict[str, Any]) -> None:
     assert found.passed, [each for each in found.findings if not each.passed]
 
 
+@pytest.mark.slow
 def test_audit_replaces_a_daemon_whose_budget_is_used_up() -> None:
     """Even the largest budget pays for only a few such jobs."""
     what = job(budget=Budget(48.0, 0.1))

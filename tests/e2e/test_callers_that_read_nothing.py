@@ -195,6 +195,7 @@ def test_t35_offers_for_a_caller_that_reads_nothing_are_bounded(
     run_scene(enrolment, scene)
 
 
+@pytest.mark.slow
 def test_t35_unread_bytes_of_a_fast_sender_are_bounded(enrolment: Enrolment) -> None:
     async def scene(running: RunningFederation) -> None:
         for role in (Role.ANALYST, Role.PROVIDER):  # a call whose requests are read, and one that is refused

@@ -64,6 +64,7 @@ class HoldingLedger(MemoryLedger):
         assert (standing.reached, standing.spent) == (queries, COSTS[queries])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reached", [1, 3])
 def test_a_revoked_provider_is_disconnected_and_others_continue(enrolment: Enrolment, reached: int) -> None:
     """It waits at its next query until the coordinator has ended its connection, so it cannot finish before."""
@@ -226,6 +227,7 @@ def test_a_provider_that_renewed_its_identity_stays_in_the_job(
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("least", "state"), [(2, "done"), (3, "failed")])
 def test_a_job_handles_a_provider_whose_certificate_expires(enrolment: Enrolment, least: int, state: str) -> None:
     async def scenario() -> None:

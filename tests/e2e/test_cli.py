@@ -68,6 +68,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     return folder, run(folder, *SMALL, "--seed", "7", "--json")
 
 
+@pytest.mark.slow
 def test_a_demo_says_its_rows_are_made_up_and_writes_its_files(tmp_path: Path) -> None:
     ended = run(tmp_path, *SMALL)
     assert ended.returncode == 0, ended.stderr
@@ -83,6 +84,7 @@ def test_a_demo_says_its_rows_are_made_up_and_writes_its_files(tmp_path: Path) -
     assert Model.from_bytes((folder / "model.dpspca").read_bytes()).statement.releasable
 
 
+@pytest.mark.slow
 def test_a_demo_finds_the_truth(seeded: tuple[Path, Ended]) -> None:
     """In 150 runs with fresh rows and noise the mean distance was 0.038, the largest 0.054. Chance gives 1.4."""
     result = object_of(seeded[1])
@@ -128,6 +130,7 @@ def test_counted_bytes_cover_all_numbers_sent_and_received(
     assert result["queries"][-1]["bytes_moved"] == result["bytes_moved"]
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_the_rows_and_never_the_noise(seeded: tuple[Path, Ended], tmp_path: Path) -> None:
     folder, ended = seeded
     first = load_model(folder / object_of(ended)["files"]["model"])
@@ -244,6 +247,7 @@ def test_a_variance_within_the_noise_is_marked(
     assert [component["within_noise"] for component in numbers["components"]] == [False, True]
 
 
+@pytest.mark.slow
 def test_a_demo_with_overwhelming_noise_says_so(here: Callable[..., Ended]) -> None:
     """With a hundred rows at epsilon 0.01 the result is only noise."""
     flags = ["--rows", "100", "--epsilon", "0.01", "--components", "1"]
@@ -271,6 +275,7 @@ dpspca.cli.commands.demo.run = lambda *_, **__: os.kill(os.getpid(), signal.SIGI
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", INTERRUPTED)
 def test_an_interrupt_prints_one_line_and_exits_with_130(moment: str, tmp_path: Path) -> None:
     arguments = f"import sys\nsys.argv = {['dpspca', *SMALL, '--quiet']!r}\n"
@@ -293,6 +298,7 @@ def test_output_to_a_full_disk_is_reported_and_exits_with_2(arguments: list[str]
     assert len(ended.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_that_lacks_a_character_gets_the_rest(seeded: tuple[Path, Ended]) -> None:
     folder, ended = seeded
     command = [sys.executable, "-m", "dpspca", "model", "show", object_of(ended)["files"]["model"]]
@@ -320,6 +326,7 @@ def test_the_version_and_the_exit_codes_are_printed(tmp_path: Path) -> None:
 WITHOUT = "import sys; sys.modules[{!r}] = None; sys.argv = {!r}; from dpspca.cli.main import main; main()"
 
 
+@pytest.mark.slow
 def test_without_matplotlib_a_demo_has_no_plots_and_says_why(tmp_path: Path) -> None:
     result = object_of(python(tmp_path, "-c", WITHOUT.format("matplotlib", ["dpspca", *SMALL, "--json"])))
     assert sorted(result["files"]) == ["model", "result"]

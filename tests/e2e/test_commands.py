@@ -70,6 +70,7 @@ def finished_job(enrolment: Path) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.slow
 def test_a_job_from_flags_takes_columns_and_providers_on_offer(finished_job: Ended, enrolment: Path) -> None:
     assert finished_job.code == 0, finished_job.err
     model = load_model(enrolment / "model.dpspca")
@@ -118,6 +119,7 @@ def test_an_absent_provider_is_named_with_the_reason(here: Callable[..., Ended],
     assert facts["files"] == {"model": "b"}
 
 
+@pytest.mark.slow
 def test_absent_providers_are_named_before_and_while_waiting(here: Callable[..., Ended]) -> None:
     order = ["run", *JOB, "--dimension", 20, "--answer-seconds", 5, "--config", "ada.toml", "--data-set", "cohort"]
     ended = here(*order, "--minimum-parties", 2, "--provider", "nroth", "--provider", "south", "--out", "nobodys")
@@ -157,6 +159,7 @@ def test_an_existing_model_is_kept_and_nothing_is_submitted(here: Callable[..., 
     assert (enrolment / "model.dpspca").read_bytes() != before
 
 
+@pytest.mark.slow
 def test_a_model_file_that_appears_meanwhile_is_not_replaced(here: Callable[..., Ended], enrolment: Path) -> None:
     order = ["run", *JOB, "--answer-seconds", "3", "--config", "ada.toml", "--data-set", "cohort", "--out", "f"]
     asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west"]
@@ -222,6 +225,7 @@ def test_watching_a_job_that_is_done_exits_with_0(here: Callable[..., Ended]) ->
     assert here("jobs", "watch", name, "--config", "ada.toml", "--json").facts["state"] == "done"
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_and_can_be_fetched_later(here: Callable[..., Ended], enrolment: Path) -> None:
     order = ["run", *JOB, "--answer-seconds", "2", "--config", "ada.toml", "--data-set", "cohort"]
     asked = ["--dimension", "20", "--provider", "north", "--provider", "south", "--provider", "west", "--out", "d"]
@@ -504,6 +508,7 @@ def test_untrusted_text_begins_no_log_line_and_controls_no_terminal(form: type[l
     assert "1970-01-01T00:00:00" in line
 
 
+@pytest.mark.slow
 def test_the_shell_completes_commands() -> None:
     asking = os.environ | {"_DPSPCA_COMPLETE": "complete_bash", "COMP_WORDS": "dpspca mo", "COMP_CWORD": "1"}
     done = subprocess.run(  # noqa: S603  # our own program

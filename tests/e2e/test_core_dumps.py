@@ -70,6 +70,7 @@ async def run_once(folder: Path) -> list[Process]:
         return running.everybody
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.parametrize("how", CRASHES)
 def test_a_crashed_daemon_leaves_no_core_file(how: signal.Signals, tmp_path: Path) -> None:
@@ -90,6 +91,7 @@ def test_a_crashed_daemon_leaves_no_core_file(how: signal.Signals, tmp_path: Pat
         pytest.skip("this machine dumps no program's memory, so that a daemon's was not shows nothing")
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.parametrize("words", [["--version"], ["methods"], ["provider", "start", "--config", "none.toml"]])
 def test_no_command_can_be_dumped_or_traced(words: list[str], tmp_path: Path) -> None:

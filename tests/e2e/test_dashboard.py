@@ -64,6 +64,7 @@ def is_sound(page: Page) -> None:
         assert page.locator(f"label[for={control.get_attribute('id')}]").count() == 1
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_a_steward_sees_a_job_arrive_and_approves_it_by_keyboard(tmp_path: Path) -> None:
     async def scene(federation: AsyncFederation) -> None:
@@ -114,6 +115,7 @@ async def _value(future: "asyncio.Future[AsyncJob]") -> AsyncJob:
     return await future
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_every_number_of_an_analyst_and_an_operator_is_the_commands_own(tmp_path: Path) -> None:
     async def scene(federation: AsyncFederation) -> None:

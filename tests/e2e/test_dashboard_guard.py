@@ -202,6 +202,7 @@ def form_token_of(harness: ProviderHarness, session: str) -> str:
     return body.split('name="form_token" value="')[1].split('"')[0]
 
 
+@pytest.mark.slow
 def test_t43_a_decision_needs_session_origin_and_form_token(harness: ProviderHarness, cookie: str) -> None:
     session = cookie.split(";", maxsplit=1)[0]
     form = {"form_token": form_token_of(harness, session), "job": harness.job, "verdict": "approve", "person": MARIA}
@@ -316,6 +317,7 @@ class Hostile:
         self.server.server_close()
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 @pytest.mark.parametrize("origin", ["127.0.0.1", "localhost", "evil.example"])
 def test_t43_a_hostile_page_in_the_same_browser_neither_reads_nor_decides(origin: str, tmp_path: Path) -> None:
@@ -343,6 +345,7 @@ def test_t43_a_hostile_page_in_the_same_browser_neither_reads_nor_decides(origin
         assert harness.job[:12] in own.inner_text("h1")
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_t43_a_name_that_was_made_to_point_here_is_not_served(tmp_path: Path) -> None:
     """DNS rebinding: the attacker's own name resolves to this machine, on the dashboard's port."""
@@ -356,6 +359,7 @@ def test_t43_a_name_that_was_made_to_point_here_is_not_served(tmp_path: Path) ->
         assert page.title().startswith("Overview")
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_names_that_an_analyst_chose_are_shown_as_text(tmp_path: Path) -> None:
     with desk_in(tmp_path) as harness, chromium() as browser:

@@ -101,6 +101,7 @@ async def observe(folder: Path, write: Write, odd: str | None) -> object:
             return offers, model.feature_names, model.components.shape, model.statement.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [text, parquet, genotypes, triplets])
 def test_declared_files_answer_and_an_odd_row_shows_to_nobody(write: Write, tmp_path: Path) -> None:
     usual = asyncio.run(observe(tmp_path / "usual", write, None))

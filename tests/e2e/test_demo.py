@@ -100,6 +100,7 @@ def started(folder: Path, room: Path, *words: str) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.slow
 @LINUX
 def test_a_panel_demo_leaves_only_its_results(tmp_path: Path, room: Path) -> None:
     panel = wheel(tmp_path, [HEADER, *fuzz_parties()])
@@ -120,6 +121,7 @@ def test_a_panel_demo_leaves_only_its_results(tmp_path: Path, room: Path) -> Non
     assert (tmp_path / result["files"]["people"]).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.parametrize(
     "number",
@@ -178,6 +180,7 @@ LONG = 10 * PROGRAM_TIMEOUT
 """Seconds for which a job waits here for a provider that does not come: far longer than any program needs to start."""
 
 
+@pytest.mark.slow
 @LINUX
 def test_a_provider_that_fails_to_start_ends_the_demo_with_its_log(
     room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

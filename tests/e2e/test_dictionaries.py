@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from coordinator_processes import free_port
 from daemons import Daemons, daemons
 from live import COMMAND
@@ -214,6 +215,7 @@ async def later_results_prepare_rows_too(folder: Path, job: str) -> None:
         assert (made.returncode, said in made.stderr) == (2 if said else 0, True)
 
 
+@pytest.mark.slow
 def test_wrong_units_at_one_hospital_are_found_and_clipped(tmp_path: Path) -> None:
     asyncio.run(wrong_units_are_found_and_clipped(tmp_path))
 
@@ -254,5 +256,6 @@ def an_estimator_fits(folder: Path, known: Dictionary) -> None:
     np.testing.assert_array_equal(pca.transform(PEOPLE["west"]), pca.model_.transform(PEOPLE["west"]))
 
 
+@pytest.mark.slow
 def test_another_dictionary_or_a_missing_feature_costs_nothing(tmp_path: Path) -> None:
     asyncio.run(another_dictionary_or_a_missing_feature_costs_nothing(tmp_path))

@@ -199,6 +199,7 @@ def test_a_result_dropped_after_a_restart_stays_dropped(enrolment: Enrolment) ->
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_provider_left_out_before_a_restart_stays_left_out(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         hub = CoordinatorProcess(enrolment)
@@ -380,6 +381,7 @@ def journal(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue("server").database())
 
 
+@pytest.mark.slow
 def test_a_standby_refuses_calls_until_it_takes_over(enrolment: Enrolment, journal: str) -> None:
     async def scenario() -> None:
         first, second = (
@@ -414,6 +416,7 @@ def test_a_standby_refuses_calls_until_it_takes_over(enrolment: Enrolment, journ
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_coordinator_paused_during_a_takeover_does_nothing_more(
     enrolment: Enrolment, server: database.Server
 ) -> None:

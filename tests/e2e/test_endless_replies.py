@@ -149,6 +149,7 @@ def require_refused(ended: ProgramResult, growth: int) -> None:
     assert growth < MOST_GROWTH, growth / 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LISTS)
 def test_an_endless_list_is_refused_within_bounded_memory(enrolment: Enrolment, what: str) -> None:
     require_refused(*compare_memory(enrolment, *LISTS[what]))
@@ -160,6 +161,7 @@ def test_an_endless_answer_about_one_job_is_refused(enrolment: Enrolment, what: 
     require_refused(*compare_memory(enrolment, *replies_about_a_job(job)[what]))
 
 
+@pytest.mark.slow
 def test_a_message_that_expands_greatly_is_refused(enrolment: Enrolment) -> None:
     script = {"List": lambda: [bytes(200 * 2**20)]}
     ended, growth = compare_memory(enrolment, LISTED[1], script, compressed=True)
@@ -175,6 +177,7 @@ def test_error_text_is_shortened_and_cannot_control_the_terminal(enrolment: Enro
     assert len(ended.err) < 10_000
 
 
+@pytest.mark.slow
 def test_an_honest_list_of_many_jobs_and_offers_is_read(enrolment: Enrolment) -> None:
     """This is near the largest that a coordinator sends: 250 jobs of 128 providers and 128 offers of 10,000 columns."""
     parties = [pb.Participant(name=f"site-{number}", asked=6, answered=6) for number in range(128)]

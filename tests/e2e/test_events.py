@@ -20,6 +20,7 @@ ROWS = {"north": {"cohort": np.random.default_rng(3).standard_normal((300, 30))}
 SPEC = spec(explained_variance=False)
 
 
+@pytest.mark.slow
 def test_what_happens_at_a_provider_is_told_in_order(tmp_path: Path) -> None:
     path, settings, policy = tmp_path / "events.jsonl", tmp_path / "north.toml", tmp_path / "policy.toml"
     read = path.with_name("rotated")

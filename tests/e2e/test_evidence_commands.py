@@ -24,6 +24,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], enr
     return commands_in(enrolment, monkeypatch, capfd)
 
 
+@pytest.mark.slow
 def test_evidence_of_a_run_is_checked_in_words_and_against_files(here: Callable[..., Ended]) -> None:
     ran = here("run", *JOB, "--out", "one.model", "--evidence", "one.evidence", "--json").facts
     assert ran["files"]["evidence"] == "one.evidence"
@@ -62,6 +63,7 @@ def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..
     assert here("evidence", "verify", "cut.evidence", "--json").code == 1
 
 
+@pytest.mark.slow
 def test_evidence_is_asked_for_in_order(here: Callable[..., Ended]) -> None:
     assert "--detach do not go together" in here("run", *JOB, "--evidence", "a", "--detach").error_line
     assert "is not a folder" in here("run", *JOB, "--evidence", "no/such/a", "--out", "c").error_line

@@ -48,6 +48,7 @@ def test_every_example_is_tested_and_listed() -> None:
     assert all(f"[{name}]({name})" in listed for name in here)
 
 
+@pytest.mark.slow
 def test_analyst_py_writes_a_model_and_its_statement(tmp_path: Path) -> None:
     shown = run(sys.executable, EXAMPLES / "analyst.py", tmp_path)
     assert "(1, 1e-06)-differentially private" in shown
@@ -67,6 +68,7 @@ def names_after(notebook: str) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.slow
 def test_analyst_ipynb_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     names_after("analyst.ipynb")
     assert "(1, 1e-06)-differentially private" in capsys.readouterr().out
@@ -133,6 +135,7 @@ def test_clinical_py_runs_what_its_page_shows(tmp_path: Path) -> None:
         assert re.sub(r'"127\.0\.0\.1:\d+"', '"coordinator.example:7443"', written) == block
 
 
+@pytest.mark.slow
 def test_steward_sh_explains_a_policy_and_refuses_a_job(tmp_path: Path) -> None:
     shown = run("bash", EXAMPLES / "steward.sh", tmp_path)
     assert "REFUSED" in shown

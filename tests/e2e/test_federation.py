@@ -323,6 +323,7 @@ def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_weights_are_those_of_the_providers_that_are_left_when_one_leaves(enrolment: Enrolment) -> None:
     """The largest provider answers two queries, and no more: the model is that of the same answers in one process."""
     asked = spec(answer_seconds=2, minimum_parties=2)

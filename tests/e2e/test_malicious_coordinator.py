@@ -218,6 +218,7 @@ FALSE_ALARM = 1e-6
 PAIRS = 40
 
 
+@pytest.mark.slow
 def test_t04_denormal_numbers_do_not_slow_an_answer(tmp_path: Path) -> None:
     """False alarm 1e-6: a coin decides which query of a pair is sent first, so if both take equally long, one is
     slower by a tenth in at most half of the pairs. Rounding the basis, which the coordinator knows, takes some
@@ -253,6 +254,7 @@ SHORTEST_SILENCE = 3.0
 """Seconds: three heartbeats, of which the puppet's welcome promises one every 0 seconds, and a daemon counts 1."""
 
 
+@pytest.mark.slow
 def test_a_provider_redials_a_silent_coordinator(tmp_path: Path) -> None:
     async def scene(exchange: Exchange) -> None:
         begun = asyncio.get_running_loop().time()
@@ -263,6 +265,7 @@ def test_a_provider_redials_a_silent_coordinator(tmp_path: Path) -> None:
     run_exchange(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_a_provider_stays_with_a_coordinator_that_sends_heartbeats(tmp_path: Path) -> None:
     async def scene(exchange: Exchange) -> None:
         for _ in range(4):

@@ -41,6 +41,7 @@ async def seconds_to_reconnect_and_run(running: RunningFederation) -> float:
     return time.monotonic() - begun
 
 
+@pytest.mark.slow
 def test_jobs_for_absent_providers_do_not_delay_other_jobs(enrolment: Enrolment) -> None:
     names = [f"absent-{number}" for number in range(MAX_PARTIES)]
     what = spec(answer_seconds=600)
@@ -67,6 +68,7 @@ def test_a_job_with_more_providers_than_sums_allow_is_refused() -> None:
         drawn(MAX_PARTIES + 1)
 
 
+@pytest.mark.slow
 def test_the_bytes_of_running_jobs_are_limited_for_each_analyst(enrolment: Enrolment) -> None:
     names = tuple(f"gene {number:07d}" for number in range(130_000))
     what = spec(schema=Schema(len(names), names), answer_seconds=600)
@@ -86,6 +88,7 @@ def test_the_bytes_of_running_jobs_are_limited_for_each_analyst(enrolment: Enrol
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_hanging_up_during_a_refusal_leaves_no_traceback(tmp_path: Path) -> None:
     """There is no caller left to inform, and its content must not get into the log. The coordinator continues."""
 

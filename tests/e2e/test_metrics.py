@@ -165,6 +165,7 @@ def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow
 def test_daemons_serve_metrics_only_if_their_settings_name_an_address(enrolment: Path) -> None:
     west = enrolment / "west.toml"
     west.write_text(west.read_text().replace("[data_sets]", 'metrics = "127.0.0.1:0"\n[data_sets]'))

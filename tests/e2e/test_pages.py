@@ -259,6 +259,7 @@ def test_the_page_about_dictionaries_runs_on_the_files_that_it_shows(here: Here,
             exec(compile(block, DICTIONARY, "exec"), {})  # noqa: S102  # our own text
 
 
+@pytest.mark.slow
 def test_the_commands_that_audit_run_with_few_runs(federation: Federation, here: Here) -> None:
     for command in (each for each in RUN if each.page == AUDIT):
         ended = here(federation.folder)(*command.words, *RUNS)
@@ -272,6 +273,7 @@ def test_the_commands_that_audit_run_as_they_are_shown(federation: Federation, h
         assert ended.code == 0, f"{command}: {ended.err}{ended.out}"
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs_from_its_first_command_to_its_last(here: Here, tmp_path: Path) -> None:
     """In one folder, one block after the other. `pip` is left to the tests of the wheel."""
     names: dict[str, object] = {}

@@ -244,6 +244,7 @@ def test_methods_that_cannot_run_a_job_are_named_once_for_each_reason(here: Call
     assert "private" in line
 
 
+@pytest.mark.slow
 def test_a_plan_draws_the_error_by_epsilon(tmp_path: Path, here: Callable[..., Ended]) -> None:
     assert here("plan", *FORECAST, "--plot=error.png").code == 0
     assert (tmp_path / "error.png").read_bytes().startswith(b"\x89PNG")

@@ -107,6 +107,7 @@ def configure(folder: Path, address: str) -> None:
     (folder / "ada.toml").write_text(f'coordinator = "{address}"\nidentity = "ada/identity"\n')
 
 
+@pytest.mark.slow
 def test_a_federation_of_processes_runs_a_job_and_stops_on_signals(enrolment: Path) -> None:
     with started("coordinator", "start", "--config", "hub.toml", folder=enrolment) as hub:
         assert hub.stderr is not None
@@ -124,6 +125,7 @@ def test_a_federation_of_processes_runs_a_job_and_stops_on_signals(enrolment: Pa
     assert "Nobody else had to be trusted" in output
 
 
+@pytest.mark.slow
 def test_a_daemon_answers_about_rows_added_during_the_job(enrolment: Path) -> None:
     """Each round is about a thousand rows of each provider. One has only five hundred at the start."""
     job = replace(JOB, method="streaming-power", options={"rounds": 2, "block_rows": 1000}, answer_seconds=120)

@@ -61,6 +61,7 @@ def health(folder: Path) -> int:
     return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode  # noqa: S603  # our own
 
 
+@pytest.mark.slow
 @needs_proxy
 def test_a_job_runs_through_a_proxy_with_credentials(tmp_path: Path) -> None:
     port = free_port()
@@ -95,6 +96,7 @@ def test_a_job_runs_through_a_proxy_with_credentials(tmp_path: Path) -> None:
         asyncio.run(scene())
 
 
+@pytest.mark.slow
 @needs_proxy
 def test_a_proxy_in_the_environment_redirects_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also on the way to another machine, for which gRPC itself would take it: here, one of another loopback name."""
@@ -113,6 +115,7 @@ def test_a_proxy_in_the_environment_redirects_nothing(tmp_path: Path, monkeypatc
         asyncio.run(scene())
 
 
+@pytest.mark.slow
 @needs_proxy
 @pytest.mark.parametrize("exception", ["127.0.0.1", "*", "localhost,127.0.0.0/8"])
 def test_an_exception_in_the_environment_does_not_go_round_the_proxy(

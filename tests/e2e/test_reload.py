@@ -96,6 +96,7 @@ def state_of(town: Daemons, job: Any, provider: str = "north") -> str | None:
     return read_books(town.ledger(provider)).jobs[job.name].state
 
 
+@pytest.mark.slow
 def test_new_data_sets_appear_while_jobs_on_others_go_on(tmp_path: Path) -> None:
     async def scene(town: Daemons, analyst: AsyncFederation) -> None:
         np.save(tmp_path / "more.npy", DRAW.standard_normal((100, 30)))
@@ -111,6 +112,7 @@ def test_new_data_sets_appear_while_jobs_on_others_go_on(tmp_path: Path) -> None
     play(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_a_job_ends_if_its_data_set_is_gone_or_has_other_rows_and_others_go_on(tmp_path: Path) -> None:
     async def scene(town: Daemons, analyst: AsyncFederation) -> None:
         settings, north = tmp_path / "north.toml", town.providers["north"]
@@ -138,6 +140,7 @@ def test_a_job_ends_if_its_data_set_is_gone_or_has_other_rows_and_others_go_on(t
     play(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_a_coordinator_tells_other_programs_what_happens(tmp_path: Path) -> None:
     async def scene(town: Daemons, analyst: AsyncFederation) -> None:
         hub = tmp_path / "hub.toml"
@@ -174,6 +177,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 def test_a_mistake_keeps_everything_and_is_shown_until_it_is_mended(tmp_path: Path) -> None:
     async def scene(town: Daemons, analyst: AsyncFederation) -> None:
         settings, north = tmp_path / "north.toml", town.providers["north"]
@@ -197,6 +201,7 @@ def test_a_mistake_keeps_everything_and_is_shown_until_it_is_mended(tmp_path: Pa
     play(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_a_change_that_needs_a_restart_is_named_and_the_rest_is_taken_up(tmp_path: Path) -> None:
     async def scene(town: Daemons, analyst: AsyncFederation) -> None:
         np.save(tmp_path / "more.npy", DRAW.standard_normal((100, 30)))
@@ -216,6 +221,7 @@ def test_a_change_that_needs_a_restart_is_named_and_the_rest_is_taken_up(tmp_pat
     play(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_a_renewed_certificate_is_shown_after_a_reload(tmp_path: Path) -> None:
     async def scene(town: Daemons, analyst: AsyncFederation) -> None:
         folder, settings, north = tmp_path / "provider-north", tmp_path / "north.toml", town.providers["north"]
@@ -229,6 +235,7 @@ def test_a_renewed_certificate_is_shown_after_a_reload(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_a_service_manager_is_told_how_a_daemon_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(town: Daemons, _: AsyncFederation) -> None:
         hub, settings = town.hub, tmp_path / "hub.toml"

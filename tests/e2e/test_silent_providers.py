@@ -74,6 +74,7 @@ def enrolment(tmp_path: Path) -> Enrolment:
     return Enrolment.create(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent_at", range(UNWILLING, QUERIES))
 def test_t38_a_job_that_needs_all_fails_and_names_the_silent_provider(enrolment: Enrolment, silent_at: int) -> None:
     what = job_for(len(EVERYBODY))
@@ -91,6 +92,7 @@ def test_t38_a_job_that_needs_all_fails_and_names_the_silent_provider(enrolment:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent_at", range(UNWILLING, QUERIES))
 def test_t38_a_job_that_needs_two_is_done_by_the_other_two(enrolment: Enrolment, silent_at: int) -> None:
     what = job_for(len(HONEST))

@@ -35,6 +35,7 @@ def settings(running: RunningFederation, ledger: MemoryLedger) -> ProviderSetup:
     )
 
 
+@pytest.mark.slow
 def test_a_provider_absent_from_the_start_does_not_stop_a_sketch(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with federation(Enrolment.create(tmp_path), ["site-0", "site-2"], SHARDS) as running:

@@ -471,6 +471,7 @@ def test_a_second_greeting_changes_nothing(enrolment: Enrolment) -> None:
     run_scene(enrolment, scene)
 
 
+@pytest.mark.slow
 def test_a_provider_that_never_greets_is_disconnected(enrolment: Enrolment) -> None:
     async def scene(running: RunningFederation) -> None:
         async with dishonest_provider(running.coordinator.address, enrolment.identity(Role.PROVIDER, "site-0")) as site:
@@ -479,6 +480,7 @@ def test_a_provider_that_never_greets_is_disconnected(enrolment: Enrolment) -> N
     run_scene(enrolment, scene, heartbeat_seconds=1)
 
 
+@pytest.mark.slow
 def test_a_silent_provider_is_disconnected_after_three_heartbeats(enrolment: Enrolment) -> None:
     async def scene(running: RunningFederation) -> None:
         async with dishonest_provider(running.coordinator.address, enrolment.identity(Role.PROVIDER, "site-0")) as site:

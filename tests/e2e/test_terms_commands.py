@@ -140,6 +140,7 @@ def test_providers_that_differ_are_named_and_no_job_is_written_that_fits_nobody(
     assert "minimum_parties" in shown.out
 
 
+@pytest.mark.slow
 def test_plan_writes_json_only_and_needs_no_federation_without_settings(
     here: Callable[..., Ended], enrolment: Path
 ) -> None:

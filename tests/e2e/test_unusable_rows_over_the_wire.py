@@ -58,6 +58,7 @@ async def observe(folder: Path, rows: NDArray[np.float64]) -> tuple[object, list
         )
 
 
+@pytest.mark.slow
 def test_an_unusable_row_is_invisible_to_other_parties(tmp_path: Path) -> None:
     odd = ROWS.copy()
     odd[3, 2] = np.nan

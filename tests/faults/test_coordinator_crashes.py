@@ -80,6 +80,7 @@ def test_t38_a_job_finishes_unchanged_after_a_crash_at_any_write(
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_random_repeated_kills_give_the_same_model(enrolment: Enrolment, seed: int) -> None:
     async def scenario() -> None:
@@ -173,6 +174,7 @@ COPIES = [
 """After how many answers the journal is copied, and after how many the copy replaces the journal."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("copied", "lost"), COPIES)
 def test_an_old_copy_of_the_journal_gives_the_same_model_at_no_price(
     enrolment: Enrolment, copied: int, lost: int
@@ -204,6 +206,7 @@ def test_an_old_copy_of_the_journal_gives_the_same_model_at_no_price(
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_coordinator_with_the_reason(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         hub = CoordinatorProcess(enrolment)

@@ -247,6 +247,7 @@ def refused_step(seed: int, refuse: Callable[[int, Step], None]) -> None:
         assert verify(folder / "ledger.sqlite", folder / "head") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_full_or_broken_disk_at_any_step_loses_no_sent_answer(seed: int) -> None:
     assert refused_steps(seed, each=20) >= 20

@@ -70,6 +70,7 @@ def kills(paths: tuple[Path, Path], times: int) -> None:
     assert len(released) <= len(told) + times  # at most one of each run was stored and not yet told of
 
 
+@pytest.mark.slow
 def test_i1_i2_a_provider_that_is_killed_has_every_answer_that_it_sent(paths: tuple[Path, Path]) -> None:
     kills(paths, 4)
 
@@ -91,6 +92,7 @@ def test_t13_a_second_daemon_is_refused_with_the_holder_of_the_ledger(paths: tup
             assert second.quarantine is None
 
 
+@pytest.mark.slow
 def test_t11_processes_that_race_for_one_budget_take_it_exactly_once(paths: tuple[Path, Path]) -> None:
     workers = [worker("race", paths, f"racer{number}") for number in range(3)]
     with workers[0] as first, workers[1] as second, workers[2] as third:

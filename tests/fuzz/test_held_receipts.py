@@ -71,6 +71,7 @@ def written(content: bytes) -> Iterator[Path]:
         yield path
 
 
+@pytest.mark.slow
 @given(CONTENTS)
 def test_t36_any_file_of_held_receipts_is_read_and_new_ones_are_kept(content: bytes) -> None:
     with written(content) as path:

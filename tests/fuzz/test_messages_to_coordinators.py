@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from coordinator_harness import HONEST, STRANGER, CoordinatorHarness, Sent
 from damage import require_reason
 from fuzz_parties import PLAIN, ask, fuzz_parties
@@ -39,6 +40,7 @@ def model_of(harness: CoordinatorHarness, sites: Sequence[str]) -> bytes:
     return drive(catalogue.run(catalogue.plan(PLAIN)), answer).weighed_by(sums.weighed).to_bytes()
 
 
+@pytest.mark.slow
 @few
 @given(conversations())
 def test_t36_t38_a_job_finishes_whatever_one_provider_sends(
@@ -101,6 +103,7 @@ def test_t36_any_greeting_is_accepted_or_refused_with_a_reason(told: pb.Hello) -
     asyncio.run(greet())
 
 
+@pytest.mark.slow
 @few
 @given(st.lists(st.tuples(st.sampled_from(["ada", "bob", "eve"]), requests()), max_size=10))
 def test_t36_analysts_see_only_their_jobs_whatever_they_call(

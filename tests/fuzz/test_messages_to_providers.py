@@ -20,6 +20,7 @@ def test_every_type_of_message_is_fuzzed() -> None:
     assert set(MESSAGES) == set(pb.DESCRIPTOR.message_types_by_name)
 
 
+@pytest.mark.slow
 @given(to_provider(), st.booleans(), st.booleans())
 def test_t36_no_message_crashes_a_provider_or_spends_on_a_refusal(
     said: Sequence[pb.ToProvider], without_pauses: bool, reads_replies: bool

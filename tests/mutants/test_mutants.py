@@ -34,6 +34,7 @@ def judged(folder: Path, text: str, *words: str) -> int:
     return code
 
 
+@pytest.mark.slow
 def test_every_mutant_can_still_be_planted_and_names_tests_that_exist() -> None:
     assert len(MUTANTS) >= 45
     RUNNER.check(MUTANTS)

@@ -349,6 +349,7 @@ def test_laplace_noise_half_as_wide_is_caught(monkeypatch: pytest.MonkeyPatch) -
     assert Kind.WIDTH in failed(audit(what, runs=40))
 
 
+@pytest.mark.slow
 def test_a_mechanism_that_discloses_its_rows_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

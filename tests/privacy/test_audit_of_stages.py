@@ -79,6 +79,7 @@ def test_an_honest_provider_passes_on_every_path(name: str) -> None:
     assert found.passed, [each for each in found.findings if not each.passed]
 
 
+@pytest.mark.slow
 def test_a_sensitivity_of_products_stated_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planner and provider share the fault, so only the distance of the neighbours shows it."""
     stated = ViewProduct.sensitivity_of

@@ -40,18 +40,21 @@ def require_unrelated(first: Integers, second: Integers) -> None:
     assert np.mean(first == second) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["own", "copied"])
 def test_copies_of_a_provider_use_independent_noise_for_different_queries(system: str, tmp_path: Path) -> None:
     """Equal noise would cancel in the difference of the answers, and show the rows exactly."""
     require_unrelated(*copied(tmp_path, system, "different"))
 
 
+@pytest.mark.slow
 def test_copies_that_read_the_same_system_bytes_answer_one_query_alike(tmp_path: Path) -> None:
     """They release one answer, twice: less than two copies with unrelated noise do."""
     first, second = copied(tmp_path, "copied", "same")
     assert (first == second).all()
 
 
+@pytest.mark.slow
 def test_copies_with_their_own_system_bytes_use_independent_noise(tmp_path: Path) -> None:
     require_unrelated(*copied(tmp_path, "own", "same"))
 

@@ -50,6 +50,7 @@ def colluding(spec: JobSpec, about: Any, job: str) -> Provider:
     return left
 
 
+@pytest.mark.slow
 def test_t27_t28_what_colluders_learn_of_an_answer_passes_its_audit() -> None:
     """False alarm 1e-6: of the whole audit. It would find noise that parties share: a test of width says how much."""
     found = audit(JOB, opening=colluding)
@@ -59,6 +60,7 @@ def test_t27_t28_what_colluders_learn_of_an_answer_passes_its_audit() -> None:
     assert all(each.catches is not None and each.catches > PARTIES**-0.5 for each in widths)
 
 
+@pytest.mark.slow
 def test_t27_noise_that_parties_share_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that their sum has what is planned for one: colluders would be left with less."""
 

@@ -121,12 +121,14 @@ def slower(first: Callable[[], float], second: Callable[[], float]) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_t04_denormal_numbers_in_a_basis_take_no_longer_than_others() -> None:
     """False alarm 1e-6. Multiplied as they are, these would make an answer take ten times as long and more."""
     over = shard(empty=False)
     assert slower(lambda: answering(over, asking(DENORMAL)), lambda: answering(over, asking(ORDINARY))) <= MOST
 
 
+@pytest.mark.slow
 def test_t04_time_of_a_denormal_query_does_not_depend_on_zeros_in_rows() -> None:
     """False alarm 2e-6, half for each direction. Zero times a denormal number is quick, and any other number is not."""
 
@@ -143,6 +145,7 @@ def test_t04_time_of_a_denormal_query_does_not_depend_on_zeros_in_rows() -> None
     assert slower(nothing, something) <= MOST
 
 
+@pytest.mark.slow
 def test_an_evaluator_whose_time_depends_on_denormals_is_found() -> None:
     """It takes ten times as long, as it would; and is missed only if twelve of sixty and more take no tenth longer."""
 

@@ -115,6 +115,7 @@ groups = st.lists(st.lists(singles, max_size=2).map(tuple), min_size=1, max_size
 events: st.SearchStrategy[Event] = singles | groups.map(lambda listed: ParallelEvent(tuple(listed)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     listed=st.lists(events, min_size=1, max_size=3),

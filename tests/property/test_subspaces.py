@@ -43,6 +43,7 @@ def changes(rng: np.random.Generator, frame: np.ndarray, step: int) -> list[np.n
     return [one - other for one in alone for other in alone]
 
 
+@pytest.mark.slow
 @given(seed=seeds, dimension=st.integers(2, 7), gap=st.floats(0.5, 40.0), step=st.sampled_from([1, 2]))
 def test_no_neighbour_is_further_away_than_the_gap_allows_nor_is_its_gap(
     seed: int, dimension: int, gap: float, step: int

@@ -80,6 +80,7 @@ def test_without_faults_all_providers_answer_every_job(identities: PartyIdentiti
             assert {each.name for each in ended.participants if each.answered == ended.queries} == set(SITES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", [SOME_FAULTS, MANY_FAULTS], ids=["some faults", "many faults"])
 def test_the_invariants_hold_with_any_faults(identities: PartyIdentities, rates: FaultRates) -> None:
     found = require_all(identities, rates, range(30))
@@ -88,6 +89,7 @@ def test_the_invariants_hold_with_any_faults(identities: PartyIdentities, rates:
     assert found["done"] > 10
 
 
+@pytest.mark.slow
 def test_partitions_violate_no_invariant_and_jobs_that_can_wait_are_done(
     identities: PartyIdentities,
 ) -> None:
@@ -113,6 +115,7 @@ def test_the_invariants_hold_for_a_thousand_seeds(identities: PartyIdentities, p
     require_all(identities, (SOME_FAULTS, MANY_FAULTS)[part % 2], range(100 * part, 100 * part + 100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", WITH_AND_WITHOUT_DISKS, ids=["in memory", "on disks"])
 def test_equal_seeds_give_equal_runs(identities: PartyIdentities, rates: FaultRates) -> None:
     for seed in range(5):
@@ -121,6 +124,7 @@ def test_equal_seeds_give_equal_runs(identities: PartyIdentities, rates: FaultRa
         assert len({tuple(each.state for each in finished.ended) for finished in runs}) == 1
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_runs_in_every_process() -> None:
     """Keys, certificates, string hashes and start times differ between processes."""
     code = "import test_simulated_federations as here; here.print_traces()"
@@ -168,6 +172,7 @@ def finds_bug(identities: PartyIdentities, rates: FaultRates, seeds: int = 12, *
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("liar", ["north", "hub"])
 def test_a_disk_that_does_not_sync_is_found(identities: PartyIdentities, liar: str) -> None:
     """A provider's, with its ledger and its head file; and the coordinator's, with its journal."""

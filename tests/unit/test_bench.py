@@ -35,6 +35,7 @@ def test_round_cost_reports_gram_matrix_and_row_pass() -> None:
     assert set(result["paper_table_1"]["DPS-PCA"].values()) == {"< 1 ms"}
 
 
+@pytest.mark.slow
 def test_shapes_compare_passes_with_plain_products() -> None:
     result = measured("shapes")
     for row in result["shapes"]:
@@ -45,6 +46,7 @@ def test_shapes_compare_passes_with_plain_products() -> None:
     assert result["machine"]["kernels"]
 
 
+@pytest.mark.slow
 def test_rounds_reports_the_error_for_every_budget() -> None:
     results = measured("rounds")
     for row in results:
@@ -56,6 +58,7 @@ def test_rounds_reports_the_error_for_every_budget() -> None:
     assert by_mu[0]["rule_error"] > 3 * by_mu[-1]["rule_error"]
 
 
+@pytest.mark.slow
 def test_linalg_compares_the_thin_qr_with_numpy() -> None:
     results = measured("linalg")
     assert [row["matrix"] for row in results] == ["independent", "dependent"]
@@ -111,6 +114,7 @@ def test_accuracy_compares_the_methods_on_the_same_rows() -> None:
     assert results["P"]["median_errors"]["auto"] < results["P"]["median_errors"]["analyze-gauss"] / 4
 
 
+@pytest.mark.slow
 def test_forecasts_agree_with_runs() -> None:
     """All seeds are fixed: this holds in every run or in none."""
     result = measured("forecast")
@@ -123,6 +127,7 @@ def test_forecasts_agree_with_runs() -> None:
         assert row["forecast_seconds"] < 10
 
 
+@pytest.mark.slow
 def test_forecasts_of_captured_variance_agree_with_runs_on_a_table() -> None:
     """All seeds are fixed here too."""
     rows = measured("forecast", "--tables")["tables"]
@@ -133,6 +138,7 @@ def test_forecasts_of_captured_variance_agree_with_runs_on_a_table() -> None:
         assert 0 < row["without_hints"] < 1
 
 
+@pytest.mark.slow
 def test_unequal_compares_weights_with_equal_ones() -> None:
     results = {row["sizes"]: row for row in measured("unequal")}
     assert {sizes: row["median_ratio"] == 1 for sizes, row in results.items()} == {
@@ -144,6 +150,7 @@ def test_unequal_compares_weights_with_equal_ones() -> None:
         assert results[sizes]["median_errors"]["auto"] < results[sizes]["median_errors"]["equal"]
 
 
+@pytest.mark.slow
 def test_untuned_compares_the_default_with_every_other_method() -> None:
     (row,) = measured("untuned", "--methods", "auto;analyze-gauss;ppca")
     errors = row["median_errors"]

@@ -53,6 +53,7 @@ def drawn(out: Path, *names: str) -> Any:
     return json.loads(python(str(BENCH / "run.py"), *words))
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_and_their_numbers_written(tmp_path: Path) -> None:
     summary = drawn(tmp_path, "figure-2", "figure-4b")
     assert list(summary["results"]) == ["figure-2", "figure-4b"]
@@ -71,16 +72,19 @@ def test_figures_are_drawn_and_their_numbers_written(tmp_path: Path) -> None:
         assert all(at["mean"] >= least for at, least in zip(curve, floor, strict=True))
 
 
+@pytest.mark.slow
 def test_a_later_run_keeps_earlier_measurements(tmp_path: Path) -> None:
     first = drawn(tmp_path, "figure-2")
     (tmp_path / "summary.json").write_text(json.dumps(first | {"results": first["results"] | {"table-1": {}}}))
     assert list(drawn(tmp_path, "figure-2")["results"]) == ["figure-2", "table-1"]
 
 
+@pytest.mark.slow
 def test_prepared_shards_give_the_bits_of_simulate() -> None:
     python("-c", SAME_BITS)
 
 
+@pytest.mark.slow
 def test_the_page_says_what_was_measured() -> None:
     page = ROOT / "docs" / "papers.md"
     assert python("-c", AGAIN, str(page), str(MEASURED)) == page.read_text(encoding="utf-8")

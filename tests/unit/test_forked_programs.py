@@ -12,6 +12,7 @@ DPSPCA = [sys.executable, "-m", "dpspca"]
 WAITS = "from dpspca.cli import main\nimport time\nprint('up', flush=True)\ntime.sleep(600)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variables", [None, {**os.environ, "MPLBACKEND": "svg"}], ids=["forked", "started"])
 def test_a_fork_has_its_own_arguments_folder_streams_and_exit_code(
     variables: dict[str, str] | None, tmp_path: Path

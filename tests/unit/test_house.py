@@ -164,6 +164,7 @@ def test_t37_a_lock_without_versions_gives_no_bill_of_materials(tmp_path: Path) 
     assert "pins no version: 'two>=2'" in made.stderr
 
 
+@pytest.mark.slow
 def test_t37_a_swapped_dependency_is_not_installed(tmp_path: Path) -> None:
     name = "swapped-1.0-py3-none-any.whl"
     lock = tmp_path / "locked.txt"

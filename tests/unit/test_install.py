@@ -47,6 +47,7 @@ def ended(code: str, folder: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_client_works_without_posix_modules(tmp_path: object) -> None:
     pytest.importorskip("sklearn")
     done = ended(ANALYST, tmp_path)

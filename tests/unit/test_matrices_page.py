@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from dpspca.client.matrices import Singular
 from dpspca.common.model import Model
@@ -11,6 +12,7 @@ from dpspca.common.model import Model
 PAGE = Path(__file__).parents[2] / "docs" / "matrices.md"
 
 
+@pytest.mark.slow
 def test_the_examples_run_in_order() -> None:
     """The noise is random. In 12 runs no eigenvalue or singular value was off by more than 7 %, no group wrong."""
     names: dict[str, object] = {}

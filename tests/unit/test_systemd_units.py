@@ -90,6 +90,7 @@ def test_a_credential_of_the_service_manager_counts_as_private(tmp_path: Path, m
     folder.chmod(0o700)
 
 
+@pytest.mark.slow
 def test_the_journal_gets_priorities_and_no_times() -> None:
     script = (
         "import logging\nfrom dpspca.cli.render import logs\n"

@@ -30,6 +30,7 @@ def test_a_deadline_counts_time_in_which_the_process_waits() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_deadline_hardly_counts_the_work_of_a_thread() -> None:
     def work() -> None:
         content = bytes(1 << 20)

@@ -153,6 +153,7 @@ def test_unusable_rows_do_not_stop_a_provider_and_doctor_counts_them(
     assert "count as zero rows" in message
 
 
+@pytest.mark.slow
 def test_config_check_reports_what_does_not_fit_into_a_greeting(folder: Path, here: Callable[..., Ended]) -> None:
     (folder / "wide.csv").write_text(",".join(f"{number:012}x" for number in range(70_000)) + "\n")
     (folder / "north.toml").write_text(SETTINGS + 'cohort = "cohort.npy"\nwide = "wide.csv"\n')

@@ -89,6 +89,7 @@ def divided(table: np.ndarray, parties: int) -> tuple[list[Any], list[Span]]:
     return [dilation(table[own.start :][: own.rows], own.start, own.of) for own in spans], spans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["noisy-power", "power-iteration"])
 @pytest.mark.parametrize("unit", ["entry", "spectral"])
 def test_spans_improve_left_singular_vectors_at_equal_privacy(method: str, unit: str) -> None:

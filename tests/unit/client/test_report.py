@@ -302,6 +302,7 @@ def test_features_outside_the_support_are_not_drawn(tmp_path: Path) -> None:
     assert np.array_equal(without, with_zeros)
 
 
+@pytest.mark.slow
 def test_many_features_and_odd_names_are_drawn_without_a_warning(tmp_path: Path) -> None:
     wide = np.linalg.qr(np.random.default_rng(0).standard_normal((900, 30)))[0].T
     names = tuple(f"cost in $ of {number}$_{{broken" for number in range(900))
@@ -362,6 +363,7 @@ def in_a_fresh_process(folder: Path, preparation: str) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own code
 
 
+@pytest.mark.slow
 def test_plotting_touches_no_global_state_of_matplotlib(tmp_path: Path) -> None:
     assert in_a_fresh_process(tmp_path, "").stdout == "False\n"
 

@@ -146,6 +146,7 @@ def test_every_condition_comes_before_the_promise(sampler: str, *, fresh_noise: 
     assert ("Only under these conditions" in before) == (not told.releasable)
 
 
+@pytest.mark.slow
 def test_a_result_is_releasable_if_and_only_if_its_price_is_proven() -> None:
     """This holds for every method, unit, accounting and option."""
     for name, examples in EXAMPLES.items():

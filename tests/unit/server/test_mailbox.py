@@ -143,6 +143,7 @@ def test_t35_a_heading_without_end_or_a_silent_caller_is_cut_off(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_t35_silent_strangers_keep_few_connections_and_only_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +182,7 @@ def test_t35_a_slot_changes_once_a_second_and_its_log_lines_are_its_owner_s(
     assert [getattr(record, "about", None) for record in ours] == [str(NORTH)]
 
 
+@pytest.mark.slow
 def test_t44_a_revocation_list_is_stored_only_if_it_is_newer_and_the_authority_s(tmp_path: Path) -> None:
     async def main() -> None:
         async with site(tmp_path) as here:

@@ -220,6 +220,7 @@ def _others(value: Any) -> list[Any]:
     return [None]
 
 
+@pytest.mark.slow
 def test_t40_every_changed_or_missing_part_is_found(case: Case) -> None:
     raw = case.raw()
     tried = 0
@@ -286,6 +287,7 @@ COLLECTORS_WORD = {
 """What rests on the word of the analyst who signed the file, as the check itself says."""
 
 
+@pytest.mark.slow
 def test_t40_an_analyst_who_signs_a_changed_file_is_found_out_but_for_what_is_their_word(case: Case) -> None:
     raw = case.raw()
     believed = set()

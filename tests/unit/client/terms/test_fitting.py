@@ -220,6 +220,7 @@ rules = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(specs, st.lists(rules, min_size=2, max_size=2))
 def test_a_job_that_is_said_to_fit_is_allowed_by_every_policy_and_needs_no_further_change(
     spec: JobSpec, stated: list[dict[str, Any]]

@@ -48,6 +48,7 @@ def beside_the_mean(model: Model) -> list[str]:
     return [warning for warning in model.statement.warnings if "not centred" not in warning]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [40, 300])
 @pytest.mark.parametrize("parties", [1, 3])
 def test_a_small_support_is_found_at_no_cost(d: int, parties: int) -> None:
@@ -60,6 +61,7 @@ def test_a_small_support_is_found_at_no_cost(d: int, parties: int) -> None:
     np.testing.assert_allclose(model.explained_variance, [50, 26], rtol=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [40, 150])
 def test_dense_components_stay_dense(d: int) -> None:
     rows, axes = spiked(40_000, d, d)
@@ -218,6 +220,7 @@ def test_a_table_too_wide_for_a_matrix_is_planned_without_one() -> None:
         catalogue.plan(replace(spec, components=257))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("bound", [30.0, PRIVATE_BOUND])
 def test_a_wide_table_gets_sparse_components_by_the_default(bound: float, *, sparse: bool) -> None:
@@ -236,6 +239,7 @@ def test_a_wide_table_gets_sparse_components_by_the_default(bound: float, *, spa
     assert beside_the_mean(model) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [60.0, 6000.0, PRIVATE_BOUND])
 def test_a_wide_table_gets_dense_components_from_products(bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that counts as wide, so that the test is quick. The columns of largest variance are few of all."""
@@ -254,6 +258,7 @@ def test_a_wide_table_gets_dense_components_from_products(bound: float, monkeypa
     assert len(limited.support) == 9
 
 
+@pytest.mark.slow
 def test_of_a_wide_table_columns_beyond_the_block_join_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the columns have small variance, so that only the product shows that they take part."""
     monkeypatch.setattr(automatic, "MAX_DIMENSION", 500)
@@ -345,6 +350,7 @@ def fit_spec() -> JobSpec:
 # --- How many components ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "support"), [(40, 40), (40, 8), (150, 8), (150, 150)])
 def test_components_that_show_nothing_are_left_out_on_request(d: int, support: int) -> None:
     rows, axes = spiked(40_000, d, support)
@@ -461,6 +467,7 @@ def test_without_a_bound_rows_count_alike_where_noise_hides_their_lengths(scale:
         assert Model.from_bytes(model.to_bytes()).decision == model.decision
 
 
+@pytest.mark.slow
 def test_pairs_find_what_the_noise_of_two_providers_hides_from_sums() -> None:
     """Two blocks of 15 of 1,200 columns of equal variance. Without pairs the error was 1.4."""
     rng = np.random.default_rng(4)

@@ -40,6 +40,7 @@ def fit(rows: np.ndarray, parties: int = 1, **changes: Any) -> Model:
     return simulate(np.array_split(rows, parties), job(rows.shape[1], **changes), noise_seed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parties", [1, 3])
 def test_the_improved_loop_has_far_less_error(parties: int) -> None:
     rows, axes = spiked(20_000, 150, 8)
@@ -52,6 +53,7 @@ def test_the_improved_loop_has_far_less_error(parties: int) -> None:
     assert improved.statement.mu <= plain.statement.mu * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_without_a_limit_that_matters_dense_components_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, axes = spiked(20_000, 150, 150)
     assert error(fit(rows, options={"loop": "improved", "sparsity": 150}), axes) < 0.15

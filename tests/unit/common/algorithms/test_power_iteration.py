@@ -144,6 +144,7 @@ def kept(coherence: int, seed: int) -> float:
     return float(np.linalg.norm(whole @ vector) / np.linalg.norm(vector) / np.linalg.norm(whole, 2))
 
 
+@pytest.mark.slow
 def test_a_database_in_many_rows_is_found_and_one_in_few_stays_hidden() -> None:
     """Theorem 4.4 and Theorem 6.1 at one size: the loss grows with sqrt(C), the singular value falls with it.
 
@@ -161,6 +162,7 @@ def loss(dimension: int, seed: int) -> float:
     return 500.0 - float(np.linalg.norm(whole @ model.components[0]))
 
 
+@pytest.mark.slow
 def test_on_incoherent_matrices_the_loss_does_not_grow_with_the_dimension() -> None:
     """A loss that knows the dimension would grow sixteenfold from 50 to 800 columns: it is quadratic in the noise."""
     small, large = (np.mean([loss(dimension, seed) for seed in range(3)]) for dimension in (50, 800))
@@ -215,6 +217,7 @@ def test_the_search_ends_at_the_first_bound_that_holds_and_the_plan_pays_for_all
     assert subspace_distance(model.components.T, np.full((64, 1), 0.125)) < 0.1
 
 
+@pytest.mark.slow
 def test_a_noisy_sum_chooses_the_rounds_and_the_plan_pays_for_the_most() -> None:
     """4 ln of a sum near 38,000, 100 times C more or less; noise of the sum has deviation 60."""
     whole = matrix(np.full((64, 1), 0.125), 600.0)

@@ -87,6 +87,7 @@ def test_the_two_releases_have_equal_shares() -> None:
 # --- What it finds ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_large_budget_and_many_rows_give_the_true_components() -> None:
     rows = gaussian(200_000)
     model = simulate([rows[:60_000], rows[60_000:]], job(budget=Budget(40.0, 0.5)), noise_seed=3)
@@ -95,6 +96,7 @@ def test_a_large_budget_and_many_rows_give_the_true_components() -> None:
     np.testing.assert_allclose(model.explained_variance, [25, 16], rtol=0.1)
 
 
+@pytest.mark.slow
 def test_more_rows_help() -> None:
     truth = np.eye(40)[:, :2]
     errors = [
@@ -148,6 +150,7 @@ def ratings(times: float) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     return scipy.sparse.csr_array(rated), axes[:, -2:]
 
 
+@pytest.mark.slow
 def test_the_less_coherent_ratings_are_the_smaller_is_the_error() -> None:
     """The paper's claim for matrices like Netflix's, at a bound that is the longest row's; means of four seeds.
 

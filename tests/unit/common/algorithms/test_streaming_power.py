@@ -248,6 +248,7 @@ def error(rows: int, *, seed: int, dimension: int = 60, budget: Budget | None = 
     return subspace_distance(simulate([made], job, noise_seed=seed).components.T, basis)
 
 
+@pytest.mark.slow
 def test_the_error_falls_with_the_rows_like_the_paper_s_bound() -> None:
     """Corollary 3.3: n = O((sigma^6 + 1) k d / eps^2) rows suffice, so the error falls like one over their root.
 
@@ -262,6 +263,7 @@ def test_the_error_falls_with_the_rows_like_the_paper_s_bound() -> None:
         assert found < 2 * math.sqrt((0.5**6 + 1) * 2 * 60 / rows)
 
 
+@pytest.mark.slow
 def test_against_noise_the_error_falls_with_the_rows_and_not_their_root() -> None:
     """A round's signal grows with its rows, its noise does not: a quarter, and some sampling beside it.
 

@@ -169,6 +169,7 @@ def test_a_digit_table_encodes_the_difference_of_two_truncated_geometrics(scale:
     assert distance(law, {x: half[abs(x)] for x in range(1 - base, base)}) < TABLE_ERROR
 
 
+@pytest.mark.slow
 def test_the_largest_digit_table_agrees_with_the_closed_form() -> None:
     base, scale = noise._LAPLACE_REACH + 1, Fraction(2**40)
     ratio = mp.exp(-1 / mpf(2**40))
@@ -256,6 +257,7 @@ def test_a_stride_too_wide_for_its_base_would_be_seen() -> None:
     assert poisson_error(smooth) / 100 < two_level_distance(40, 32, 12) < poisson_error(smooth) * 1.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("std", [pytest.param(2.0**20, marks=pytest.mark.nightly), 2184 * 834.5])
 def test_the_exact_probabilities_of_a_wide_gaussian_are_ideal(std: float) -> None:
     low, top = noise._gaussian_terms(std)

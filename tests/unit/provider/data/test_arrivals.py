@@ -439,6 +439,7 @@ def test_all_rows_are_read_file_by_file_up_to_the_job_s_last(tmp_path: Path) -> 
     assert arrivals.first(4).pieces == [slice(0, 3), slice(3, 4)]
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_largest_file_and_not_with_all_files(tmp_path: Path) -> None:
     """Ninety files of half a megabyte each: what is held at the most is a few of them."""
     one = np.random.default_rng(2).standard_normal((13_000, 5))

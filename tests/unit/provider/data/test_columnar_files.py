@@ -190,6 +190,7 @@ ORC_TABLE = pa.table({
 })  # fmt: skip
 
 
+@pytest.mark.slow
 def test_orc_is_read_by_its_types(tmp_path: Path) -> None:
     pyarrow.orc.write_table(ORC_TABLE, tmp_path / "rows.orc")
     with pytest.raises(DpspcaError, match=r"'text' .string."):
@@ -208,6 +209,7 @@ def test_orc_with_several_stripes_gives_rows_in_order_and_columns_as_declared(tm
     assert np.array_equal(rows.matrix[:, 0], np.arange(200_000) % 7)
 
 
+@pytest.mark.slow
 def test_an_orc_file_that_was_cut_is_refused(tmp_path: Path) -> None:
     pyarrow.orc.write_table(ORC_TABLE, tmp_path / "rows.orc")
     content = (tmp_path / "rows.orc").read_bytes()

@@ -54,6 +54,7 @@ def dense(matrix: Any) -> Any:
     return matrix.toarray() if scipy.sparse.issparse(matrix) else matrix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_cells_are_rows_and_genes_are_named_columns(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "_MOST_ROWS_AT_A_TIME", 7)
@@ -71,6 +72,7 @@ def test_cells_are_rows_and_genes_are_named_columns(form: str, tmp_path: Path, m
             read_protected(path, wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_an_odd_value_is_one_row_of_zeros(form: str, tmp_path: Path) -> None:
     cells = CELLS + 1
@@ -81,6 +83,7 @@ def test_an_odd_value_is_one_row_of_zeros(form: str, tmp_path: Path) -> None:
     assert (dense(filled.matrix) == np.where(np.isnan(cells), 5, cells)).all()
 
 
+@pytest.mark.slow
 def test_an_array_of_a_plain_file_is_the_only_one_or_is_named(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "rows.h5", "w") as file:
         file["group/rows"] = CELLS
@@ -102,6 +105,7 @@ def test_names_that_do_not_fit_the_columns_are_refused(form: str, tmp_path: Path
         read_protected(h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS[:, :3])))
 
 
+@pytest.mark.slow
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     whole = h5ad(tmp_path / "cells.h5ad", CELLS).read_bytes()
     for content in (b"", b"SECRET" * 99, whole[: len(whole) // 2]):
@@ -126,6 +130,7 @@ def looping(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rows.h5", "pipe.h5"])
 def test_a_file_that_is_read_for_ever_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / name

@@ -365,6 +365,7 @@ def test_data_check_counts_missing_genotypes(tmp_path: Path) -> None:
 # --- PLINK 2 ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zipped", [False, True])
 def test_pgen_files_of_the_real_program_are_read(zipped: bool, tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
@@ -397,6 +398,7 @@ def test_several_alternative_alleles_are_refused_by_name(tmp_path: Path) -> None
         read_protected(tmp_path / "cohort.pgen")
 
 
+@pytest.mark.slow
 def test_a_spoilt_pgen_file_is_refused(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     plink2("--bfile", path.with_suffix(""), "--make-pgen", "--out", tmp_path / "second")

@@ -115,6 +115,7 @@ def test_rows_that_take_more_than_the_settings_allow_are_refused(
     assert read_protected(path, reading, scratch=many).count == examine_rows(path, reading, memory=2**26).rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("save", "each"), [(save_npz, SPARSE), (save_csc, SPARSE), (save_triplets, TRIPLET)])
 def test_what_is_forecast_is_what_reading_takes(
     save: Callable[[Path], tuple[Path, Reading]], each: float, tmp_path: Path

@@ -135,6 +135,7 @@ def test_a_column_computed_while_it_is_read_is_refused_whatever_rows_hold(first:
     assert np.asarray(read.matrix).tolist() == [[first, 2.0 * first], [3, 6]]
 
 
+@pytest.mark.slow
 def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
     path = database(tmp_path / "rows.db")
     with closing(sqlite3.connect(path)) as other:

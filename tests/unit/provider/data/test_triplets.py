@@ -349,6 +349,7 @@ def test_a_triplet_that_is_not_there_is_a_missing_value(more: str, tmp_path: Pat
     assert read_rows(path, how).digest() == rows.digest()
 
 
+@pytest.mark.slow
 def test_features_of_triplets_are_examined_by_the_values_that_are_there(tmp_path: Path) -> None:
     path, how = csv(tmp_path / "covariates"), described(tmp_path, "many")
     facts = examine_rows(path, how)

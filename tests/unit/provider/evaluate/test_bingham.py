@@ -47,6 +47,7 @@ def angles_of(drawn: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.arctan(drawn[:, 1] / drawn[:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fall", [0.0, 0.7, 5.0, 400.0])
 def test_in_the_plane_draws_follow_the_law(fall: float) -> None:
     drawn = draws([0.0, fall], 4000)
@@ -60,6 +61,7 @@ def test_a_hurried_draw_follows_the_same_law() -> None:
     assert fits(angles_of(drawn), circle_law(5.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("falls", [[0.0, 0.5, 4.0], [0.0, 0.0, 30.0], [0.0, 12.0, 12.5], [3.0, 0.0, 1.0]])
 def test_in_space_draws_follow_the_law(falls: list[float]) -> None:
     assert fits(draws(falls, 4000)[:, 0], sphere_law(falls))
@@ -84,6 +86,7 @@ def mean_squares(falls: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([integral(place) / whole for place in range(len(falls))])
 
 
+@pytest.mark.slow
 def test_in_ten_dimensions_the_mean_squares_are_right() -> None:
     falls = np.r_[0.0, 0.5, 1, 2, 4, 8, 16, 32, 64, 128]
     expected = mean_squares(falls)
@@ -93,6 +96,7 @@ def test_in_ten_dimensions_the_mean_squares_are_right() -> None:
     assert (np.abs(squares.mean(axis=0) - expected) < 5.5 * error + 1e-5).all()
 
 
+@pytest.mark.slow
 def test_dividing_by_the_envelope_instead_of_multiplying_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mistake that others make: e^-u (1 + 2u/b)^(-q/2), which favours the axis too much."""
 
@@ -131,6 +135,7 @@ def test_enough_proposals_are_accepted_at_any_concentration(size: int) -> None:
     assert bingham.TRIES * 0.82 / math.log(2) > 150
 
 
+@pytest.mark.slow
 def test_an_axis_is_drawn_around_the_matrix_s_own_axes() -> None:
     turn = np.array([[0.6, -0.8], [0.8, 0.6]])
     words = KeyStream.repeatable(2, "turned")

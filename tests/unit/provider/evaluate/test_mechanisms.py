@@ -116,6 +116,7 @@ NEIGHBOURS: list[tuple[SubspaceQuery, NDArray[np.int64]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query", "other"), NEIGHBOURS)
 def test_neighbours_angles_differ_no_more_than_the_event_allows(query: SubspaceQuery, other: NDArray[np.int64]) -> None:
     """Rows by which small squares differ: (4, 0) against (4, 1), or one turned; a black box but for its answers."""
@@ -124,6 +125,7 @@ def test_neighbours_angles_differ_no_more_than_the_event_allows(query: SubspaceQ
     assert told_apart(some, others, (0.5, 0.0)) > ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [DrawnSubspace(2), WeightedDrawnSubspace(2)])
 def test_an_exponent_eight_times_too_large_would_be_told_apart(
     query: SubspaceQuery, monkeypatch: pytest.MonkeyPatch
@@ -141,6 +143,7 @@ def test_noise_that_ignores_how_the_gap_may_shrink_would_be_told_apart(monkeypat
     assert told_apart(some, others, (0.5, 0.0)) < ALARM
 
 
+@pytest.mark.slow
 def test_a_chain_of_two_axes_has_its_target_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plane of density exp(tr(V^T W V)) misses the axis w with probability proportional to exp(-w^T W w)."""
     monkeypatch.setattr(mechanisms, "BURN_IN", 15)
@@ -158,6 +161,7 @@ def test_a_chain_of_two_axes_has_its_target_distribution(monkeypatch: pytest.Mon
     assert stats.kstest(found, lambda at: np.interp(at, heights, summed / summed[-1])).pvalue > ALARM
 
 
+@pytest.mark.slow
 def test_each_axis_is_drawn_in_the_complement_for_its_share_of_epsilon() -> None:
     """In space, with half of the weight each: the second axis as an independent reading of the method draws it."""
     weight = np.diag([8.0, 2.0, 0.0])

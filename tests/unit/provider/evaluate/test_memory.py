@@ -71,6 +71,7 @@ WIDTHS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "dimension", "columns"), WIDTHS)
 def test_the_memory_that_is_forecast_is_what_an_answer_takes(
     kind: Any, dimension: int, columns: int, tmp_path: Path

@@ -119,6 +119,7 @@ def test_what_cannot_be_written_is_logged_once_and_the_rest_goes_on(
     assert [each["number"] for each in read(folder / "events.jsonl")] == [4]
 
 
+@pytest.mark.slow
 def test_a_stream_that_hangs_delays_nobody_and_says_what_was_lost(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
         log.bind(str(tmp_path / "log"))

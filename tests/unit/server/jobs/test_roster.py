@@ -209,6 +209,7 @@ def test_a_new_link_replaces_the_provider_s_old_link() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_closed_link_sends_nothing_and_accepts_no_query() -> None:
     async def scenario() -> None:
         link = Link("north", {})
