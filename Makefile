@@ -32,6 +32,8 @@ define install
 		|| $(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
 
+unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of programs, and each would compile everything anew
+
 .PHONY: help demo compose-demo test test-slow nightly mutants random-kills soak fuzz coverage lint types check package sbom site protos lock papers papers-quick clean
 
 help:  ## list what can be made

@@ -84,15 +84,15 @@ def start(count: int, columns: int, dimension: int) -> FloatArray:
         return np.ones(count)
     low, high = math.sqrt(columns) - math.sqrt(count), math.sqrt(columns) + math.sqrt(count)
     parts = (np.arange(count)[::-1] + 0.5) / count
-    quarter = np.array([_root(lambda x, part=part: _quarter_circle(x) - part, 2) / 2 for part in parts])
+    quarter = np.array([_root(_quarter_circle, 2, part) / 2 for part in parts])
     return np.asarray(np.minimum(np.square(low + (high - low) * quarter) / dimension, 1.0))
 
 
-def _root(function: Callable[[float], float], highest: float) -> float:
-    """Return where a function of numbers from 0 to ``highest`` is zero."""
+def _root(function: Callable[[float], float], highest: float, value: float = 0.0) -> float:
+    """Return the number from 0 to ``highest`` at which a function has a value."""
     from scipy.optimize import brentq  # noqa: PLC0415  # loading it takes a tenth of the time in which a command starts
 
-    return float(brentq(function, 0.0, highest))
+    return float(brentq(lambda x: function(x) - value, 0.0, highest))
 
 
 def _quarter_circle(x: float) -> float:

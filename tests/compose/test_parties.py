@@ -116,7 +116,13 @@ def party(tmp_path: Path, image: str) -> Iterator[Callable[..., Party]]:
         yield made
 
 
-@pytest.mark.parametrize("owner", [None, OWNER], ids=["a volume of compose", "a folder of one's own"])
+@pytest.mark.parametrize(
+    "owner",
+    [
+        pytest.param(None, id="a volume of compose"),
+        pytest.param(OWNER, id="a folder of one's own", marks=pytest.mark.nightly),
+    ],
+)
 def test_two_real_parties_run_a_job_and_reload(
     tmp_path: Path, engine: Any, office: Path, party: Callable[..., Party], owner: int | None
 ) -> None:

@@ -110,7 +110,7 @@ def test_audit_finds_a_faulty_daemon_and_says_what_to_do(
     assert "Stop answering jobs with it" in output.out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("fault", "unit"), [(SLOW_FOR_A_ROW, "row-replace-one"), (SLOW_BY_COUNT, "row-add-remove")])
 def test_audit_finds_a_daemon_whose_timing_depends_on_rows(
     fault: str, unit: str, run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

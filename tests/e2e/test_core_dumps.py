@@ -72,7 +72,9 @@ async def run_once(folder: Path) -> list[Process]:
 
 @pytest.mark.slow
 @LINUX
-@pytest.mark.parametrize("how", CRASHES)
+@pytest.mark.parametrize(
+    "how", [each if each is signal.SIGSEGV else pytest.param(each, marks=pytest.mark.nightly) for each in CRASHES]
+)
 def test_a_crashed_daemon_leaves_no_core_file(how: signal.Signals, tmp_path: Path) -> None:
     other = start_program([sys.executable, "-c", IDLE], tmp_path / "other", "up")
     dumps_elsewhere = crash_dumps_core(other, how)

@@ -102,7 +102,9 @@ async def observe(folder: Path, write: Write, odd: str | None) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("write", [text, parquet, genotypes, triplets])
+@pytest.mark.parametrize(
+    "write", [text, genotypes, *(pytest.param(each, marks=pytest.mark.nightly) for each in (parquet, triplets))]
+)
 def test_declared_files_answer_and_an_odd_row_shows_to_nobody(write: Write, tmp_path: Path) -> None:
     usual = asyncio.run(observe(tmp_path / "usual", write, None))
     assert "bmi" in str(usual)

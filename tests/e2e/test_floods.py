@@ -193,6 +193,15 @@ FLOODS: dict[str, Flood] = {
     "queries for the health, replies untaken": untaken(Role.PROVIDER, CHECK),
     "lists of what is on offer, untaken": untaken(Role.ANALYST, OFFERS),
 }
+RELATIVES = {
+    "many_watches",
+    "much_junk",
+    "settings",
+    "small requests, unfinished",
+    "requests of another role, unfinished",
+    "queries for the health, unfinished",
+}
+"""Floods that are stopped at the same place as another in the list."""
 MOST_GROWTH = 64 * 2**20
 """Bytes by which a coordinator under a flood may outgrow one that ran the same honest job before."""
 
@@ -205,7 +214,13 @@ def most_held(flood: Flood) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+@pytest.mark.parametrize(
+    "flood",
+    [
+        pytest.param(flood, id=name, marks=[pytest.mark.nightly] if name in RELATIVES else [])
+        for name, flood in FLOODS.items()
+    ],
+)
 def test_t35_a_flood_does_not_stop_honest_jobs_or_fill_the_memory(enrolment: Enrolment, flood: Flood) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # this process holds both ends of nearly all connections

@@ -175,7 +175,6 @@ def test_each_parallel_event_may_choose_its_own_group() -> None:
     assert twice.delta(0.15) == max(compose(events).delta(0.15) for events in choices)
 
 
-@pytest.mark.slow
 def test_too_many_incomparable_groups_fall_back_to_their_gaussian_bound() -> None:
     groups = tuple((PureEvent(0.01 * count), GaussianEvent(1, 20 + count)) for count in range(1, 12))
     loss = compose([ParallelEvent(groups)])
@@ -214,7 +213,6 @@ def test_slack_that_eats_all_of_delta_leaves_no_promise() -> None:
     assert compose([GaussianEvent(1, 1, SLACK)]).epsilon(0) == math.inf
 
 
-@pytest.mark.slow
 def test_an_epsilon_not_found_in_a_hundred_steps_is_infinite() -> None:
     """Where the charge for slack grows as fast as it is made up for, steps are as small as they get."""
     loss = compose([GaussianEvent(1, 1, 1e-9)])

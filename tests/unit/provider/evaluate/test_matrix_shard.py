@@ -120,6 +120,7 @@ def test_the_total_sums_absolute_values_up_to_the_lattice_s_limit() -> None:
     values = np.array([[1.0, -2.0], [-2.0, 0.5]])
     for form in (values, scipy.sparse.csr_array(values)):
         assert shard(form, bound=1.0).evaluate(EntryTotal(2)).tolist() == [16 + 32 + 32 + 8]
+        assert shard(form, bound=4.0).evaluate(EntryTotal(2)) * EntryTotal.unit_value(4.0) == np.abs(values).sum()
     many = np.full((600, 600), 2.0**90)
     assert shard(many, bound=1.0).evaluate(EntryTotal(600)).tolist() == [600 * 600 * largest_entry(600) * 16]
     assert LARGEST_TOTAL == 2**54
