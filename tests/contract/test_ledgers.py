@@ -591,7 +591,7 @@ def test_decisions_are_used_up_also_if_their_job_ends_before_its_first_query(kep
             books.to_open(opening(), LIMITS)
 
 
-def test_decisions_about_jobs_that_expired_are_forgotten_but_those_about_open_jobs_stay(kept: Kept) -> None:
+def test_decisions_about_expired_jobs_are_forgotten_and_others_stay(kept: Kept) -> None:
     for job in ("job", "other"):
         kept.ledger.decide(decided(job))
     kept.ledger.decide(decided("later", expires_at=EXPIRY + 1))

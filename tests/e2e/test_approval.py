@@ -80,7 +80,7 @@ def test_a_rejected_job_ends_with_the_name_and_the_reason_and_costs_nothing(tmp_
 
 
 @pytest.mark.slow
-def test_a_job_goes_on_without_a_provider_that_rejected_it_if_enough_are_left(tmp_path: Path) -> None:
+def test_a_job_goes_on_without_who_rejected_it_if_enough_are_left(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with town_with(tmp_path, human_policy()) as (running, site):
             job = await running.analyst.submit(replace(SPEC, minimum_parties=1), "cohort", NAMES)
@@ -141,7 +141,7 @@ def test_a_job_that_nobody_approves_in_time_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_waiting_job_survives_the_providers_restart_and_a_decision_made_meanwhile_counts(tmp_path: Path) -> None:
+def test_a_waiting_job_survives_a_restart_and_a_decision_meanwhile(tmp_path: Path) -> None:
     async def scenario() -> None:
         enrolment = Enrolment.create(tmp_path / "town")
         site = Site.made(enrolment, "site-0", human_policy())

@@ -52,7 +52,7 @@ async def submitted(federation: AsyncFederation) -> AsyncJob:
 
 
 @pytest.mark.slow
-def test_a_waiting_job_survives_kills_of_both_daemons_and_runs_once_two_persons_approved(tmp_path: Path) -> None:
+def test_a_waiting_job_survives_kills_and_runs_once_two_persons_approve(tmp_path: Path) -> None:
     policy = human_policy(MARIA, BEN, needed=2)
 
     async def scenario() -> None:
@@ -164,7 +164,7 @@ def test_a_command_that_hangs_is_killed_with_everything_that_it_started(
         raise AssertionError("the command's child still runs")
 
 
-def test_a_command_that_is_missing_or_fails_is_logged_and_gets_no_shell_and_no_secrets(
+def test_a_missing_or_failing_command_is_logged_and_gets_no_secrets(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "secret")

@@ -314,7 +314,7 @@ def test_t42_a_coordinator_that_asks_again_and_again_fills_no_log(
     play(tmp_path, scene)
 
 
-def test_t42_names_of_columns_neither_keep_the_steward_uninformed_nor_speak_to_them(tmp_path: Path) -> None:
+def test_t42_names_of_columns_neither_silence_nor_deceive_the_steward(tmp_path: Path) -> None:
     """Rows without names may be called anything by the analyst: line breaks, sentences, or much text.
 
     The steward's command is run with all of them, and what the steward reads quotes them and cuts them short. Half

@@ -380,7 +380,7 @@ def test_a_job_from_a_plan_gets_the_column_names_on_offer(here: Callable[..., En
     assert load_model(enrolment / "planned.dpspca").feature_names == tuple(NAMES)
 
 
-def test_a_file_that_leaves_the_centring_open_is_settled_and_the_model_says_why(
+def test_a_job_file_that_leaves_centring_open_is_settled_and_says_why(
     here: Callable[..., Ended], enrolment: Path
 ) -> None:
     (enrolment / "open.json").write_text(json.dumps(A_JOB | {"centering": "auto"}), encoding="utf-8")

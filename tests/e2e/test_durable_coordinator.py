@@ -263,7 +263,7 @@ def test_a_job_that_expired_while_the_coordinator_was_down_fails(enrolment: Enro
     asyncio.run(scenario())
 
 
-def test_a_job_whose_providers_were_counted_by_version_0_1_0_goes_on_with_plain_sums(enrolment: Enrolment) -> None:
+def test_a_job_counted_by_version_0_1_0_goes_on_with_plain_sums(enrolment: Enrolment) -> None:
     """That version did not record how many rows each provider has: weights would have to be guessed."""
 
     async def scenario() -> Model:

@@ -87,9 +87,7 @@ async def job(running: Daemons, settings: str, source: str, kill: Callable[[], N
         ),
     ],
 )
-def test_a_job_ends_well_though_a_worker_was_killed_and_the_provider_sees_no_row(
-    cluster: Any, source: str, tmp_path: Path
-) -> None:
+def test_a_job_survives_a_killed_worker_and_the_provider_sees_no_row(cluster: Any, source: str, tmp_path: Path) -> None:
     async def scenario(settings: str, rows: str, kill: Callable[[], None]) -> tuple[Model, str]:
         policy = permissive_policy("row-replace-one")
         (tmp_path / "federation").mkdir()

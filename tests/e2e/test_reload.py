@@ -113,7 +113,7 @@ def test_new_data_sets_appear_while_jobs_on_others_go_on(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_job_ends_if_its_data_set_is_gone_or_has_other_rows_and_others_go_on(tmp_path: Path) -> None:
+def test_a_job_ends_if_its_data_set_is_gone_or_changed_and_others_go_on(tmp_path: Path) -> None:
     async def scene(town: Daemons, analyst: AsyncFederation) -> None:
         settings, north = tmp_path / "north.toml", town.providers["north"]
         gone = await begin(town, analyst, LONG, "labs")

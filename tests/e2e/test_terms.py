@@ -242,9 +242,7 @@ def test_t39_terms_that_a_coordinator_replays_are_refused(tmp_path: Path) -> Non
     "changes",
     [{"data_set": "labs"}, {"analyst": "dpspca://town/analyst/bob"}, {"provider": "dpspca://town/provider/south"}],
 )
-def test_t39_terms_about_something_else_are_refused_even_if_a_provider_signed_them(
-    tmp_path: Path, changes: dict[str, str]
-) -> None:
+def test_t39_signed_terms_about_something_else_are_refused(tmp_path: Path, changes: dict[str, str]) -> None:
     with pytest.raises(NotTrustedError, match="about something else"):
         asked(tmp_path, lambda liar, request: liar.stated(request, "north", **changes))
 

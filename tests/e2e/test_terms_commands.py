@@ -123,7 +123,7 @@ def test_a_job_of_flags_takes_its_columns_and_data_set_from_what_is_on_offer(
     assert json.loads((enrolment / "f.json").read_text())["data_set"] == "cohort"
 
 
-def test_providers_that_differ_are_named_and_no_job_is_written_that_fits_nobody(
+def test_providers_that_differ_are_named_and_no_unfit_job_is_written(
     here: Callable[..., Ended], enrolment: Path
 ) -> None:
     (enrolment / "job.json").write_text(json.dumps(JOB))

@@ -76,7 +76,7 @@ def test_i1_i2_a_provider_that_is_killed_has_every_answer_that_it_sent(paths: tu
 
 
 @pytest.mark.nightly
-def test_i1_i2_a_provider_that_is_killed_many_times_has_every_answer_that_it_sent(paths: tuple[Path, Path]) -> None:
+def test_i1_i2_a_provider_killed_many_times_has_every_answer_that_it_sent(paths: tuple[Path, Path]) -> None:
     kills(paths, 40)
 
 

@@ -25,7 +25,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 
 
 @pytest.mark.nightly
-def test_i1_to_i5_hold_for_real_daemons_that_are_killed_and_stopped_at_random(record: RunRecord) -> None:
+def test_i1_to_i5_hold_for_real_daemons_killed_and_stopped_at_random(record: RunRecord) -> None:
     summary = record.summary()
     assert summary["problems"] == [], f"make random-kills KILLS={STRIKES} SEED={SEED}: {summary}"
     assert sum(record.strikes.values()) == STRIKES

@@ -329,7 +329,7 @@ def test_t36_nesting_without_end_and_keys_given_twice_are_refused(name: str, fol
         assert require_clear(reader, text.encode(), folder) is not None
 
 
-def test_everything_that_is_wrong_is_told_at_once_by_every_reader_of_peoples_files(folder: Path) -> None:
+def test_every_reader_of_peoples_files_tells_all_that_is_wrong_at_once(folder: Path) -> None:
     for name, reader in READERS.items():
         if reader.is_written_by_people:
             valid = reader.value()

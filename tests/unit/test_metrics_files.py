@@ -26,7 +26,7 @@ def expressions() -> Iterator[str]:
     yield from re.findall(r"expr: (.*)", alerts)
 
 
-def test_every_metric_that_is_drawn_or_alerted_on_exists_and_every_metric_is_used() -> None:
+def test_every_metric_drawn_or_alerted_on_exists_and_each_is_used() -> None:
     named = [name for text in expressions() for name in re.findall(r"\bdpspca_\w+", text)]
     assert set(named) <= SERIES.keys()
     assert {SERIES[name].name for name in named} == {family.name for family in FAMILIES}

@@ -83,7 +83,7 @@ def settings(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "preview"])
-def test_a_source_several_times_larger_than_the_cap_takes_no_more_than_the_cap(command: str, settings: Path) -> None:
+def test_a_source_larger_than_the_cap_takes_no_more_than_the_cap(command: str, settings: Path) -> None:
     ended = subprocess.run(  # noqa: S603  # this interpreter
         [sys.executable, "-c", CHILD, command, str(ROWS), str(settings)], capture_output=True, check=True, text=True
     )

@@ -271,7 +271,7 @@ def test_t44_two_keys_that_ask_with_one_invitation_are_both_refused(here: Here, 
 
 
 @pytest.mark.usefixtures("enrolled")
-def test_t44_a_stolen_invitation_is_not_used_twice_and_the_error_says_what_to_do(here: Here) -> None:
+def test_t44_a_stolen_invitation_is_not_used_twice_and_says_what_to_do(here: Here) -> None:
     join(here, folder="thief")
     signed = sign(here)
     assert signed.code == 1

@@ -44,9 +44,7 @@ def with_scores(model: Model) -> Model:
 
 
 @pytest.mark.parametrize("name", ["scree", "loadings", "biplot"])
-def test_each_plot_is_a_figure_with_the_promise_and_a_file_if_a_path_is_given(
-    model: Model, name: str, tmp_path: Path
-) -> None:
+def test_each_plot_is_a_figure_with_the_promise_and_a_file_on_request(model: Model, name: str, tmp_path: Path) -> None:
     figure = getattr(model.plot, name)(tmp_path / "drawn.png")
     assert "NOT FOR RELEASE" in figure.get_supxlabel()
     pixels = matplotlib.image.imread(tmp_path / "drawn.png")
@@ -67,7 +65,7 @@ def test_a_biplot_draws_the_longest_loadings_and_no_rows(model: Model) -> None:
     assert [text for text in texts if text] == [name for name, _, _ in drawn]
 
 
-def test_a_biplot_shows_private_counts_of_scores_where_they_are_above_the_noise(model: Model) -> None:
+def test_a_biplot_shows_private_counts_where_they_are_above_the_noise(model: Model) -> None:
     assert not model.plot.biplot().axes[0].collections
     assert with_scores(model).plot.biplot().axes[0].collections
     faint = replace(model, scores=ScoreMap(np.ones((8, 8)), np.array([5.0, 5.0]), 50.0))

@@ -42,7 +42,7 @@ def test_each_row_is_in_at_most_one_pair_whatever_the_seed(rows: int, seed: int)
 
 
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(2, 15))
-def test_a_replaced_row_moves_one_difference_and_answers_no_further_than_declared(seed: int, rows: int) -> None:
+def test_a_replaced_row_moves_one_difference_no_further_than_declared(seed: int, rows: int) -> None:
     """The search for a neighbour that beats the declared sensitivity, through the provider's own code."""
     rng = np.random.default_rng(seed)
     table, place = 4 * rng.standard_normal((rows, 3)), int(rng.integers(rows))

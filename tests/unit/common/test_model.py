@@ -150,7 +150,7 @@ def test_the_support_lists_features_of_any_component() -> None:
     assert Model(components, STATEMENT).support.tolist() == [0, 3]
 
 
-def test_the_statement_says_who_is_protected_by_how_much_and_under_which_bounds() -> None:
+def test_the_statement_says_who_is_protected_how_much_and_by_which_bounds() -> None:
     text = STATEMENT.text
     neighbours = PrivacyUnit.ROW_REPLACE_ONE.neighbours
     for part in ("(1, 1e-06)-differentially private", neighbours, "length 3", "mu = 0.2367"):

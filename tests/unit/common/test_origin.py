@@ -76,7 +76,7 @@ def test_a_run_in_one_process_names_its_method_and_rounds(model: Model) -> None:
     assert model.origin == Origin(method="dps-pca", rounds=rounds, software=__version__)
 
 
-def test_a_federation_names_the_data_set_and_the_providers_from_the_signed_job(tmp_path: Path) -> None:
+def test_data_set_and_providers_are_named_from_the_signed_job(tmp_path: Path) -> None:
     async def scenario() -> Origin | None:
         async with federation(Enrolment.create(tmp_path)) as running:
             return (await running.analyst.fit(spec(), "cohort")).origin

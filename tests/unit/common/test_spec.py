@@ -52,7 +52,7 @@ def test_the_canonical_form_reads_back_as_the_same_spec(made: JobSpec) -> None:
     assert isinstance(again.centering, Centering)
 
 
-def test_a_job_without_a_dictionary_has_the_digest_that_it_had_before_there_were_any() -> None:
+def test_a_job_without_a_dictionary_keeps_the_digest_of_earlier_versions() -> None:
     assert "dictionary" not in json.loads(spec().to_json())
 
 

@@ -84,7 +84,7 @@ def test_even_weights_give_the_bits_of_a_plain_sum(parties: int) -> None:
 # --- Which weights ----------------------------------------------------------------------------------------------------
 
 
-def test_weights_follow_the_rows_where_noise_rules_and_are_even_where_it_is_small() -> None:
+def test_weights_follow_the_rows_where_noise_rules_and_are_even_elsewhere() -> None:
     few = weights([10_000, 500], budget=Budget(0.1, 1e-6))
     assert few[0] == FULL
     assert few[1] / FULL == pytest.approx(0.05, rel=0.1)
@@ -93,7 +93,7 @@ def test_weights_follow_the_rows_where_noise_rules_and_are_even_where_it_is_smal
 
 
 @given(st.lists(st.integers(1, MAX_ROWS), min_size=1, max_size=20), st.sampled_from([0.1, 1, 8]), st.floats(1e-3, 1))
-def test_weights_are_never_worse_than_equal_ones_if_rows_vary_less_than_guessed(
+def test_weights_are_never_worse_than_equal_ones_if_rows_vary_less(
     rows: list[int], epsilon: float, part: float
 ) -> None:
     """Only the rounding of weights to integers is left, which is a part of 1e-4 at most."""
@@ -131,7 +131,7 @@ def test_only_sums_over_rows_are_weighed() -> None:
     }
 
 
-def test_the_numbers_of_rows_are_those_of_the_first_question_and_bounded_whatever_a_provider_says() -> None:
+def test_numbers_of_rows_are_of_the_first_question_and_bounded() -> None:
     assert ProviderWeights(job()).counts(COUNT)
     assert not any(ProviderWeights(job()).counts(step) for step in (NORMS, MATRIX))
     assert not ProviderWeights(job(weights="equal")).counts(COUNT)

@@ -185,7 +185,7 @@ def test_a_write_that_began_before_another_came_is_not_finished(place: Place) ->
 
 
 @pytest.mark.parametrize("spoil", [deleted, replaced])
-def test_what_the_next_one_finds_when_it_comes_is_all_that_the_first_ever_wrote(place: Place, spoil: Spoil) -> None:
+def test_the_next_holder_finds_all_that_the_first_ever_wrote(place: Place, spoil: Spoil) -> None:
     """The first goes on writing as fast as it can; what it was told is written, the next one has read."""
     first, second = place.journal(), place.journal()
     assert first.hold()
@@ -238,9 +238,7 @@ def test_a_journal_that_is_not_held_is_not_found_good(place: Place) -> None:
         first.check()
 
 
-def test_a_lock_that_is_deleted_between_its_opening_and_its_locking_is_no_hold(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_deleted_between_opening_and_locking_is_no_hold(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     locking = fcntl.flock
 
     def late(descriptor: int, how: int) -> None:

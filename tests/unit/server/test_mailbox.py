@@ -183,7 +183,7 @@ def test_t35_a_slot_changes_once_a_second_and_its_log_lines_are_its_owner_s(
 
 
 @pytest.mark.slow
-def test_t44_a_revocation_list_is_stored_only_if_it_is_newer_and_the_authority_s(tmp_path: Path) -> None:
+def test_t44_a_revocation_list_is_stored_if_newer_and_the_authority_s(tmp_path: Path) -> None:
     async def main() -> None:
         async with site(tmp_path) as here:
             lists = [here.authority.revocation_list() for _ in range(2)]

@@ -288,7 +288,7 @@ COLLECTORS_WORD = {
 
 
 @pytest.mark.slow
-def test_t40_an_analyst_who_signs_a_changed_file_is_found_out_but_for_what_is_their_word(case: Case) -> None:
+def test_t40_an_analyst_who_signs_a_changed_file_is_found_out(case: Case) -> None:
     raw = case.raw()
     believed = set()
     for at, value in leaves(raw):

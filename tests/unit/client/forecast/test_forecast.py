@@ -151,7 +151,7 @@ def test_blocks_of_rows_see_only_their_rows() -> None:
 # --- Nothing to recommend ---------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_can_tell_nothing_is_not_recommended_and_the_remedies_are_true() -> None:
+def test_a_job_that_can_tell_nothing_is_not_recommended_and_remedies_hold() -> None:
     spec, rows = job(1000, 5, epsilon=0.2), 2000
     found = forecast(spec, rows=rows)
     assert found.recommended is None
@@ -166,7 +166,7 @@ def test_a_job_that_can_tell_nothing_is_not_recommended_and_the_remedies_are_tru
     assert error(replace(spec, budget=Budget(epsilon, 1e-6)), rows=rows) <= goal < found.methods[0].error
 
 
-def test_an_error_between_directions_of_one_size_is_not_chance_if_the_variance_is_captured() -> None:
+def test_an_error_between_directions_of_one_size_is_not_chance() -> None:
     found = of_job(job(100, 3), Hints(rows=5000, leading=0.02, following=0.0199, largest=0.8))
     assert found.error > 0.8
     assert found.captured > 0.8
@@ -213,7 +213,7 @@ def test_the_epsilon_for_a_target_reaches_it_and_less_does_not() -> None:
         asked(target_error=9.0)
 
 
-def test_a_further_provider_and_one_owner_are_the_same_forecast_with_other_numbers() -> None:
+def test_a_further_provider_and_one_owner_have_the_same_forecast() -> None:
     found = asked()
     assert found.error == error(job(), rows=40_000, providers=4, **SPARSE)
     assert found.with_another_provider == error(job(), rows=50_000, providers=5, **SPARSE)

@@ -55,7 +55,7 @@ def test_two_releases_of_equal_noise_halve_its_variance() -> None:
     assert joined(2.0, 0.0) == 0
 
 
-def test_small_errors_mix_a_component_with_its_neighbours_and_large_ones_with_all() -> None:
+def test_small_errors_mix_neighbouring_components_and_large_ones_all() -> None:
     leading, others, counts = np.array([0.3, 0.3]), np.array([0.2, 0.01]), np.array([1.0, 50.0])
     near, far = neighbours(leading, others, counts, np.array([0.0, 1.0]))
     assert far == pytest.approx((0.2 + 0.5) / 51)

@@ -368,7 +368,7 @@ def test_components_that_show_nothing_are_left_out_on_request(d: int, support: i
     assert Model.from_bytes(model.to_bytes()).decision == model.decision
 
 
-def test_a_component_above_the_noise_that_explains_little_is_left_out_with_that_reason() -> None:
+def test_a_component_that_explains_little_is_left_out_with_that_reason() -> None:
     """Two strong directions, and one below an average column that many rows still show."""
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((60_000, 20)) * np.r_[6.0, 5.0, 1.5, np.full(17, 0.2)]

@@ -129,9 +129,7 @@ def test_a_method_plans_exactly_for_the_units_in_the_catalogue(name: str, unit: 
 
 @pytest.mark.parametrize("accounting", Accounting)
 @pytest.mark.parametrize("name", NAMES)
-def test_an_algorithm_has_the_accounting_that_the_catalogue_lists_and_no_other(
-    name: str, accounting: Accounting
-) -> None:
+def test_an_algorithm_has_just_the_accounting_that_the_catalogue_lists(name: str, accounting: Accounting) -> None:
     if accounting in CATALOGUE[name].accounting:
         planned = [catalogue.plan(spec) for spec in examples(name) if spec.accounting is accounting]
         assert planned, f"give an example of {name} with {accounting} accounting"

@@ -69,7 +69,7 @@ PROMISES = [
 
 
 @pytest.mark.parametrize("changes", PROMISES)
-def test_the_promise_follows_from_the_events_and_the_ledger_s_prices_are_theirs(changes: dict[str, Any]) -> None:
+def test_the_promise_and_the_ledger_s_prices_follow_from_the_events(changes: dict[str, Any]) -> None:
     spec = job(**changes)
     plan = catalogue.plan(spec)
     assert compose(events(plan)).delta(spec.budget.epsilon) <= spec.budget.delta
@@ -189,7 +189,7 @@ def test_published_noise_is_the_paper_s_and_exact_noise_is_less(bound: float) ->
         assert all(less < more for less, more in zip(exact, published, strict=True))
 
 
-def test_published_laplace_noise_is_the_paper_s_and_exact_noise_is_a_tenth_of_it() -> None:
+def test_published_laplace_noise_is_the_paper_s_and_exact_a_tenth_of_it() -> None:
     options, budget = {"rounds": 3, "noise": "laplace"}, Budget(1.0, 1e-30)
     spec = job(unit=SPECTRAL, options=options, budget=budget, accounting=Accounting.PUBLISHED)
     steps = catalogue.plan(spec)

@@ -61,7 +61,7 @@ def test_the_promise_and_the_price_follow_from_the_events(
 
 
 @pytest.mark.parametrize("centering", [Centering.NONE, Centering.PRIVATE])
-def test_a_pure_job_spends_all_of_epsilon_and_of_delta_only_what_samplers_need(centering: Centering) -> None:
+def test_a_pure_job_spends_all_of_epsilon_and_the_samplers_delta(centering: Centering) -> None:
     bound = 1.0 if centering is Centering.PRIVATE else None
     job = spec(options=PURE, budget=Budget(2.0, 1e-30), centering=centering, mean_bound=bound)
     listed = events(output_perturbation.steps_of(job))
@@ -111,7 +111,7 @@ def test_rows_without_a_gap_give_noise_and_no_error() -> None:
     assert np.allclose(model.components @ model.components.T, np.eye(2))
 
 
-def test_the_published_noise_is_the_paper_s_formula_and_wider_than_the_exact_one() -> None:
+def test_the_published_noise_is_the_paper_s_and_wider_than_the_exact() -> None:
     entries, epsilon, delta = 12, 1.0, 1e-6
     published = published_gaussian_constants(entries, epsilon, delta)
     exact = gaussian_constants(entries, epsilon, delta)

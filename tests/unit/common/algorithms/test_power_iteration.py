@@ -70,7 +70,7 @@ def watched(whole: Any, spec: JobSpec, seed: int = 1) -> tuple[Model, list[Progr
         {"accounting": PUBLISHED, "components": 1},
     ],
 )
-def test_the_promise_follows_from_the_events_and_the_ledger_s_prices_are_theirs(changes: dict[str, Any]) -> None:
+def test_the_promise_and_the_ledger_s_prices_follow_from_the_events(changes: dict[str, Any]) -> None:
     spec = job(**changes)
     plan = catalogue.plan(spec)
     assert compose(events(plan)).delta(spec.budget.epsilon) <= spec.budget.delta
@@ -203,7 +203,7 @@ def test_an_iterate_beyond_the_coherence_fails_the_job_and_ends_its_queries() ->
         assert 0 < len(seen) < 5
 
 
-def test_the_search_ends_at_the_first_bound_that_holds_and_the_plan_pays_for_all() -> None:
+def test_the_search_ends_at_the_first_bound_and_the_plan_pays_for_all() -> None:
     spec = job(64, components=1, options={"rounds": 3}, accounting=PUBLISHED, budget=Budget(20.0, 1e-3))
     assert power_iteration.tries_of(spec) == 7
     assert len(catalogue.plan(spec)) == 7 * 3 + 1

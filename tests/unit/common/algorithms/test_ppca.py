@@ -89,7 +89,7 @@ def test_a_row_added_or_removed_allows_twice_the_exponent_of_a_row_replaced() ->
     assert 1 - ROUNDING > 1e-4
 
 
-def test_the_published_exponent_is_half_of_epsilon_and_is_charged_what_it_costs() -> None:
+def test_the_published_exponent_is_half_of_epsilon_and_charged_in_full() -> None:
     for unit, cost in zip(UNITS, (1.0, 0.5), strict=True):
         whole = released(spec(unit=unit, explained_variance=False))
         published = released(spec(unit=unit, explained_variance=False, accounting=Accounting.PUBLISHED))

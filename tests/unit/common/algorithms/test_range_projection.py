@@ -113,7 +113,7 @@ def test_sparse_and_dense_rows_give_the_same_model_to_the_last_bit() -> None:
     assert dense.components.tobytes() == sparse.components.tobytes()
 
 
-def test_without_noise_a_sketch_catches_as_much_as_the_paper_s_theorem_3_1_says() -> None:
+def test_without_noise_a_sketch_catches_what_theorem_3_1_says() -> None:
     """E ||M - W W^T M||^2 <= (1 + k/(p - k - 1)) sum of the squares left (Halko, Martinsson & Tropp, Theorem 10.5).
 
     The mean of 30 draws, all of them from fixed keys; a factor of 1.1 is left for chance and for the grids.

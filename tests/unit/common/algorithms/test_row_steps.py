@@ -12,7 +12,7 @@ NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=8), st.floats(1e-3, 1e3))
-def test_what_is_possible_is_not_negative_and_adds_up_to_no_more_than_there_is(given: list[float], most: float) -> None:
+def test_what_is_possible_is_not_negative_and_no_more_than_there_is(given: list[float], most: float) -> None:
     cut = nearest_possible(np.array(given), most)
     assert (cut >= 0).all()
     assert cut.sum() <= most * (1 + 1e-9)

@@ -179,11 +179,11 @@ def test_a_basis_larger_than_any_answer_may_be_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("components", "columns"), [(1, 2), (2, 4), (19, 38), (20, 40), (21, 40), (40, 40)])
-def test_a_basis_has_twice_the_components_as_columns_and_no_more_than_there_are(components: int, columns: int) -> None:
+def test_a_basis_has_twice_the_components_and_no_more_than_there_are(components: int, columns: int) -> None:
     assert {step.extent.columns for step in catalogue.plan(spec(components=components))} == {columns}
 
 
-def test_a_larger_budget_affords_more_rounds_and_fewer_than_a_loop_over_all_rows() -> None:
+def test_a_larger_budget_affords_more_rounds_but_fewer_than_a_loop() -> None:
     budgets = [Budget(epsilon, 1e-6) for epsilon in (0.01, 0.1, 1, 4, 16, 48)]
     rounds = [streaming_power.rounds_of(spec(budget=budget, options={})) for budget in budgets]
     assert rounds[0] == 3

@@ -46,7 +46,7 @@ def spec(method: str, **changes: Any) -> JobSpec:
 @pytest.mark.parametrize("accounting", Accounting)
 @pytest.mark.parametrize("centering", [Centering.NONE, Centering.PRIVATE])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-def test_the_promise_follows_from_the_events_and_the_ledger_s_prices_are_theirs(
+def test_the_promise_and_the_ledger_s_prices_follow_from_the_events(
     method: str, unit: PrivacyUnit, accounting: Accounting, centering: Centering, epsilon: float
 ) -> None:
     mean = 20.0 if centering is Centering.PRIVATE else None
@@ -113,7 +113,7 @@ def test_mod_sulq_with_a_negative_logarithm_uses_the_second_term() -> None:
         assert catalogue.plan(one_column("mod-sulq", epsilon, 0.9))
 
 
-def test_sulq_s_formula_is_refused_where_it_promises_more_than_its_noise_gives() -> None:
+def test_sulq_s_formula_is_refused_where_it_promises_more_than_it_gives() -> None:
     """For a delta near the number of columns its logarithm leaves next to nothing."""
     with pytest.raises(InvalidParameterError, match="more than its budget"):
         catalogue.plan(one_column("sulq", 48.0, 0.9))
@@ -139,7 +139,7 @@ def released(method: str) -> np.ndarray:
     return seen[-1].aggregate.values
 
 
-def test_mod_sulq_releases_one_triangle_and_sulq_a_square_whose_halves_differ() -> None:
+def test_mod_sulq_releases_one_triangle_and_sulq_two_that_differ() -> None:
     assert catalogue.plan(spec("mod-sulq"))[-1].query is CovarianceTriangle
     assert released("mod-sulq").shape == (60 * 61 // 2,)
     assert catalogue.plan(spec("sulq"))[-1].query is Covariance
@@ -192,7 +192,7 @@ def test_each_loses_to_its_descendant_at_one_budget() -> None:
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_the_error_is_within_the_perturbation_bound_of_the_noise_that_was_planned(method: str) -> None:
+def test_the_error_is_within_the_perturbation_bound_of_its_noise(method: str) -> None:
     """By Wedin's theorem, sqrt(k) ||E|| / (gap - ||E||) for noise E and the gap behind the k-th eigenvalue.
 
     The spectral norm of d x d noise of width s exceeds s (2 sqrt(d) + 8) with probability below e^-16, mirrored or not;

@@ -75,7 +75,7 @@ def test_every_term_moves_the_way_that_it_should(more: float) -> None:
     assert terms(constant=more).statistical == pytest.approx(more * base.statistical)
 
 
-def test_more_rounds_of_one_noise_shrink_what_the_start_left_and_are_less_sure() -> None:
+def test_more_rounds_shrink_what_the_start_left_and_are_less_sure() -> None:
     few, many = terms(rounds=4), terms(rounds=8)
     assert many.convergence < few.convergence
     assert (many.statistical, many.noise) == (few.statistical, few.noise)
@@ -190,7 +190,7 @@ def run(rounds: int, seed: int) -> tuple[float, Terms]:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rounds", [4, 10])
-def test_a_run_on_the_paper_s_model_is_within_the_bound_where_its_condition_holds(rounds: int, seed: int) -> None:
+def test_a_run_on_the_paper_s_model_is_within_its_bound(rounds: int, seed: int) -> None:
     """The bound is no triviality, being below sqrt(5). It holds with probability 0.94; the errors seen are 0.02."""
     found, promised = run(rounds, seed)
     assert found <= promised.total < math.sqrt(5)

@@ -137,7 +137,7 @@ def test_a_concept_changes_the_digest_and_its_absence_does_not() -> None:
     assert two.features[0].concept == "7"  # type: ignore[union-attr]
 
 
-def test_triplets_find_features_by_their_concepts_unless_the_settings_name_a_column() -> None:
+def test_triplets_find_features_by_concept_unless_a_column_is_named() -> None:
     features = {
         name: {"kind": "number", "unit": "", "range": [0, 1], "concept": place} for place, name in enumerate("abc")
     }

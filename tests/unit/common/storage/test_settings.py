@@ -239,7 +239,7 @@ def test_files_of_one_folder_and_folders_of_one_folder_are_other_rows(tmp_path: 
     assert read_config(ProviderConfig, provider_with(lines, tmp_path)).names == {"ratings", "more", "new", "newer"}
 
 
-def test_a_path_that_leads_in_a_circle_or_is_none_stops_nothing_from_being_told(tmp_path: Path) -> None:
+def test_a_path_in_a_circle_or_none_stops_nothing_from_being_told(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     path = provider_with('round = "circle"\nnone = "a\\u0000b"\n[arriving]\nratings = "r"', tmp_path)
     told = [str(each) for each in faults(ProviderConfig, path, read_toml(path))]

@@ -80,7 +80,7 @@ def test_a_statement_says_what_its_provider_signed_for_this_request(parties: Par
     assert parties.content(SignedStatement.from_bytes(sent), request) == CONTENT
 
 
-def test_t39_a_statement_of_another_request_provider_or_federation_is_refused(parties: Parties) -> None:
+def test_t39_a_statement_for_another_request_or_party_is_refused(parties: Parties) -> None:
     request = parties.request()
     honest = sign_statement(CONTENT, request, parties.known["north"])
     cases: dict[str, Callable[[], object]] = {

@@ -68,7 +68,7 @@ def test_before_the_first_request_there_is_no_file_and_nothing_waits(queue: Appr
     assert not queue.path.exists()
 
 
-def test_a_request_keeps_its_place_and_its_signed_job_while_it_may_have_to_be_shown(queue: ApprovalQueue) -> None:
+def test_a_request_keeps_its_place_and_signed_job_while_it_may_be_shown(queue: ApprovalQueue) -> None:
     assert queue.ask(request(), b"signed", PLENTY) == request()
     assert queue.ask(request(at=NOON + 5), b"signed", PLENTY) == request()
     assert queue.signed("a") == b"signed"

@@ -201,7 +201,7 @@ def test_orc_is_read_by_its_types(tmp_path: Path) -> None:
     assert np.array_equal(rows.matrix.toarray() if hasattr(rows.matrix, "toarray") else rows.matrix, numbers)
 
 
-def test_orc_with_several_stripes_gives_rows_in_order_and_columns_as_declared(tmp_path: Path) -> None:
+def test_orc_with_stripes_gives_rows_in_order_and_columns_as_declared(tmp_path: Path) -> None:
     many = pa.table({"a": np.arange(200_000.0), "b": np.arange(200_000) % 7})
     pyarrow.orc.write_table(many, tmp_path / "rows.orc", stripe_size=2**16)
     rows = read_rows(tmp_path / "rows.orc", Reading(columns=("b", "a")))

@@ -65,7 +65,7 @@ def test_cells_take_two_bits(tmp_path: Path) -> None:
     assert (rows.matrix.toarray() == expected(counts)).all()
 
 
-def test_a_sample_with_a_missing_genotype_is_a_row_of_zeros_if_nothing_is_declared(tmp_path: Path) -> None:
+def test_a_sample_that_lacks_a_genotype_is_zeros_if_nothing_is_declared(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     rows = read_protected(path)
     lacking = (COUNTS < 0).any(axis=1)

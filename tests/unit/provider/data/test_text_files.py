@@ -161,7 +161,7 @@ def test_a_name_that_occurs_twice_is_refused_only_if_it_is_used(tmp_path: Path) 
 HOLES = "age,bmi\n50,\n999,24\nNA,-9\ntall,24\n60,25\ninf,24\n1e300,24\n7\n"
 
 
-def test_a_row_with_a_missing_value_counts_as_zeros_unless_a_number_is_declared(tmp_path: Path) -> None:
+def test_a_row_that_lacks_a_value_is_zeros_unless_a_number_is_declared(tmp_path: Path) -> None:
     path = saved(tmp_path / "rows.csv", HOLES)
     plain = read_protected(path, Reading(missing_codes=(999, -9, "NA")))
     assert (plain.matrix == [[0, 0], [0, 0], [0, 0], [0, 0], [60, 25], [0, 0], [0, 0], [0, 0]]).all()

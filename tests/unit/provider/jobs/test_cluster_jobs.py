@@ -54,7 +54,7 @@ def registry(enrolment: Enrolment, me: Identity, rows: Any) -> JobRegistry:
     return JobRegistry(setup)
 
 
-def test_with_the_same_noise_answers_have_the_bits_of_rows_that_the_provider_reads(
+def test_answers_have_the_bits_of_rows_that_the_provider_reads_itself(
     enrolment: Enrolment, me: Identity, tmp_path: Path
 ) -> None:
     """The whole path: permission, ledger, noise and evaluation."""
@@ -90,7 +90,7 @@ def test_the_interval_of_answers_covers_the_reading_of_a_row(
         ({"method": "range-projection", "options": {}}, "sketch"),
     ],
 )
-def test_a_job_that_needs_more_than_sums_is_refused_before_anything_is_reserved(
+def test_a_job_that_needs_more_than_sums_is_refused_before_it_reserves(
     changes: dict[str, Any], reason: str, enrolment: Enrolment, me: Identity, tmp_path: Path
 ) -> None:
     rows = rows_of(folder_of(ROWS[:, :5], tmp_path / "cohort"))

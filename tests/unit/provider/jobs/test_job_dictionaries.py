@@ -163,7 +163,7 @@ def test_another_dictionary_is_refused_before_anything_is_reserved(
     assert KNOWN.digest() in caplog.text
 
 
-def test_features_that_a_provider_lacks_are_named_before_anything_is_reserved(
+def test_features_that_a_provider_lacks_are_named_before_it_reserves(
     setup: ProviderSetup, enrolment: Enrolment, ada: Identity
 ) -> None:
     before = entries(setup)

@@ -63,7 +63,7 @@ def answered(
     return opened.responder.respond(0, query(np.eye(4, 2)))  # type: ignore[call-arg]
 
 
-def test_a_job_on_a_matrix_that_does_not_fit_into_memory_is_refused_before_it_is_loaded(
+def test_a_matrix_too_large_for_memory_is_refused_before_it_is_loaded(
     enrolment: Enrolment, ada: Identity, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "rows.npy", np.eye(300))

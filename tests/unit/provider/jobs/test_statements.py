@@ -91,7 +91,7 @@ def test_an_analyst_whom_the_policy_names_sees_its_terms(home: PartyDisk) -> Non
     assert (b"lifetime" in terms.to_bytes(), b"bob" in terms.to_bytes()) == (False, False)
 
 
-def test_t39_everybody_else_gets_the_answer_for_a_data_set_that_does_not_exist(home: PartyDisk) -> None:
+def test_t39_others_get_the_answer_for_a_data_set_that_does_not_exist(home: PartyDisk) -> None:
     nothing = b""
     hour = timedelta(hours=1)
     assert home.ask(about="no-such-data-set")[1] == nothing
@@ -126,7 +126,7 @@ def test_terms_follow_the_policy_as_it_is_now(home: PartyDisk) -> None:
     assert home.terms("bob").conditions.norm_bound.least == 2.0
 
 
-def test_what_is_left_is_what_the_ledger_has_for_this_analyst_and_the_data_set(home: PartyDisk) -> None:
+def test_what_is_left_is_what_the_ledger_has_for_analyst_and_data_set(home: PartyDisk) -> None:
     whole = home.terms().left
     rules = Policy.parse(POLICY).rules("cohort")
     ada, bob = home.analysts["ada"].name, PartyName("town", Role.ANALYST, "bob")

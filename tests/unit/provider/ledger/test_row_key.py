@@ -67,7 +67,7 @@ def test_a_damaged_key_is_refused(content: bytes) -> None:
         RowKey.from_text(content)
 
 
-def test_t45_a_ledger_and_its_export_have_nothing_that_a_guess_of_rows_can_be_held_against(place: Place) -> None:
+def test_t45_a_guess_of_rows_matches_nothing_in_a_ledger_or_its_export(place: Place) -> None:
     with place.start() as ledger:
         ledger.key_names()
         used(ledger)
@@ -113,7 +113,7 @@ def test_nothing_is_named_before_there_is_a_key(place: Place) -> None:
 
 
 @pytest.mark.parametrize("change", ["missing", "other", "damaged", "shared"])
-def test_t45_without_its_key_a_ledger_is_refused_and_no_rows_get_a_new_budget(place: Place, change: str) -> None:
+def test_t45_a_ledger_without_its_key_is_refused_and_gives_no_new_budget(place: Place, change: str) -> None:
     with place.start() as ledger:
         ledger.key_names()
         used(ledger)

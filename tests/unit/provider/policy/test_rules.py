@@ -654,7 +654,7 @@ def test_a_job_about_rows_may_find_its_own_bound() -> None:
     assert tomllib.loads(text)["data_sets"]["cohort"]["norm_bound"] == {"least": 1e-18, "most": 1e18}
 
 
-def test_the_bounds_of_a_job_that_scales_columns_are_not_compared_with_raw_units() -> None:
+def test_bounds_of_a_job_with_scales_are_not_compared_with_raw_units() -> None:
     """A policy's range is in units of the rows, and the job's bounds are in multiples of each column's size."""
     rules = replace(RULES, methods=("auto",), centering=(Centering.NONE, Centering.PRIVATE), mean_bound=Range(1e6, 1e7))
     rules = replace(rules, norm_bound=Range(1e6, 1e7))
