@@ -97,34 +97,43 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     tables = _tables(shards, spec)
     features = features_of(spec, dictionary)
     if features is not None:
-        tables = [
-            each  # what a provider reads is prepared already
-            if isinstance(each, CheckedRows)
-            else _for_shard(number, len(tables), partial(prepare_table, features, each))
-            for number, each in enumerate(tables, start=1)
-        ]
+        tables = _prepared(tables, features)
     spec = spec.with_names({f"shard {number}": _names_of(each) for number, each in enumerate(tables, start=1)})
     seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)
     chosen = None if strategy is None else choice(Strategy, "strategy", strategy)
     plan = catalogue.plan(spec)
     own_spans = _spans(spans, shards, len(tables), spec.unit)
-    have_persons = persons is None and all(isinstance(each, CheckedRows) for each in tables)
-    own_persons = [None] * len(tables) if have_persons else _persons(persons, shards, len(tables), spec.unit)
-    checked = [
-        _for_shard(number, len(tables), partial(_checked, rows, spec, span, labels))
-        for number, (rows, span, labels) in enumerate(zip(tables, own_spans, own_persons, strict=True), start=1)
-    ]
+    own_persons = _persons(persons, shards, tables, spec.unit)
     responders = [
         Responder(plan, _shard(rows, plan, chosen), MemoryLedger(), _entropy(seed), slot=number)
-        for number, rows in enumerate(checked)
+        for number, rows in enumerate(_all_checked(tables, spec, own_spans, own_persons))
     ]
     federation = _Federation(plan, responders, watch)
     model = drive(catalogue.run(plan), federation).weighed_by(federation.sums.weighed)
     made = Origin(method=spec.method, rounds=federation.answered, software=__version__)
-    model = replace(_state(model, parties=len(tables), fresh_noise=seed is None), dictionary=features, origin=made)
-    model = with_warnings(plan, model)
+    model = _state(model, parties=len(tables), fresh_noise=seed is None)
+    model = with_warnings(plan, replace(model, dictionary=features, origin=made))
     issue(model.statement)
     return model
+
+
+def _prepared(tables: Sequence[Any], features: Dictionary) -> list[Any]:
+    """Prepare raw tables by a dictionary. What a provider reads is prepared already."""
+    return [
+        each
+        if isinstance(each, CheckedRows)
+        else _for_shard(number, len(tables), partial(prepare_table, features, each))
+        for number, each in enumerate(tables, start=1)
+    ]
+
+
+def _all_checked(
+    tables: Sequence[Any], spec: JobSpec, spans: Sequence[Span | None], persons: Sequence[Any]
+) -> list[CheckedRows]:
+    return [
+        _for_shard(number, len(tables), partial(_checked, rows, spec, span, labels))
+        for number, (rows, span, labels) in enumerate(zip(tables, spans, persons, strict=True), start=1)
+    ]
 
 
 class _Federation:
@@ -192,10 +201,11 @@ def _spans(spans: Any, shards: Any, parties: int, unit: PrivacyUnit) -> list[Spa
     return own
 
 
-def _persons(persons: Any, shards: Any, parties: int, unit: PrivacyUnit) -> list[Any]:  # noqa: ANN401
+def _persons(persons: Any, shards: Any, tables: Sequence[Any], unit: PrivacyUnit) -> list[Any]:  # noqa: ANN401
     """Return the persons of each shard's rows, in the order of the shards. Units of persons need them, others none."""
-    if persons is None and not unit.is_person:
-        return [None] * parties
+    parties = len(tables)
+    if persons is None and (not unit.is_person or all(isinstance(each, CheckedRows) for each in tables)):
+        return [None] * parties  # what a provider reads has its own
     if persons is None:
         raise InvalidParameterError(f"The unit is {unit}, but persons were not given.", _GIVE_PERSONS)
     if not unit.is_person:

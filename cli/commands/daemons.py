@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ from dpspca.common.trust import identity as identities
 from dpspca.provider import events as provider_events
 from dpspca.provider import reload as provider_reload
 from dpspca.provider.connection import Daemon, names_warning
+from dpspca.provider.data import DataSet
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
@@ -191,32 +192,11 @@ def _run_provider(config: Path) -> None:
     keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
     scratch = scratch_of(settings, config)
     rows = data_sets_of(settings, scratch)
+    _log_names(settings, rows)
 
-    if warning := names_warning({name: each.names for name, each in rows.items()}):
-        _log.warning("%s", warning)
-    for name, held in sorted(settings.dictionaries.items()):
-        _log.info("The rows of '%s' are prepared by the dictionary %s.", name, held.dictionary.digest())
-    peers = PeerReceipts(ledger_paths(settings, config)[0].parent / RECEIPTS_FILE)
-
-    async def serve() -> None:
-        current.note(None)
-        ledger.observer = partial(provider_events.emit_fact, events)
+    async def serve(setup: ProviderSetup) -> None:
         events("started", data_sets=sorted(rows))
         _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.route)
-        setup = ProviderSetup(
-            settings.route,
-            identity.get,
-            current.revocations,
-            now,
-            rows,
-            current.policy,
-            ledger,
-            peers=peers,
-            dictionaries=settings.dictionaries,
-            events=events,
-            memory=scratch.memory,
-            desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
-        )
         daemon = Daemon(setup)
 
         async def reload() -> None:
@@ -232,9 +212,33 @@ def _run_provider(config: Path) -> None:
             _log.info("stopped")
 
     with open_ledger(settings, config) as ledger:
-        asyncio.run(serve())
+        current.note(None)
+        ledger.observer = partial(provider_events.emit_fact, events)
+        setup = ProviderSetup(
+            settings.route,
+            identity.get,
+            current.revocations,
+            now,
+            rows,
+            current.policy,
+            ledger,
+            peers=PeerReceipts(ledger_paths(settings, config)[0].parent / RECEIPTS_FILE),
+            dictionaries=settings.dictionaries,
+            events=events,
+            memory=scratch.memory,
+            desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
+        )
+        asyncio.run(serve(setup))
     events("stopped")
     events.end()
+
+
+def _log_names(settings: ProviderConfig, rows: Mapping[str, DataSet]) -> None:
+    """Say what analysts will find the rows by: dictionaries, or names of columns."""
+    if warning := names_warning({name: each.names for name, each in rows.items()}):
+        _log.warning("%s", warning)
+    for name, held in sorted(settings.dictionaries.items()):
+        _log.info("The rows of '%s' are prepared by the dictionary %s.", name, held.dictionary.digest())
 
 
 @asynccontextmanager

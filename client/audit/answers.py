@@ -150,24 +150,7 @@ def audit(  # noqa: PLR0913  # what is audited, and how
     answers of that opening leave on a schedule, so that their times must disclose nothing either.
     """
     job = spec or default_job()
-    check(
-        span is None or (not job.unit.is_row and span.of < job.schema.dimension),
-        "A span is given, but the job is not over the dilation of a table.",
-        "Leave the span out, or audit a job over matrices with more columns than the whole table has rows.",
-    )
-    check_whole("the number of runs", runs, least=2, most=MOST_RUNS)
-    planned = catalogue.plan(job)
-    check(
-        all(step.query.is_repeatable for step in planned),
-        f"The queries of {job.method} depend on what each job drew, so that no run is like another.",
-        "Audit another method; tests of its own check the noise of this one.",
-    )
-    numbers = 2 * runs * sum(step.largest for step in planned)
-    check(
-        numbers <= MOST_NUMBERS,
-        f"This audit would keep {numbers} numbers; {MOST_NUMBERS} are allowed.",
-        "Audit a smaller job, or reduce runs.",
-    )
+    planned = _auditable(job, runs, span)
     pair = [
         Neighbour(name, data, _shard(data, job, runs * planned.steps, span))
         for name, data in zip(NAMES, neighbours(job, span), strict=True)
@@ -186,6 +169,29 @@ def audit(  # noqa: PLR0913  # what is audited, and how
         *(_time_judges(plan, *sides) if check_times else ()),
     ]
     return Audit(job, runs, false_alarm, tuple(judge(false_alarm / len(judges)) for judge in judges))
+
+
+def _auditable(job: JobSpec, runs: int, span: Span | None) -> Plan:
+    """Return the plan of a job, or refuse one that an audit could say nothing about."""
+    check(
+        span is None or (not job.unit.is_row and span.of < job.schema.dimension),
+        "A span is given, but the job is not over the dilation of a table.",
+        "Leave the span out, or audit a job over matrices with more columns than the whole table has rows.",
+    )
+    check_whole("the number of runs", runs, least=2, most=MOST_RUNS)
+    planned = catalogue.plan(job)
+    check(
+        all(step.query.is_repeatable for step in planned),
+        f"The queries of {job.method} depend on what each job drew, so that no run is like another.",
+        "Audit another method; tests of its own check the noise of this one.",
+    )
+    numbers = 2 * runs * sum(step.largest for step in planned)
+    check(
+        numbers <= MOST_NUMBERS,
+        f"This audit would keep {numbers} numbers; {MOST_NUMBERS} are allowed.",
+        "Audit a smaller job, or reduce runs.",
+    )
+    return planned
 
 
 # --- Made-up data, and the queries about them -------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from functools import partial
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import Preparation
@@ -35,7 +35,7 @@ from dpspca.provider.data import (
     WaitingQueries,
     run_in_row_thread,
 )
-from dpspca.provider.evaluate import Shard
+from dpspca.provider.evaluate import MatrixShard, Shard
 from dpspca.provider.ledger import (
     ANSWER,
     Ledger,
@@ -96,6 +96,21 @@ class ProviderSetup:
     """How many bytes the largest answer of a job may take. A job that takes more is refused."""
     desk: ApprovalDesk | None = None
     """Has jobs wait for a person's approval. Without it, a policy that asks for approval refuses every job."""
+
+
+class _Admitted(NamedTuple):
+    """A job that may be opened, with what its admission found out."""
+
+    signed: SignedJob
+    envelope: JobEnvelope
+    analyst: PartyName
+    plan: Plan
+    permission: Permission
+    rules: DataSetRules
+    limits: Limits
+    opening: Opening
+    offer: Offer
+    """What was on offer when the job was admitted. A reload does not change it for this job."""
 
 
 class JobRegistry:
@@ -211,7 +226,30 @@ class JobRegistry:
 
     def open(self, signed: SignedJob) -> OpenJob:
         """Verify a job, check it against the policy and the budgets, and prepare the rows for it."""
-        settings, offer = self._settings, self.offer
+        job = self._admit(signed, self.offer)
+        data_set, spec = job.envelope.data_set, job.plan.spec
+        shard = self.rows.of(job.offer, data_set, job.plan, job.rules.least_bound)
+        shard.check(spec)
+        if isinstance(shard, Shard):
+            shard.require_sums(job.plan, len(job.envelope.audience))
+        self._settings.ledger.open(job.opening, job.limits, self._named(job.offer, data_set))
+        job.permission.require_room(job.rules)
+        opened = self._prepare(job, shard)
+        self._keep_open(opened, job.offer)
+        _log.info(
+            "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
+            opened.name,
+            job.analyst.name,
+            data_set,
+            spec.budget.epsilon,
+            spec.budget.delta,
+            extra=about(THE_COORDINATOR),
+        )
+        return opened
+
+    def _admit(self, signed: SignedJob, offer: Offer) -> _Admitted:
+        """Refuse a job that its signature, the policy, the ledger or a person does not allow. Nothing is reserved."""
+        settings = self._settings
         me = settings.identity()
         envelope, analyst = verify(
             signed, me.authority_pem, me=me.name, now=settings.clock(), revoked=settings.revocations()
@@ -230,45 +268,31 @@ class JobRegistry:
         settings.ledger.require_admissible(opening, limits)  # nobody is asked about a job that would be refused
         if settings.ledger.standing(opening.job) is None:
             self._require_approval(signed, envelope, opening.analyst, rules)
-        rows = offer.data_sets[envelope.data_set]
-        shard = self.rows.of(offer, envelope.data_set, plan, rules.least_bound)
-        shard.check(spec)
-        if isinstance(shard, Shard):
-            shard.require_sums(plan, len(envelope.audience))
-        settings.ledger.open(opening, limits, self._named(offer, envelope.data_set))
-        permission.require_room(rules)
-        slot = envelope.audience.index(me.name.name)
-        responder = Responder(plan, shard, settings.ledger, settings.entropy, job=signed.job_id, slot=slot)
+        return _Admitted(signed, envelope, analyst, plan, permission, rules, limits, opening, offer)
+
+    def _prepare(self, job: _Admitted, shard: Shard | MatrixShard) -> OpenJob:
+        settings, plan, data_set = self._settings, job.plan, job.envelope.data_set
+        rows = job.offer.data_sets[data_set]
+        slot = job.envelope.audience.index(settings.identity().name.name)
         schedule = Schedule(
             plan,
-            interval=rules.answer_interval,
+            interval=job.rules.answer_interval,
             is_sparse=shard.is_sparse,
             makes_matrix=shard.makes_matrix,
             read_columns=rows.dimension if isinstance(rows, ClusterRows) else 0,
             toss=settings.toss,
         )
-        opened = OpenJob(
-            signed,
-            envelope,
+        return OpenJob(
+            job.signed,
+            job.envelope,
             plan,
-            responder,
+            Responder(plan, shard, settings.ledger, settings.entropy, job=job.signed.job_id, slot=slot),
             schedule,
             self._receipt,
-            RowWait(rows, shard, spec.answer_seconds, permission.require, self._waiting),
-            permission.require,
-            partial(self._name_rows, offer, envelope.data_set),
+            RowWait(rows, shard, plan.spec.answer_seconds, job.permission.require, self._waiting),
+            job.permission.require,
+            partial(self._name_rows, job.offer, data_set),
         )
-        self._keep_open(opened, offer)
-        _log.info(
-            "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
-            opened.name,
-            analyst.name,
-            envelope.data_set,
-            spec.budget.epsilon,
-            spec.budget.delta,
-            extra=about(THE_COORDINATOR),
-        )
-        return opened
 
     def _keep_open(self, opened: OpenJob, offer: Offer) -> None:
         """Keep a job open. If there are too many, forget the least recently used ones, but none that is busy.
