@@ -3,6 +3,7 @@
 from .analyst_service import RESULT_BYTES, AnalystService
 from .call_interceptor import CallInterceptor
 from .health import Health
+from .listening import listen
 from .provider_service import HEARTBEAT_SECONDS, ProviderService
 from .tls_frontend import TlsFrontend, TlsSettings
 from .tls_keys import unproven_tls
@@ -16,5 +17,6 @@ __all__ = [
     "ProviderService",
     "TlsFrontend",
     "TlsSettings",
+    "listen",
     "unproven_tls",
 ]
