@@ -135,7 +135,7 @@ def test_with_nothing_left_no_job_fits_and_the_reason_names_the_provider() -> No
     made = fit(SPEC, None, [terms("north"), terms("south", left=Price())])
     assert not made.fits
     assert [why.split(":")[0] for why in made.obstacles] == ["south"]
-    assert "left for you" in made.obstacles[0]
+    assert "mu = 0 (epsilon 0) is left for you" in made.obstacles[0]
     full = replace(terms("north"), refused="quarantined")
     assert "quarantined" in fit(SPEC, None, [full, terms("south")]).obstacles[0]
 
