@@ -18,13 +18,18 @@ from dpspca.provider.policy import Cap as PolicyCap
 from dpspca.provider.policy import Range, Rules
 
 
-def refusals(terms: Terms, spec: JobSpec, audience: Sequence[str]) -> list[RefusedError]:
-    """Return everything for which this provider would refuse a job, or nothing."""
+def refusals(
+    terms: Terms, spec: JobSpec, audience: Sequence[str], public_bound: float | None = None
+) -> list[RefusedError]:
+    """Return everything for which this provider would refuse a job, or nothing.
+
+    ``public_bound`` is the norm bound that follows from the job's dictionary, if that is at hand.
+    """
     found = [*_columns(terms, spec)]
     if terms.refused:
         what = f"The provider admits no job on '{terms.data_set}' at the moment ({terms.refused})."
         found.append(RefusedError(what, "Ask its operator."))
-    found += rules_of(terms).refusals(spec, PartyName.parse(terms.analyst), tuple(audience))
+    found += rules_of(terms).refusals(spec, PartyName.parse(terms.analyst), tuple(audience), public_bound)
     return found or _over_what_is_left(terms, spec)
 
 
