@@ -130,6 +130,15 @@ def test_a_policy_is_tried_with_the_bound_that_follows(here: Here, tmp_path: Pat
     (tmp_path / "job.json").write_text(json.dumps(JOB), encoding="utf-8")
     suggested = here("policy", "suggest", "job.json", "--analyst", "ada", "--data-set", "cohort")
     assert "dictionary = true" in suggested.out
+    assert 'columns = ["sex", "age"]' in suggested.out
+    (tmp_path / "as-it-is.toml").write_text(suggested.out, encoding="utf-8")
+    as_it_is = ("policy", "check", "as-it-is.toml", "--data-set", "cohort", "--job")
+    checked = here(*as_it_is, "job.json")
+    assert checked.code == 0
+    assert "Columns: only sex, age." in checked.out
+    (tmp_path / "more.json").write_text(json.dumps(JOB | {"features": ["sex", "bmi"]}), encoding="utf-8")
+    assert "bmi" in here(*as_it_is, "more.json").out
+    assert here(*as_it_is, "more.json").code == 1
     narrow = suggested.out.replace("norm_bound = {", "norm_bound = { least = 5.0, most = 6.0 } #")
     (tmp_path / "policy.toml").write_text(narrow, encoding="utf-8")
     tried = here("policy", "check", "policy.toml", "--job", "job.json", "--data-set", "cohort")
