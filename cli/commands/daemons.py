@@ -85,10 +85,11 @@ def _start_coordinator(
 
 @coordinator.command("show", epilog=EXIT_CODES)
 def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> None:
-    """Show a coordinator's jobs, the parties that took part in them, who of these is connected, and certificates.
+    """Show who is connected to a coordinator, which other parties it knows, its jobs, and certificates.
 
-    Run it on the coordinator's machine. Providers that were in no job yet are not listed: the coordinator's log and the
-    metric dpspca_providers_connected tell whether they are connected.
+    Run it on the coordinator's machine. It lists providers that are connected, were in a job, or were seen since the
+    coordinator started; analysts whose command runs now or who submitted a job; and parties that used the mailbox.
+    Whose certificate was revoked is said. The authority's operator sees all others with `dpspca study show`.
     """
     facts = asyncio.run(operation.facts(config))
     if as_json:
@@ -98,14 +99,14 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
     print_text(printable(f"{facts['coordinator']} at {facts['address']} {state}"))
     for each in facts["certificates"]:
         print_text(printable(f"{each['what']}: valid until {each['until']}, for {each['days_left']} more days."))
-    connected = {True: "connected", False: "not connected", None: ""}
     print_table(
-        ("role", "party", "connection", "jobs", "certificate until"),
+        ("role", "party", "connection", "offers", "jobs", "certificate until"),
         (
             (
                 each["role"],
                 each["name"],
-                connected[each["connected"]],
+                each["connection"],
+                ", ".join(each["data_sets"]),
                 str(each["jobs"]),
                 each["certificate_until"] or "",
             )

@@ -4,6 +4,7 @@ from .analyst_service import RESULT_BYTES, AnalystService
 from .call_interceptor import CallInterceptor
 from .health import Health
 from .listening import listen
+from .party_service import PartyService
 from .provider_service import HEARTBEAT_SECONDS, ProviderService
 from .tls_frontend import TlsFrontend, TlsSettings
 from .tls_keys import unproven_tls
@@ -14,6 +15,7 @@ __all__ = [
     "AnalystService",
     "CallInterceptor",
     "Health",
+    "PartyService",
     "ProviderService",
     "TlsFrontend",
     "TlsSettings",

@@ -59,8 +59,17 @@ _TOO_FAST: Final = (f"You make more than {CALLS_A_SECOND} calls a second.", "Try
 class TlsFrontend:
     """Accepts connections, and passes those of admitted parties on to gRPC."""
 
-    def __init__(self, door: rpc.CallerCheck, context: Callable[[], ssl.SSLContext]) -> None:
-        """``door`` names or refuses a certificate's party; ``context`` returns TLS settings for the next connection."""
+    def __init__(
+        self,
+        door: rpc.CallerCheck,
+        context: Callable[[], ssl.SSLContext],
+        on_refused: Callable[[bytes], None] = lambda _: None,
+    ) -> None:
+        """``door`` names or refuses a certificate's party; ``context`` returns TLS settings for the next connection.
+
+        ``on_refused`` is told the certificate of every refused connection.
+        """
+        self._on_refused = on_refused
         self._door = door
         self._loop = asyncio.get_running_loop()
         self.call_rates = CallRates(self._loop.time)
@@ -114,6 +123,11 @@ class TlsFrontend:
         """The party of each open connection."""
         return list(self._parties.elements())
 
+    @property
+    def connections(self) -> list[tuple[PartyName, bytes]]:
+        """The party and the certificate of each open connection."""
+        return [(each.party, each.certificate) for each in self._callers.values() if each.party]
+
     def certificate_of(self, peer: str) -> bytes | None:
         """Return the certificate of the caller that gRPC names ``peer``."""
         caller = self._callers.get(peer)
@@ -136,6 +150,7 @@ class TlsFrontend:
     def keep_refused(self, caller: OuterConnection, problem: DpspcaError) -> None:
         """Keep a refused connection for a moment, and pause accepting."""
         who = self._door.name_for_log(caller.certificate)
+        self._on_refused(caller.certificate)
         _log.warning("A connection from %s was refused: %s", caller.address, problem, extra=about(who))
         self._pause_accepting()
         while len(self._refused) >= MAX_REFUSED:
