@@ -152,7 +152,8 @@ class _Sources:
 
     def _by_receipt(self, role: Role, name: str) -> tuple[str | None, datetime | None]:
         """Return the state of a party that the coordinator does not list, and until when its certificate is valid."""
-        state = UNKNOWN if self.is_asked else None
+        absent = UNKNOWN if role is Role.PROVIDER else AWAY
+        state = absent if self.is_asked else None
         if role is not Role.PROVIDER or name not in self.receipts or self.revoked is None:
             return state, None
         certificate = pb.Receipt.FromString(self.receipts[name]).certificate
@@ -166,14 +167,14 @@ class _Sources:
 def _connection(role: Role, state: str | None, since: datetime | None) -> str:
     """Say in a few words whether a party is connected. An analyst is while a command runs."""
     when = f" since {since:%Y-%m-%d %H:%M} UTC" if since else ""
-    if role is Role.ANALYST and state in {UNKNOWN, AWAY}:
+    if role is Role.ANALYST and state == AWAY:
         return ""
     return {
         CONNECTED: f"connected{when}",
         AWAY: f"not connected{when}",
         REVOKED: f"certificate revoked, not connected{when}",
         EXPIRED: f"certificate expired, not connected{when}",
-        UNKNOWN: "never seen since the start",
+        UNKNOWN: "never connected since the start",
         None: "",
     }.get(state, "")
 

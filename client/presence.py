@@ -27,7 +27,7 @@ class Presence:
     role: str
     name: str
     state: str
-    """connected, away, revoked, expired, or unknown: the coordinator never saw it."""
+    """connected, away, revoked, expired, or unknown: the coordinator knows nothing of it."""
     since: datetime | None
     since_start: bool
     """Whether it has not been connected since the coordinator started, which was ``since``."""
@@ -62,7 +62,7 @@ class Presence:
         return {
             REVOKED: f"its certificate was revoked; {away}",
             EXPIRED: f"its certificate has expired; {away}",
-            UNKNOWN: f"{away}, and never seen before: check the name",
+            UNKNOWN: f"{away}, and not known to it: check the name",
         }.get(self.state, away)
 
 

@@ -96,7 +96,7 @@ class Coordinator:
         self._journal = JournalThread(journal or TemporaryJournal())
         judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
         self.roster = Roster(self.metrics, events, Attendance(clock))
-        self._frontend = TlsFrontend(judge, TlsSettings(identity).current, self._note_refused)
+        self._frontend = TlsFrontend(judge, TlsSettings(identity).current, self.note_certificate)
         everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._frontend.certificate_of)
         door = _Door(*everybody, self._serving)
         self._analysts = AnalystService(door, self.roster, self._journal, identity, result_bytes)
@@ -125,12 +125,15 @@ class Coordinator:
         self._frontend.start()
         self._journal_task = asyncio.create_task(self._watch())
 
-    def _note_refused(self, certificate: bytes) -> None:
-        """Note that a provider was turned away, so that its operator and analysts can be told why it is missing."""
+    def note_certificate(self, certificate: bytes, owner: PartyName | None = None) -> None:
+        """Note a certificate that was refused, or that lies in the mailbox for its ``owner``.
+
+        If it is a provider's, the operator and analysts can be told why the provider is missing.
+        """
         with suppress(DpspcaError):  # a certificate of another authority is nobody's
             party, _ = holder_of(certificate, self._identity().authority_pem)
-            if party.role is Role.PROVIDER:
-                self.roster.attendance.turned_away(party.name, certificate)
+            if party.role is Role.PROVIDER and owner in {None, party}:
+                self.roster.attendance.heard_of(party.name, certificate)
 
     def _collect(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Return the numbers that are read when somebody looks."""

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
 from dpspca.client.renewal import MAILBOX_FOLDER, mail_of
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import (
     Address,
@@ -39,7 +39,7 @@ from dpspca.common.transport import (
     catch_up,
     rpc,
 )
-from dpspca.common.trust import CurrentIdentity, Identity, RevocationList, peer_of, require_role
+from dpspca.common.trust import CurrentIdentity, Identity, Reply, RevocationList, owner_of, peer_of, require_role
 from dpspca.common.trust import identity as identities
 from dpspca.provider import events as provider_events
 from dpspca.provider import reload as provider_reload
@@ -150,6 +150,8 @@ def _run_coordinator(config: Path) -> None:
             identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal, events=events
         )
         running.reload_failed = lambda: current.failed
+        with suppress(DpspcaError):  # `_mailbox` says what is wrong
+            await asyncio.to_thread(_note_enrolled, settings, config, running)
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
         events("started", address=running.address)
@@ -167,6 +169,18 @@ def _run_coordinator(config: Path) -> None:
             events.end()
 
     asyncio.run(serve())
+
+
+def _note_enrolled(settings: CoordinatorConfig, config: Path, running: Coordinator) -> None:
+    """Note the certificates that providers got through the mailbox: of one that never connects, it says why."""
+    if settings.mailbox is None:
+        return
+    key, me = identities.mailbox_key(settings.identity), Identity.load(settings.identity)
+    for slot, reply in MailFolder(config.parent / MAILBOX_FOLDER).replies():
+        owner = owner_of(slot, key, me.name.federation)
+        if owner:
+            with suppress(DpspcaError):  # anybody may leave anything in their own slot
+                running.note_certificate(Reply.from_bytes(reply).certificate_pem, owner)
 
 
 @provider.command("start", epilog=DAEMON_CODES)

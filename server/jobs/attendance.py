@@ -25,7 +25,7 @@ class Seen:
 
 
 class Attendance:
-    """Remembers who came, who left, and who was turned away."""
+    """Remembers who came, who left, and whose certificate was seen elsewhere."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -34,11 +34,11 @@ class Attendance:
 
     @property
     def names(self) -> frozenset[str]:
-        """Name everybody who was seen since the coordinator started."""
+        """Name everybody of whom something is known."""
         return frozenset(self._seen)
 
     def of(self, name: str) -> Seen | None:
-        """Return what is known of a provider, or None if it was never seen."""
+        """Return what is known of a provider, or None."""
         return self._seen.get(name)
 
     def came(self, name: str, certificate: bytes) -> None:
@@ -51,10 +51,10 @@ class Attendance:
         if known:
             self._seen[name] = replace(known, is_connected=False, since=self._now())
 
-    def turned_away(self, name: str, certificate: bytes) -> None:
-        """Note that somebody showed a certificate of this provider which is not accepted.
+    def heard_of(self, name: str, certificate: bytes) -> None:
+        """Note a certificate of this provider: one that was not accepted, or that lies in the mailbox.
 
-        An older certificate than the newest one that was seen says nothing: its key may be a thief's by now.
+        An older certificate than the newest one that is known says nothing: its key may be a thief's by now.
         """
         known = self._seen.get(name) or Seen(is_connected=False, since=None, certificate=certificate)
         newest = newest_certificate([known.certificate, certificate])

@@ -62,8 +62,8 @@ def test_a_provider_is_here_since_it_came_and_away_since_it_left(clock: Clock) -
 def test_whoever_was_turned_away_has_not_been_here(clock: Clock, tmp_path: Path) -> None:
     _, before, after = renewed(clock, tmp_path)
     kept = Attendance(clock)
-    kept.turned_away("north", after.certificate_pem)
-    kept.turned_away("north", before.certificate_pem)
+    kept.heard_of("north", after.certificate_pem)
+    kept.heard_of("north", before.certificate_pem)
     known = kept.of("north")
     assert known
     assert (known.is_connected, known.since, known.certificate) == (False, None, after.certificate_pem)
@@ -75,7 +75,7 @@ def test_being_turned_away_changes_nothing_about_who_is_here(clock: Clock, tmp_p
     kept.came("north", after.certificate_pem)
     came = kept.of("north")
     clock.pass_by(5)
-    kept.turned_away("north", before.certificate_pem)
+    kept.heard_of("north", before.certificate_pem)
     assert kept.of("north") == came
 
 
@@ -86,7 +86,7 @@ def test_of_very_many_providers_those_that_are_not_here_are_forgotten(
     kept = Attendance(clock)
     kept.came("here", b"")
     for number in range(5):
-        kept.turned_away(f"gone-{number}", b"")
+        kept.heard_of(f"gone-{number}", b"")
     assert kept.names == {"here", "gone-3", "gone-4"}
 
 
