@@ -50,27 +50,44 @@ def test_providers_are_listed_before_their_first_job(here: Here) -> None:
     assert "west" not in shown
 
 
-def test_a_party_of_a_job_that_never_connected_is_told_apart(here: Here) -> None:
+@pytest.fixture
+def answered(here: Here, enrolment: Path) -> Ended | None:
+    """Run a job once that north and south answer, and for which west is missing."""
+    if (enrolment / "one").exists():
+        return None
     names = [word for name in ("north", "south", "west") for word in ("--provider", name)]
     ended = here(*ASKED, "--answer-seconds", 2, *names, "--out", "one")
     assert ended.code == 0, ended.err
     assert "Missing now: west (not connected since the coordinator started at " in ended.err
+    return ended
+
+
+@pytest.mark.usefixtures("answered")
+def test_a_party_of_a_job_that_never_connected_is_told_apart(here: Here) -> None:
     found = parties(here)
-    assert (found["west"]["state"], found["west"]["connected"], found["west"]["jobs"]) == ("unknown", False, 1)
-    assert (found["north"]["state"], found["north"]["jobs"]) == ("connected", 1)
-    assert (found["ada"]["role"], found["ada"]["jobs"]) == ("analyst", 1)
+    assert (found["west"]["state"], found["west"]["connected"]) == ("unknown", False)
+    assert found["west"]["jobs"] == found["north"]["jobs"] >= 1
+    assert found["north"]["state"] == "connected"
+    assert (found["ada"]["role"], found["ada"]["jobs"]) == ("analyst", found["north"]["jobs"])
 
 
+def away(here: Here, folder: Path) -> dict[str, Any]:
+    """Show a coordinator that is not where its settings say."""
+    settings = (folder / "hub-up.toml").read_text()
+    (folder / "away.toml").write_text(settings.replace('listen = "127.0.0.1:', 'listen = "127.0.0.2:'))
+    return here("coordinator", "show", "--config", "away.toml", "--json").facts
+
+
+@pytest.mark.usefixtures("answered")
 def test_a_coordinator_that_does_not_run_shows_what_its_journal_has(here: Here, enrolment: Path) -> None:
-    away = (enrolment / "hub-up.toml").read_text()
-    (enrolment / "away.toml").write_text(away.replace('listen = "127.0.0.1:', 'listen = "127.0.0.2:'))
-    facts = here("coordinator", "show", "--config", "away.toml", "--json").facts
+    facts = away(here, enrolment)
     assert (facts["serving"], bool(facts["problem"])) == (False, True)
     north = next(each for each in facts["parties"] if each["name"] == "north")
     assert (north["state"], north["connected"], north["since"], north["connection"]) == (None, None, None, "")
     assert north["certificate_until"] is not None
 
 
+@pytest.mark.usefixtures("answered")
 def test_a_revoked_provider_is_named_by_both(here: Here, enrolment: Path) -> None:
     """This comes last: south is revoked from here on."""
     authority = Authority.open(enrolment / "authority", now)
@@ -84,6 +101,5 @@ def test_a_revoked_provider_is_named_by_both(here: Here, enrolment: Path) -> Non
     south = parties(here)["south"]
     assert (south["state"], south["connected"]) == ("revoked", False)
     assert "certificate revoked" in here("coordinator", "show", "--config", "hub-up.toml").out
-    away = here("coordinator", "show", "--config", "away.toml", "--json").facts["parties"]
-    south = next(each for each in away if each["name"] == "south")
+    south = next(each for each in away(here, enrolment)["parties"] if each["name"] == "south")
     assert (south["state"], south["connected"]) == ("revoked", None), "by the certificate in its last receipt"
