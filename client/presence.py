@@ -13,7 +13,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .bounds import ANSWER_SECONDS, PARTIES
 from .calls import CoordinatorLink
-from .errors import AwayError, FederationError
+from .errors import AwayError, FederationError, TooMuchError, UnreadableError
 
 CONNECTED: Final = "connected"
 AWAY: Final = "away"
@@ -62,7 +62,7 @@ class Presence:
         return {
             REVOKED: f"its certificate was revoked; {away}",
             EXPIRED: f"its certificate has expired; {away}",
-            UNKNOWN: f"{away}, and not known to it: check the name",
+            UNKNOWN: f"unknown to the coordinator: check the name; {away}",
         }.get(self.state, away)
 
 
@@ -77,9 +77,9 @@ async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, provi
 
     try:
         found = await link.retry(asked)
-    except AwayError:
+    except (AwayError, TooMuchError, UnreadableError):
         raise
-    except FederationError:
+    except FederationError:  # it does not know such calls
         return []
     return [each for each in found if each.name in providers]
 

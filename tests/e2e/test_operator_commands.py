@@ -58,7 +58,7 @@ def answered(here: Here, enrolment: Path) -> Ended | None:
     names = [word for name in ("north", "south", "west") for word in ("--provider", name)]
     ended = here(*ASKED, "--answer-seconds", 2, *names, "--out", "one")
     assert ended.code == 0, ended.err
-    assert "Missing now: west (not connected since the coordinator started at " in ended.err
+    assert "Missing now: west (unknown to the coordinator: check the name; not connected since " in ended.err
     return ended
 
 
