@@ -24,6 +24,7 @@ from .calls import RETRY_SECONDS
 from .federation import AsyncFederation, AsyncJob, FederationError
 from .findings import issue
 from .jobs import JobStatus, Offer
+from .presence import Presence
 from .sign_in import settings
 from .simulation import Progress
 
@@ -148,6 +149,10 @@ class Federation:
     def terms(self, data_set: str | None = None, providers: Sequence[str] | None = None) -> list[Terms]:
         """Return the terms of a data set, or of all, as the connected providers state them to this analyst."""
         return self._loop.run(self._federation.terms(data_set, providers))
+
+    def presence(self, providers: Sequence[str]) -> list[Presence]:
+        """Return who of these providers is connected, since when, and why the others are not."""
+        return self._loop.run(self._federation.presence(providers))
 
     def only_data_set(self) -> str:
         """Return the name of the only data set on offer now. Raise if there is none, or more than one."""

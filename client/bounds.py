@@ -52,7 +52,9 @@ _STATUS: Final = 2**20
 """Bytes of a job's status: 1,024 participants, each with a reason of 300 letters, and all these reasons once more."""
 _OFFER: Final = 2**21
 """Bytes of an offer: a provider sends at most 262,144 letters of column names."""
-_SERVICE: Final = pb.DESCRIPTOR.services_by_name["AnalystService"]
+_PARTY: Final = 2**18
+"""Bytes about a party: the names of 256 data sets."""
+_SERVICES: Final = [pb.DESCRIPTOR.services_by_name[name] for name in ("AnalystService", "PartyService")]
 _ENVELOPE: Final = 64
 _HEADING: Final = 2**16
 """Bytes of a model's heading without feature names: shapes, and the privacy statement."""
@@ -69,6 +71,7 @@ MESSAGE_BYTES: Final = MappingProxyType(
         "Result": FRAME + _ENVELOPE,
         "DataSets": _OFFER,
         "Statements": MAX_STATEMENT_BYTES + _ENVELOPE * 2,
+        "Parties": _PARTY,
     }
 )
 """The longest reply to each method. A method that is not listed is never called."""
@@ -126,6 +129,8 @@ COLUMNS: Final = Bound("column names", MOST_OFFERS, MOST_COLUMN_BYTES)
 JOBS: Final = Bound("jobs", MOST_JOBS, MOST_JOBS * _STATUS)
 LISTED: Final = Bound("jobs and participants", MOST_JOBS, MOST_LIST_BYTES)
 STATEMENTS: Final = Bound("statements", MAX_PARTIES, MOST_STATEMENT_BYTES)
+MOST_PARTIES: Final = 2**13
+PARTIES: Final = Bound("parties", MOST_PARTIES, 2**24)
 WATCH_SECONDS: Final = MAX_JOB_LIFE + LIST_SECONDS
 """Timeout of watching a job. A job's signature is valid for ``MAX_JOB_LIFE`` at most."""
 
@@ -175,7 +180,8 @@ class Bounded:
 
 def _reader(path: str, read: Reader) -> Reader:
     method = path.rpartition("/")[2]
-    most, of = MESSAGE_BYTES[method], _SERVICE.methods_by_name[method].output_type
+    most = MESSAGE_BYTES[method]
+    of = next(each.methods_by_name[method].output_type for each in _SERVICES if method in each.methods_by_name)
     most_parts = MOST_PARTS + (MOST_COLUMNS if method == "DataSets" else 0)
 
     def read_or_refuse(content: bytes) -> Any:  # noqa: ANN401  # a message, or the error to raise

@@ -17,6 +17,12 @@ class AwayError(FederationError):
     code = "coordinator-away"
 
 
+class JobFailedError(FederationError):
+    """The job ended without a model."""
+
+    code = "job-failed"
+
+
 class TooMuchError(FederationError):
     """The coordinator sent more than an honest coordinator ever sends."""
 

@@ -36,21 +36,16 @@ from . import bounds
 from .bounds import ANSWER_SECONDS, LIST_SECONDS, WATCH_SECONDS
 from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning
 from .described_jobs import attached
-from .errors import AwayError, FederationError, TooMuchError
+from .errors import AwayError, FederationError, JobFailedError, TooMuchError
 from .evidence import collect
 from .findings import issue, with_warnings
-from .job_checks import require_fit, validity_of
+from .job_checks import require_done, require_fit, validity_of
 from .jobs import JobList, JobStatus, Offer, OfferList
+from .presence import Presence, presences, require_admissible
 from .sign_in import require_filled, require_in_force, settings, warn_if_outlived
 from .statements import NO_TRUST, Inquirer
 
 __all__ = ["AsyncFederation", "AsyncJob", "FederationError", "JobFailedError", "require_done"]
-
-
-class JobFailedError(FederationError):
-    """The job ended without a model."""
-
-    code = "job-failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +167,7 @@ class AsyncFederation:
         self._link = CoordinatorLink(retry_seconds, notify, lambda: require_in_force(identity, self._clock()))
         self._channel = rpc.dial(address, identity)
         self.stub = pb_grpc.AnalystServiceStub(bounds.Bounded(self._channel))
+        self._parties = pb_grpc.PartyServiceStub(bounds.Bounded(self._channel))
 
     @classmethod
     def connect(
@@ -208,6 +204,13 @@ class AsyncFederation:
             if data_set in {None, each.data_set} and (providers is None or each.provider in providers)
         ]
         return await Inquirer(self.stub, self._link, self._identity, self._clock).terms(offers)
+
+    async def presence(self, providers: Sequence[str]) -> list[Presence]:
+        """Return who of these providers is connected, since when, and why the others are not.
+
+        The coordinator says so, and is not trusted: no promise depends on it. One of an earlier version says nothing.
+        """
+        return await presences(self._parties, self._link, providers)
 
     async def only_data_set(self) -> str:
         """Return the name of the only data set on offer now. Raise if there is none, or more than one."""
@@ -274,6 +277,7 @@ class AsyncFederation:
         catalogue.plan(spec)  # raises for an invalid job before anything is sent
         data_set = await self.only_data_set() if data_set is None else check_name("the data set", data_set)
         spec.schema.require_named()
+        require_admissible(await self.presence(providers or ()))
         names = await self._names(spec, data_set) if providers is None else list(providers)
         spec = spec if centering is None else centering.chosen(spec, providers=len(names))
         asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
@@ -369,17 +373,6 @@ class AsyncFederation:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def require_done(status: JobStatus) -> None:
-    """Raise ``JobFailedError`` if a job that is over has no model."""
-    if status.state != "done":
-        asked = any(each.asked for each in status.participants)
-        nothing = "According to the coordinator no provider was sent a query, so this job cost nothing."
-        cost = "What was answered stays spent." if asked else nothing
-        raise JobFailedError(
-            f"The job ended ({status.state}): {status.reason}", f"Fix the cause and submit a new job. {cost}"
-        )
 
 
 def _model(spec: JobSpec, content: bytearray) -> Model:

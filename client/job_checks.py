@@ -1,4 +1,4 @@
-"""Checks of a job before it is signed: how long it has to be valid, and whether it fits the data sets on offer."""
+"""Checks of a job: how long it has to be valid, whether it fits the data sets on offer, and whether it has a model."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -10,7 +10,8 @@ from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec
 from dpspca.common.trust import MAX_JOB_LIFE
 
-from .jobs import Offer
+from .errors import JobFailedError
+from .jobs import JobStatus, Offer
 
 VALIDITY: Final = timedelta(hours=12)
 """How long a signed job is valid, unless its answers may take longer."""
@@ -52,6 +53,17 @@ def require_fit(spec: JobSpec, data_set: str, names: Sequence[str], asked: Seque
             each.schema.dimension == columns,
             f"The job has {columns} columns, but {data_set!r} at {each.provider} has {each.schema.dimension}.",
             "Describe the columns as they are on offer, or leave that provider out.",
+        )
+
+
+def require_done(status: JobStatus) -> None:
+    """Raise ``JobFailedError`` if a job that is over has no model."""
+    if status.state != "done":
+        asked = any(each.asked for each in status.participants)
+        nothing = "According to the coordinator no provider was sent a query, so this job cost nothing."
+        cost = "What was answered stays spent." if asked else nothing
+        raise JobFailedError(
+            f"The job ended ({status.state}): {status.reason}", f"Fix the cause and submit a new job. {cost}"
         )
 
 

@@ -29,6 +29,8 @@ FETCH_PAUSE: Final = 0.2
 IDENTITY_FOLDER: Final = "identity"
 REVOCATIONS: Final = "revoked.pem"
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # what a coordinator listens on, for its operator to change
+EVERY_ADDRESS_WITH_IPV6: Final = "[::]"
+"""The same, if the study reaches it by IPv6. It includes the addresses of IPv4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,9 @@ def read_invitation(path: Path) -> Invitation:
 def _everywhere(address: str) -> Address:
     """Return where to listen so that others reach this address: the same port on every address of this machine."""
     found = Address.parse(address)
-    return found if is_loopback(found.host) else Address(f"{EVERY_ADDRESS}:{found.port}")
+    if is_loopback(found.host):
+        return found
+    return Address(f"{EVERY_ADDRESS_WITH_IPV6 if ':' in found.host else EVERY_ADDRESS}:{found.port}")
 
 
 def settings_for(invitation: Invitation, data_sets: dict[str, str], policy: str) -> str:

@@ -1,26 +1,44 @@
 """What an operator sees of a coordinator, on its own machine: parties, connections, jobs and certificates.
 
-Jobs and parties are read from the journal, beside the running coordinator. Whether a provider is connected is asked of
-the coordinator itself, as a health check.
+Jobs and parties are read from the journal, beside the running coordinator. The coordinator itself is asked who is
+connected and whom it saw before. The mailbox says who was invited and asked for a certificate. A party of which none of
+the three knows is not listed: all certificates ever signed are known to the authority alone (`dpspca study show`).
 """
 
 import asyncio
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import grpc.aio
+
 from dpspca.common.errors import DpspcaError
-from dpspca.common.names import Role
+from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import CoordinatorConfig, DatabaseUrl, read_config, require_own
-from dpspca.common.transport import rpc
-from dpspca.common.trust import Identity, read_certificate
+from dpspca.common.transport import Mail, rpc
+from dpspca.common.trust import (
+    EXPIRED,
+    REVOKED,
+    Identity,
+    RevocationList,
+    identity,
+    load_revocations,
+    owner_of,
+    standing_of,
+)
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.job import JobRecord
 from dpspca.server.journal import read_jobs
 
 from . import certificates, probe
+from .clock import now
+from .presence import AWAY, CONNECTED, UNKNOWN, Presence
+from .renewal import MAILBOX_FOLDER
 
 JOURNAL_FILE: Final = "journal.db"
 """Name of the coordinator's journal beside its settings, unless these name another."""
@@ -37,60 +55,128 @@ async def facts(config: Path) -> dict[str, Any]:
     settings = read_config(CoordinatorConfig, config)
     me = Identity.load(settings.identity)
     jobs, receipts = await asyncio.to_thread(read_jobs, journal_location(settings, config))
-    problem = await _problem(settings, me, "")
-    providers = sorted({name for job in jobs for name in job.participants} | receipts.keys())
-    connected = {} if problem else await _connected(settings, me, providers)
+    problem, live = await _ask(settings, me)
+    invited = await asyncio.to_thread(_invited, settings, config, me)
+    revoked = await asyncio.to_thread(_revoked, settings, me)
+    seen = {(each.role, each.name): each for each in live or ()}
+    sources = _Sources(me, jobs, receipts, seen, invited, revoked, is_asked=live is not None)
     return {
         "coordinator": str(me.name),
         "address": str(settings.listen),
         "serving": not problem,
         "problem": problem or None,
         "certificates": await asyncio.to_thread(certificates.facts, config),
-        "parties": _parties(jobs, receipts, providers, connected),
+        "parties": [*sources.parties()],
         "jobs": [_job(each) for each in reversed(jobs)],
     }
 
 
-async def _problem(settings: CoordinatorConfig, me: Identity, service: str) -> str:
+async def _ask(settings: CoordinatorConfig, me: Identity) -> tuple[str, list[Presence] | None]:
+    """Ask the running coordinator about all parties. Return why it does not serve, if it does not, and what it says.
+
+    One of an earlier version, which runs until it is restarted, does not say who is connected.
+    """
     try:
-        await probe.ask(probe.address_of(settings), me, service)
+        address = probe.address_of(settings)
+        await probe.ask(address, me, "")
+        async with rpc.dial(address, me) as channel:
+            call = pb_grpc.PartyServiceStub(channel).Parties(pb.PartiesRequest(), timeout=probe.TIMEOUT_SECONDS)
+            return "", [Presence.of(each) async for each in call]
+    except grpc.aio.AioRpcError:
+        return "", None
     except DpspcaError as problem:
-        return str(problem)
-    return ""
+        return str(problem), None
 
 
-async def _connected(settings: CoordinatorConfig, me: Identity, providers: list[str]) -> dict[str, bool]:
-    found = await asyncio.gather(*(_problem(settings, me, f"{rpc.CONNECTED}{name}") for name in providers))
-    return {name: not problem for name, problem in zip(providers, found, strict=True)}
-
-
-def _parties(
-    jobs: list[JobRecord], receipts: dict[str, bytes], providers: list[str], connected: dict[str, bool]
-) -> list[dict[str, Any]]:
-    """List the providers and analysts that the journal knows. Of a provider, the receipt has the certificate."""
-    of_provider = Counter(name for job in jobs for name in job.participants)
-    of_analyst = Counter(job.analyst for job in jobs)
-    found: list[dict[str, Any]] = [
-        {
-            "role": str(Role.PROVIDER),
-            "name": name,
-            "connected": connected.get(name),
-            "jobs": of_provider[name],
-            "certificate_until": _certificate_until(receipts.get(name)),
-        }
-        for name in providers
-    ]
-    return found + [
-        {"role": str(Role.ANALYST), "name": name, "connected": None, "jobs": count, "certificate_until": None}
-        for name, count in sorted(of_analyst.items())
-    ]
-
-
-def _certificate_until(receipt: bytes | None) -> str | None:
-    if receipt is None:
+def _revoked(settings: CoordinatorConfig, me: Identity) -> RevocationList | None:
+    try:
+        return load_revocations(settings.revocations, me.authority_pem)
+    except DpspcaError:  # `certificates` says what is wrong with it
         return None
-    until = read_certificate(pb.Receipt.FromString(receipt).certificate).not_valid_after_utc
-    return f"{until:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _invited(settings: CoordinatorConfig, config: Path, me: Identity) -> set[PartyName]:
+    """Return the parties that used the mailbox. They were invited, and perhaps never connected."""
+    if settings.mailbox is None:
+        return set()
+    with suppress(DpspcaError, OSError):
+        key = identity.mailbox_key(settings.identity)
+        kinds = {f".{Mail.REQUEST}", f".{Mail.CERTIFICATE}"}
+        slots = {path.stem for path in (config.parent / MAILBOX_FOLDER).iterdir() if path.suffix in kinds}
+        return {owner for slot in slots if (owner := owner_of(slot, key, me.name.federation))}
+    return set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Everything that says something about parties."""
+
+    me: Identity
+    jobs: list[JobRecord]
+    receipts: dict[str, bytes]
+    """The last receipt of each provider, with the certificate that it had."""
+    live: dict[tuple[str, str], Presence]
+    """What the running coordinator says, by role and name."""
+    invited: set[PartyName]
+    revoked: RevocationList | None
+    is_asked: bool
+    """Whether the coordinator said who is connected."""
+
+    def parties(self) -> Iterator[dict[str, Any]]:
+        """Yield what is known of each party, providers first."""
+        counts = {
+            Role.PROVIDER: Counter(name for job in self.jobs for name in job.participants),
+            Role.ANALYST: Counter(job.analyst.rpartition("/")[2] for job in self.jobs),
+        }
+        for role, taken_part in counts.items():
+            known = {name for kind, name in self.live if kind == role} | {*taken_part}
+            known |= {each.name for each in self.invited if each.role is role}
+            known |= self.receipts.keys() if role is Role.PROVIDER else set()
+            yield from (self._party(role, name, taken_part[name]) for name in sorted(known))
+
+    def _party(self, role: Role, name: str, jobs: int) -> dict[str, Any]:
+        live = self.live.get((role, name))
+        state, until = (live.state, live.certificate_until) if live else self._by_receipt(role, name)
+        since = live.since if live and not live.since_start else None
+        return {
+            "role": str(role),
+            "name": name,
+            "state": state,
+            "connected": state == CONNECTED if self.is_asked else None,
+            "since": _text(since),
+            "connection": _connection(role, state, since),
+            "data_sets": [*live.data_sets] if live else [],
+            "jobs": jobs,
+            "certificate_until": _text(until),
+        }
+
+    def _by_receipt(self, role: Role, name: str) -> tuple[str | None, datetime | None]:
+        """Return the state of a party that the coordinator does not list, and until when its certificate is valid."""
+        absent = UNKNOWN if role is Role.PROVIDER else AWAY
+        state = absent if self.is_asked else None
+        if role is not Role.PROVIDER or name not in self.receipts or self.revoked is None:
+            return state, None
+        certificate = pb.Receipt.FromString(self.receipts[name]).certificate
+        try:
+            standing = standing_of(certificate, self.me.authority_pem, now(), self.revoked)
+        except DpspcaError:
+            return state, None
+        return standing.problem or state, standing.until
+
+
+def _connection(role: Role, state: str | None, since: datetime | None) -> str:
+    """Say in a few words whether a party is connected. An analyst is while a command runs."""
+    when = f" since {since:%Y-%m-%d %H:%M} UTC" if since else ""
+    if role is Role.ANALYST and state == AWAY:
+        return ""
+    return {
+        CONNECTED: f"connected{when}",
+        AWAY: f"not connected{when}",
+        REVOKED: f"certificate revoked, not connected{when}",
+        EXPIRED: f"certificate expired, not connected{when}",
+        UNKNOWN: "never connected since the start",
+        None: "",
+    }.get(state, "")
 
 
 def _job(job: JobRecord) -> dict[str, Any]:
@@ -104,3 +190,7 @@ def _job(job: JobRecord) -> dict[str, Any]:
 
 def _time(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _text(moment: datetime | None) -> str | None:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}" if moment else None

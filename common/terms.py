@@ -18,7 +18,7 @@ from .checks import check
 from .decoding import STORED, decode, parse_form
 from .errors import DpspcaError, InvalidDataError
 from .names import PartyName, Role
-from .privacy import Filter, Price, PrivacyUnit
+from .privacy import Filter, Price, PrivacyUnit, epsilon_within
 from .spec import Accounting, Centering, Schema
 
 FORMAT: Final = "dpspca-terms-1"
@@ -121,6 +121,19 @@ class Terms:
         """The most that the next job may cost: within ``per_job`` and what is left."""
         most = self.conditions.per_job.price
         return Price(min(most.units, self.left.units), min(most.slack_units, self.left.slack_units))
+
+    @property
+    def left_delta(self) -> float:
+        """The delta at which ``left_epsilon`` is stated: that of the budget of all your jobs, or else of one job."""
+        return (self.conditions.per_analyst or self.conditions.per_job).delta
+
+    @property
+    def left_epsilon(self) -> float:
+        """What is left as an epsilon at ``left_delta``, never too large: a budget of that size fits, a larger does not.
+
+        The units of ``left`` decide. Epsilons of several jobs do not add up; their units do.
+        """
+        return epsilon_within(self.left, self.left_delta)
 
     def further_jobs(self) -> int:
         """Return how many jobs of the largest size allowed, with Gaussian noise, fit into what is left."""

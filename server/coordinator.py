@@ -23,10 +23,10 @@ from dpspca.common.metrics import CERTIFICATE, REVOCATIONS, Family
 from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import Emit, ignore
 from dpspca.common.transport import days_until, provider_stream, rpc
-from dpspca.common.trust import Identity, RevocationList
+from dpspca.common.trust import Identity, RevocationList, holder_of
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-from .jobs import Roster
+from .jobs import Attendance, Roster
 from .journal import Journal, JournalError, JournalThread, TemporaryJournal
 from .metrics import BYTES, CONNECTIONS, ENDED, PROVIDERS, RELOAD_FAILED, RUNNING, SERVING, CoordinatorMetrics, by_label
 from .rpc import (
@@ -35,6 +35,7 @@ from .rpc import (
     AnalystService,
     CallInterceptor,
     Health,
+    PartyService,
     ProviderService,
     TlsFrontend,
     TlsSettings,
@@ -53,6 +54,7 @@ ALLOWED: Final = MappingProxyType(
         "Result": _ANALYST,
         "DataSets": _ANALYST,
         "Statements": _ANALYST,
+        "Parties": _ANALYST | {Role.COORDINATOR},
         "Health.Check": frozenset(Role),
         "Health.Watch": frozenset(Role),
     }
@@ -93,10 +95,10 @@ class Coordinator:
         self._serving = asyncio.Event()
         self._journal = JournalThread(journal or TemporaryJournal())
         judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
-        self._frontend = TlsFrontend(judge, TlsSettings(identity).current)
+        self.roster = Roster(self.metrics, events, Attendance(clock))
+        self._frontend = TlsFrontend(judge, TlsSettings(identity).current, self.note_certificate)
         everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._frontend.certificate_of)
         door = _Door(*everybody, self._serving)
-        self.roster = Roster(self.metrics, events)
         self._analysts = AnalystService(door, self.roster, self._journal, identity, result_bytes)
         self._health = Health(rpc.CallerCheck(*everybody), self.roster)
         self._journal_task: asyncio.Task[None] | None = None
@@ -104,6 +106,8 @@ class Coordinator:
         providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.final_state)
         provider_stream.serve(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
+        parties = PartyService(door, self.roster, lambda: self._frontend.connections)
+        pb_grpc.add_PartyServiceServicer_to_server(parties, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self.address = ""
 
@@ -120,6 +124,16 @@ class Coordinator:
         await self._server.start()
         self._frontend.start()
         self._journal_task = asyncio.create_task(self._watch())
+
+    def note_certificate(self, certificate: bytes, owner: PartyName | None = None) -> None:
+        """Note a certificate that was refused, or that lies in the mailbox for its ``owner``.
+
+        If it is a provider's, the operator and analysts can be told why the provider is missing.
+        """
+        with suppress(DpspcaError):  # a certificate of another authority is nobody's
+            party, _ = holder_of(certificate, self._identity().authority_pem)
+            if party.role is Role.PROVIDER and owner in {None, party}:
+                self.roster.attendance.heard_of(party.name, certificate)
 
     def _collect(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Return the numbers that are read when somebody looks."""

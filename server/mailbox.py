@@ -25,7 +25,7 @@ from dpspca.common.storage import Address
 from dpspca.common.transport import MAX_BYTES, Mail, MailFolder
 from dpspca.common.trust import RevocationList, federation_of, owner_of, read_authority
 
-from .rpc import unproven_tls
+from .rpc import listen, unproven_tls
 
 MAX_CALLERS: Final = 32
 """Connections that are open at once."""
@@ -72,7 +72,7 @@ class MailboxServer:
         self._free = asyncio.Semaphore(MAX_CALLERS)
         self._written: dict[tuple[str, Mail], float] = {}
         """When each slot was changed last. Only slots that the authority made are here."""
-        self._listening: socket.socket | None = None
+        self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = ""
 
@@ -80,14 +80,12 @@ class MailboxServer:
         """Listen on an address; port 0 picks a free port."""
         loop = asyncio.get_running_loop()
         try:
-            self._listening = socket.create_server((address.host, address.port), backlog=BACKLOG)
-        except (OSError, OverflowError):
-            raise InvalidParameterError(
-                f"The mailbox cannot listen on {address}.", "Choose an address of this machine and a free port."
-            ) from None
-        self._listening.setblocking(False)  # its signature
-        self.address = f"{address.rpartition(':')[0]}:{self._listening.getsockname()[1]}"
-        self._start_task(loop, self._accept(self._listening))
+            self._listening = await asyncio.to_thread(listen, address, BACKLOG)
+        except InvalidParameterError as problem:
+            raise InvalidParameterError(f"The mailbox: {problem.what}", problem.remedy) from None
+        self.address = f"{address.rpartition(':')[0]}:{self._listening[0].getsockname()[1]}"
+        for each in self._listening:
+            self._start_task(loop, self._accept(each))
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""
@@ -95,8 +93,8 @@ class MailboxServer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._listening:
-            self._listening.close()
+        for each in self._listening:
+            each.close()
 
     def _start_task(self, loop: asyncio.AbstractEventLoop, work: "asyncio._CoroutineLike[None]") -> None:
         task = loop.create_task(work)

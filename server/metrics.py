@@ -42,7 +42,7 @@ FAMILIES: Final = (
     REVOCATIONS,
 )
 
-TIMED: Final = frozenset({"Submit", "List", "Get", "Cancel", "DataSets", "Statements"})
+TIMED: Final = frozenset({"Submit", "List", "Get", "Cancel", "DataSets", "Statements", "Parties"})
 """Calls whose time says how the coordinator does. The others wait for jobs, or are as slow as their reader."""
 
 _CODES: Final = {

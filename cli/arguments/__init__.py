@@ -1,6 +1,6 @@
 """The arguments of commands: flags, job files, and checks that come before any work."""
 
-from . import empty_values, job_files, job_flags
+from . import empty_values, job_dictionaries, job_files, job_flags
 from .data_flags import Chosen, DataSet, Providers
 from .fingerprints import fingerprint, read_fingerprint
 from .flags import (
@@ -41,6 +41,7 @@ __all__ = [
     "RetrySeconds",
     "empty_values",
     "fingerprint",
+    "job_dictionaries",
     "job_files",
     "job_flags",
     "read_fingerprint",

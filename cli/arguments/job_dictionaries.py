@@ -1,17 +1,21 @@
 """The dictionary and the features of a job in a file or in flags. The schema and the norm bound follow from them."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dpspca.client.described_jobs import load_dictionary
+from dpspca.client.described_jobs import attached, load_dictionary
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
+from dpspca.common.errors import DpspcaError
 from dpspca.common.names import shortened
-from dpspca.common.spec import Centering
+from dpspca.common.spec import Centering, JobSpec
 
 FEATURES: Final = "features"
+FILE: Final = "dictionary_file"
+"""The key that says where the dictionary of a written job is, which the job itself names by its digest."""
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -23,8 +27,47 @@ def names_a_file(job: object) -> bool:
     return FEATURES in job or (isinstance(given, str) and not _DIGEST.fullmatch(given))
 
 
-def resolved(job: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], Dictionary]:
-    """Return a job of a file with what follows from its dictionary, and the dictionary.
+def file_beside(keys: Mapping[str, Any], folder: Path) -> Path | None:
+    """Return where the dictionary of a written job is, or None if its file does not say so or is not there.
+
+    A written job is complete without it. So it may be sent to somebody who keeps the dictionary elsewhere.
+    """
+    file = keys.get(FILE)
+    if file is None:
+        return None
+    check(
+        isinstance(file, str) and bool(file.strip()),
+        f"{FILE} is {shortened(file)}.",
+        "Give the path of the job's dictionary, or leave it out.",
+    )
+    place = folder / Path(str(file)).expanduser()
+    return place if place.exists() else None
+
+
+def attached_file(spec: JobSpec, file: Path | None) -> Dictionary | None:
+    """Read the file of a job's dictionary. Refuse another dictionary than the job names."""
+    if file is None:
+        return None
+    known = load_dictionary(file)
+    try:
+        attached(spec, known)
+    except DpspcaError as problem:
+        raise type(problem)(f"{file}: {problem.what}", problem.remedy) from None
+    return known
+
+
+def from_folder(file: Path, folder: Path) -> str:
+    """Return the path of a file as seen from a folder, so that the two may be moved together."""
+    place = file.expanduser().absolute()
+    place = place.parent.resolve() / place.name
+    try:
+        return Path(os.path.relpath(place, folder.resolve())).as_posix()
+    except ValueError:  # another drive
+        return place.as_posix()
+
+
+def resolved(job: Mapping[str, Any], folder: Path) -> tuple[Path, dict[str, Any], Dictionary]:
+    """Return the dictionary's file, the job with what follows from the dictionary, and the dictionary.
 
     The path of the dictionary is taken from the folder of the job's file.
     """
@@ -39,9 +82,11 @@ def resolved(job: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], Dict
         "The job has a dictionary and a schema.",
         "Remove the schema: columns follow from the dictionary. Name features to use some of them.",
     )
-    known = load_dictionary(folder / Path(str(file)).expanduser())
+    place = folder / Path(str(file)).expanduser()
+    known = load_dictionary(place)
     others = {key: value for key, value in job.items() if key not in {FEATURES, "dictionary"}}
-    return {**follows(known, features, others.get("centering")), **others, "dictionary": known.digest()}, known
+    made = {**follows(known, features, others.get("centering")), **others, "dictionary": known.digest()}
+    return place, made, known
 
 
 def follows(known: Dictionary, features: object, centering: object) -> dict[str, Any]:

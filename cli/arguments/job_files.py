@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpspca.client import component_count
-from dpspca.client.described_jobs import attached, load_dictionary
+from dpspca.client.described_jobs import attached
 from dpspca.client.input_files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.centering import AutoCentering
@@ -21,8 +21,8 @@ from dpspca.common.storage import read_toml
 from . import job_dictionaries, method_options
 from .job_flags import SHORT_UNITS, Flags, UnitFlag, flag_name, given_flags
 
-DATA_KEYS: Final = ("data_set", "providers")
-"""Keys that a job's file may have besides the job: the data set and the providers."""
+DATA_KEYS: Final = ("data_set", "providers", job_dictionaries.FILE)
+"""Keys that a job's file may have besides the job: the data set, the providers, and where its dictionary is."""
 A_JOB: Final = "a job as JSON or TOML"
 
 
@@ -35,6 +35,8 @@ class JobFile:
     providers: tuple[str, ...] | None = None
     dictionary: Dictionary | None = None
     """The job's dictionary, if its file is known."""
+    dictionary_file: Path | None = None
+    """That file."""
     centering: AutoCentering | None = None
     """How to choose the centring, if the file leaves it open. The plan's was chosen for the providers in the file."""
 
@@ -64,19 +66,21 @@ def from_file(path: Path, flags: Flags) -> JobFile:
     with reading(path, A_JOB):
         raw = _content(path)
         rows: dict[str, Any] = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
-        job, known = _with_full_unit_name(raw.get("job", raw)), None
+        job, file = _with_full_unit_name(raw.get("job", raw)), job_dictionaries.file_beside(rows, path.parent)
+        known: Dictionary | None = None
         if job_dictionaries.names_a_file(job):
-            job, known = job_dictionaries.resolved(job, path.parent)
+            check(file is None, "The job names its dictionary's file twice.", f"Leave {job_dictionaries.FILE} out.")
+            file, job, known = job_dictionaries.resolved(job, path.parent)
         job, centering = _with_centering(_with_component_count(job), str(path))
         spec = JobSpec.from_plain(job, str(path))
         spec.schema.require_named()
-        if flags.dictionary is not None:
-            known = load_dictionary(flags.dictionary)
-            attached(spec, known)
+        if known is None or flags.dictionary is not None:
+            file = flags.dictionary or file
+            known = job_dictionaries.attached_file(spec, file)
         data_set, providers = _data_set_and_providers(path, rows)
         if centering is not None:
             spec = centering.chosen(spec, providers=len(providers) if providers else None)
-        return JobFile(catalogue.plan(spec), data_set, providers, known, centering)
+        return JobFile(catalogue.plan(spec), data_set, providers, known, file if known else None, centering)
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -137,7 +141,7 @@ _MEAN_KEYS: Final = ("mean_bound", "public_mean")
 
 
 def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | None, tuple[str, ...] | None]:
-    data_set, providers = map(rows.get, DATA_KEYS)
+    data_set, providers = rows.get("data_set"), rows.get("providers")
     check(
         providers is None or isinstance(providers, list),
         f"{path}: providers is {providers!r:.120}.",

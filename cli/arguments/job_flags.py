@@ -260,6 +260,12 @@ def dictionary_of(flags: Flags) -> Dictionary | None:
     return None if flags.dictionary is None else load_dictionary(flags.dictionary)
 
 
+def public_bound(flags: Flags) -> float | None:
+    """Return the norm bound that follows from the dictionary and the features of the flags, if they name one."""
+    known = dictionary_of(flags)
+    return None if known is None else float(job_dictionaries.follows(known, flags.feature or None, None)["norm_bound"])
+
+
 def _norm_bound(text: str | float) -> float:
     if text == PRIVATE:
         return PRIVATE_BOUND

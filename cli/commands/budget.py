@@ -17,7 +17,7 @@ from dpspca.cli.render import print_text, to_json
 from dpspca.client.clock import now
 from dpspca.common.checks import check
 from dpspca.common.names import PartyName, Role
-from dpspca.common.privacy import Price, round_down, round_up
+from dpspca.common.privacy import Price, format_down, round_down, round_up
 from dpspca.common.spec import Budget
 from dpspca.common.statement import format_up
 from dpspca.common.text import printable
@@ -317,7 +317,7 @@ def _up(facts: dict[str, Any]) -> str:
 
 
 def _down(facts: dict[str, Any]) -> str:
-    return rounded_down(facts["mu"], 4)
+    return format_down(facts["mu"], 4)
 
 
 def _percent_up(facts: dict[str, Any]) -> str:
@@ -325,9 +325,4 @@ def _percent_up(facts: dict[str, Any]) -> str:
 
 
 def _percent_down(facts: dict[str, Any]) -> str:
-    return f"{rounded_down(round_down(100 * Fraction(facts['share'])), 3)} %"
-
-
-def rounded_down(value: float, digits: int = 6) -> str:
-    """Format a number in a few digits, rounded down: for numbers of which more is better."""
-    return format_up(-value, digits).removeprefix("-")
+    return f"{format_down(round_down(100 * Fraction(facts['share'])), 3)} %"

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
 from dpspca.client.renewal import MAILBOX_FOLDER, mail_of
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import (
     Address,
@@ -39,7 +39,7 @@ from dpspca.common.transport import (
     catch_up,
     rpc,
 )
-from dpspca.common.trust import CurrentIdentity, Identity, RevocationList, peer_of, require_role
+from dpspca.common.trust import CurrentIdentity, Identity, Reply, RevocationList, owner_of, peer_of, require_role
 from dpspca.common.trust import identity as identities
 from dpspca.provider import events as provider_events
 from dpspca.provider import reload as provider_reload
@@ -86,10 +86,11 @@ def _start_coordinator(
 
 @coordinator.command("show", epilog=EXIT_CODES)
 def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> None:
-    """Show a coordinator's jobs, the parties that took part in them, who of these is connected, and certificates.
+    """Show who is connected to a coordinator, which other parties it knows, its jobs, and certificates.
 
-    Run it on the coordinator's machine. Providers that were in no job yet are not listed: the coordinator's log and the
-    metric dpspca_providers_connected tell whether they are connected.
+    Run it on the coordinator's machine. It lists providers that are connected, were in a job, or were seen since the
+    coordinator started; analysts whose command runs now or who submitted a job; and parties that used the mailbox.
+    Whose certificate was revoked is said. The authority's operator sees all others with `dpspca study show`.
     """
     facts = asyncio.run(operation.facts(config))
     if as_json:
@@ -99,14 +100,14 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
     print_text(printable(f"{facts['coordinator']} at {facts['address']} {state}"))
     for each in facts["certificates"]:
         print_text(printable(f"{each['what']}: valid until {each['until']}, for {each['days_left']} more days."))
-    connected = {True: "connected", False: "not connected", None: ""}
     print_table(
-        ("role", "party", "connection", "jobs", "certificate until"),
+        ("role", "party", "connection", "offers", "jobs", "certificate until"),
         (
             (
                 each["role"],
                 each["name"],
-                connected[each["connected"]],
+                each["connection"],
+                ", ".join(each["data_sets"]),
                 str(each["jobs"]),
                 each["certificate_until"] or "",
             )
@@ -150,6 +151,8 @@ def _run_coordinator(config: Path) -> None:
             identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal, events=events
         )
         running.reload_failed = lambda: current.failed
+        with suppress(DpspcaError):  # `_mailbox` says what is wrong
+            await asyncio.to_thread(_note_enrolled, settings, config, running)
         await running.start(settings.listen)
         _log.info("listening on %s", running.address)
         events("started", address=running.address)
@@ -167,6 +170,18 @@ def _run_coordinator(config: Path) -> None:
             events.end()
 
     asyncio.run(serve())
+
+
+def _note_enrolled(settings: CoordinatorConfig, config: Path, running: Coordinator) -> None:
+    """Note the certificates that providers got through the mailbox: of one that never connects, it says why."""
+    if settings.mailbox is None:
+        return
+    key, me = identities.mailbox_key(settings.identity), Identity.load(settings.identity)
+    for slot, reply in MailFolder(config.parent / MAILBOX_FOLDER).replies():
+        owner = owner_of(slot, key, me.name.federation)
+        if owner:
+            with suppress(DpspcaError):  # anybody may leave anything in their own slot
+                running.note_certificate(Reply.from_bytes(reply).certificate_pem, owner)
 
 
 @provider.command("start", epilog=DAEMON_CODES)

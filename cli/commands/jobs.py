@@ -296,7 +296,10 @@ async def _follow(federation: AsyncFederation, job: AsyncJob, config: Path, *, q
         last = await job.status()
         with progress.show_job_progress(job.plan, quiet=quiet) as show:
             if not quiet:
-                reporting = asyncio.create_task(absent_providers.report_while_waiting(federation, lambda: last))
+                seconds = job.spec.answer_seconds
+                reporting = asyncio.create_task(
+                    absent_providers.report_while_waiting(federation, lambda: last, seconds)
+                )
             async for last in job.watch():
                 show(last)
     except (asyncio.CancelledError, FederationError) as problem:

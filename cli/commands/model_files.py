@@ -21,7 +21,7 @@ from dpspca.client.plink_scores import plink_scores
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Preparation
 from dpspca.common.model import Model
-from dpspca.common.storage import ProviderConfig, Reading, read_config
+from dpspca.common.storage import Reading, read_data_config
 from dpspca.common.text import to_csv
 from dpspca.provider.data import CheckedRows, Genotypes, import_extra, read_rows, read_variants
 
@@ -190,7 +190,7 @@ def _declared(config: Path | None, data_set: str | None) -> Reading:
     check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
     if config is None or data_set is None:
         return Reading()
-    settings = read_config(ProviderConfig, config)
+    settings = read_data_config(config)
     settings.require_name(data_set)
     return settings.reading_of(data_set)
 

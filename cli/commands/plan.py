@@ -15,6 +15,7 @@ from dpspca.cli.arguments import (
     DataSet,
     Providers,
     PublicFacts,
+    job_dictionaries,
     job_files,
     job_flags,
     with_job_flags,
@@ -73,13 +74,15 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
     read = job_files.from_file(job, flags) if job else None
     chosen = Chosen.of(read, data_set, provider)
-    held = hold_to_terms(config, lambda schema, count: _spec(read, flags, count, schema), chosen) if config else None
+    held = _held(config, read, flags, chosen) if config else None
     spec = held.made.spec if held else _spec(read, flags, known.providers or len(chosen.providers or ()) or None)
     hints = known.hints(len(chosen.providers or ()) or 1)
     facts = prices.facts(catalogue.plan(spec)) | (expected(spec, hints, known) if hints else {})
     facts |= held.facts if held else {}
     if write:
-        write_file(write, _job_text(spec, chosen, held))
+        file = read.dictionary_file if read else flags.dictionary
+        place = job_dictionaries.from_folder(file, write.parent) if file else None
+        write_file(write, _job_text(spec, chosen, held, place))
     if hints and known.plot:
         _draw(spec, hints, known.plot)
     if as_json:
@@ -106,8 +109,17 @@ def _spec(
     return job_flags.from_flags(flags, None if flags.dimension is not None else schema, providers=providers)
 
 
-def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None) -> str:
-    """Write a job with its data set and providers, as every command reads it. Refuse one that fits no terms."""
+def _held(config: Path, read: job_files.JobFile | None, flags: job_flags.Flags, chosen: Chosen) -> Held:
+    """Hold the job of a file or of flags against the terms."""
+    bound = read.public_bound if read else job_flags.public_bound(flags)
+    return hold_to_terms(config, lambda schema, count: _spec(read, flags, count, schema), chosen, bound)
+
+
+def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None, dictionary: str | None) -> str:
+    """Write a job with its data set, its providers and where its dictionary is, as every command reads it.
+
+    Refuse one that fits no terms.
+    """
     if held and not held.made.fits:
         raise RefusedError(
             f"No job was written, because no change makes it fit. {' '.join(held.made.obstacles)}",
@@ -116,6 +128,7 @@ def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None) -> str:
     data_set = held.data_set if held else chosen.data_set
     providers = held.made.providers if held and chosen.providers else chosen.providers
     named = ({"data_set": data_set} if data_set else {}) | ({"providers": [*providers]} if providers else {})
+    named |= {job_dictionaries.FILE: dictionary} if dictionary else {}
     return json.dumps(named | json.loads(spec.to_json())) + "\n"
 
 

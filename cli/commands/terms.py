@@ -58,7 +58,8 @@ def terms(
     job_file = job_files.from_file(job, job_flags.Flags()) if job else None
     chosen = Chosen.of(job_file, data_set, provider)
     if job_file:
-        held = hold_to_terms(config, lambda _, providers: job_file.for_providers(providers), chosen)
+        bound = job_file.public_bound
+        held = hold_to_terms(config, lambda _, providers: job_file.for_providers(providers), chosen, bound)
         found, made = held.terms, held.made
     else:
         found = connected(config, lambda federation: federation.terms(chosen.data_set, chosen.providers))
@@ -68,10 +69,12 @@ def terms(
         raise typer.Exit(REFUSED)
 
 
-def hold_to_terms(config: Path, spec_of: Callable[[Schema, int], JobSpec], chosen: Chosen) -> Held:
+def hold_to_terms(
+    config: Path, spec_of: Callable[[Schema, int], JobSpec], chosen: Chosen, public_bound: float | None = None
+) -> Held:
     """Ask for the terms of a job's data set, and change the job until it fits them.
 
-    ``spec_of`` takes the columns and the number of providers.
+    ``spec_of`` takes the columns and the number of providers. ``public_bound`` follows from the job's dictionary.
     """
 
     async def work(federation: AsyncFederation) -> Held:
@@ -85,7 +88,7 @@ def hold_to_terms(config: Path, spec_of: Callable[[Schema, int], JobSpec], chose
         ]
         check(bool(offered), f"No connected provider offers the data set {data_set!r}.", "Try `dpspca datasets`.")
         schema, count = offered[0].schema, len(chosen.providers or offered)
-        return Held(data_set, found, fit(spec_of(schema, count), chosen.providers, found, schema))
+        return Held(data_set, found, fit(spec_of(schema, count), chosen.providers, found, schema, public_bound))
 
     return connected(config, work)
 

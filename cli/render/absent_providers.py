@@ -1,17 +1,19 @@
-"""Warn about providers of a job that are not connected: before it is submitted, and whenever it makes no progress.
+"""Say which providers of a job are missing, since when and why: before it is submitted, and while it waits for them.
 
-Neither warning stops the job, because such a provider may still connect.
+Neither stops the job, because such a provider may still connect. One whose certificate was revoked is refused by
+``AsyncFederation.submit``.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
 import typer
 
 from dpspca.client.federation import AsyncFederation, FederationError
-from dpspca.client.jobs import JobStatus
+from dpspca.client.jobs import AWAITING_APPROVAL, JobStatus
 from dpspca.common.text import printable
 
 FIRST_PAUSE: Final = 2.0
@@ -20,38 +22,63 @@ LONGEST_PAUSE: Final = 60.0
 """The longest pause between two checks, in seconds."""
 
 
-async def absent(federation: AsyncFederation, data_set: str, names: Iterable[str]) -> list[str]:
-    """Return those of the named providers that do not offer a data set now."""
+async def absent(federation: AsyncFederation, data_set: str, names: Iterable[str]) -> dict[str, str]:
+    """Return those of the named providers that do not offer a data set now, each with the reason."""
     there = {offer.provider for offer in await federation.data_sets() if offer.data_set == data_set}
-    return [name for name in names if name not in there]
+    missing = [name for name in names if name not in there]
+    known = {each.name: each for each in await federation.presence(missing)}
+    found = {}
+    for name in missing:
+        if name not in known:  # a coordinator of an earlier version
+            found[name] = "not connected, or not offering the data set"
+        elif known[name].is_connected:
+            found[name] = f"connected, but not offering {data_set!r}"
+        else:
+            found[name] = known[name].absence
+    return found
 
 
 async def warn_before_job(federation: AsyncFederation, data_set: str, names: Iterable[str], seconds: int) -> None:
     """Warn about providers that a job names but that are absent now. A name may be misspelt."""
-    missing = ", ".join(await absent(federation, data_set, names))
+    missing = await absent(federation, data_set, names)
     if missing:
         print_message(
-            f"Not connected, or not offering {data_set!r}: {missing}. Check the names. The job waits up to {seconds} "
-            "seconds for an answer, then continues without them or fails."
+            f"Missing now: {_listed(missing)}. The job waits up to {seconds} seconds for an answer, then continues "
+            "without them or fails."
         )
 
 
-async def report_while_waiting(federation: AsyncFederation, latest: Callable[[], JobStatus]) -> None:
-    """Report absent providers when a job makes no progress, and again when they change. Run until cancelled."""
-    reported: list[str] = []
-    pause, before = FIRST_PAUSE, latest()
+async def report_while_waiting(
+    federation: AsyncFederation, latest: Callable[[], JobStatus], answer_seconds: int
+) -> None:
+    """Report absent providers whenever a job made no progress for longer. Run until cancelled."""
+    reported = False
+    pause, before, since = FIRST_PAUSE, latest(), monotonic()
     with suppress(FederationError):  # the caller, which follows the job, reports it
         while True:
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE) if latest() is before else FIRST_PAUSE
-            if latest() is before:
-                asked = [each.name for each in before.participants if not each.reason]
-                missing = await absent(federation, before.data_set, asked)
-                if missing != reported:
-                    waiting = f"Waiting for {', '.join(missing)}: not connected, or not offering the data set."
-                    print_message(waiting if missing else "All providers are connected again.")
-                reported = missing
-            before = latest()
+            if latest() is not before:
+                pause, before, since = FIRST_PAUSE, latest(), monotonic()
+                continue
+            pause = min(2 * pause, LONGEST_PAUSE)
+            asked = [each.name for each in before.participants if not each.reason]
+            missing = await absent(federation, before.data_set, asked)
+            if missing:
+                print_message(f"Waiting for {_listed(missing)}. {_so_far(before, monotonic() - since, answer_seconds)}")
+            elif reported:
+                print_message("All providers are connected again.")
+            reported = bool(missing)
+
+
+def _so_far(status: JobStatus, seconds: float, answer_seconds: int) -> str:
+    waited = f"No progress for {seconds:.0f} seconds"
+    if status.state == AWAITING_APPROVAL:
+        return f"{waited}."
+    return f"{waited}; after {answer_seconds} the job continues without them or fails."
+
+
+def _listed(missing: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({why})" for name, why in missing.items())
 
 
 def print_message(text: str) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from dpspca.client.terms import Fit, differences
-from dpspca.common.privacy import UNIT, root_down
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import UNIT, format_down, root_down
 from dpspca.common.terms import Bounds, Cap, Terms
 from dpspca.common.text import printable
 
@@ -32,7 +31,8 @@ WORDS: Final = {
 def terms_facts(terms: Terms) -> dict[str, Any]:
     """Return terms as plain values, with what follows from them."""
     left = terms.left
-    own = {"mu": root_down(left.units * UNIT), "further_jobs": terms.further_jobs()}
+    worth = {"mu": root_down(left.units * UNIT), "epsilon": terms.left_epsilon, "delta": terms.left_delta}
+    own = worth | {"further_jobs": terms.further_jobs()}
     return terms.to_dict() | {"left": {"units": left.units, "slack_units": left.slack_units} | own}
 
 
@@ -123,7 +123,7 @@ def _cells(terms: Terms) -> Iterator[tuple[str, str]]:
     yield "minimum_parties", f"{stated.minimum_parties} or more"
     yield "one job", _cap(stated.per_job)
     yield "all your jobs", _cap(stated.per_analyst) if stated.per_analyst else "no separate limit for you"
-    yield "left for you", f"mu {_down(terms)}"
+    yield "left for you", _left(terms)
     yield "jobs of the largest size", str(terms.further_jobs())
     if terms.refused:
         yield "NO JOB IS ADMITTED", terms.refused
@@ -138,8 +138,10 @@ def _cap(of: Cap) -> str:
     return f"epsilon {of.epsilon:g}, delta {of.delta:g}{aside}"
 
 
-def _down(terms: Terms) -> str:
-    return format_up(-root_down(terms.left.units * UNIT), 4).removeprefix("-")
+def _left(of: Terms) -> str:
+    """Write what is left, rounded down."""
+    mu = format_down(root_down(of.left.units * UNIT), 4)
+    return f"epsilon {format_down(of.left_epsilon, 4)} at delta {of.left_delta:g} (mu {mu})"
 
 
 def _short(value: Any) -> str:  # noqa: ANN401  # a value of a job or of terms

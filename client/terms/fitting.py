@@ -8,10 +8,11 @@ obstacle. The result is held against all terms again, so a job that is said to f
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import BudgetExceededError, DpspcaError
+from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
 from dpspca.common.spec import PRIVATE_BOUND, Budget, Centering, JobSpec, Scaling, Schema
 from dpspca.common.terms import Bounds, Conditions, Terms, columns_digest, scaled_bounds
 
@@ -55,31 +56,47 @@ class Fit:
         return not self.obstacles
 
 
-def fit(spec: JobSpec, providers: Sequence[str] | None, terms: Sequence[Terms], schema: Schema | None = None) -> Fit:
+def fit(
+    spec: JobSpec,
+    providers: Sequence[str] | None,
+    terms: Sequence[Terms],
+    schema: Schema | None = None,
+    public_bound: float | None = None,
+) -> Fit:
     """Change a job for these providers, or for all that state terms, until it keeps their terms.
 
     ``schema`` are the columns on offer. They are used only if the providers' signed terms confirm them.
+    ``public_bound`` is the norm bound that follows from the job's dictionary. Providers that hold that dictionary allow
+    this bound whatever their range is.
     """
     asked = [each for each in terms if providers is None or each.party.name in providers]
     names = tuple(sorted(each.party.name for each in asked))
     if not asked:
         return Fit(spec, tuple(providers or ()), (), (NO_PROVIDER,))
     made, obstacles = spec, list[str]()
-    for adapt in (_columns(schema), _rules, _method, _budget):
+    refuse = partial(refusals, audience=names, public_bound=public_bound)
+    for adapt in (
+        _columns(schema),
+        partial(_rules, public_bound=public_bound),
+        _method,
+        partial(_budget, refuse=refuse),
+    ):
         try:
             made = adapt(made, asked)
         except DpspcaError as problem:
             obstacles.append(problem.what)
-    changes = [*_changes(spec, made, asked, names)]
+    changes = [*_changes(spec, made, asked, refuse)]
     if providers is not None and set(providers) != set(names):
         changes.append(Change("providers", [*providers], [*names], tuple(sorted(set(providers) - set(names)))))
-    obstacles += [f"{who}: {why}" for who, why in _refused(made, asked, names)]
+    obstacles += [f"{who}: {why}" for who, why in _refused(made, asked, refuse)]
     return Fit(made, names, tuple(changes), tuple(obstacles))
 
 
 # --- One step after the other -----------------------------------------------------------------------------------------
 
-Adapt = Callable[[JobSpec, Sequence[Terms]], JobSpec]
+Adapt: TypeAlias = Callable[[JobSpec, Sequence[Terms]], JobSpec]
+Refuse: TypeAlias = Callable[[Terms, JobSpec], list[RefusedError]]
+"""Returns everything for which a provider would refuse a job."""
 
 
 def _columns(schema: Schema | None) -> Adapt:
@@ -98,7 +115,7 @@ def _columns(schema: Schema | None) -> Adapt:
     return adapt
 
 
-def _rules(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
+def _rules(spec: JobSpec, terms: Sequence[Terms], public_bound: float | None) -> JobSpec:
     """Take the nearest values that all providers allow. A value for which there is none stays as it is."""
     rules = [each.conditions for each in terms]
     unit = _allowed(spec.unit, [(each.unit,) for each in rules])
@@ -115,7 +132,7 @@ def _rules(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
         "minimum_parties": max([spec.minimum_parties, *(each.minimum_parties for each in rules)]),
     }
     scaled = [scaled_bounds(spec.schema.dimension)] if spec.scaling is not Scaling.NONE else None
-    if spec.norm_bound != PRIVATE_BOUND or not unit.is_row:
+    if spec.norm_bound != public_bound and (spec.norm_bound != PRIVATE_BOUND or not unit.is_row):
         changed["norm_bound"] = _nearest(spec.norm_bound, scaled or [each.norm_bound for each in rules])
     return replace(spec, **changed)
 
@@ -152,9 +169,9 @@ def _method(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
     return spec
 
 
-def _budget(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
+def _budget(spec: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> JobSpec:
     """Lower the budget until the price of the plan is within what one job may cost and what is left."""
-    if any(each.refused for each in terms) or not _has_plan(spec) or _is_affordable(spec, terms):
+    if any(each.refused for each in terms) or not _has_plan(spec) or _is_affordable(spec, terms, refuse):
         return spec
     caps = [each.conditions.per_job for each in terms]
     epsilon = min([spec.budget.epsilon, *(each.epsilon for each in caps)])
@@ -163,7 +180,7 @@ def _budget(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
     while high - low > 1:
         middle = (low + high) // 2
         made = replace(spec, budget=Budget(_rounded_down(epsilon * middle / STEPS), delta))
-        low, high = (middle, high) if _is_affordable(made, terms) else (low, middle)
+        low, high = (middle, high) if _is_affordable(made, terms, refuse) else (low, middle)
     if not low:
         return spec
     return replace(spec, budget=Budget(epsilon if low == STEPS else _rounded_down(epsilon * low / STEPS), delta))
@@ -187,11 +204,10 @@ def _nearest(value: float, ranges: Sequence[Bounds]) -> float:
     return min(max(value, least), most) if least <= most else value
 
 
-def _is_affordable(spec: JobSpec, terms: Sequence[Terms]) -> bool:
-    names = [each.party.name for each in terms]
+def _is_affordable(spec: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> bool:
     if not all(catalogue.plan(spec).price.is_within(each.left) for each in terms):
         return False
-    return not any(isinstance(why, BudgetExceededError) for each in terms for why in refusals(each, spec, names))
+    return not any(isinstance(why, BudgetExceededError) for each in terms for why in refuse(each, spec))
 
 
 def _has_plan(spec: JobSpec) -> bool:
@@ -210,17 +226,17 @@ def _rounded_down(value: float) -> float:
     return min(value, math.floor(value * scale) / scale)
 
 
-def _refused(spec: JobSpec, terms: Sequence[Terms], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _refused(spec: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> Iterator[tuple[str, str]]:
     """Yield what each provider would still refuse."""
-    return ((each.party.name, f"{why.what} {why.remedy}") for each in terms for why in refusals(each, spec, names))
+    return ((each.party.name, f"{why.what} {why.remedy}") for each in terms for why in refuse(each, spec))
 
 
-def _changes(before: JobSpec, after: JobSpec, terms: Sequence[Terms], names: Sequence[str]) -> Iterator[Change]:
+def _changes(before: JobSpec, after: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> Iterator[Change]:
     """Yield each key that changed. Providers that would refuse the job with the old value ask for the change."""
     for each in fields(JobSpec):
         was, becomes = getattr(before, each.name), getattr(after, each.name)
         if was != becomes:
-            yield Change(each.name, _plain(was), _plain(becomes), _asking(_with(after, each.name, was), terms, names))
+            yield Change(each.name, _plain(was), _plain(becomes), _asking(_with(after, each.name, was), terms, refuse))
 
 
 def _with(spec: JobSpec, key: str, value: Any) -> JobSpec | None:  # noqa: ANN401  # a value of that key
@@ -231,9 +247,9 @@ def _with(spec: JobSpec, key: str, value: Any) -> JobSpec | None:  # noqa: ANN40
         return None
 
 
-def _asking(old: JobSpec | None, terms: Sequence[Terms], names: Sequence[str]) -> tuple[str, ...]:
-    who = [each.party.name for each in terms if old is not None and refusals(each, old, names)]
-    return tuple(sorted(who or names))
+def _asking(old: JobSpec | None, terms: Sequence[Terms], refuse: Refuse) -> tuple[str, ...]:
+    who = [each.party.name for each in terms if old is not None and refuse(each, old)]
+    return tuple(sorted(who or (each.party.name for each in terms)))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # whatever a spec holds

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidDataError, RefusedError
 from dpspca.common.names import PartyName
-from dpspca.common.privacy import Price
+from dpspca.common.privacy import UNIT, Price, epsilon_within, format_down, root_down
 from dpspca.common.spec import Budget, JobSpec
 from dpspca.common.statement import format_up
 from dpspca.common.terms import Bounds, Cap, Terms, columns_digest
@@ -18,13 +18,18 @@ from dpspca.provider.policy import Cap as PolicyCap
 from dpspca.provider.policy import Range, Rules
 
 
-def refusals(terms: Terms, spec: JobSpec, audience: Sequence[str]) -> list[RefusedError]:
-    """Return everything for which this provider would refuse a job, or nothing."""
+def refusals(
+    terms: Terms, spec: JobSpec, audience: Sequence[str], public_bound: float | None = None
+) -> list[RefusedError]:
+    """Return everything for which this provider would refuse a job, or nothing.
+
+    ``public_bound`` is the norm bound that follows from the job's dictionary, if that is at hand.
+    """
     found = [*_columns(terms, spec)]
     if terms.refused:
         what = f"The provider admits no job on '{terms.data_set}' at the moment ({terms.refused})."
         found.append(RefusedError(what, "Ask its operator."))
-    found += rules_of(terms).refusals(spec, PartyName.parse(terms.analyst), tuple(audience))
+    found += rules_of(terms).refusals(spec, PartyName.parse(terms.analyst), tuple(audience), public_bound)
     return found or _over_what_is_left(terms, spec)
 
 
@@ -91,14 +96,21 @@ def _columns(terms: Terms, spec: JobSpec) -> list[RefusedError]:
 def _over_what_is_left(terms: Terms, spec: JobSpec) -> list[RefusedError]:
     """Refuse a job that costs more than is left for this analyst."""
     try:
-        price = catalogue.plan(spec).price
+        plan = catalogue.plan(spec)
+        price = plan.price
     except DpspcaError as problem:
         return [RefusedError(problem.what, problem.remedy)]
     if price.is_within(terms.left):
         return []
-    asked, left = format_up(price.mu, 4), format_up(terms.left.mu, 4)
+    delta = spec.budget.delta
+    asked = f"mu = {format_up(price.mu, 4)} (epsilon {format_up(plan.loss.epsilon(delta), 4)})"
+    left_mu = format_down(root_down(terms.left.units * UNIT), 4)
+    left = f"mu = {left_mu} (epsilon {format_down(epsilon_within(terms.left, delta), 4)})"
     part = " of the part of delta that is kept for noise as implemented" if price.units <= terms.left.units else ""
-    what = f"The job costs mu = {asked}, and mu = {left} is left for you on '{terms.data_set}': too little{part}."
+    what = (
+        f"The job costs {asked}, and {left} is left for you on '{terms.data_set}', at delta {delta:g}: too "
+        f"little{part}."
+    )
     return [BudgetExceededError(what, "Ask for a smaller epsilon or delta, or ask the data steward.")]
 
 

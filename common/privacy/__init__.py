@@ -1,7 +1,16 @@
 """Units, events, accounting, calibration, the public lattice and the integer noise on it."""
 
 from . import audit, dither, smooth
-from .accountant import SLACK_SHARE, Filter, PrivacyLoss, calibrated_scale, calibrated_std, compose, usable_mu
+from .accountant import (
+    SLACK_SHARE,
+    Filter,
+    PrivacyLoss,
+    calibrated_scale,
+    calibrated_std,
+    compose,
+    epsilon_within,
+    usable_mu,
+)
 from .audit import Finding, Kind
 from .calibration import (
     MAX_EPSILON,
@@ -9,6 +18,7 @@ from .calibration import (
     MIN_EPSILON,
     choice_mu,
     choice_range,
+    format_down,
     format_up,
     published_noise_multiplier,
     root_down,
@@ -112,6 +122,8 @@ __all__ = [
     "directions",
     "directions_key",
     "dither",
+    "epsilon_within",
+    "format_down",
     "format_up",
     "keeps_promise",
     "keyed_stream",

@@ -19,8 +19,11 @@ from typing import Final, Self
 from dpspca.common.errors import BudgetExceededError, InvalidParameterError, InvalidTypeError
 
 from .calibration import (
+    MAX_EPSILON,
+    MIN_EPSILON,
     check_budget,
     format_up,
+    gaussian_epsilon,
     gaussian_mu,
     least_epsilon,
     nonnegative,
@@ -40,6 +43,7 @@ __all__ = [
     "calibrated_scale",
     "calibrated_std",
     "compose",
+    "epsilon_within",
     "usable_mu",
 ]
 
@@ -208,9 +212,29 @@ def _check_units(name: str, units: object, limit: int | None = None) -> None:
 
 @lru_cache(maxsize=256)
 def _whole(epsilon: float, delta: float, aside: float) -> Price:
-    units = math.floor(Fraction(usable_mu(epsilon, delta)) ** 2 / UNIT)
     kept = Fraction(delta) * SLACK_SHARE + Fraction(aside)
-    return Price(units, math.floor(kept / _slack_price(epsilon) / SLACK_UNIT))
+    return Price(_units_of(epsilon, delta), math.floor(kept / _slack_price(epsilon) / SLACK_UNIT))
+
+
+@lru_cache(maxsize=256)
+def epsilon_within(room: Price, delta: float) -> float:
+    """Return the largest epsilon of a budget at this delta that fits into ``room``, never too large; 0 if none does.
+
+    Only the units of mu^2 are looked at. A room that a budget (epsilon, delta) fills gives back this epsilon if it has
+    up to eleven digits. The result is at most ``MAX_EPSILON``, and below the largest by a relative 1e-9 at most, unless
+    it is below 1e-9 itself.
+    """
+    kept = round_down(Fraction(delta) * (1 - SLACK_SHARE))
+    near = min(gaussian_epsilon(kept, root_down(room.units * UNIT)), MAX_EPSILON)
+    for candidate in (float(f"{near:.11g}"), *(near * (1 - 10.0**-digits) for digits in range(9, 0, -1))):
+        if MIN_EPSILON <= candidate <= MAX_EPSILON and _units_of(candidate, delta) <= room.units:
+            return candidate
+    return 0.0
+
+
+def _units_of(epsilon: float, delta: float) -> int:
+    """Return the units of mu^2 of a budget, rounded down."""
+    return math.floor(Fraction(usable_mu(epsilon, delta)) ** 2 / UNIT)
 
 
 # --- The report afterwards --------------------------------------------------------------------------------------------

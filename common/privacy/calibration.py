@@ -135,6 +135,11 @@ def format_up(value: float, digits: int = 6) -> str:
     return f"{float(raised):.{digits}g}"
 
 
+def format_down(value: float, digits: int = 6) -> str:
+    """Format a nonnegative number in a few digits, rounded down: for what is left, of which more is better."""
+    return format_up(-value, digits).removeprefix("-")
+
+
 # --- Gaussian differential privacy ------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
 from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
+from .data_settings import MAX_DATA_SETS, DataConfig
 from .dictionaries import dictionary_faults, read_dictionary
 from .engine_settings import EngineKind, EngineSettings
 from .event_settings import EventSettings
@@ -14,7 +15,6 @@ from .paths import is_pattern
 from .reading import DELIMITERS, Reading
 from .routes import Route
 from .settings import (
-    MAX_DATA_SETS,
     AnalystConfig,
     AnyConfig,
     CoordinatorConfig,
@@ -23,6 +23,7 @@ from .settings import (
     kind_of,
     read_any_config,
     read_config,
+    read_data_config,
     require_own,
 )
 from .study_file import Study
@@ -39,6 +40,7 @@ __all__ = [
     "AnyConfig",
     "ApprovalSettings",
     "CoordinatorConfig",
+    "DataConfig",
     "DatabaseUrl",
     "Emit",
     "EngineKind",
@@ -62,6 +64,7 @@ __all__ = [
     "posix",
     "read_any_config",
     "read_config",
+    "read_data_config",
     "read_dictionary",
     "read_toml",
     "require_own",

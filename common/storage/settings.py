@@ -1,38 +1,21 @@
 """Settings of the programs, in TOML. A key that is not known is refused, and paths are taken from the file's folder."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from dpspca.common.decoding import By, Filled, Source, between, choices, decode, faults_of
-from dpspca.common.dictionary import Preparation
+from dpspca.common.decoding import By, Filled, Source, between, decode, faults_of, keys_of
 from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.names import check_name
-from dpspca.common.spans import Span
-from dpspca.common.spec import MAX_DIMENSION
 
 from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
-from .dictionary_settings import doubly_declared, read_preparation
-from .engine_settings import EngineSettings
+from .data_settings import SAMPLES, DataConfig
 from .event_settings import EventSettings
-from .paths import FilePath, is_pattern, located
-from .reading import OF_CLUSTERS, Reading
+from .paths import FilePath, located
 from .routes import ProxyAddress, Route
 from .toml_file import read_toml
-
-MAX_DATA_SETS: Final = 256
-"""Of one provider: a coordinator takes no greeting with more."""
-_SAMPLES: Final = "`dpspca config sample` shows what belongs there."
-_OF_ROWS_READ_ONCE: Final = {
-    "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
-    "else name the folder under data_sets, where it is read once.",
-    "spans": "A matrix does not arrive row by row: name its file under data_sets.",
-    "engines": "A cluster reads files that do not change: name the folder under data_sets.",
-}
 
 
 def _place(text: str, source: Source) -> Path | DatabaseUrl:
@@ -41,7 +24,7 @@ def _place(text: str, source: Source) -> Path | DatabaseUrl:
         return DatabaseUrl(text)
     if "://" in text:
         scheme = text.partition("://")[0]  # and no more of it: there may be a password in the rest
-        raise InvalidParameterError(f"It is a place of the kind {scheme!r:.40}.", _SAMPLES)
+        raise InvalidParameterError(f"It is a place of the kind {scheme!r:.40}.", SAMPLES)
     path: Path = source.locate(text)
     return path
 
@@ -49,11 +32,6 @@ def _place(text: str, source: Source) -> Path | DatabaseUrl:
 AddressText: TypeAlias = Annotated[Address, By(lambda text, _: Address.parse(text))]
 ProxyText: TypeAlias = Annotated[ProxyAddress, By(lambda text, _: ProxyAddress.parse(text))]
 Place: TypeAlias = Annotated[Path | DatabaseUrl, By(_place, Filled)]
-Name: TypeAlias = Annotated[str, By(lambda name, _: check_name("the data set's name", name))]
-Paths: TypeAlias = dict[Name, FilePath]
-Readings: TypeAlias = dict[Name, Reading]
-Preparations: TypeAlias = dict[Name, Annotated[Preparation, By(read_preparation)]]
-Counts: TypeAlias = dict[Name, Annotated[int, between(1, MAX_DIMENSION)]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,38 +50,22 @@ class CoordinatorConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProviderConfig:
-    """What a provider is told; ``data_sets`` maps the names that jobs use to files, ``persons`` to whose rows they are.
-
-    ``arriving`` maps other names to folders to which files are added while the daemon runs. One of the two has a name.
-
-    ``spans`` says of shares of a divided table which of its rows are this provider's own. ``row_entries`` says how many
-    entries of a row count, at most. ``reading`` says how files are read, and ``dictionaries`` which shared dictionary
-    describes their columns. ``engines`` says which cluster computes
-    sums over rows that this provider does not read itself.
+class ProviderConfig(DataConfig):
+    """What a provider is told: what its data sets are, and everything else.
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
-    ``approval`` says how long jobs wait for a person's approval, and who is notified. ``memory_mebibytes`` says how
-    much memory rows and jobs may take, and ``scratch`` is the private folder that holds rows instead.
+    ``approval`` says how long jobs wait for a person's approval, and who is notified. ``scratch`` is the private folder
+    that holds rows that are not in memory.
     """
 
     coordinator: AddressText
     identity: FilePath
     revocations: FilePath
     policy: FilePath
-    data_sets: Paths = field(default_factory=dict)
-    persons: Paths = field(default_factory=dict)
-    spans: dict[Name, Span] = field(default_factory=dict)
-    row_entries: Counts = field(default_factory=dict)
-    reading: Readings = field(default_factory=dict)
-    dictionaries: Preparations = field(default_factory=dict)
-    engines: dict[Name, EngineSettings] = field(default_factory=dict)
-    arriving: Paths = field(default_factory=dict)
     ledger: FilePath | None = None
     ledger_head: FilePath | None = None
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
     metrics: AddressText | None = None
-    memory_mebibytes: Annotated[int, between(64, 2**30)] | None = None
     scratch: FilePath | None = None
     mailbox: AddressText | None = None
     proxy: ProxyText | None = None
@@ -114,39 +76,6 @@ class ProviderConfig:
     def route(self) -> Route:
         """How the coordinator is reached."""
         return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
-
-    @classmethod
-    def cross_checks(cls, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Find tables that contradict each other. Those that are wrong by themselves are not among the values."""
-        if values.keys() >= {"data_sets", "arriving"}:
-            tables = {key: value for key, value in values.items() if isinstance(value, dict)}
-            yield from _strays(tables)
-            yield from _unfit_for_dictionaries(tables)
-            yield from _unfit_for_spans(tables)
-            yield from _unfit_for_engines(tables)
-            yield from _twice(tables)
-
-    @property
-    def places(self) -> dict[str, Path]:
-        """Where the rows of each data set are."""
-        return self.data_sets | self.arriving
-
-    @property
-    def names(self) -> set[str]:
-        """Name all data sets."""
-        return set(self.places)
-
-    def require_name(self, name: str) -> None:
-        """Refuse a name that no data set has."""
-        if name not in self.places:
-            raise InvalidParameterError(
-                f"Unknown data set {name!r:.80}.", f"Available: {', '.join(sorted(self.places))}."
-            )
-
-    def reading_of(self, name: str) -> Reading:
-        """Return how the files of a data set are read."""
-        reading, own = self.reading.get(name, Reading()), self.dictionaries.get(name)
-        return reading if own is None else reading.prepared(own)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,8 +96,6 @@ class AnalystConfig:
 
 Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)
 AnyConfig: TypeAlias = CoordinatorConfig | ProviderConfig | AnalystConfig
-_Tables: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""What a provider's settings say of data sets, by key and name."""
 
 
 def read_config(kind: type[Config], path: Path) -> Config:
@@ -183,8 +110,23 @@ def read_any_config(path: Path) -> AnyConfig:
     return read
 
 
+def read_data_config(path: Path) -> DataConfig:
+    """Read what a provider's settings say of its data sets, before or after the provider is enrolled.
+
+    All other keys may be missing, and their values are not looked at.
+    """
+    require_own(ProviderConfig, path)
+    others = keys_of(ProviderConfig) - keys_of(DataConfig)
+    raw = {key: value for key, value in read_toml(path).items() if key not in others}
+    return decode(DataConfig, raw, _source(path))
+
+
 def _decoded(kind: type[Config], path: Path, raw: dict[str, Any]) -> Config:
-    return decode(kind, raw, Source(str(path), partial(located, path.parent), sample=_SAMPLES))
+    return decode(kind, raw, _source(path))
+
+
+def _source(path: Path) -> Source:
+    return Source(str(path), partial(located, path.parent), sample=SAMPLES)
 
 
 def kind_of(raw: dict[str, Any]) -> type[Any]:
@@ -197,118 +139,6 @@ def kind_of(raw: dict[str, Any]) -> type[Any]:
 def faults(kind: type[Any], path: Path, raw: dict[str, Any]) -> Sequence[DpspcaError]:
     """Return everything that is wrong with a program's settings."""
     return faults_of(lambda: _decoded(kind, path, raw))
-
-
-def _strays(tables: _Tables) -> Iterator[tuple[str, str]]:
-    """Find what is said about data sets of which it cannot be said, or that are not there, or none that is."""
-    read, arriving = tables["data_sets"], tables["arriving"]
-    if not read and not arriving:
-        yield "It offers no data set.", f"Name one under data_sets, or under arriving: {_SAMPLES}"
-    if len(read) + len(arriving) > MAX_DATA_SETS:
-        yield (
-            f"It offers {len(read) + len(arriving)} data sets; a coordinator takes at most {MAX_DATA_SETS}.",
-            "Offer fewer, or divide them among several providers.",
-        )
-    for key, remedy in _OF_ROWS_READ_ONCE.items():
-        for name in sorted(tables.get(key, {}).keys() - read.keys()):
-            if name in arriving:
-                yield f"{key} names {name!r:.80}, whose rows arrive.", remedy
-            else:
-                yield f"{key} names {name!r:.80}, which is no data set.", choices(name, read)
-    for key in ("row_entries", "reading", "dictionaries"):
-        for name in sorted(tables.get(key, {}).keys() - read.keys() - arriving.keys()):
-            yield f"{key} names {name!r:.80}, which is no data set.", choices(name, {*read, *arriving})
-
-
-def _unfit_for_dictionaries(tables: _Tables) -> Iterator[tuple[str, str]]:
-    """Find what is said about the reading of a data set, and follows from its dictionary."""
-    readings = tables.get("reading", {})
-    for name in sorted(tables.get("dictionaries", {}).keys() & readings.keys()):
-        if doubled := doubly_declared(readings[name]):
-            yield f"reading.{name:.80} has {', '.join(doubled)}, and a dictionary.", "Remove this from reading."
-
-
-def _unfit_for_spans(tables: _Tables) -> Iterator[tuple[str, str]]:
-    """Find what is said about shares of a matrix and can be said of rows alone."""
-    replaced = {
-        name for name, read in tables.get("reading", {}).items() if read.declared & {"missing", "missing_codes"}
-    }
-    reasons = (
-        (
-            tables.get("row_entries", {}),
-            "row_entries and a span",
-            "Entries of a symmetric matrix cannot be left out row by row: take row_entries away.",
-        ),
-        (
-            replaced,
-            "a span, and missing or missing_codes under reading",
-            "A matrix must stay symmetric: take one of the two away.",
-        ),
-        (
-            tables.get("dictionaries", {}),
-            "a span and a dictionary",
-            "A dictionary is for rows, and a matrix has none: take one of the two away.",
-        ),
-        (
-            tables.get("persons", {}),
-            "persons and a span",
-            "Rows of a matrix are nobody's, and none of them may be left out: take one of the two away.",
-        ),
-    )
-    for names, both, remedy in reasons:
-        for name in sorted(tables.get("spans", {}).keys() & set(names)):
-            yield f"{name!r:.80} has {both}.", remedy
-
-
-def _unfit_for_engines(tables: _Tables) -> Iterator[tuple[str, str]]:
-    """Find what is said about data sets that a cluster reads, and that it cannot do."""
-    unfit = {
-        "persons": "Only a provider that reads the rows itself bounds the rows of persons",
-        "spans": "Only a provider that reads a matrix itself answers about it",
-    }
-    for name in sorted(tables.get("engines", {})):
-        for key, reason in unfit.items():
-            if name in tables.get(key, {}):
-                yield f"{name!r:.80} has {key} and an engine.", f"{reason}: take one of the two away."
-        reading = tables.get("reading", {}).get(name)
-        stray = sorted(reading.declared - OF_CLUSTERS) if reading else []
-        if stray:
-            yield (
-                f"reading.{name:.80} has {', '.join(stray)}, and the data set has an engine.",
-                "Workers read text, Parquet, Feather, Arrow and .npy files alone: export one, or take the engine away.",
-            )
-
-
-def _twice(tables: _Tables) -> Iterator[tuple[str, str]]:
-    """Find data sets under two names: each has a budget of its own, and both would be spent on the same rows.
-
-    Paths are compared, through links, and not what files hold: of a copy nobody can tell here. Of one database, two
-    tables or queries are two data sets. If they hold the same rows, their fingerprints show it.
-    """
-    parts = {name: read.table or read.query for name, read in tables.get("reading", {}).items()}
-    offered = [(key, name, *_places(place)) for key in ("data_sets", "arriving") for name, place in tables[key].items()]
-    for (key, name, held, around), (other_key, other, other_held, other_around) in combinations(offered, 2):
-        if name == other:
-            yield f"{name!r:.80} is under {other_key} and under {key}.", "Give two data sets two names."
-        are_parts = parts.get(name) and parts.get(other) and parts[name] != parts[other]
-        if (held & other_around or other_held & around) and not are_parts:
-            yield (
-                f"{name!r:.80} under {key} and {other!r:.80} under {other_key} hold the same rows.",
-                "Rows have one budget, and so one name: take one of the two away, or give it another file or folder.",
-            )
-
-
-def _places(path: Path) -> tuple[set[Path], set[Path]]:
-    """Say where a file or folder is, through links, and that with the folders of which it may be a part.
-
-    A pattern is where its files are now.
-    """
-    try:
-        files = [path] if not is_pattern(path) else [path, *path.parent.glob(path.name)]
-        held = {file.resolve() for file in files}
-        return held, {*held, *(file.parent for file in held), path.parent.resolve()}
-    except (OSError, RuntimeError, ValueError, NotImplementedError):  # no path at all, which is told when it is opened
-        return {path}, {path}
 
 
 def require_own(kind: type[AnyConfig], path: Path) -> None:

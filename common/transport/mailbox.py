@@ -99,6 +99,11 @@ class MailFolder:
         for path in found:
             yield path.name, _bounded(files.read(path), Mail.REQUEST)
 
+    def replies(self) -> Iterator[tuple[str, bytes]]:
+        """Yield each slot with what the authority sent to its party. It stays there when the party has fetched it."""
+        for path in sorted(self.path.glob(f"*.{Mail.CERTIFICATE}")):
+            yield path.stem, _bounded(files.read(path), Mail.CERTIFICATE)
+
     @property
     def unconfirmed(self) -> set[str]:
         """The slots with a certificate whose party has not taken its request away, which it does when it is done."""

@@ -37,7 +37,7 @@ class MetricsPage:
         self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_REQUEST)
         bound = self._server.sockets[0].getsockname()
         self._is_local = ip_address(bound[0]).is_loopback
-        self.address = f"{bound[0]}:{bound[1]}"
+        self.address = f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
 
     async def stop(self) -> None:
         """Stop listening."""

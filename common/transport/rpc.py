@@ -157,6 +157,10 @@ class CallerCheck:
             )
         return caller
 
+    def certificate(self, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        """Return the certificate that a caller showed, or nothing if it has disconnected."""
+        return self.certificate_of(context.peer()) or b""
+
     def party_of(self, certificate: bytes | None) -> PartyName:
         """Return the party of a certificate, or refuse it."""
         if not certificate:

@@ -12,7 +12,17 @@ from .receipts import MAX_RECEIPT_BYTES, sign_receipt, verify_receipt
 from .replies import MAX_REPLY_BYTES, Reply
 from .requests import Request
 from .requests import read as read_request
-from .revocations import RevocationList, holder_at, holder_of, peer_of, require_role
+from .revocations import (
+    EXPIRED,
+    REVOKED,
+    RevocationList,
+    holder_at,
+    holder_of,
+    newest_certificate,
+    peer_of,
+    require_role,
+    standing_of,
+)
 from .signed_texts import sign_texts, verify_texts
 from .signing import (
     JOB_SKEW,
@@ -40,6 +50,7 @@ from .statements import (
 )
 
 __all__ = [
+    "EXPIRED",
     "IDENTITY_FILE",
     "INVITATION_DAYS",
     "JOB_SKEW",
@@ -52,6 +63,7 @@ __all__ = [
     "MAX_REQUEST_BYTES",
     "MAX_STATEMENT_BYTES",
     "PARTY_DAYS",
+    "REVOKED",
     "SLOT_FILE",
     "Authority",
     "CurrentIdentity",
@@ -76,6 +88,7 @@ __all__ = [
     "is_slot",
     "load_revocations",
     "new_challenge",
+    "newest_certificate",
     "owner_of",
     "peer_of",
     "read_authority",
@@ -94,6 +107,7 @@ __all__ = [
     "sign_texts",
     "signer_of",
     "slot_of",
+    "standing_of",
     "verify",
     "verify_challenge",
     "verify_receipt",

@@ -183,6 +183,36 @@ def _validity(certificate: x509.Certificate) -> Validity:
     return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether a certificate that the authority issued may be used."""
+
+    problem: str | None
+    """REVOKED, EXPIRED, or None."""
+    until: datetime
+
+
+REVOKED: Final = "revoked"
+EXPIRED: Final = "expired"
+
+
+def standing_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked: RevocationList) -> Standing:
+    """Tell whether a certificate may be used, for people. Only ``peer_of`` decides who is trusted."""
+    known = _issued(certificate_pem, authority_pem)
+    _, until = known.in_force
+    if known.serial in revoked.serials:
+        return Standing(REVOKED, until)
+    return Standing(EXPIRED if until <= now else None, until)
+
+
+def newest_certificate(certificates: Iterable[bytes]) -> bytes:
+    """Return the certificate that was issued last. Empty ones are left out; there may be none."""
+    given = [each for each in certificates if each]
+    return (
+        max(given, key=lambda each: read_certificate(each).not_valid_before_utc) if len(given) > 1 else b"".join(given)
+    )
+
+
 def require_role(party: PartyName, *allowed: Role) -> None:
     """Refuse a party whose role is not allowed. If no role is allowed, refuse every party."""
     if party.role not in allowed:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from dpspca.common.dictionary import feature_of
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON, SLACK_UNIT, Filter, Price
@@ -18,6 +19,9 @@ LIFETIME_DELTA: Final = 1e-6
 """The least suggested lifetime delta for jobs whose noise is not Gaussian."""
 MOST_DELTA: Final = 0.1
 """No larger delta is suggested."""
+MOST_FEATURES: Final = 1000
+"""No more features are listed: nobody reads a longer list, and analysts are sent it with the terms."""
+_LINE: Final = 100
 FEW: Final = 4
 """A suggested lifetime has room for so many jobs with other noise, if any budget has."""
 
@@ -38,7 +42,7 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
         f"explained_variance = {json.dumps(spec.explained_variance)}",
         *(["dictionary = true"] if spec.dictionary else []),
         *(["unproven = true"] if not plan.is_proven else []),
-        f"columns = {spec.schema.dimension}",
+        f"columns = {_columns(spec)}",
         f"norm_bound = {_norm_bounds(spec)}",
         f"minimum_parties = {spec.minimum_parties}",
         f"lifetime = {_written(lifetime or budget_for_a_few(plan))}",
@@ -47,6 +51,20 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
     if spec.centering is Centering.PRIVATE:
         lines.append(f"mean_bound = {{ least = {spec.mean_bound!r}, most = {spec.mean_bound!r} }}")
     return "\n".join([f"[data_sets.{json.dumps(data_set)}]", *lines, ""])
+
+
+def _columns(spec: JobSpec) -> str:
+    """Allow the job's features alone. Without a dictionary, or for very many features, allow as many columns as it has.
+
+    With a dictionary, a policy names features, and a job the columns that they become.
+    """
+    names = spec.schema.names if spec.dictionary else None
+    features = [*dict.fromkeys(map(feature_of, names or ()))]
+    if not 0 < len(features) <= MOST_FEATURES:
+        return str(spec.schema.dimension)
+    written = [json.dumps(each, ensure_ascii=False) for each in features]
+    line = f"[{', '.join(written)}]"
+    return line if len(line) <= _LINE else "\n".join(["[", *(f"    {each}," for each in written), "]"])
 
 
 def _norm_bounds(spec: JobSpec) -> str:

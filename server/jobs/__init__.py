@@ -1,5 +1,6 @@
 """Runs jobs: sends each query to the providers and adds their answers."""
 
+from .attendance import Attendance
 from .job_runner import JobRunner
 from .name_events import NameEvents
 from .outgoing import OutgoingQuery
@@ -8,6 +9,7 @@ from .rounds import LARGEST_ANSWER, JobSums, combine
 
 __all__ = [
     "LARGEST_ANSWER",
+    "Attendance",
     "JobRunner",
     "JobSums",
     "Link",

@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from dpspca.common.dictionary import PinnedDictionary
@@ -15,6 +16,7 @@ from dpspca.common.trust import MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.metrics import CoordinatorMetrics
 
+from .attendance import Attendance
 from .name_events import NameEvents
 
 MAX_QUEUED = 8
@@ -55,10 +57,18 @@ class Link:
     """One provider's connection. ``ProviderService`` reads and writes its messages."""
 
     def __init__(
-        self, name: str, data_sets: Mapping[str, Schema], dictionaries: Mapping[str, PinnedDictionary] | None = None
+        self,
+        name: str,
+        data_sets: Mapping[str, Schema],
+        dictionaries: Mapping[str, PinnedDictionary] | None = None,
+        certificate: bytes = b"",
     ) -> None:
-        """``dictionaries`` names those of data sets that have one. It is passed on, and decides nothing."""
+        """``dictionaries`` names those of data sets that have one. It is passed on, and decides nothing.
+
+        ``certificate`` is the one that the provider showed.
+        """
         self.name = name
+        self.certificate = certificate
         self.data_sets = dict(data_sets)
         self.dictionaries = dict(dictionaries or {})
         self.ended_by: DpspcaError | None = None
@@ -251,8 +261,11 @@ class Link:
 class Roster:
     """Every connected provider. When a provider connects again, its new link replaces the old one."""
 
-    def __init__(self, metrics: CoordinatorMetrics | None = None, events: Emit = ignore) -> None:
+    def __init__(
+        self, metrics: CoordinatorMetrics | None = None, events: Emit = ignore, attendance: Attendance | None = None
+    ) -> None:
         self._metrics = metrics or CoordinatorMetrics()
+        self.attendance = attendance or Attendance(lambda: datetime.now(UTC))
         self.events = events
         self._links: dict[str, Link] = {}
         self._arrivals = NameEvents()
@@ -280,6 +293,7 @@ class Roster:
             )
         link.metrics = self._metrics
         self._links[link.name] = link
+        self.attendance.came(link.name, link.certificate)
         self._arrivals.notify(link.name)
 
     def leave(self, link: Link) -> None:
@@ -287,6 +301,7 @@ class Roster:
         link.close()
         if self._links.get(link.name) is link:
             del self._links[link.name]
+            self.attendance.left(link.name)
 
     def keep_receipt(self, link: Link, receipt: pb.Receipt) -> None:
         """Keep a provider's receipt, unless a later one came on the same connection.

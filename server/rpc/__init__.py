@@ -3,6 +3,8 @@
 from .analyst_service import RESULT_BYTES, AnalystService
 from .call_interceptor import CallInterceptor
 from .health import Health
+from .listening import listen
+from .party_service import PartyService
 from .provider_service import HEARTBEAT_SECONDS, ProviderService
 from .tls_frontend import TlsFrontend, TlsSettings
 from .tls_keys import unproven_tls
@@ -13,8 +15,10 @@ __all__ = [
     "AnalystService",
     "CallInterceptor",
     "Health",
+    "PartyService",
     "ProviderService",
     "TlsFrontend",
     "TlsSettings",
+    "listen",
     "unproven_tls",
 ]

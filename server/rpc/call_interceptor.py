@@ -37,7 +37,9 @@ READ_SECONDS: Final = 60.0
 """Time limit for receiving one request."""
 MAX_OPEN_CALLS: Final = 320
 """Calls of one party at once: all its watches, and as many more as one connection takes."""
-CONCURRENT_CALLS: Final = MappingProxyType({"Submit": 2, "DataSets": 4, "Get": 8, "Result": 8, "Statements": 2})
+CONCURRENT_CALLS: Final = MappingProxyType(
+    {"Submit": 2, "DataSets": 4, "Get": 8, "Result": 8, "Statements": 2, "Parties": 2}
+)
 """Calls of one party that are served at once, for methods that compute or send much; further calls wait unread.
 
 Always more than one, because the call of a client that lost its connection lasts until the loss is noticed.

@@ -71,7 +71,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         try:
             async with self._waiting.slot(name, context), asyncio.timeout(MAX_MISSED_HEARTBEATS * self._heartbeat):
                 hello = await _read_hello(request_iterator)
-                link = _make_link(name, hello)
+                link = _make_link(name, hello, self._door.certificate(context))
                 welcome = self._welcome(name, hello.challenge)
         except TimeoutError:
             await rpc.abort(context, _no_hello_error())
@@ -217,12 +217,11 @@ async def _read_hello(messages: AsyncIterator[pb.FromProvider]) -> pb.Hello:
     raise _no_hello_error()
 
 
-def _make_link(name: PartyName, hello: pb.Hello) -> Link:
+def _make_link(name: PartyName, hello: pb.Hello, certificate: bytes) -> Link:
     schemas = {check_name("a data set", each.name): _schema(each) for each in hello.data_sets}
     described = [each for each in hello.data_sets if each.dictionary]
-    return Link(
-        name.name, schemas, {each.name: PinnedDictionary(each.dictionary, each.dictionary_title) for each in described}
-    )
+    pinned = {each.name: PinnedDictionary(each.dictionary, each.dictionary_title) for each in described}
+    return Link(name.name, schemas, pinned, certificate)
 
 
 def _schema(offered: pb.DataSet) -> Schema:

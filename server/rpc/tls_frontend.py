@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from dpspca.common.errors import BusyError, DpspcaError, InvalidParameterError
+from dpspca.common.errors import BusyError, DpspcaError
 from dpspca.common.log_context import about
 from dpspca.common.names import PartyName
 from dpspca.common.transport import rpc
@@ -30,6 +30,7 @@ from dpspca.common.trust import Identity
 
 from .call_rates import CALLS_A_SECOND, CONNECTION_COST, CallRates
 from .connections import Buffers, InnerConnection, OuterConnection, Traffic
+from .listening import listen
 from .tls_keys import load_key
 
 MAX_PARTY_CONNECTIONS: Final = 48
@@ -58,8 +59,17 @@ _TOO_FAST: Final = (f"You make more than {CALLS_A_SECOND} calls a second.", "Try
 class TlsFrontend:
     """Accepts connections, and passes those of admitted parties on to gRPC."""
 
-    def __init__(self, door: rpc.CallerCheck, context: Callable[[], ssl.SSLContext]) -> None:
-        """``door`` names or refuses a certificate's party; ``context`` returns TLS settings for the next connection."""
+    def __init__(
+        self,
+        door: rpc.CallerCheck,
+        context: Callable[[], ssl.SSLContext],
+        on_refused: Callable[[bytes], None] = lambda _: None,
+    ) -> None:
+        """``door`` names or refuses a certificate's party; ``context`` returns TLS settings for the next connection.
+
+        ``on_refused`` is told the certificate of every refused connection.
+        """
+        self._on_refused = on_refused
         self._door = door
         self._loop = asyncio.get_running_loop()
         self.call_rates = CallRates(self._loop.time)
@@ -79,11 +89,10 @@ class TlsFrontend:
 
     async def listen(self, address: str) -> str:
         """Listen on an address without accepting yet, and return it; port 0 picks a free port."""
-        host, _, port = address.rpartition(":")
-        self._listening = await asyncio.to_thread(_listen, host.strip("[]"), port, address)
+        self._listening = await asyncio.to_thread(listen, address, BACKLOG)
         self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="dpspca-"))
         self.grpc_address = f"unix:{self._folder}/grpc"
-        return f"{host}:{self._listening[0].getsockname()[1]}"
+        return f"{address.rpartition(':')[0]}:{self._listening[0].getsockname()[1]}"
 
     def start(self) -> None:
         """Accept connections."""
@@ -114,6 +123,11 @@ class TlsFrontend:
         """The party of each open connection."""
         return list(self._parties.elements())
 
+    @property
+    def connections(self) -> list[tuple[PartyName, bytes]]:
+        """The party and the certificate of each open connection."""
+        return [(each.party, each.certificate) for each in self._callers.values() if each.party]
+
     def certificate_of(self, peer: str) -> bytes | None:
         """Return the certificate of the caller that gRPC names ``peer``."""
         caller = self._callers.get(peer)
@@ -136,6 +150,7 @@ class TlsFrontend:
     def keep_refused(self, caller: OuterConnection, problem: DpspcaError) -> None:
         """Keep a refused connection for a moment, and pause accepting."""
         who = self._door.name_for_log(caller.certificate)
+        self._on_refused(caller.certificate)
         _log.warning("A connection from %s was refused: %s", caller.address, problem, extra=about(who))
         self._pause_accepting()
         while len(self._refused) >= MAX_REFUSED:
@@ -215,31 +230,6 @@ class TlsFrontend:
                     if caller.refused_before:
                         caller.abort()
                     caller.refused_before = True
-
-
-def _listen(host: str, port: str, address: str) -> list[socket.socket]:
-    """Listen on every address of a host."""
-    made: list[socket.socket] = []
-    try:
-        number = int(port)
-        for family, *_, where in socket.getaddrinfo(
-            host or None, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            listening = socket.socket(family, socket.SOCK_STREAM)
-            made.append(listening)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(bool(where[0] != "::")))
-            listening.bind((where[0], made[0].getsockname()[1] if len(made) > 1 else number, *where[2:]))
-            listening.listen(BACKLOG)
-            listening.setblocking(False)  # its signature
-    except (OSError, ValueError, OverflowError):
-        for each in made:
-            each.close()
-        raise InvalidParameterError(
-            f"Cannot listen on {address}.", "Choose an address of this machine and a free port."
-        ) from None
-    return made
 
 
 class TlsSettings:

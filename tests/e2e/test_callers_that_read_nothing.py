@@ -308,11 +308,18 @@ def test_t35_one_party_s_connections_with_calls_are_bounded(
     run_scene(enrolment, scene)
 
 
-@pytest.mark.parametrize("method", ["Submit", "Watch", "List", "Get", "Cancel", "Result", "DataSets", "Statements"])
-def test_t35_bytes_that_are_no_message_are_refused_in_our_words(enrolment: Enrolment, method: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"{ANALYSTS}{method}" for method in ("Submit", "Watch", "List", "Get", "Cancel", "Result", "DataSets")),
+        f"{ANALYSTS}Statements",
+        "/dpspca.v1.PartyService/Parties",
+    ],
+)
+def test_t35_bytes_that_are_no_message_are_refused_in_our_words(enrolment: Enrolment, path: str) -> None:
     async def scene(running: RunningFederation) -> None:
         async with open_channel(running.coordinator.address, enrolment.identity(Role.ANALYST, "bea")) as channel:
-            problem = await error_of(channel.unary_stream(f"{ANALYSTS}{method}")(b"\xff\xff\xff"))
+            problem = await error_of(channel.unary_stream(path)(b"\xff\xff\xff"))
             assert (problem.code(), problem.details()) == NO_MESSAGE
             assert (rpc.CODE_KEY, "invalid-data") in [tuple(each) for each in problem.trailing_metadata()]
 

@@ -125,14 +125,17 @@ def test_absent_providers_are_named_before_and_while_waiting(here: Callable[...,
     ended = here(*order, "--minimum-parties", 2, "--provider", "nroth", "--provider", "south", "--out", "nobodys")
     assert ended.code == 2
     warning, name, *progress = ended.err.splitlines()
-    assert re.search("not offering 'cohort': nroth.* 5 seconds", warning)
+    start = r"not connected since the coordinator started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    unknown = "unknown to the coordinator: check the name"
+    assert re.match(rf"Missing now: nroth \({unknown}; {start}\)\. The job waits up to 5 seconds", warning)
     assert name.startswith("job ")
-    assert any(line.startswith("Waiting for nroth: ") for line in progress)
+    (waiting,) = (line for line in progress if line.startswith("Waiting for nroth ("))
+    assert re.search(r"No progress for [23] seconds; after 5 the job continues without them or fails\.", waiting)
 
 
 def test_no_warning_is_printed_if_all_providers_are_connected(finished_job: Ended) -> None:
     assert "Waiting" not in finished_job.err
-    assert "not offering" not in finished_job.err
+    assert "Missing" not in finished_job.err
 
 
 def test_flags_override_the_job_file(here: Callable[..., Ended], enrolment: Path) -> None:

@@ -157,10 +157,10 @@ def test_every_number_of_an_analyst_and_an_operator_is_the_commands_own(tmp_path
                 rows = [
                     each.inner_text().split("\t") for each in operator.locator("table").first.locator("tbody tr").all()
                 ]
-                assert [(row[0], row[1], row[3]) for row in rows] == [
-                    (each["name"], each["role"], str(each["jobs"])) for each in facts["parties"]
+                assert [(row[0], row[1], row[2], row[4]) for row in rows] == [
+                    (each["name"], each["role"], each["connection"], str(each["jobs"])) for each in facts["parties"]
                 ]
-                assert [row[2] for row in rows] == ["connected", "connected", ""]
+                assert [(row[2].partition(" since ")[0], row[3]) for row in rows[:2]] == [("connected", "cohort")] * 2
                 operator.get_by_role("link", name="Jobs").click()
                 is_sound(operator)
                 assert job.name[:12] in operator.inner_text("main")

@@ -186,6 +186,20 @@ async def wrong_units_are_found_and_clipped(folder: Path) -> None:
 
         await transforms_agree(folder, model.transform(PEOPLE["north"]))
         await later_results_prepare_rows_too(folder, done.stderr.split()[1])
+        await a_written_job_feeds_run_from_another_folder(folder, known)
+
+
+async def a_written_job_feeds_run_from_another_folder(folder: Path, known: Dictionary) -> None:
+    """Terms are known for the job's dictionary, and the model of the written job prepares raw rows."""
+    (folder / "jobs").mkdir()
+    held = await command(folder, "plan", "job.toml", "--config", "ada.toml", "--write", "jobs/fit.json", "--json")
+    assert held.returncode == 0, held.stderr
+    assert json.loads(held.stdout)["fit"]["fits_as_it_is"]
+    told = await command(folder / "jobs", "terms", "--job", "fit.json", "--config", "../ada.toml")
+    assert told.returncode == 0, told.stdout
+    done = await command(folder / "jobs", "run", "fit.json", "--config", "../ada.toml", "--out", "fit.dpspca")
+    assert done.returncode == 0, done.stderr
+    assert load_model(folder / "jobs" / "fit.dpspca").dictionary == known.subset(["mean area", "sex", "age"])
 
 
 async def transforms_agree(folder: Path, scores: NDArray[np.float64]) -> None:

@@ -170,6 +170,7 @@ def test_five_parties_enrol_in_seven_commands_and_run_a_job(town: Town) -> None:
     with ExitStack() as stack:
         hub = town.folder / "coordinator-hub"
         stack.enter_context(started(hub, "coordinator", "start", "--config", "coordinator.toml", until="mailbox on"))
+        assert states(hub) == dict.fromkeys(PARTIES[1:4], "away") | {"analyst-ada": "away"}
         for name in PARTIES[1:4]:
             words = ("provider", "start", "--config", "provider.toml")
             stack.enter_context(started(town.folder / name, *words, until="Connected"))
@@ -179,6 +180,37 @@ def test_five_parties_enrol_in_seven_commands_and_run_a_job(town: Town) -> None:
             asked, cwd=town.folder / "analyst-ada", capture_output=True, text=True, check=False, timeout=5 * TIMEOUT
         )
         assert ended.returncode == 0, ended.stderr
+        assert {each: state for each, state in states(hub).items() if state == "connected"}.keys() >= {*PARTIES[1:4]}
+
+
+def states(hub: Path) -> dict[str, str]:
+    """Return the state of every party that a running coordinator knows: those of its mailbox too."""
+    shown = subprocess.run(  # noqa: S603  # our own program
+        [*COMMAND, "coordinator", "show", "--config", "coordinator.toml", "--json"],
+        cwd=hub,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT,
+    )
+    return {f"{each['role']}-{each['name']}": each["state"] for each in json.loads(shown.stdout)["parties"]}
+
+
+def test_a_slot_says_something_of_its_owner_alone(town: Town) -> None:
+    """Anybody may leave anything in their own slot, also somebody else's certificate."""
+    with town.joining(*PARTIES) as running:
+        town.wait_for_requests(5)
+        town.run("study", "sign", "--yes")
+        for each in running.values():
+            finish(each)
+    hub = town.folder / "coordinator-hub"
+    north, south, *_ = sorted((hub / "mailbox").glob("provider-*.certificate"))
+    north.write_bytes(south.read_bytes())
+    south.write_bytes(b"nothing of the kind")
+    with started(hub, "coordinator", "start", "--config", "coordinator.toml", until="mailbox on"):
+        found = states(hub)
+    providers = [state for name, state in found.items() if name.startswith("provider")]
+    assert sorted(providers) == ["away", "unknown", "unknown"]
 
 
 def test_a_party_that_joins_late_is_served_by_the_running_coordinator(town: Town) -> None:

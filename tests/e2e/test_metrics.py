@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ipv6 import needs_ipv6
 from live import live_parties, started
 from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, spec
 
@@ -153,6 +154,19 @@ def test_a_name_that_points_to_this_machine_is_not_served(host: str, served: boo
             reply = await asked(page.address, f"GET /metrics HTTP/1.1\r\n{heading}\r\n".encode())
             assert reply.startswith(b"HTTP/1.1 200" if served else b"HTTP/1.1 421"), reply
             assert (b"a 1" in reply) is served
+        await page.stop()
+
+    asyncio.run(scenario())
+
+
+@needs_ipv6
+def test_the_address_of_a_page_on_ipv6_can_be_fetched() -> None:
+    async def scenario() -> None:
+        page = MetricsPage(lambda: "a 1\n")
+        await page.start("::1", 0)
+        assert page.address.startswith("[::1]:")
+        read = await asyncio.to_thread(urllib.request.urlopen, f"http://{page.address}/metrics", timeout=20)
+        assert read.read() == b"a 1\n"
         await page.stop()
 
     asyncio.run(scenario())

@@ -9,6 +9,7 @@ from commands import Ended, commands_in
 from live import NAMES, live_parties
 
 from dpspca import load_model
+from dpspca.common.privacy import Filter, epsilon_within, format_down
 
 POLICY = """
 [data_sets.cohort]
@@ -63,6 +64,11 @@ def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> Non
     assert (terms["provider"], terms["conditions"]["minimum_parties"]) == ("dpspca://town/provider/north", 2)
     assert (terms["dimension"], len(terms["columns_digest"])) == (len(NAMES), 64)
     assert terms["left"]["further_jobs"] > 0
+    left = terms["left"]
+    lifetime = Filter.for_budget(8.0, 1e-5)
+    assert (left["epsilon"], left["delta"]) == (epsilon_within(lifetime.whole, 1e-6), 1e-6)
+    assert left["mu"] == lifetime.budget
+    assert f"epsilon {format_down(left['epsilon'], 4)} at delta 1e-06 (mu {format_down(left['mu'], 4)})" in shown.out
     assert facts["job"] is None
 
 
@@ -110,6 +116,7 @@ def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., End
     assert load_model(enrolment / "fit.model").statement.epsilon == 1.0
     after = here("terms", "cohort", "--config", "ada.toml", "--json").facts["terms"]
     assert [each["left"]["further_jobs"] for each in after] == [each["left"]["further_jobs"] - 1 for each in before]
+    assert all(one["left"]["epsilon"] < two["left"]["epsilon"] for one, two in zip(after, before, strict=True))
 
 
 def test_a_job_of_flags_takes_its_columns_and_data_set_from_what_is_on_offer(

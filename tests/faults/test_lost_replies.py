@@ -19,6 +19,7 @@ from dpspca.common.model import Model
 from dpspca.common.names import Role
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.server.rpc.analyst_service import AnalystService
+from dpspca.server.rpc.party_service import PartyService
 
 Found = TypeVar("Found")
 Replies = list[list[Any]]
@@ -79,6 +80,7 @@ def handled(monkeypatch: pytest.MonkeyPatch) -> Handled:
         monkeypatch.setattr(AnalystService, method, noting(noted.replies[method], getattr(AnalystService, method)))
     for method in ("List", "DataSets", "Result", "Statements"):
         monkeypatch.setattr(AnalystService, method, noting_all(noted.replies[method], getattr(AnalystService, method)))
+    monkeypatch.setattr(PartyService, "Parties", noting_all(noted.replies["Parties"], PartyService.Parties))
     return noted
 
 
@@ -149,6 +151,8 @@ def test_a_reply_lost_while_a_job_waits_is_repeated_without_effect(enrolment: En
             assert [each.name for each in await with_lost_reply(dropper, handled, "List", analyst.jobs())] == [job.name]
             offers = await with_lost_reply(dropper, handled, "DataSets", analyst.data_sets())
             assert [each.provider for each in offers] == ["site-0"]
+            (there,) = await with_lost_reply(dropper, handled, "Parties", analyst.presence(["site-0"]))
+            assert there.is_connected
             inquirer = Inquirer(analyst.stub, job.link, analyst._identity, now)
             assert await with_lost_reply(dropper, handled, "Statements", inquirer.terms(offers)) == []
             ended = await with_lost_reply(dropper, handled, "Cancel", job.cancel())

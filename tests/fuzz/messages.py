@@ -260,6 +260,14 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
         "StatementsRequest": st.builds(
             pb.StatementsRequest, signed_request=_requests(), providers=st.lists(st.sampled_from(["north", "west"]))
         ),
+        "PartiesRequest": st.builds(pb.PartiesRequest, providers=st.lists(st.sampled_from(["north", "west"]))),
+        "Party": st.builds(
+            pb.Party,
+            role=st.sampled_from(["provider", "analyst"]),
+            name=st.sampled_from(["north", "west"]),
+            state=st.sampled_from(["connected", "away", "revoked", "expired", "unknown"]),
+            since=st.floats(),
+        ),
         "Statement": st.builds(pb.Statement, provider=st.just("north"), signed_statement=_statements()),
         "Inquiry": st.builds(pb.Inquiry, signed_request=_requests()),
         "Stated": st.builds(pb.Stated, request=st.sampled_from(["", "0" * 64]), signed_statement=_statements()),

@@ -18,6 +18,7 @@ from dpspca.client.calls import CoordinatorLink
 from dpspca.client.errors import TooMuchError
 from dpspca.client.federation import AsyncJob, _model
 from dpspca.client.jobs import JobStatus, OfferList
+from dpspca.client.presence import Presence
 from dpspca.client.simulation import simulate
 from dpspca.client.statements import Inquirer
 from dpspca.common.algorithms import catalogue
@@ -30,6 +31,11 @@ SPEC = spec()
 @given(messages("Job"))
 def test_t36_any_status_of_a_job_is_read_or_refused_with_a_reason(told: Any) -> None:
     require_reason(lambda: JobStatus.of(told).to_dict())
+
+
+@given(messages("Party"))
+def test_t36_whatever_is_said_of_a_party_is_read_or_refused_with_a_reason(told: Any) -> None:
+    require_reason(lambda: Presence.of(told).absence)
 
 
 @given(messages("Offer"))

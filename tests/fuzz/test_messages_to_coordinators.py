@@ -97,7 +97,7 @@ def test_t36_no_message_stops_the_reading_of_a_provider_s_stream(said: list[pb.F
 def test_t36_any_greeting_is_accepted_or_refused_with_a_reason(told: pb.Hello) -> None:
     async def greet() -> None:
         hub, name = fuzz_parties().identities["hub"], fuzz_parties().identities[STRANGER].name
-        require_reason(lambda: _make_link(name, told))
+        require_reason(lambda: _make_link(name, told, b""))
         require_reason(lambda: sign_challenge(hub, told.challenge, name))
 
     asyncio.run(greet())

@@ -116,6 +116,9 @@ class OpenAdmission:
     def identify(self, *_: Any) -> None:
         pass
 
+    def certificate(self, *_: Any) -> bytes:
+        return b""
+
     def clock(self) -> datetime:
         return self._simulated.clock("hub")
 

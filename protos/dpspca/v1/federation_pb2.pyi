@@ -323,3 +323,27 @@ class Stated(_message.Message):
     request: str
     signed_statement: bytes
     def __init__(self, request: _Optional[str] = ..., signed_statement: _Optional[bytes] = ...) -> None: ...
+
+class PartiesRequest(_message.Message):
+    __slots__ = ("providers",)
+    PROVIDERS_FIELD_NUMBER: _ClassVar[int]
+    providers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, providers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Party(_message.Message):
+    __slots__ = ("role", "name", "state", "since", "since_start", "data_sets", "certificate_until")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_START_FIELD_NUMBER: _ClassVar[int]
+    DATA_SETS_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    name: str
+    state: str
+    since: float
+    since_start: bool
+    data_sets: _containers.RepeatedScalarFieldContainer[str]
+    certificate_until: float
+    def __init__(self, role: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., since: _Optional[float] = ..., since_start: _Optional[bool] = ..., data_sets: _Optional[_Iterable[str]] = ..., certificate_until: _Optional[float] = ...) -> None: ...

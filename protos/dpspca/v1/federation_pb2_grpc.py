@@ -471,3 +471,78 @@ class AnalystService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class PartyServiceStub:
+    """Who is connected, since when, and why others are not.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Parties = channel.unary_stream(
+                '/dpspca.v1.PartyService/Parties',
+                request_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.PartiesRequest.SerializeToString,
+                response_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Party.FromString,
+                _registered_method=True)
+
+
+class PartyServiceServicer:
+    """Who is connected, since when, and why others are not.
+    """
+
+    def Parties(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PartyServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Parties': grpc.unary_stream_rpc_method_handler(
+                    servicer.Parties,
+                    request_deserializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.PartiesRequest.FromString,
+                    response_serializer=dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Party.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'dpspca.v1.PartyService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('dpspca.v1.PartyService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class PartyService:
+    """Who is connected, since when, and why others are not.
+    """
+
+    @staticmethod
+    def Parties(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dpspca.v1.PartyService/Parties',
+            dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.PartiesRequest.SerializeToString,
+            dpspca_dot_protos_dot_dpspca_dot_v1_dot_federation__pb2.Party.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -147,3 +147,41 @@ def test_of_many_columns_those_with_something_to_say_are_shown(here: Here, tmp_p
     assert "column 41" in ended.out
     assert "99 more columns" in ended.out
     assert len(here("data", "check", "wide.npy", "--json").facts["data_sets"][0]["facts"]["columns"]) == 100
+
+
+OF_THE_DAEMON = ("coordinator", "identity", "revocations", "policy")
+
+
+def without_keys(path: Path, *keys: str) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(line for line in lines if not line.startswith(keys)), encoding="utf-8")
+
+
+def test_data_sets_are_checked_before_the_provider_joins(here: Here, tmp_path: Path) -> None:
+    enrolled = here("data", "check", "--config", "north.toml", "--json")
+    without_keys(tmp_path / "north.toml", *OF_THE_DAEMON)
+    ended = here("data", "check", "--config", "north.toml", "--json")
+    assert ended.code == enrolled.code == 0
+    for before, after in zip(enrolled.facts["data_sets"], ended.facts["data_sets"], strict=True):
+        assert (after["name"], after["facts"]["rows"]) == (before["name"], before["facts"]["rows"])
+        assert after["facts"]["columns"] == before["facts"]["columns"]
+    refused = here("provider", "start", "--config", "north.toml")
+    assert all(key in refused.err for key in OF_THE_DAEMON)
+
+
+def test_settings_of_data_with_a_mistake_are_refused_before_the_provider_joins(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "north.toml").write_text('data_set = "rows.CSV"\n[data_sets]\ncohort = 3\n', encoding="utf-8")
+    told = here("data", "check", "--config", "north.toml")
+    assert told.code == 2
+    assert "'data_set'" in told.err
+    assert "data_sets.cohort is 3" in told.err
+    (tmp_path / "none.toml").write_text('coordinator = "127.0.0.1:1"\nrevocations = "r.pem"\n', encoding="utf-8")
+    assert "no data set" in here("data", "check", "--config", "none.toml").err
+
+
+def test_commands_about_data_do_not_look_at_what_else_the_settings_hold(here: Here, tmp_path: Path) -> None:
+    """`dpspca doctor` is for that."""
+    text = SETTINGS.replace('coordinator = "127.0.0.1:1"', 'coordinator = "not yet known"')
+    (tmp_path / "north.toml").write_text("ledger = 3\nmemory_mebibytes = 100\n" + text, encoding="utf-8")
+    assert here("data", "check", "--config", "north.toml").code == 0
+    assert "coordinator: " in here("doctor", "--config", "north.toml").out

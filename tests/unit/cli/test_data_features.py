@@ -165,3 +165,13 @@ def test_a_preview_shows_where_each_number_of_a_row_came_from(here: Here, tmp_pa
     assert "clipped to 110" in said.out
     assert "no level: zero is used" in said.out
     assert "There is no row 41" in here("data", "preview", "--config", "north.toml", "--row", "41").error_line
+
+
+def test_a_preview_needs_only_what_the_settings_say_of_data(here: Here, tmp_path: Path) -> None:
+    with_all = here("data", "preview", "--config", "north.toml", "--json")
+    text = (tmp_path / "north.toml").read_text(encoding="utf-8")
+    (tmp_path / "north.toml").write_text(text[text.index("[data_sets]") :], encoding="utf-8")
+    ended = here("data", "preview", "--config", "north.toml", "--json")
+    assert (ended.code, ended.facts) == (0, with_all.facts)
+    drafted = here("dictionary", "init", "rows.csv", "--config", "north.toml", "--data-set", "cohort")
+    assert (drafted.code, "[features" in drafted.out) == (0, True)

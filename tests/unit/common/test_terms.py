@@ -134,6 +134,16 @@ def test_the_largest_job_is_within_what_is_left_and_what_one_job_may_cost() -> N
     assert replace(TERMS, refused="quarantined").further_jobs() == 0
 
 
+def test_what_is_left_is_an_epsilon_at_the_delta_of_all_jobs() -> None:
+    assert (TERMS.left_epsilon, TERMS.left_delta) == (4.0, 1e-6)
+    spent = replace(TERMS, left=TERMS.left - CONDITIONS.per_job.price)
+    assert 3.0 < spent.left_epsilon < 4.0, "epsilons do not add up"
+    assert Cap(spent.left_epsilon, 1e-6).price.units <= spent.left.units
+    alone = replace(TERMS, conditions=replace(CONDITIONS, per_analyst=None, per_job=Cap(1.0, 1e-8)))
+    assert alone.left_delta == 1e-8
+    assert replace(TERMS, left=Price()).left_epsilon == 0.0
+
+
 def test_the_digest_of_columns_depends_on_names_and_order() -> None:
     digests = {columns_digest(Schema(2, names)) for names in (("a", "b"), ("b", "a"), ("a", "c"), None)}
     assert len(digests) == 4

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from ipv6 import needs_ipv6
 from local_federation import Enrolment
 from timeouts import TIMEOUT
 
@@ -58,9 +59,9 @@ class Site:
 
 
 @asynccontextmanager
-async def site(folder: Path) -> AsyncIterator[Site]:
+async def site(folder: Path, address: str = "127.0.0.1:0") -> AsyncIterator[Site]:
     made = Site(folder)
-    await made.server.start(Address("127.0.0.1:0"))
+    await made.server.start(Address(address))
     try:
         yield made
     finally:
@@ -82,6 +83,18 @@ def test_what_was_left_in_a_slot_is_fetched_and_taken_away(tmp_path: Path) -> No
                 await here.put(Mail.REQUEST, b"again")
             assert here.folder.unconfirmed == set()
             assert await here.get(Mail.REQUEST) == b""
+
+    asyncio.run(main())
+
+
+@needs_ipv6
+@pytest.mark.parametrize("address", ["[::1]:0", "[::]:0", "localhost:0"])
+def test_a_mailbox_listens_on_addresses_of_ipv6(address: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with site(tmp_path, address) as here:
+            assert here.server.address.startswith(address.removesuffix("0"))
+            await here.put(Mail.REQUEST, b"please")
+            assert await here.get(Mail.REQUEST) == b"please"
 
     asyncio.run(main())
 

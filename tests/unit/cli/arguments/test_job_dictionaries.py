@@ -12,7 +12,7 @@ from commands import Ended, commands_in
 from dpspca.cli.arguments import job_files, job_flags
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.spec import PRIVATE_BOUND, JobSpec
+from dpspca.common.spec import PRIVATE_BOUND
 
 Here = Callable[..., Ended]
 
@@ -114,14 +114,14 @@ def test_what_is_wrong_with_a_described_job_is_named(tmp_path: Path, change: dic
 def test_flags_describe_the_same_job(here: Here, tmp_path: Path) -> None:
     told = here("plan", *FLAGS, "--feature", "sex", "--feature", "age", "--write", "made.json", "--json")
     assert told.code == 0, told.err
-    made = JobSpec.from_json((tmp_path / "made.json").read_bytes())
+    made = job_files.from_file(tmp_path / "made.json", job_flags.Flags()).spec
     assert made.schema.names == ("sex=female", "sex=male", "age")
     assert made.norm_bound == KNOWN.subset(["sex", "age"]).norm_bound()
     for more, bound in ((("--norm-bound", "private"), PRIVATE_BOUND), (("--norm-bound", "2.5"), 2.5)):
         assert here("plan", *FLAGS, *more, "--write", "made.json", "--json").code == 0
-        assert JobSpec.from_json((tmp_path / "made.json").read_bytes()).norm_bound == bound
+        assert job_files.from_file(tmp_path / "made.json", job_flags.Flags()).spec.norm_bound == bound
     assert here("plan", *FLAGS, "--center", "private", "--write", "made.json", "--json").code == 0
-    assert JobSpec.from_json((tmp_path / "made.json").read_bytes()).mean_bound == KNOWN.norm_bound()
+    assert job_files.from_file(tmp_path / "made.json", job_flags.Flags()).spec.mean_bound == KNOWN.norm_bound()
     assert "--dimension" in here("plan", *FLAGS, "--dimension", "4").error_line
     assert "--feature needs --dictionary" in here("plan", *FLAGS[:-2], "--feature", "age").error_line
 
@@ -130,8 +130,83 @@ def test_a_policy_is_tried_with_the_bound_that_follows(here: Here, tmp_path: Pat
     (tmp_path / "job.json").write_text(json.dumps(JOB), encoding="utf-8")
     suggested = here("policy", "suggest", "job.json", "--analyst", "ada", "--data-set", "cohort")
     assert "dictionary = true" in suggested.out
+    assert 'columns = ["sex", "age"]' in suggested.out
+    (tmp_path / "as-it-is.toml").write_text(suggested.out, encoding="utf-8")
+    as_it_is = ("policy", "check", "as-it-is.toml", "--data-set", "cohort", "--job")
+    checked = here(*as_it_is, "job.json")
+    assert checked.code == 0
+    assert "Columns: only sex, age." in checked.out
+    (tmp_path / "more.json").write_text(json.dumps(JOB | {"features": ["sex", "bmi"]}), encoding="utf-8")
+    assert "bmi" in here(*as_it_is, "more.json").out
+    assert here(*as_it_is, "more.json").code == 1
     narrow = suggested.out.replace("norm_bound = {", "norm_bound = { least = 5.0, most = 6.0 } #")
     (tmp_path / "policy.toml").write_text(narrow, encoding="utf-8")
     tried = here("policy", "check", "policy.toml", "--job", "job.json", "--data-set", "cohort")
     assert tried.code == 0, tried.out
     assert "prepared by the shared dictionary" in tried.out
+
+
+def written(here: Here, folder: Path, *flags: str) -> Path:
+    """Write a job from another folder than that of its dictionary."""
+    (folder / "jobs").mkdir(exist_ok=True)
+    told = here("plan", *flags, "--write", "jobs/fit.json", "--json")
+    assert told.code == 0, told.err
+    return folder / "jobs" / "fit.json"
+
+
+@pytest.mark.parametrize("flags", [(*FLAGS, "--feature", "age"), ("job.json",)])
+def test_a_written_job_finds_its_dictionary_from_any_folder(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(JOB), encoding="utf-8")
+    job = written(here, tmp_path, *flags)
+    raw = json.loads(job.read_text(encoding="utf-8"))
+    assert (raw["dictionary_file"], raw["dictionary"]) == ("../study.toml", KNOWN.digest())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = job_files.from_file(Path("..") / "jobs" / "fit.json", job_flags.Flags())
+    assert found.dictionary == KNOWN
+    assert found.public_bound == found.spec.norm_bound
+    again = here("plan", "../jobs/fit.json", "--write", "again.json", "--json")
+    assert again.code == 0, again.err
+    assert (tmp_path / "elsewhere" / "again.json").read_text(encoding="utf-8") == job.read_text(encoding="utf-8")
+
+
+def test_a_written_job_whose_dictionary_is_elsewhere_is_complete_without_it(here: Here, tmp_path: Path) -> None:
+    job = written(here, tmp_path, *FLAGS)
+    whole = job_files.from_file(job, job_flags.Flags())
+    (tmp_path / "study.toml").rename(tmp_path / "kept.toml")
+    alone = job_files.from_file(job, job_flags.Flags())
+    assert (alone.dictionary, alone.dictionary_file, alone.spec) == (None, None, whole.spec)
+    told = job_files.from_file(job, job_flags.Flags(dictionary=tmp_path / "kept.toml"))
+    assert told.dictionary == KNOWN
+
+
+def test_a_written_job_refuses_a_dictionary_that_changed(here: Here, tmp_path: Path) -> None:
+    job = written(here, tmp_path, *FLAGS)
+    (tmp_path / "other.toml").rename(tmp_path / "study.toml")
+    with pytest.raises(InvalidParameterError, match=r"study\.toml: The job names the dictionary"):
+        job_files.from_file(job, job_flags.Flags())
+
+
+@pytest.mark.usefixtures("here")
+def test_the_file_of_a_dictionary_is_named_once_and_as_text(tmp_path: Path) -> None:
+    canonical = json.loads(read(tmp_path, JOB).spec.to_json())
+    for wrong in (3, "", " "):
+        with pytest.raises(InvalidParameterError, match="dictionary_file is"):
+            read(tmp_path, canonical | {"dictionary_file": wrong})
+    with pytest.raises(InvalidParameterError, match="twice"):
+        read(tmp_path, JOB | {"dictionary_file": "study.toml"})
+    without = {key: value for key, value in canonical.items() if key != "dictionary"}
+    with pytest.raises(InvalidParameterError, match="names the dictionary none"):
+        read(tmp_path, without | {"dictionary_file": "study.toml"})
+
+
+def test_a_policy_admits_a_written_job_as_it_admits_the_job(here: Here, tmp_path: Path) -> None:
+    """Its norm bound follows from the dictionary, as the provider finds, whatever range the policy has."""
+    (tmp_path / "job.json").write_text(json.dumps(JOB), encoding="utf-8")
+    written(here, tmp_path, "job.json")
+    suggested = here("policy", "suggest", "jobs/fit.json", "--analyst", "ada", "--data-set", "cohort")
+    narrow = suggested.out.replace("norm_bound = {", "norm_bound = { least = 5.0, most = 6.0 } #")
+    (tmp_path / "policy.toml").write_text(narrow, encoding="utf-8")
+    assert here("policy", "check", "policy.toml", "--job", "jobs/fit.json", "--data-set", "cohort").code == 0

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steward import ADA, GRACE, LIFETIME, QUERIES, Site, job, opening
 
-from dpspca.cli.commands.budget import rounded_down
 from dpspca.common.privacy.accountant import Filter
-from dpspca.common.privacy.calibration import gaussian_delta
+from dpspca.common.privacy.calibration import format_down, gaussian_delta
 from dpspca.common.privacy.costs import UNIT, Price, mu_of
 from dpspca.provider.ledger.accounts import Account
 from dpspca.provider.ledger.ledger import Limits
@@ -61,8 +60,8 @@ def test_spent_is_rounded_up_and_left_is_rounded_down(spent: int, reserved: int)
 
 
 @given(value=st.floats(0, 1e6), digits=st.integers(1, 8))
-def test_what_is_left_is_printed_rounded_down(value: float, digits: int) -> None:
-    written = rounded_down(value, digits)
+def test_what_is_left_is_printed_format_down(value: float, digits: int) -> None:
+    written = format_down(value, digits)
     assert not written.startswith("-")
     assert float(written) <= value
     assert float(written) == pytest.approx(value, rel=10.0 ** (1 - digits))

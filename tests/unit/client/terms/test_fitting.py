@@ -122,6 +122,14 @@ def test_a_private_mean_or_bound_is_kept_where_it_is_allowed() -> None:
     assert "norm_bound" not in changed(own, terms(methods=("auto",), minimum_parties=1))
 
 
+def test_a_bound_that_follows_from_the_dictionary_stays() -> None:
+    narrow = [terms(name, norm_bound=Bounds(50.0, 60.0)) for name in ("north", "south")]
+    (change,) = fit(SPEC, None, narrow).changes
+    assert change.key == "norm_bound"
+    made = fit(SPEC, None, narrow, public_bound=SPEC.norm_bound)
+    assert (made.fits, made.changes) == (True, ())
+
+
 def test_the_budget_is_cut_to_what_is_left() -> None:
     few = Price(catalogue.plan(replace(SPEC, budget=Budget(0.25, 1e-6))).price.units, TWO[0].left.slack_units)
     made = fit(SPEC, None, [terms("north"), terms("south", left=few)])
@@ -135,7 +143,7 @@ def test_with_nothing_left_no_job_fits_and_the_reason_names_the_provider() -> No
     made = fit(SPEC, None, [terms("north"), terms("south", left=Price())])
     assert not made.fits
     assert [why.split(":")[0] for why in made.obstacles] == ["south"]
-    assert "left for you" in made.obstacles[0]
+    assert "mu = 0 (epsilon 0) is left for you" in made.obstacles[0]
     full = replace(terms("north"), refused="quarantined")
     assert "quarantined" in fit(SPEC, None, [full, terms("south")]).obstacles[0]
 

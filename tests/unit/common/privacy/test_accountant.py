@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, InvalidTypeError
 from dpspca.common.privacy import Price
-from dpspca.common.privacy.accountant import Filter, calibrated_std, compose, usable_mu
+from dpspca.common.privacy.accountant import Filter, calibrated_std, compose, epsilon_within, usable_mu
 from dpspca.common.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, gaussian_std, root_up
 from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
@@ -432,3 +432,29 @@ def test_an_approximate_mechanism_finds_room_only_in_what_is_set_aside() -> None
 def test_no_more_can_be_set_aside_than_there_is(aside: float) -> None:
     with pytest.raises(DpspcaError, match="aside"):
         Filter.for_budget(1.0, 1e-6, aside)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 2.5, 4.0, 12.0, 48.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
+def test_an_untouched_budget_has_its_own_epsilon_left(epsilon: float, delta: float) -> None:
+    assert epsilon_within(Filter.for_budget(epsilon, delta).whole, delta) == epsilon
+
+
+@given(st.integers(0, 2**90), st.floats(1e-15, 0.1))
+@settings(max_examples=60)
+def test_the_epsilon_that_is_left_fits_and_no_noticeably_larger_one_does(units: int, delta: float) -> None:
+    """Also by the exact curve of what is left: its epsilon at delta is not below the one that is shown."""
+    left = epsilon_within(Price(units), delta)
+    assert 0 <= left <= 48
+    if left:
+        assert Filter.for_budget(left, delta).whole.units <= units
+        exact = gaussian_epsilon(delta * (1 - 2.0**-20), root_up(units * UNIT))
+        assert left <= exact * (1 + 1e-10)
+    larger = 1.0001 * left + 1e-9
+    if larger <= 48:
+        assert Filter.for_budget(larger, delta).whole.units > units
+
+
+def test_nothing_left_is_no_epsilon() -> None:
+    assert epsilon_within(Price(), 1e-6) == 0.0
+    assert epsilon_within(Price(units=1, slack_units=10**20), 1e-6) == 0.0

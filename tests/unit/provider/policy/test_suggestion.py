@@ -10,7 +10,7 @@ from local_federation import spec
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.names import PartyName, Role
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec
+from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.policy.rules import Policy, Rules
 from dpspca.provider.policy.suggestion import suggest
 
@@ -73,3 +73,29 @@ def test_a_job_that_asks_for_more_is_not() -> None:
     ):
         with pytest.raises(RefusedError):
             rules(job).check(changed, ADA, SITES)
+
+
+def described(*columns: str) -> JobSpec:
+    return spec(schema=Schema(len(columns), columns), dictionary="ab" * 32, options={}, method="analyze-gauss")
+
+
+def test_the_features_of_a_job_with_a_dictionary_are_allowed_and_no_others() -> None:
+    job = described("mean area", "sex=female", "sex=male", "Größe \U0001f9ec")
+    allowed = rules(job)
+    assert allowed.columns == ("mean area", "sex", "Größe \U0001f9ec")
+    allowed.check(job, ADA, SITES)
+    allowed.check(described("sex=female", "sex=male"), ADA, SITES)
+    with pytest.raises(RefusedError, match="bmi"):
+        allowed.check(described("mean area", "bmi"), ADA, SITES)
+
+
+@pytest.mark.parametrize(("count", "listed"), [(40, True), (1000, True), (1001, False)])
+def test_very_many_features_are_counted_and_not_listed(count: int, listed: bool) -> None:
+    names = tuple(f"feature {number}" for number in range(count))
+    job = described(*names)
+    assert rules(job).columns == (names if listed else count)
+    rules(job).check(job, ADA, SITES)
+
+
+def test_columns_of_a_job_without_a_dictionary_are_counted() -> None:
+    assert rules(spec(schema=Schema(30, tuple(f"c{number}" for number in range(30))))).columns == 30

@@ -1,0 +1,107 @@
+"""Who is connected, since when, and why others are not, as the coordinator reports it. No promise depends on it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from dpspca.common.errors import InvalidDataError, RefusedError
+from dpspca.common.names import check_name
+from dpspca.common.trust import EXPIRED, REVOKED
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+
+from .bounds import ANSWER_SECONDS, PARTIES
+from .calls import CoordinatorLink
+from .errors import AwayError, FederationError, TooMuchError, UnreadableError
+
+CONNECTED: Final = "connected"
+AWAY: Final = "away"
+UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Whether a party is connected. ``since`` is when it connected, or else when its last connection ended."""
+
+    role: str
+    name: str
+    state: str
+    """connected, away, revoked, expired, or unknown: the coordinator knows nothing of it."""
+    since: datetime | None
+    since_start: bool
+    """Whether it has not been connected since the coordinator started, which was ``since``."""
+    data_sets: tuple[str, ...]
+    certificate_until: datetime | None
+
+    @classmethod
+    def of(cls, message: pb.Party) -> "Presence":
+        """Read the coordinator's message."""
+        return cls(
+            role=message.role,
+            name=check_name("the party", message.name),
+            state=message.state,
+            since=_moment(message.since),
+            since_start=message.since_start,
+            data_sets=tuple(message.data_sets),
+            certificate_until=_moment(message.certificate_until),
+        )
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it can be asked now."""
+        return self.state == CONNECTED
+
+    @property
+    def absence(self) -> str:
+        """Say in a few words why it is missing, and since when."""
+        when = "" if self.since is None else f" {self.since:%Y-%m-%d %H:%M:%S} UTC"
+        away = f"not connected since{when}" if when else "not connected"
+        if self.since_start:
+            away = f"not connected since the coordinator started at{when}"
+        return {
+            REVOKED: f"its certificate was revoked; {away}",
+            EXPIRED: f"its certificate has expired; {away}",
+            UNKNOWN: f"unknown to the coordinator: check the name; {away}",
+        }.get(self.state, away)
+
+
+async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, providers: Sequence[str]) -> list[Presence]:
+    """Ask about these providers. Return nothing if the coordinator does not know such questions."""
+    if not providers:
+        return []
+
+    async def asked() -> list[Presence]:
+        call = stub.Parties(pb.PartiesRequest(providers=providers), timeout=ANSWER_SECONDS)
+        return [Presence.of(each) async for each in link.stream(call, PARTIES)]
+
+    try:
+        found = await link.retry(asked)
+    except (AwayError, TooMuchError, UnreadableError):
+        raise
+    except FederationError:  # it does not know such calls
+        return []
+    return [each for each in found if each.name in providers]
+
+
+def require_admissible(found: Sequence[Presence]) -> None:
+    """Refuse to ask providers that the coordinator does not let in, so that nobody waits for them."""
+    revoked = [each for each in found if each.state == REVOKED]
+    if revoked:
+        listed = " ".join(f"{each.name}: {each.absence}." for each in revoked)
+        raise RefusedError(
+            f"The coordinator does not let in {len(revoked)} of these providers. {listed}",
+            "Nothing was sent. Leave such a provider out, or run the job when it has a new certificate and is "
+            "connected. The federation's operator knows why it was revoked.",
+        )
+
+
+def _moment(seconds: float) -> datetime | None:
+    """Read a time from the coordinator; zero stands for none."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (OverflowError, ValueError, OSError):
+        raise InvalidDataError(
+            f"The coordinator sent {seconds!r} as a time, which is out of range.",
+            "Do not trust this coordinator, and tell its operator.",
+        ) from None

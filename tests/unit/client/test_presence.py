@@ -1,0 +1,79 @@
+"""What a coordinator says about who is connected: read within bounds, in words, and never believed further."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from dpspca.client.calls import CoordinatorLink
+from dpspca.client.errors import TooMuchError
+from dpspca.client.presence import Presence, presences, require_admissible
+from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+
+SINCE = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
+
+
+def party(**changes: Any) -> Presence:
+    usual: dict[str, Any] = {"role": "provider", "name": "north", "state": "away", "since": SINCE}
+    return Presence.of(pb.Party(**usual | changes))
+
+
+class Teller:
+    """A coordinator that says whatever a test wants."""
+
+    def __init__(self, *told: pb.Party, endless: bool = False) -> None:
+        self._told = told
+        self._endless = endless
+
+    async def Parties(self, _: Any, timeout: float) -> AsyncIterator[pb.Party]:  # noqa: ASYNC109, N802  # its signature
+        for each in self._told:
+            yield each
+        for number in count() if self._endless else ():
+            yield pb.Party(name=f"site-{number}", state="away")
+
+
+def asked(teller: Teller, *providers: str) -> list[Presence]:
+    return asyncio.run(presences(teller, CoordinatorLink(retry_seconds=0), providers))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "not connected since 2023-11-14 22:13:20 UTC"),
+        ({"since": 0.0}, "not connected"),
+        ({"since_start": True}, "not connected since the coordinator started at 2023-11-14 22:13:20 UTC"),
+        ({"state": "revoked"}, "its certificate was revoked; not connected since 2023-11-14 22:13:20 UTC"),
+        ({"state": "expired", "since": 0.0}, "its certificate has expired; not connected"),
+        ({"state": "unknown", "since": 0.0}, "unknown to the coordinator: check the name; not connected"),
+        ({"state": "of a later version"}, "not connected since 2023-11-14 22:13:20 UTC"),
+    ],
+)
+def test_an_absence_is_said_in_words(changes: dict[str, Any], words: str) -> None:
+    assert party(**changes).absence == words
+    assert not party(**changes).is_connected
+
+
+@pytest.mark.parametrize("changes", [{"name": "a b"}, {"name": ""}, {"since": 1e300}, {"since": float("nan")}])
+def test_what_no_coordinator_says_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DpspcaError):
+        party(**changes)
+
+
+def test_nobody_is_asked_about_nobody_and_others_are_left_out() -> None:
+    told = pb.Party(name="north", state="connected"), pb.Party(name="mallory", state="connected")
+    assert asked(Teller(*told)) == []
+    assert [each.name for each in asked(Teller(*told), "north")] == ["north"]
+
+
+def test_t35_an_endless_answer_is_given_up() -> None:
+    with pytest.raises(TooMuchError, match="more than 8192 parties"):
+        asked(Teller(endless=True), "north")
+
+
+def test_only_a_revoked_provider_is_not_waited_for() -> None:
+    require_admissible([party(state=state) for state in ("connected", "away", "expired", "unknown")])
+    with pytest.raises(RefusedError, match=r"north: its certificate was revoked; .* Nothing was sent"):
+        require_admissible([party(state="revoked"), party(name="south")])
