@@ -23,10 +23,9 @@ and a few numbers for each column.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial, reduce
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
-from operator import add
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
@@ -40,7 +39,6 @@ from .genotypes import Genotypes
 from .reused_memory import ReusedMemory
 from .row_words import BLOCK_CELLS, LANES, Blank, FirstSums, WordMaker, Words, column_keys, labels_of, mixed, row_totals
 from .stored_rows import StoredRows
-from .threads import on_processors
 
 Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
 
@@ -142,16 +140,12 @@ def _name(totals: tuple[int, ...]) -> str:
 def _summed(table: Table, visit: Callable[..., Words]) -> Words:
     """Add up what a function makes of the words of each block.
 
-    All processors work on dense rows. Sparse products do not gain by that.
+    One thread does all of it. Each step is so short that several threads would mostly wait for Python's lock.
     """
     no_sums = visit(WordMaker()(np.zeros((1, table.shape[1]))))  # of a row of zeros, which adds nothing
     if scipy.sparse.issparse(table):
         return sum(map(visit, _sparse_blocks(table)), no_sums)
-
-    def of_rows(rows: slice) -> Words:
-        return sum((visit(words, blank=blank) for words, blank in _dense_blocks(table[rows])), no_sums)
-
-    return reduce(add, on_processors(of_rows, table.shape[0]))
+    return sum((visit(words, blank=blank) for words, blank in _dense_blocks(table)), no_sums)
 
 
 def _dense_blocks(table: FloatArray | BlockTable) -> Iterator[tuple[Any, Blank]]:

@@ -42,27 +42,37 @@ def rows_or_zeros(matrix: Table) -> CheckedRows:
     return CheckedRows(whole, unusable=Unusable(int(bad.sum()), places, np.where(good, stored, 0.0)[places]))
 
 
+class UsableEntries:
+    """Puts zeros in place of numbers that are not finite or too large, and marks their rows, which count as zeros.
+
+    It works in memory of its own, which the next rows overwrite.
+    """
+
+    def __init__(self) -> None:
+        self._usable, self._blank, self._sizes, self._good = (ReusedMemory() for _ in range(4))
+
+    def __call__(self, matrix: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return the usable numbers, and which rows are marked."""
+        usable = self._usable.array(matrix.shape, np.float64)
+        blank = self._blank.array((len(matrix),), np.bool_)
+        step = max(1, BLOCK_CELLS // matrix.shape[1])
+        for start in range(0, len(matrix), step):
+            part = slice(start, start + step)
+            self._put(np.ascontiguousarray(matrix[part]), usable[part], blank[part])
+        return usable, blank
+
+    def _put(self, numbers: FloatArray, usable: FloatArray, blank: NDArray[np.bool_]) -> None:
+        """Do it for some rows. All numbers take the same steps: a mask removes bits."""
+        sizes = np.abs(numbers, out=self._sizes.array(numbers.shape, np.float64))
+        good = np.less_equal(sizes, LARGEST, out=self._good.array(numbers.shape, np.bool_))  # False for NaN
+        np.logical_not(good.all(axis=1), out=blank)
+        mask = np.negative(good.view(np.int8), out=sizes.view(np.int64))
+        np.bitwise_and(numbers.view(np.int64), mask, out=usable.view(np.int64))
+
+
 def usable_entries(matrix: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Put zeros in place of numbers that are not finite or too large, and mark their rows, which count as zeros."""
-    usable, blank = np.empty(matrix.shape), np.empty(len(matrix), dtype=np.bool_)
-    memory, step = (ReusedMemory(), ReusedMemory()), max(1, BLOCK_CELLS // matrix.shape[1])
-    for start in range(0, len(matrix), step):
-        part = slice(start, start + step)
-        _usable_part(np.ascontiguousarray(matrix[part]), usable[part], blank[part], memory)
-    return usable, blank
-
-
-def _usable_part(
-    numbers: FloatArray, usable: FloatArray, blank: NDArray[np.bool_], memory: tuple[ReusedMemory, ReusedMemory]
-) -> None:
-    """Do it for some rows, in memory that is used again. All numbers take the same steps: a mask removes bits."""
-    shape = numbers.shape
-    sizes = np.abs(numbers, out=memory[0].array(shape, np.float64))
-    good = np.less_equal(sizes, LARGEST, out=memory[1].array(shape, np.bool_))  # False for NaN
-    np.logical_not(good.all(axis=1), out=blank)
-    mask = memory[0].array(shape, np.int64)
-    np.negative(good.view(np.int8), out=mask)
-    np.bitwise_and(numbers.view(np.int64), mask, out=usable.view(np.int64))
+    """Do the same in new memory."""
+    return UsableEntries()(matrix)
 
 
 def unusable_rows(count: int) -> Unusable | None:

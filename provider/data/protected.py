@@ -11,7 +11,7 @@ file changes while it is read, the provider refuses to start.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -29,9 +29,10 @@ from . import fingerprints
 from .folders import Form
 from .genotypes import Genotypes
 from .largest_entries import largest_entries_of, with_largest_entries
-from .odd_rows import make_unusable, rows_or_zeros, unusable_rows, usable_entries
+from .odd_rows import UsableEntries, make_unusable, rows_or_zeros, unusable_rows
 from .persons import with_persons
 from .preparation import CheckedRows, check_size
+from .row_words import BLOCK_CELLS
 from .scratch import Scratch
 from .sources import (
     RawTables,
@@ -266,15 +267,21 @@ class _Stages:
         self._row_entries = None if row_entries is None or row_entries >= width else row_entries
         self._cut = None if self._row_entries is None else RowWriter(scratch, width, final)
         self._count = self._unusable = 0
+        self._usable = UsableEntries()
         self.has_cut = False
 
     def add(self, batch: FloatArray) -> None:
-        """Finish rows and write them."""
+        """Finish rows and write them, so many at a time that they stay in a core's own cache."""
         if self._read is not None:
-            self._read.add(*usable_entries(batch))
-        numbers, blank = usable_entries(self._complete(batch))
+            for part in _parts(batch):
+                self._read.add(*self._usable(part))
+        for part in _parts(self._complete(batch)):
+            self._add_completed(part)
+
+    def _add_completed(self, rows: FloatArray) -> None:
+        numbers, blank = self._usable(rows)
         if self._lines is not None:
-            of_nobody = [not line for line in self._lines[self._count : self._count + len(batch)]]
+            of_nobody = [not line for line in self._lines[self._count : self._count + len(rows)]]
             blank[: len(of_nobody)] |= np.array(of_nobody, dtype=np.bool_)
         self._completed.add(numbers, blank)
         if self._cut is not None and self._row_entries is not None:
@@ -282,7 +289,7 @@ class _Stages:
             kept = largest_entries_of(whole, self._row_entries)
             self.has_cut |= kept.entries < whole.entries
             self._cut.add(np.asarray(kept.matrix), blank)
-        self._count += len(batch)
+        self._count += len(rows)
         self._unusable += int(np.count_nonzero(blank))
 
     def rows(self, names: tuple[str, ...] | None) -> CheckedRows:
@@ -298,3 +305,8 @@ class _Stages:
 
     def _complete(self, batch: Any) -> Any:  # noqa: ANN401
         return complete(batch, self._names, self._reading)
+
+
+def _parts(rows: FloatArray) -> Iterator[FloatArray]:
+    step = max(1, BLOCK_CELLS // rows.shape[1])
+    return (rows[start : start + step] for start in range(0, len(rows), step))

@@ -1,10 +1,8 @@
 """Threads for work whose time may depend on rows."""
 
 import asyncio
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise, starmap
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
@@ -19,14 +17,6 @@ receipt, an answer that is stored) never waits for this work, and so does not sh
 def run_in_row_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
     """Start work whose time may depend on rows, in a thread for such work."""
     return asyncio.get_running_loop().run_in_executor(_THREADS, work, *arguments)
-
-
-def on_processors(work: Callable[[slice], Result], rows: int) -> list[Result]:
-    """Divide rows among the processors, which are as many for any number of rows. Return what each makes of its own."""
-    threads = os.cpu_count() or 1
-    edges = [rows * part // threads for part in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, starmap(slice, pairwise(edges))))
 
 
 class OneBehind(Generic[Part]):

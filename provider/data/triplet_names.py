@@ -43,7 +43,7 @@ class KnownNames:
         if types.is_dictionary(cells.type):
             return _looked_up(cells.indices, self._in_arrow(cells.dictionary))
         if types.is_integer(cells.type) and not types.is_uint64(cells.type):
-            return _looked_up(_index_in(cells.cast(arrow.int64()), self._numbers[0]), self._numbers[1])
+            return _found(cells.cast(arrow.int64()), self._numbers[0], self._numbers[1])
         if types.is_string(cells.type) or types.is_large_string(cells.type):
             return self._of_texts(cells)
         return self.find(cells.to_pylist())
@@ -52,8 +52,7 @@ class KnownNames:
         """Find texts as they stand, and those that differ by spaces, or are not in UTF-8, one by one."""
         arrow = import_extra("pyarrow")
         whole = cells.cast(arrow.large_binary())
-        found = _looked_up(_index_in(whole, self._texts), np.arange(len(self._texts)))
-        found = np.append(self._text_places, UNKNOWN)[found]
+        found = _found(whole, self._texts, self._text_places)
         others = np.flatnonzero((found == UNKNOWN) & np.asarray(cells.is_valid()))
         if len(others):
             coded = whole.take(arrow.array(others)).dictionary_encode()
@@ -85,8 +84,11 @@ class KnownNames:
         return np.array(list(self._places.values()), dtype=np.int64)
 
 
-def _index_in(cells: Any, known: Any) -> Any:  # noqa: ANN401  # of pyarrow
-    return import_extra("pyarrow.compute").index_in(cells, value_set=known, skip_nulls=True)
+def _found(cells: Any, names: Any, places: Places) -> Places:  # noqa: ANN401  # of pyarrow
+    """Find cells among names, and return the places of these."""
+    at = import_extra("pyarrow.compute").index_in(cells, value_set=names, skip_nulls=True)
+    which: Places = at.fill_null(len(places)).to_numpy(zero_copy_only=False)
+    return np.append(places, UNKNOWN)[which]
 
 
 def _looked_up(places: Any, known: Places) -> Places:  # noqa: ANN401  # of pyarrow

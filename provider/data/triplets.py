@@ -129,9 +129,11 @@ def _row_names(path: Path) -> list[str]:
 
 def _by_rows(rows: Places, columns: Places, numbers: FloatArray, shape: tuple[int, int]) -> scipy.sparse.csr_array:
     """Put numbers into their rows, several of one cell beside each other."""
-    one_each = scipy.sparse.csr_array((numbers, rows, np.arange(len(rows) + 1)), shape=(len(rows), shape[0]))
-    by_row = scipy.sparse.csc_array(one_each)
-    return scipy.sparse.csr_array((by_row.data, columns[by_row.indices], by_row.indptr), shape=shape)
+    cells = scipy.sparse.coo_array((numbers, (rows, columns)), shape=shape)
+    cells.has_canonical_format = (
+        True  # not so, but scipy would add up those of one cell in the order in which they came
+    )
+    return scipy.sparse.csr_array(cells)
 
 
 def _added_up(table: scipy.sparse.csr_array, declared: Triplets) -> scipy.sparse.csr_array:

@@ -26,6 +26,8 @@ from dpspca.common.transport import wire
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
@@ -347,6 +349,22 @@ def test_rows_that_arrived_are_recognised_as_one_file_later(enrolment: Enrolment
     registry._name_rows(registry.offer, "cohort")
     with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
         JobRegistry(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
+
+
+def test_rows_whose_fingerprints_were_spared_at_a_restart_are_still_recognised(
+    enrolment: Enrolment, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    rows = read_protected(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
+    told = replace(settings(enrolment), data_sets={"cohort": rows})
+    registry = JobRegistry(told)
+    registry.open(*signed(enrolment)).responder.respond(0, FIRST)
+    again = JobRegistry(told)
+    assert again.offer.fingerprints["cohort"] < registry.offer.fingerprints["cohort"]
+    assert again._named(again.offer, "cohort").rows
+    other = check_rows(ROWS[::-1, [2, 0, 3, 1]])
+    with pytest.raises(RefusedError, match="'study' has the same rows as 'cohort'"):
+        JobRegistry(replace(told, data_sets={"cohort": rows, "study": other}))
 
 
 @pytest.mark.parametrize("arrive", [False, True])
