@@ -95,8 +95,7 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     What to know before you rely on the result is issued as ``DpspcaWarning`` and is in its privacy statement.
     """
     tables = _tables(shards, spec)
-    features = features_of(spec, dictionary)
-    if features is not None:
+    if (features := features_of(spec, dictionary)) is not None:
         tables = _prepared(tables, features)
     spec = spec.with_names({f"shard {number}": _names_of(each) for number, each in enumerate(tables, start=1)})
     seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)

@@ -40,35 +40,41 @@ NoWait = Annotated[
 ]
 
 
+_Folder = Annotated[
+    Path | None,
+    typer.Option(help="Folder for the key, the settings and the rest. If left out: the party's name."),
+]
+_Fingerprint = Annotated[
+    str | None,
+    typer.Option(
+        "--fingerprint",
+        metavar="FINGERPRINT",
+        help="Refuse the invitation of any authority but this. Give the fingerprint that the authority's operator "
+        "told you over another channel.",
+    ),
+]
+_Root = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Refuse the invitation of any authority that this CA of an organisation did not sign.",
+        show_default=False,
+    ),
+]
+_DataSets = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=FILE", help="For a provider: a data set for its settings. Repeat it for more."),
+]
+
+
 def join(  # noqa: PLR0913  # a command's flags are its parameters
     invitation: Annotated[Path, typer.Argument(help="The invitation that the authority's operator sent.")],
     *,
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the key, the settings and the rest. If left out: the party's name."),
-    ] = None,
+    folder: _Folder = None,
     exchange: Exchange = None,
-    authority: Annotated[
-        str | None,
-        typer.Option(
-            "--fingerprint",
-            metavar="FINGERPRINT",
-            help="Refuse the invitation of any authority but this. Give the fingerprint that the authority's operator "
-            "told you over another channel.",
-        ),
-    ] = None,
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Refuse the invitation of any authority that this CA of an organisation did not sign.",
-            show_default=False,
-        ),
-    ] = None,
-    data_set: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="For a provider: a data set for its settings. Repeat it for more."),
-    ] = None,
+    authority: _Fingerprint = None,
+    root: _Root = None,
+    data_set: _DataSets = None,
     policy: Annotated[str, typer.Option(help="For a provider: the policy for its settings.")] = "policy.toml",
     no_wait: NoWait = False,
     as_json: AsJson = False,

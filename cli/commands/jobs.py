@@ -29,8 +29,10 @@ from dpspca.cli.render import (
     connected,
     print_output,
     print_table,
+    print_terms,
     progress,
     require_new,
+    terms_facts,
     to_json,
     write_file,
 )
@@ -41,6 +43,7 @@ from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError,
 from dpspca.client.jobs import JobStatus, Offer
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
+from dpspca.common.terms import Terms
 from dpspca.common.text import printable
 from dpspca.common.trust import MAX_JOB_LIFE
 
@@ -52,6 +55,29 @@ Name = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's name, or enough of its first characters.", show_default=False)
 ]
 
+_Job = Annotated[
+    Path | None,
+    typer.Argument(help="The job, as JSON or TOML. If left out: the flags describe it.", show_default=False),
+]
+_Evidence = Annotated[
+    Path | None,
+    typer.Option(
+        help="Also write the job's evidence to this file when the model is there. `dpspca evidence` does so later.",
+        show_default=False,
+    ),
+]
+_Detach = Annotated[bool, typer.Option("--detach", help="Print the job's name and exit without waiting for it.")]
+_ValidHours = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MAX_JOB_LIFE // 3600,
+        help="How long the signed job is valid at least: longer if a person at a provider has to approve it first. "
+        "If left out: 12 hours, or as long as its answers may take.",
+        show_default=False,
+    ),
+]
+
 NAME_CHARACTERS: Final = 12
 """How many characters of a job's name are shown to people."""
 MAX_COLUMN_NAMES: Final = 8
@@ -60,10 +86,7 @@ MAX_COLUMN_NAMES: Final = 8
 
 @with_job_flags
 def run(  # noqa: PLR0913  # a command's flags are its parameters
-    job: Annotated[
-        Path | None,
-        typer.Argument(help="The job, as JSON or TOML. If left out: the flags describe it.", show_default=False),
-    ] = None,
+    job: _Job = None,
     *,
     config: AnalystSettings,
     flags: job_flags.Flags,
@@ -72,27 +95,10 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     out: ModelFile = Path("model.dpspca"),
     force: Force = False,
     plots: Plots = None,
-    evidence: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write the job's evidence to this file when the model is there. `dpspca evidence` does so later.",
-            show_default=False,
-        ),
-    ] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Print the job's name and exit without waiting for it.")
-    ] = False,
+    evidence: _Evidence = None,
+    detach: _Detach = False,
     retry_seconds: RetrySeconds = RETRY_SECONDS,
-    valid_hours: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MAX_JOB_LIFE // 3600,
-            help="How long the signed job is valid at least: longer if a person at a provider has to approve it first. "
-            "If left out: 12 hours, or as long as its answers may take.",
-            show_default=False,
-        ),
-    ] = None,
+    valid_hours: _ValidHours = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign a job, run it in the federation, and write its model."""
@@ -123,12 +129,38 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
         progress.print_result(facts)
 
 
-def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
+def datasets(
+    config: AnalystSettings,
+    *,
+    terms: Annotated[
+        bool, typer.Option("--terms", help="Also show what providers let you ask, as `dpspca terms` does.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """List the data sets on offer from the providers that are connected now."""
+
+    async def work(federation: AsyncFederation) -> tuple[list[Offer], list[Terms]]:
+        return await federation.data_sets(), await federation.terms() if terms else []
+
+    offers, stated = connected(config, work)
+    facts = _data_set_facts(offers)
+    if as_json:
+        typer.echo(to_json({"data_sets": facts} | ({"terms": [*map(terms_facts, stated)]} if terms else {})))
+        return
+    if not facts:
+        typer.echo("No data set is on offer: no provider is connected, or the connected providers offer none.")
+        return
+    _print_data_sets(facts)
+    if terms:
+        print_terms(stated)
+
+
+def _data_set_facts(offers: Sequence[Offer]) -> list[dict[str, Any]]:
+    """Return each data set once, with all providers that offer it in the same form."""
     found: dict[tuple[str, Any, Any], list[str]] = {}
-    for offer in sorted(connected(config, AsyncFederation.data_sets), key=_sort_key):
+    for offer in sorted(offers, key=_sort_key):
         found.setdefault((offer.data_set, offer.schema, offer.dictionary), []).append(offer.provider)
-    facts = [
+    return [
         {
             "data_set": name,
             "dimension": schema.dimension,
@@ -138,12 +170,9 @@ def datasets(config: AnalystSettings, *, as_json: AsJson = False) -> None:
         }
         for (name, schema, pinned), providers in found.items()
     ]
-    if as_json:
-        typer.echo(to_json({"data_sets": facts}))
-        return
-    if not facts:
-        typer.echo("No data set is on offer: no provider is connected, or the connected providers offer none.")
-        return
+
+
+def _print_data_sets(facts: Sequence[Mapping[str, Any]]) -> None:
     print_table(
         ("data set", "columns", "providers", "column names", "dictionary"),
         (

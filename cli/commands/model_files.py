@@ -34,55 +34,63 @@ _FORMS: Final = ("json", "csv", "parquet", PLINK)
 Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 
 
+_Rows = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="File or folder of rows: text, Parquet, genotypes, a database and others.",
+        show_default=False,
+    ),
+]
+_Scores = Annotated[
+    Path,
+    typer.Option(
+        help=f"File to write the scores to: {', '.join(score_files.FILES)}, or a database: .sqlite, .duckdb, "
+        ".postgresql."
+    ),
+]
+_Table = Annotated[str | None, typer.Option(help="In a database: the new table to write.", show_default=False)]
+_Ids = Annotated[
+    Path | None,
+    typer.Option(
+        help="What the rows are called: a .fam or .psam file, or one name a line. Default: the samples beside "
+        "genotypes, or the rows of triplets.",
+        show_default=False,
+    ),
+]
+_ByPosition = Annotated[
+    bool,
+    typer.Option(
+        "--by-position",
+        help="Match columns to features by position and ignore their names. Needed if only the model or only the "
+        "file has column names.",
+    ),
+]
+_ProviderSettings = Annotated[
+    Path | None,
+    typer.Option(help="A provider's settings that declare how to read the rows.", show_default=False),
+]
+_Declared = Annotated[
+    str | None,
+    typer.Option(help="The data set of these settings whose reading and dictionary to use.", show_default=False),
+]
+_Dictionary = Annotated[
+    Path | None,
+    typer.Option(help="The dictionary of the model's job, if the model does not hold it.", show_default=False),
+]
+
+
 def project(  # noqa: PLR0913  # a command's flags are its parameters
     stored: Stored,
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="File or folder of rows: text, Parquet, genotypes, a database and others.",
-            show_default=False,
-        ),
-    ],
+    rows: _Rows,
     *,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help=f"File to write the scores to: {', '.join(score_files.FILES)}, or a database: .sqlite, .duckdb, "
-            ".postgresql."
-        ),
-    ] = Path("scores.npy"),
-    table: Annotated[
-        str | None, typer.Option(help="In a database: the new table to write.", show_default=False)
-    ] = None,
-    ids: Annotated[
-        Path | None,
-        typer.Option(
-            help="What the rows are called: a .fam or .psam file, or one name a line. Default: the samples beside "
-            "genotypes, or the rows of triplets.",
-            show_default=False,
-        ),
-    ] = None,
-    by_position: Annotated[
-        bool,
-        typer.Option(
-            "--by-position",
-            help="Match columns to features by position and ignore their names. Needed if only the model or only the "
-            "file has column names.",
-        ),
-    ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="A provider's settings that declare how to read the rows.", show_default=False),
-    ] = None,
-    data_set: Annotated[
-        str | None,
-        typer.Option(help="The data set of these settings whose reading and dictionary to use.", show_default=False),
-    ] = None,
-    dictionary: Annotated[
-        Path | None,
-        typer.Option(help="The dictionary of the model's job, if the model does not hold it.", show_default=False),
-    ] = None,
+    out: _Scores = Path("scores.npy"),
+    table: _Table = None,
+    ids: _Ids = None,
+    by_position: _ByPosition = False,
+    config: _ProviderSettings = None,
+    data_set: _Declared = None,
+    dictionary: _Dictionary = None,
     as_json: AsJson = False,
 ) -> None:
     """Project rows onto the components. The scores reveal something about the rows: they are not private.

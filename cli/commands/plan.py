@@ -34,36 +34,41 @@ from .terms import Held, hold_to_terms
 _HEADINGS: Final = ("method", "error", "captured", "noise", "columns", "answers", "sent", "seconds")
 
 
+_Job = Annotated[
+    Path | None,
+    typer.Argument(
+        help="The job, as JSON or TOML, or the output of `dpspca plan --json`. If left out: the flags describe it.",
+        show_default=False,
+    ),
+]
+_Config = Annotated[
+    Path | None,
+    typer.Option(
+        help="Settings file (TOML) of the analyst. With it, ask the providers for their terms, and say what to "
+        "change in the job so that it fits them.",
+        show_default=False,
+    ),
+]
+_Write = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the job to this JSON file, to plan, check or run it later. With --config: the job that fits.",
+        show_default=False,
+    ),
+]
+
+
 @with_job_flags
 @with_public_facts
 def plan(  # noqa: PLR0913  # a command's flags are its parameters
-    job: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The job, as JSON or TOML, or the output of `dpspca plan --json`. If left out: the flags describe it.",
-            show_default=False,
-        ),
-    ] = None,
+    job: _Job = None,
     *,
     flags: job_flags.Flags,
     known: PublicFacts,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="Settings file (TOML) of the analyst. With it, ask the providers for their terms, and say what to "
-            "change in the job so that it fits them.",
-            show_default=False,
-        ),
-    ] = None,
+    config: _Config = None,
     data_set: DataSet = None,
     provider: Providers = None,
-    write: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the job to this JSON file, to plan, check or run it later. With --config: the job that fits.",
-            show_default=False,
-        ),
-    ] = None,
+    write: _Write = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the queries of a job, with the noise and the price of each. Nothing is spent.

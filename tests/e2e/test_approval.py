@@ -104,7 +104,9 @@ def test_two_different_persons_are_needed_if_the_policy_says_so(tmp_path: Path) 
                 await site.decide(job.name, APPROVE, "eve")
             await asyncio.sleep(2.5)  # two looks at the queue
             await awaiting(job, "site-0")
-            assert (await site.decide(job.name, APPROVE, BEN))["state"] == "approved"
+            decided = await site.decide(job.name, APPROVE, BEN)
+            assert decided["taken"]
+            assert decided["state"] in {"approved", "ended"}, "the job may be over by now"
             await job.result()
 
     asyncio.run(scenario())

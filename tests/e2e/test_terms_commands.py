@@ -59,6 +59,11 @@ def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> Non
     shown = here("terms", "--config", "ada.toml")
     for words in ("Data set cohort", "north, south", "analyze-gauss, dps-pca", "5 to 10", "epsilon 1, delta 1e-06"):
         assert words in shown.out
+    listed = here("datasets", "--terms", "--config", "ada.toml")
+    assert listed.out.endswith(shown.out)
+    facts = here("datasets", "--terms", "--config", "ada.toml", "--json").facts
+    assert facts["data_sets"][0]["data_set"] == "cohort"
+    assert facts["terms"] == here("terms", "--config", "ada.toml", "--json").facts["terms"]
     facts = here("terms", "cohort", "--provider", "north", "--config", "ada.toml", "--json").facts
     (terms,) = facts["terms"]
     assert (terms["provider"], terms["conditions"]["minimum_parties"]) == ("dpspca://town/provider/north", 2)
