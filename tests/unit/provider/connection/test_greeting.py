@@ -6,7 +6,7 @@ import numpy as np
 from local_federation import AllowEverything
 
 from dpspca.common.dictionary import MOST_TITLE, Dictionary, Number, Preparation
-from dpspca.common.storage.settings import MAX_DATA_SETS
+from dpspca.common.storage import MAX_DATA_SETS
 from dpspca.common.transport import rpc
 from dpspca.common.trust.receipts import MAX_RECEIPT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
