@@ -2,20 +2,23 @@
 
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 from dpspca.client.described_jobs import attached, load_dictionary
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
-from dpspca.common.errors import DpspcaError
+from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import shortened
 from dpspca.common.spec import Centering, JobSpec
 
 FEATURES: Final = "features"
 FILE: Final = "dictionary_file"
 """The key that says where the dictionary of a written job is, which the job itself names by its digest."""
+MOST_BYTES: Final = 2**26
+"""Of a dictionary that a job's file names."""
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -30,7 +33,8 @@ def names_a_file(job: object) -> bool:
 def file_beside(keys: Mapping[str, Any], folder: Path) -> Path | None:
     """Return where the dictionary of a written job is, or None if its file does not say so or is not there.
 
-    A written job is complete without it. So it may be sent to somebody who keeps the dictionary elsewhere.
+    A written job is complete without it. So it may be sent to somebody who keeps the dictionary elsewhere. It may also
+    come from somebody who is not trusted. So the path leads from the folder of the job's file and to no other machine.
     """
     file = keys.get(FILE)
     if file is None:
@@ -40,15 +44,47 @@ def file_beside(keys: Mapping[str, Any], folder: Path) -> Path | None:
         f"{FILE} is {shortened(file)}.",
         "Give the path of the job's dictionary, or leave it out.",
     )
-    place = folder / Path(str(file)).expanduser()
-    return place if place.exists() else None
+    check(
+        not (PurePosixPath(file).anchor or PureWindowsPath(file).anchor or file.startswith("~")),
+        f"{FILE} is {shortened(file)}, which does not lead from the folder of the job's file.",
+        "Give a path from that folder, or leave it out and give --dictionary FILE.",
+    )
+    place = folder / file
+    return place if _is_there(place, FILE) else None
 
 
-def attached_file(spec: JobSpec, file: Path | None) -> Dictionary | None:
-    """Read the file of a job's dictionary. Refuse another dictionary than the job names."""
-    if file is None:
-        return None
-    known = load_dictionary(file)
+def _is_there(place: Path, key: str) -> bool:
+    """Tell whether there is anything. Refuse what is read without end or would fill the memory, before it is opened."""
+    try:
+        found = place.stat()
+    except (OSError, ValueError):  # there is nothing, or it is no path at all
+        return False
+    check(
+        stat.S_ISREG(found.st_mode) and found.st_size <= MOST_BYTES,
+        f"{key} leads to {shortened(str(place))}, which is no regular file of at most {MOST_BYTES} bytes.",
+        "Give the path of the job's dictionary.",
+    )
+    return True
+
+
+def of_written(spec: JobSpec, file: Path) -> Dictionary:
+    """Read the dictionary that a written job found. An error quotes nothing of the file, which may be any file."""
+    try:
+        known = load_dictionary(file)
+    except DpspcaError:
+        raise InvalidParameterError(
+            f"{file} is no dictionary, and the job's file names it as {FILE}.",
+            f"Leave {FILE} out, or see what `dpspca dictionary check` says of it.",
+        ) from None
+    return _of_job(spec, known, file)
+
+
+def of_file(spec: JobSpec, file: Path) -> Dictionary:
+    """Read the dictionary of a job. Refuse another dictionary than the job names."""
+    return _of_job(spec, load_dictionary(file), file)
+
+
+def _of_job(spec: JobSpec, known: Dictionary, file: Path) -> Dictionary:
     try:
         attached(spec, known)
     except DpspcaError as problem:
@@ -56,14 +92,14 @@ def attached_file(spec: JobSpec, file: Path | None) -> Dictionary | None:
     return known
 
 
-def from_folder(file: Path, folder: Path) -> str:
-    """Return the path of a file as seen from a folder, so that the two may be moved together."""
+def from_folder(file: Path, folder: Path) -> str | None:
+    """Return the path of a file as seen from a folder, so that the two may be moved together; None on another drive."""
     place = file.expanduser().absolute()
     place = place.parent.resolve() / place.name
     try:
         return Path(os.path.relpath(place, folder.resolve())).as_posix()
-    except ValueError:  # another drive
-        return place.as_posix()
+    except ValueError:
+        return None
 
 
 def resolved(job: Mapping[str, Any], folder: Path) -> tuple[Path, dict[str, Any], Dictionary]:
@@ -82,11 +118,21 @@ def resolved(job: Mapping[str, Any], folder: Path) -> tuple[Path, dict[str, Any]
         "The job has a dictionary and a schema.",
         "Remove the schema: columns follow from the dictionary. Name features to use some of them.",
     )
-    place = folder / Path(str(file)).expanduser()
+    place = _located(str(file), folder)
+    _is_there(place, "dictionary")
     known = load_dictionary(place)
     others = {key: value for key, value in job.items() if key not in {FEATURES, "dictionary"}}
     made = {**follows(known, features, others.get("centering")), **others, "dictionary": known.digest()}
     return place, made, known
+
+
+def _located(file: str, folder: Path) -> Path:
+    try:
+        return folder / Path(file).expanduser()
+    except RuntimeError:
+        raise InvalidParameterError(
+            f"dictionary is {shortened(file)}, and there is no such home folder.", "Give the path of the dictionary."
+        ) from None
 
 
 def follows(known: Dictionary, features: object, centering: object) -> dict[str, Any]:

@@ -74,9 +74,10 @@ def from_file(path: Path, flags: Flags) -> JobFile:
         job, centering = _with_centering(_with_component_count(job), str(path))
         spec = JobSpec.from_plain(job, str(path))
         spec.schema.require_named()
-        if known is None or flags.dictionary is not None:
-            file = flags.dictionary or file
-            known = job_dictionaries.attached_file(spec, file)
+        if flags.dictionary is not None:
+            file, known = flags.dictionary, job_dictionaries.of_file(spec, flags.dictionary)
+        elif known is None and file is not None:
+            known = job_dictionaries.of_written(spec, file)
         data_set, providers = _data_set_and_providers(path, rows)
         if centering is not None:
             spec = centering.chosen(spec, providers=len(providers) if providers else None)

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from dpspca.common.checks import check
 from dpspca.common.decoding import Filled, Source, decode, faults_of, parse_json
 from dpspca.common.dictionary import Dictionary, parse_concepts, parse_frequencies
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
@@ -82,8 +83,15 @@ def _concepts(folder: Path, table: object) -> dict[str, dict[str, Any]]:
 
 def _parsed(folder: Path, file: str, parse: Callable[[str], dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Read a list of features. Every error names its file."""
-    place = folder / Path(file).expanduser()
     try:
+        place = folder / Path(file).expanduser()
+    except RuntimeError:
+        raise InvalidParameterError(
+            f"{shortened(file)}: there is no such home folder.", "Give the path of a file."
+        ) from None
+    try:
+        endless = place.is_char_device() or place.is_fifo() or place.is_socket()
+        check(not endless, f"{place} is no file of text.", "Give the path of a file.")
         return parse(read_text(place))
     except InvalidParameterError as problem:
         named = problem.what if str(place) in problem.what else f"{place}: {problem.what}"

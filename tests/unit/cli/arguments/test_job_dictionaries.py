@@ -1,6 +1,7 @@
 """A job in a file or in flags names a dictionary and features; its columns and its norm bound follow."""
 
 import json
+import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from commands import Ended, commands_in
 
-from dpspca.cli.arguments import job_files, job_flags
+from dpspca.cli.arguments import job_dictionaries, job_files, job_flags
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import PRIVATE_BOUND
@@ -200,6 +201,84 @@ def test_the_file_of_a_dictionary_is_named_once_and_as_text(tmp_path: Path) -> N
     without = {key: value for key, value in canonical.items() if key != "dictionary"}
     with pytest.raises(InvalidParameterError, match="names the dictionary none"):
         read(tmp_path, without | {"dictionary_file": "study.toml"})
+
+
+ELSEWHERE = (
+    "/etc/passwd",
+    "/dev/zero",
+    "~/study.toml",
+    "~nobody/x",
+    "\\\\host\\share\\x",
+    "//host/share/x",
+    "C:x",
+    "C:/x",
+)
+
+
+@pytest.mark.parametrize("path", ELSEWHERE)
+def test_t35_the_path_in_a_written_job_leads_from_its_folder_alone(here: Here, tmp_path: Path, path: str) -> None:
+    """A job's file may come from anybody. On Windows, a look at a path of another host sends it a hash."""
+    job = written(here, tmp_path, *FLAGS)
+    raw = json.loads(job.read_text(encoding="utf-8")) | {"dictionary_file": path}
+    with pytest.raises(InvalidParameterError, match="does not lead from the folder"):
+        read(tmp_path, raw)
+
+
+@pytest.mark.parametrize("key", ["dictionary_file", "dictionary"])
+@pytest.mark.parametrize("what", ["pipe", "folder", "huge"])
+def test_t35_only_a_file_of_bounded_size_is_opened_for_a_job(here: Here, tmp_path: Path, key: str, what: str) -> None:
+    raw = JOB if key == "dictionary" else json.loads(written(here, tmp_path, *FLAGS).read_text(encoding="utf-8"))
+    place = tmp_path / what
+    if what == "pipe":
+        os.mkfifo(place)  # to open it would wait without end
+    elif what == "folder":
+        place.mkdir()
+    else:
+        with place.open("wb") as file:
+            file.truncate(job_dictionaries.MOST_BYTES + 1)
+    with pytest.raises(InvalidParameterError, match="no regular file of at most"):
+        read(tmp_path, raw | {key: what})
+
+
+def test_t35_a_device_that_a_dictionary_names_is_not_opened(tmp_path: Path, here: Here) -> None:
+    raw = json.loads(written(here, tmp_path, *FLAGS).read_text(encoding="utf-8"))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "study.toml").write_text(f'{STUDY}\n[concepts]\nfile = "pipe"\n', encoding="utf-8")
+    with pytest.raises(InvalidParameterError, match="pipe is no file of text"):
+        read(tmp_path, JOB)
+    with pytest.raises(InvalidParameterError, match="is no dictionary"):
+        read(tmp_path, raw | {"dictionary_file": "study.toml"})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.toml", 'password = "hunter2"\n[hunter2]\n'),
+        ("b.toml", 'format = "hunter2"\n[features.hunter2]\nkind = "hunter2"\n'),
+        ("c.json", '"hunter2"'),
+        ("d.json", '{"hunter2": 1, "hunter2": 2}'),
+    ],
+)
+def test_an_error_quotes_nothing_of_a_file_that_is_no_dictionary(
+    here: Here, tmp_path: Path, name: str, content: str
+) -> None:
+    job = written(here, tmp_path, *FLAGS)
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    raw = json.loads(job.read_text(encoding="utf-8")) | {"dictionary_file": name}
+    with pytest.raises(InvalidParameterError, match=f"{name} is no dictionary") as refused:
+        read(tmp_path, raw)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_path_that_is_none_leads_to_nothing_or_is_refused(tmp_path: Path) -> None:
+    canonical = json.loads(read(tmp_path, JOB).spec.to_json())
+    for path in ("a\0b", "x" * 5000, "loop.toml"):
+        (tmp_path / "loop.toml").unlink(missing_ok=True)
+        (tmp_path / "loop.toml").symlink_to("loop.toml")
+        assert read(tmp_path, canonical | {"dictionary_file": path}).dictionary is None
+    with pytest.raises(InvalidParameterError, match="no such home folder"):
+        read(tmp_path, JOB | {"dictionary": "~nobody-of-this-name/x"})
 
 
 def test_a_policy_admits_a_written_job_as_it_admits_the_job(here: Here, tmp_path: Path) -> None:
