@@ -52,8 +52,8 @@ _STATUS: Final = 2**20
 """Bytes of a job's status: 1,024 participants, each with a reason of 300 letters, and all these reasons once more."""
 _OFFER: Final = 2**21
 """Bytes of an offer: a provider sends at most 262,144 letters of column names."""
-_PARTY: Final = 2**18
-"""Bytes about a party: the names of 256 data sets."""
+_PARTY: Final = 2**15
+"""Bytes about a party: the names of 256 data sets, of 63 letters each."""
 _SERVICES: Final = [pb.DESCRIPTOR.services_by_name[name] for name in ("AnalystService", "PartyService")]
 _ENVELOPE: Final = 64
 _HEADING: Final = 2**16
@@ -129,10 +129,13 @@ COLUMNS: Final = Bound("column names", MOST_OFFERS, MOST_COLUMN_BYTES)
 JOBS: Final = Bound("jobs", MOST_JOBS, MOST_JOBS * _STATUS)
 LISTED: Final = Bound("jobs and participants", MOST_JOBS, MOST_LIST_BYTES)
 STATEMENTS: Final = Bound("statements", MAX_PARTIES, MOST_STATEMENT_BYTES)
-MOST_PARTIES: Final = 2**13
-PARTIES: Final = Bound("parties", MOST_PARTIES, 2**24)
 WATCH_SECONDS: Final = MAX_JOB_LIFE + LIST_SECONDS
 """Timeout of watching a job. A job's signature is valid for ``MAX_JOB_LIFE`` at most."""
+
+
+def parties_of(providers: int) -> Bound:
+    """Return the bound on what is said of providers: once of each that was asked about."""
+    return Bound("parties", providers, providers * _PARTY)
 
 
 def states_of(plan: Plan, providers: int) -> Bound:

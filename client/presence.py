@@ -11,7 +11,7 @@ from dpspca.common.trust import EXPIRED, REVOKED
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-from .bounds import ANSWER_SECONDS, PARTIES
+from .bounds import ANSWER_SECONDS, parties_of
 from .calls import CoordinatorLink
 from .errors import AwayError, FederationError, TooMuchError, UnreadableError
 
@@ -43,7 +43,7 @@ class Presence:
             state=message.state,
             since=_moment(message.since),
             since_start=message.since_start,
-            data_sets=tuple(message.data_sets),
+            data_sets=tuple(check_name("a data set", each) for each in message.data_sets),
             certificate_until=_moment(message.certificate_until),
         )
 
@@ -68,12 +68,14 @@ class Presence:
 
 async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, providers: Sequence[str]) -> list[Presence]:
     """Ask about these providers. Return nothing if the coordinator does not know such questions."""
-    if not providers:
+    names = set(providers)
+    if not names:
         return []
 
-    async def asked() -> list[Presence]:
+    async def asked() -> dict[str, Presence]:
         call = stub.Parties(pb.PartiesRequest(providers=providers), timeout=ANSWER_SECONDS)
-        return [Presence.of(each) async for each in link.stream(call, PARTIES)]
+        replies = link.stream(call, parties_of(len(names)))
+        return {each.name: each async for message in replies if (each := Presence.of(message)).name in names}
 
     try:
         found = await link.retry(asked)
@@ -81,7 +83,7 @@ async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, provi
         raise
     except FederationError:  # it does not know such calls
         return []
-    return [each for each in found if each.name in providers]
+    return [*found.values()]
 
 
 def require_admissible(found: Sequence[Presence]) -> None:

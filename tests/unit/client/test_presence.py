@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from dpspca.client.bounds import MESSAGE_BYTES
 from dpspca.client.calls import CoordinatorLink
 from dpspca.client.errors import TooMuchError
 from dpspca.client.presence import Presence, presences, require_admissible
 from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.names import MAX_NAME
+from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.storage import MAX_DATA_SETS
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 SINCE = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
@@ -56,7 +60,10 @@ def test_an_absence_is_said_in_words(changes: dict[str, Any], words: str) -> Non
     assert not party(**changes).is_connected
 
 
-@pytest.mark.parametrize("changes", [{"name": "a b"}, {"name": ""}, {"since": 1e300}, {"since": float("nan")}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"name": "a b"}, {"name": ""}, {"since": 1e300}, {"since": float("nan")}, {"data_sets": ["\x1b[2J"]}],
+)
 def test_what_no_coordinator_says_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(DpspcaError):
         party(**changes)
@@ -65,12 +72,30 @@ def test_what_no_coordinator_says_is_refused(changes: dict[str, Any]) -> None:
 def test_nobody_is_asked_about_nobody_and_others_are_left_out() -> None:
     told = pb.Party(name="north", state="connected"), pb.Party(name="mallory", state="connected")
     assert asked(Teller(*told)) == []
-    assert [each.name for each in asked(Teller(*told), "north")] == ["north"]
+    assert [each.name for each in asked(Teller(*told), "north", "south")] == ["north"]
 
 
 def test_t35_an_endless_answer_is_given_up() -> None:
-    with pytest.raises(TooMuchError, match="more than 8192 parties"):
-        asked(Teller(endless=True), "north")
+    with pytest.raises(TooMuchError, match="more than 2 parties"):
+        asked(Teller(endless=True), "north", "south")
+
+
+def test_t35_one_provider_is_not_revoked_a_thousand_times() -> None:
+    told = [pb.Party(name="north", state="revoked")] * 1000
+    with pytest.raises(TooMuchError, match="more than 1 parties"):
+        asked(Teller(*told), "north")
+    assert len(asked(Teller(*told[:2]), "north", "south")) == 1
+
+
+def test_t35_an_answer_takes_no_more_memory_than_an_honest_one() -> None:
+    """The names of as many data sets as a provider may offer, of one letter: many times as large when they are read."""
+    names = [f"site-{number}" for number in range(MAX_PARTIES)]
+    most = MESSAGE_BYTES["Parties"]
+    honest = pb.Party(name="x" * MAX_NAME, data_sets=["x" * MAX_NAME] * MAX_DATA_SETS, since=SINCE)
+    assert honest.ByteSize() <= most < 2 * honest.ByteSize()
+    told = [pb.Party(name=each, data_sets=["ab"] * (most // 4)) for each in names]
+    with pytest.raises(TooMuchError, match="bytes of parties"):
+        asked(Teller(*told), *names)
 
 
 def test_only_a_revoked_provider_is_not_waited_for() -> None:
