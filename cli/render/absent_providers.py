@@ -5,8 +5,8 @@ Neither stops the job, because such a provider may still connect. One whose cert
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
@@ -14,6 +14,7 @@ import typer
 
 from dpspca.client.federation import AsyncFederation, FederationError
 from dpspca.client.jobs import AWAITING_APPROVAL, JobStatus
+from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
 
 FIRST_PAUSE: Final = 2.0
@@ -54,7 +55,7 @@ async def report_while_waiting(
     """Report absent providers whenever a job made no progress for longer. Run until cancelled."""
     reported = False
     pause, before, since = FIRST_PAUSE, latest(), monotonic()
-    with suppress(FederationError):  # the caller, which follows the job, reports it
+    with _reported():
         while True:
             await asyncio.sleep(pause)
             if latest() is not before:
@@ -68,6 +69,17 @@ async def report_while_waiting(
             elif reported:
                 print_message("All providers are connected again.")
             reported = bool(missing)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Print why nothing more is reported. The caller, which follows the job, tells of calls that fail."""
+    try:
+        yield
+    except FederationError:
+        pass
+    except DpspcaError as problem:  # what a coordinator says that is not trusted
+        print_message(f"Missing providers are not reported any more. {problem}")
 
 
 def _so_far(status: JobStatus, seconds: float, answer_seconds: int) -> str:
