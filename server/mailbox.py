@@ -113,7 +113,7 @@ class MailboxServer:
                 await asyncio.sleep(1)
                 continue
             self._start_task(loop, self._serve(connection))
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS * len(self._listening))  # as many a second on all addresses together
 
     async def _serve(self, connection: socket.socket) -> None:
         """Serve one call and forget it."""

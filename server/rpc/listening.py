@@ -20,9 +20,10 @@ def listen(address: str, backlog: int) -> list[socket.socket]:
     host, _, port = address.rpartition(":")
     made: list[socket.socket] = []
     try:
-        for family, *_, where in socket.getaddrinfo(
+        found = socket.getaddrinfo(
             host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
+        )
+        for family, *_, where in dict.fromkeys(found):  # a hosts file may give a name one address twice
             number = made[0].getsockname()[1] if made else where[1]
             try:
                 made.append(_listening(family, (where[0], number, *where[2:]), backlog))

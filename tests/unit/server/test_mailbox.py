@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -175,6 +176,27 @@ def test_t35_silent_strangers_keep_few_connections_and_only_for_a_while(
                 writer.transport.abort()
 
     asyncio.run(main())
+
+
+def test_t35_two_addresses_accept_no_more_callers_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    for each in two:
+        each.setblocking(False)  # its signature
+    monkeypatch.setattr(mailbox, "listen", lambda *_: two)
+    pauses, sleep = [], asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(mailbox.asyncio, "sleep", noted)
+
+    async def main() -> None:
+        async with site(tmp_path) as here:
+            await here.put(Mail.REQUEST, b"please")
+
+    asyncio.run(main())
+    assert pauses == [2 * mailbox.PAUSE_SECONDS]
 
 
 def test_t35_a_slot_changes_once_a_second_and_its_log_lines_are_its_owner_s(

@@ -52,6 +52,12 @@ def test_a_name_with_two_addresses_is_listened_on_at_one_port(monkeypatch: pytes
         assert {each.family for each in both} == {socket.AF_INET, socket.AF_INET6}
 
 
+def test_an_address_that_a_name_has_twice_is_listened_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    named(monkeypatch, V4, V4)
+    with listening("localhost:0") as (only,):
+        assert only.family == socket.AF_INET
+
+
 @pytest.mark.parametrize("reason", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
 def test_a_machine_without_ipv6_listens_on_its_other_addresses(reason: int, monkeypatch: pytest.MonkeyPatch) -> None:
     class WithoutIpv6(socket.socket):
