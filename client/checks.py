@@ -240,7 +240,7 @@ class _Checks:
         persons = (self.settings.persons or {}).get(name)
         with scratch_for_a_check(self.settings, self.file) as scratch:
             rows = read_data_set(self.settings, name, scratch)
-            self.digests[name], self.fingerprints[name] = identify(rows)
+            self.digests[name], self.fingerprints[name] = identify(rows, data_set=name)
         self.columns[name] = rows.names
         by_person = "" if persons is None else f", with persons from {persons}"
         span = f"; it holds {rows.span.rows} of the {rows.span.of} rows of the whole table" if rows.span else ""
@@ -254,7 +254,7 @@ class _Checks:
         folder = self.settings.arriving[name]
         with scratch_for_a_check(self.settings, self.file) as scratch:
             rows = arriving_data_set(self.settings, name, scratch)
-            self.digests[name], self.fingerprints[name] = identify(rows)
+            self.digests[name], self.fingerprints[name] = identify(rows, data_set=name)
         self.columns[name] = rows.names
         size = f"{rows.count} rows of {rows.dimension} columns{_prepared(self.settings, name)}"
         return f"{folder}: {size}, and more may arrive."

@@ -6,6 +6,9 @@ spared if the ledger has all of them already, as it has after a restart. The led
 digest, which is SHA-256 over every bit. So rows that differ in one bit from those that were recorded get no fingerprint
 spared, whoever chose them. This holds for dense rows that jobs use as they were read. Where settings change rows, the
 digest says nothing about the rows before the change, and every fingerprint is made anew.
+
+Rows of zeros have no fingerprint. They get a name of their data set in its place, so that a restart over them takes as
+long as over other rows.
 """
 
 from collections.abc import Callable
@@ -19,6 +22,7 @@ from .stored_rows import StoredRows
 
 _WHOLE: Final = b"dpspca rows, all fingerprints of canonical form 1\0"
 """A ledger with this name has all fingerprints of these rows. Other fingerprints need another text here."""
+_ZEROS: Final = b"dpspca rows, nothing but zeros 1\0"
 
 
 def _nothing(_: str) -> bool:
@@ -26,28 +30,39 @@ def _nothing(_: str) -> bool:
     return False
 
 
-def identify(rows: DataSet, is_known: Callable[[str], bool] = _nothing) -> tuple[str, frozenset[str]]:
+def identify(
+    rows: DataSet, is_known: Callable[[str], bool] = _nothing, data_set: str = ""
+) -> tuple[str, frozenset[str]]:
     """Return the digest and the fingerprints of rows. They are computed beside one another.
 
-    ``is_known`` tells whether the ledger has a fingerprint. If it has all of these rows, only some are returned.
+    ``is_known`` tells whether the ledger has a fingerprint. If it has all of these rows, as those of ``data_set``, only
+    some are returned.
     """
     with ThreadPoolExecutor(1) as beside:
         digest = beside.submit(rows.digest)
-        in_order = _in_order(rows)
-        if any(map(is_known, in_order)) and is_known(whole_name(digest.result())):
-            return digest.result(), in_order | {whole_name(digest.result())}
+        first = _found_first(rows, data_set)
+        if any(map(is_known, first)) and is_known(whole_name(digest.result(), data_set)):
+            return digest.result(), first | {whole_name(digest.result(), data_set)}
         names = rows.fingerprints()
-        return digest.result(), names | ({whole_name(digest.result())} if in_order else set())
+        return digest.result(), names | first | ({whole_name(digest.result(), data_set)} if first else set())
 
 
-def whole_name(digest: str) -> str:
-    """Return the name that says of rows with this digest that all their fingerprints are recorded."""
-    return sha256(_WHOLE + digest.encode()).hexdigest()
+def whole_name(digest: str, data_set: str = "") -> str:
+    """Return the name that says of rows with this digest that all their fingerprints are recorded.
+
+    It has the name of their data set in it, because tables of zeros may be offered under several names.
+    """
+    return sha256(_WHOLE + digest.encode() + data_set.encode()).hexdigest()
 
 
-def _in_order(rows: DataSet) -> frozenset[str]:
-    """Return the fingerprints that were found while rows were stored, if these are all that was read. None of zeros."""
+def _found_first(rows: DataSet, data_set: str) -> frozenset[str]:
+    """Return the fingerprints that were found while rows were stored, if these are all that was read.
+
+    They are about rows as they are used. For nothing but zeros, return a name of their data set.
+    """
     if not isinstance(rows, CheckedRows) or rows.uncut is not None or rows.before:
         return frozenset()
-    is_found = isinstance(rows.matrix, StoredRows) and rows.matrix.first is not None
-    return rows.fingerprints_in_order()[0].names if is_found else frozenset()
+    if not isinstance(rows.matrix, StoredRows) or rows.matrix.first is None:
+        return frozenset()
+    zeros = sha256(_ZEROS + data_set.encode()).hexdigest()
+    return rows.fingerprints_in_order()[0].names or frozenset({zeros})

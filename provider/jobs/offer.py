@@ -49,7 +49,7 @@ class Offer:
         def is_known(identifier: str) -> bool:
             return ledger.data_set_of_rows([ledger.name_of(identifier)]) is not None
 
-        identified = {name: identify(rows, is_known) for name, rows in data_sets.items()}
+        identified = {name: identify(rows, is_known, name) for name, rows in data_sets.items()}
         digests = {name: ledger.name_of(digest) for name, (digest, _) in identified.items()}
         fingerprints = {name: frozenset(map(ledger.name_of, found)) for name, (_, found) in identified.items()}
         require_one_name(fingerprints, digests, ledger.data_set_of_rows)
