@@ -67,8 +67,8 @@ class Presence:
 
 
 async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, providers: Sequence[str]) -> list[Presence]:
-    """Ask about these providers. Return nothing if the coordinator does not know such questions."""
-    names = set(providers)
+    """Ask about these providers. Return nothing if the coordinator does not know such questions or refuses them."""
+    names = {check_name("a provider", each) for each in providers}
     if not names:
         return []
 

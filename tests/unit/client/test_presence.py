@@ -75,6 +75,12 @@ def test_nobody_is_asked_about_nobody_and_others_are_left_out() -> None:
     assert [each.name for each in asked(Teller(*told), "north", "south")] == ["north"]
 
 
+@pytest.mark.parametrize("name", ["a b", "", 3, None])
+def test_what_is_no_name_is_refused_before_anybody_is_asked(name: Any) -> None:
+    with pytest.raises(DpspcaError, match="a provider is"):
+        asked(Teller(), "north", name)
+
+
 def test_t35_an_endless_answer_is_given_up() -> None:
     with pytest.raises(TooMuchError, match="more than 2 parties"):
         asked(Teller(endless=True), "north", "south")
