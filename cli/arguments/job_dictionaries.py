@@ -45,12 +45,17 @@ def file_beside(keys: Mapping[str, Any], folder: Path) -> Path | None:
         "Give the path of the job's dictionary, or leave it out.",
     )
     check(
-        not (PurePosixPath(file).anchor or PureWindowsPath(file).anchor or file.startswith("~")),
+        _is_beside(file),
         f"{FILE} is {shortened(file)}, which does not lead from the folder of the job's file.",
         "Give a path from that folder, or leave it out and give --dictionary FILE.",
     )
     place = folder / file
     return place if _is_there(place, FILE) else None
+
+
+def _is_beside(file: str) -> bool:
+    """Tell whether a path leads from a folder, on every system."""
+    return not (PurePosixPath(file).anchor or PureWindowsPath(file).anchor or file.startswith("~"))
 
 
 def _is_there(place: Path, key: str) -> bool:
@@ -93,13 +98,17 @@ def _of_job(spec: JobSpec, known: Dictionary, file: Path) -> Dictionary:
 
 
 def from_folder(file: Path, folder: Path) -> str | None:
-    """Return the path of a file as seen from a folder, so that the two may be moved together; None on another drive."""
-    place = file.expanduser().absolute()
+    """Return the path of a file as seen from a folder, so that the two may be moved together, or None if it has none.
+
+    There is none on another drive, or if the path would be taken for one there.
+    """
+    place = file.absolute()
     place = place.parent.resolve() / place.name
     try:
-        return Path(os.path.relpath(place, folder.resolve())).as_posix()
+        seen = Path(os.path.relpath(place, folder.resolve())).as_posix()
     except ValueError:
         return None
+    return seen if _is_beside(seen) else None
 
 
 def resolved(job: Mapping[str, Any], folder: Path) -> tuple[Path, dict[str, Any], Dictionary]:

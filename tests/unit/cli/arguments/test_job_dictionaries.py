@@ -203,6 +203,14 @@ def test_the_file_of_a_dictionary_is_named_once_and_as_text(tmp_path: Path) -> N
         read(tmp_path, without | {"dictionary_file": "study.toml"})
 
 
+@pytest.mark.parametrize("name", ["~study.toml", "C:study.toml"])
+def test_a_path_that_would_be_taken_for_another_is_not_written(here: Here, tmp_path: Path, name: str) -> None:
+    (tmp_path / "study.toml").rename(tmp_path / name)
+    told = here("plan", *FLAGS[:-1], f"./{name}", "--write", "fit.json", "--json")
+    assert told.code == 0, told.err
+    assert "dictionary_file" not in json.loads((tmp_path / "fit.json").read_text(encoding="utf-8"))
+
+
 ELSEWHERE = (
     "/etc/passwd",
     "/dev/zero",
