@@ -99,7 +99,13 @@ class Inquirer:
 
 def _terms(content: bytes, provider: PartyName, data_set: str, analyst: PartyName) -> Terms:
     """Read terms. A provider whose terms are about something else than was asked has a fault."""
-    read = Terms.from_bytes(content)
+    try:
+        read = Terms.from_bytes(content)
+    except DpspcaError as problem:
+        raise NotTrustedError(
+            f"What {provider.name} signed as its terms is not: {problem.what}",
+            f"Tell its operator. Name the other providers to see their terms. {problem.remedy}",
+        ) from None
     same = (read.provider, read.data_set, read.analyst) == (provider.uri, data_set, analyst.uri)
     require_trust(same, f"The terms that {provider.name} signed are about something else.", "Tell its operator.")
     return read

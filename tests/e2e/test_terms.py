@@ -130,8 +130,8 @@ class Liar(pb_grpc.AnalystServiceServicer):
         signed = SignedRequest.from_bytes(request)
         about = StatementRequest.from_bytes(signed.payload)
         whole = {"provider": self.honest[by].name.uri, "data_set": about.about, "stated_at": about.issued_at}
-        terms = Terms.from_bytes(_terms(**whole | {"analyst": f"dpspca://town/analyst/{about.analyst}"} | changes))
-        return sign_statement(terms.to_bytes(), signed, self.honest[by]).to_bytes()
+        terms = _terms(**whole | {"analyst": f"dpspca://town/analyst/{about.analyst}"} | changes)
+        return sign_statement(terms, signed, self.honest[by]).to_bytes()
 
     async def DataSets(  # noqa: N802  # the name of the rpc
         self, request: pb.DataSetsRequest, context: Any
@@ -245,6 +245,11 @@ def test_t39_terms_that_a_coordinator_replays_are_refused(tmp_path: Path) -> Non
 def test_t39_signed_terms_about_something_else_are_refused(tmp_path: Path, changes: dict[str, str]) -> None:
     with pytest.raises(NotTrustedError, match="about something else"):
         asked(tmp_path, lambda liar, request: liar.stated(request, "north", **changes))
+
+
+def test_t39_signed_terms_that_no_policy_states_are_their_provider_s(tmp_path: Path) -> None:
+    with pytest.raises(NotTrustedError, match=r"What north signed as its terms is not: .*Tell its operator"):
+        asked(tmp_path, lambda liar, request: liar.stated(request, "north", dimension=0))
 
 
 def test_t39_honest_terms_are_believed_and_withheld_ones_are_missing(tmp_path: Path) -> None:
