@@ -73,15 +73,21 @@ def _is_there(place: Path, key: str) -> bool:
 
 
 def of_written(spec: JobSpec, file: Path) -> Dictionary:
-    """Read the dictionary that a written job found. An error quotes nothing of the file, which may be any file."""
+    """Read the dictionary that a written job found."""
+    return _of_job(spec, _named_by_a_job(file, FILE), file)
+
+
+def _named_by_a_job(place: Path, key: str) -> Dictionary:
+    """Read a dictionary. An error quotes nothing of what is there: a job's file may lead to any file, also to rows."""
+    if not _is_there(place, key):
+        raise InvalidParameterError(f"{place} cannot be read.", "Give the path of the job's dictionary.")
     try:
-        known = load_dictionary(file)
+        return load_dictionary(place)
     except DpspcaError:
         raise InvalidParameterError(
-            f"{file} is no dictionary, and the job's file names it as {FILE}.",
-            f"Leave {FILE} out, or see what `dpspca dictionary check` says of it.",
+            f"{place} is no dictionary, and the job's file names it as {key}.",
+            f"See what `dpspca dictionary check {place}` says of it, or correct {key}.",
         ) from None
-    return _of_job(spec, known, file)
 
 
 def of_file(spec: JobSpec, file: Path) -> Dictionary:
@@ -128,8 +134,7 @@ def resolved(job: Mapping[str, Any], folder: Path) -> tuple[Path, dict[str, Any]
         "Remove the schema: columns follow from the dictionary. Name features to use some of them.",
     )
     place = _located(str(file), folder)
-    _is_there(place, "dictionary")
-    known = load_dictionary(place)
+    known = _named_by_a_job(place, "dictionary")
     others = {key: value for key, value in job.items() if key not in {FEATURES, "dictionary"}}
     made = {**follows(known, features, others.get("centering")), **others, "dictionary": known.digest()}
     return place, made, known

@@ -14,6 +14,7 @@ from dpspca.cli.arguments import job_dictionaries, job_files, job_flags
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import PRIVATE_BOUND
+from dpspca.common.storage import read_dictionary
 
 Here = Callable[..., Ended]
 
@@ -253,9 +254,10 @@ def test_t35_a_device_that_a_dictionary_names_is_not_opened(tmp_path: Path, here
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "study.toml").write_text(f'{STUDY}\n[concepts]\nfile = "pipe"\n', encoding="utf-8")
     with pytest.raises(InvalidParameterError, match="pipe is no file of text"):
-        read(tmp_path, JOB)
-    with pytest.raises(InvalidParameterError, match="is no dictionary"):
-        read(tmp_path, raw | {"dictionary_file": "study.toml"})
+        read_dictionary(tmp_path / "study.toml")
+    for job in (JOB, raw | {"dictionary_file": "study.toml"}):
+        with pytest.raises(InvalidParameterError, match="is no dictionary"):
+            read(tmp_path, job)
 
 
 @pytest.mark.parametrize(
@@ -270,12 +272,14 @@ def test_t35_a_device_that_a_dictionary_names_is_not_opened(tmp_path: Path, here
 def test_an_error_quotes_nothing_of_a_file_that_is_no_dictionary(
     here: Here, tmp_path: Path, name: str, content: str
 ) -> None:
+    """A steward checks the jobs of others beside the rows, and may send an error on."""
     job = written(here, tmp_path, *FLAGS)
     (tmp_path / name).write_text(content, encoding="utf-8")
-    raw = json.loads(job.read_text(encoding="utf-8")) | {"dictionary_file": name}
-    with pytest.raises(InvalidParameterError, match=f"{name} is no dictionary") as refused:
-        read(tmp_path, raw)
-    assert "hunter2" not in str(refused.value)
+    canonical = json.loads(job.read_text(encoding="utf-8"))
+    for raw in (canonical | {"dictionary_file": name}, JOB | {"dictionary": name}):
+        with pytest.raises(InvalidParameterError, match=f"{name} is no dictionary") as refused:
+            read(tmp_path, raw)
+        assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.usefixtures("here")
