@@ -16,6 +16,10 @@ import dpspca  # noqa: F401  # before any test imports gRPC, so that it is held 
 # Lets scikit-learn's array check run instead of skipping; it has to be set before scipy is imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
+# As for the command itself: commands run in a process of tests, where other connections end meanwhile. It has to be set
+# before the first connection.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 # Several tests run at once, and threads of linear algebra would take each other's processors: a quarter of the time of
 # tests with jobs. It has to be set before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
