@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from dpspca.cli.arguments import CHECK_CODES, AnalystSettings, AsJson, Chosen, Providers, job_files, job_flags
-from dpspca.cli.render import connected, fit_facts, print_fit, print_terms, print_text, terms_facts, to_json
+from dpspca.cli.render import connected, fit_facts, print_fit, print_terms, terms_facts, to_json
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import Fit, fit
 from dpspca.common.checks import check
@@ -17,10 +17,6 @@ from dpspca.common.terms import Terms
 
 REFUSED: Final = 1
 TERMS_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", "the job does not fit the terms")
-_NONE: Final = (
-    "No provider states terms to you. Either none that is connected has such a data set, or no policy names you. "
-    "Providers give the same answer in both cases. Ask the data steward."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +93,6 @@ def _print(found: list[Terms], made: Fit | None, *, as_json: bool) -> None:
     if as_json:
         typer.echo(to_json({"terms": [*map(terms_facts, found)], "job": fit_facts(made, found) if made else None}))
         return
-    if not found:
-        print_text(_NONE)
-    else:
-        print_terms(found)
+    print_terms(found)
     if made:
         print_fit(made, found)

@@ -26,6 +26,10 @@ WORDS: Final = {
     "dimension": "number of columns",
     "refused": "whether jobs are admitted",
 }
+_NONE: Final = (
+    "No provider states terms to you. Either none that is connected has such a data set, or no policy names you. "
+    "Providers give the same answer in both cases. Ask the data steward."
+)
 
 
 def terms_facts(terms: Terms) -> dict[str, Any]:
@@ -52,6 +56,9 @@ def fit_facts(made: Fit, terms: Sequence[Terms]) -> dict[str, Any]:
 
 def print_terms(terms: Sequence[Terms]) -> None:
     """Print terms as one table for each data set. Providers with the same terms share a column."""
+    if not terms:
+        print_text(_NONE)
+        return
     for data_set in sorted({each.data_set for each in terms}):
         own = [each for each in terms if each.data_set == data_set]
         columns = _columns(own)
