@@ -174,7 +174,7 @@ def _connection(role: Role, state: str | None, since: datetime | None) -> str:
         AWAY: f"not connected{when}",
         REVOKED: f"certificate revoked, not connected{when}",
         EXPIRED: f"certificate expired, not connected{when}",
-        UNKNOWN: "never connected since the start",
+        UNKNOWN: "not connected since the coordinator started",
         None: "",
     }.get(state, "")
 

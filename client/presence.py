@@ -68,12 +68,12 @@ class Presence:
 
 async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, providers: Sequence[str]) -> list[Presence]:
     """Ask about these providers. Return nothing if the coordinator does not know such questions or refuses them."""
-    names = {check_name("a provider", each) for each in providers}
+    names = dict.fromkeys(check_name("a provider", each) for each in providers)
     if not names:
         return []
 
     async def asked() -> dict[str, Presence]:
-        call = stub.Parties(pb.PartiesRequest(providers=providers), timeout=ANSWER_SECONDS)
+        call = stub.Parties(pb.PartiesRequest(providers=[*names]), timeout=ANSWER_SECONDS)
         replies = link.stream(call, parties_of(len(names)))
         return {each.name: each async for message in replies if (each := Presence.of(message)).name in names}
 
