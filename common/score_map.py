@@ -91,9 +91,11 @@ class ScoreMap:
 
 
 def _smooth(counts: FloatArray, width: float) -> FloatArray:
+    if not width:
+        return counts
     from scipy.ndimage import gaussian_filter  # noqa: PLC0415  # loading it takes time, and few jobs draw a picture
 
-    return np.asarray(gaussian_filter(counts, width, mode="constant")) if width else counts
+    return np.asarray(gaussian_filter(counts, width, mode="constant"))
 
 
 def _one_in_the_middle(side: int) -> FloatArray:
