@@ -169,7 +169,7 @@ def test_data_sets_are_checked_before_the_provider_joins(here: Here, tmp_path: P
     assert all(key in refused.err for key in OF_THE_DAEMON)
 
 
-def test_settings_of_data_with_a_mistake_are_refused_before_the_provider_joins(here: Here, tmp_path: Path) -> None:
+def test_data_settings_with_a_mistake_are_refused_before_the_provider_joins(here: Here, tmp_path: Path) -> None:
     (tmp_path / "north.toml").write_text('data_set = "rows.CSV"\n[data_sets]\ncohort = 3\n', encoding="utf-8")
     told = here("data", "check", "--config", "north.toml")
     assert told.code == 2

@@ -30,9 +30,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_rows_of_which_all_fingerprints_are_known_are_not_read_for_them_again(
-    tmp_path: Path, passes: list[int]
-) -> None:
+def test_rows_whose_fingerprints_are_all_known_are_not_read_for_them(tmp_path: Path, passes: list[int]) -> None:
     digest, names = identify(stored(tmp_path, ROWS))
     assert len(passes) == 1
     again = stored(tmp_path, ROWS)

@@ -351,9 +351,7 @@ def test_rows_that_arrived_are_recognised_as_one_file_later(enrolment: Enrolment
         JobRegistry(replace(told, data_sets={"study": check_rows(np.vstack([ROWS, more]))}))
 
 
-def test_rows_whose_fingerprints_were_spared_at_a_restart_are_still_recognised(
-    enrolment: Enrolment, tmp_path: Path
-) -> None:
+def test_rows_whose_fingerprints_a_restart_spared_are_still_recognised(enrolment: Enrolment, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     rows = read_protected(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
     told = replace(settings(enrolment), data_sets={"cohort": rows})
