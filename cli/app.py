@@ -1,6 +1,7 @@
 """The `dpspca` command with all its subcommands. A command connects parts and prints; other packages do the work."""
 
-from typing import Annotated, Final
+from functools import cache
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -47,10 +48,16 @@ app = typer.Typer(
 def run() -> None:
     """Run the command. Print an expected error as one line without a traceback, and exit with 2."""
     try:
-        empty_values.command_with_checks(app)()
+        whole_program()()
     except DpspcaError as problem:
         typer.echo(printable(str(problem)), err=True)
         raise SystemExit(FAILURE) from None
+
+
+@cache
+def whole_program() -> Any:  # noqa: ANN401  # a click command; typer may bring its own copy of click
+    """Return the whole program as a click command. Building it anew takes as long as a short command does."""
+    return empty_values.command_with_checks(app)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # what a flag's callback is given

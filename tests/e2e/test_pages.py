@@ -12,14 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-import typer
 from commands import Ended, commands_in
 from live import started
 from local_federation import Enrolment
 from pages import BLOCK, ROOT, Command, commands
 from steward import Site
 
-from dpspca.cli.app import app
+from dpspca.cli.app import whole_program
 from dpspca.cli.commands.evidence import COLLECT
 from dpspca.common.names import Role
 
@@ -89,7 +88,7 @@ def test_a_command_on_a_page_exists_and_has_the_flags_shown(command: Command) ->
 
 def find(command: Command) -> tuple[Any, list[str]]:
     """Return the command as typer knows it, and the words after its name."""
-    found, words = typer.main.get_command(app), list(command.words)
+    found, words = whole_program(), list(command.words)
     while hasattr(found, "commands") and words and not words[0].startswith("-"):
         if words[0] == "JOB":  # in the place of a command: `dpspca evidence JOB`
             return found.commands[COLLECT], words
