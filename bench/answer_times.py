@@ -22,7 +22,7 @@ import scipy.sparse
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import Covariance, CovarianceProduct
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.moments import rows_per_block
 from dpspca.provider.evaluate.products import EXACT_ROWS, Division
 from dpspca.provider.evaluate.shard import Shard

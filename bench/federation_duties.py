@@ -21,7 +21,7 @@ from dpspca.common.queries.base import Announcement, RowQuery
 from dpspca.common.transport import wire
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.receipts import sign_receipt, verify_receipt
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.files import HeadFile
 from dpspca.provider.ledger.ledger import Head

@@ -25,7 +25,7 @@ from dpspca.common.queries.base import Announcement, RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob, sign
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.entropy import system_entropy

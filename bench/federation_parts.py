@@ -35,7 +35,7 @@ from dpspca.common.queries.rows import BasisQuery, CovarianceProduct
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.trust import signing
 from dpspca.common.trust.identity import Identity, load_revocations
-from dpspca.provider.data import preparation
+from dpspca.provider.data.checked import preparation
 from dpspca.provider.evaluate import integer_rows, moments
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.accounts import JobPosition

@@ -15,7 +15,7 @@ from scipy.linalg import hadamard
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.queries.rows import Covariance
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 
 PAPER_SQUARED_BOUND = 5500.0

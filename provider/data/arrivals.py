@@ -28,8 +28,8 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
 
 from .arriving_rows import CountedFiles, Read
+from .checked import CheckedRows
 from .cluster_rows import ClusterRows
-from .preparation import CheckedRows
 from .protected import read_arriving
 from .threads import run_in_row_thread
 

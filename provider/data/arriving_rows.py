@@ -38,9 +38,8 @@ from typing import Final, TypeAlias
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
 
-from .fingerprints import Fingerprint
-from .folders import Form, Stamp, UnreadableError, files_of, stacked
-from .preparation import CheckedRows, Table
+from .checked import CheckedRows, Fingerprint, Table
+from .files import Form, Stamp, UnreadableError, files_of, stacked
 from .protected import read_arriving
 
 DIGEST_BYTES: Final = 32

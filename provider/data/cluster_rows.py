@@ -14,8 +14,7 @@ from typing import Any, Protocol, Self
 
 from dpspca.common.errors import InvalidDataError, InvalidQueryError
 
-from .odd_rows import unusable_rows
-from .preparation import Table, Unusable
+from .checked import Table, Unusable, unusable_rows
 
 
 class Cluster(Protocol):

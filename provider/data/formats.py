@@ -8,28 +8,48 @@ from typing import Final
 
 from dpspca.common.errors import InvalidDataError, MissingExtraError
 
-from .array_files import read_npy, read_npz
-from .columnar_files import (
+from .databases import (
+    columns_of_duckdb,
+    columns_of_postgres,
+    columns_of_sqlite,
+    read_duckdb,
+    read_postgres,
+    read_sqlite,
+    triplets_of_duckdb,
+    triplets_of_postgres,
+    triplets_of_sqlite,
+)
+from .files import (
     columns_of_arrow,
+    columns_of_bed,
+    columns_of_h5ad,
     columns_of_orc,
     columns_of_parquet,
+    columns_of_pgen,
+    columns_of_text,
+    columns_of_zarr,
+    conversion,
+    fault_of_text,
+    is_convertible,
     read_arrow,
+    read_bed,
+    read_h5ad,
+    read_hdf5,
+    read_npy,
+    read_npz,
     read_orc,
     read_parquet,
+    read_pgen,
+    read_text,
+    read_zarr,
+    thousands_in_text,
     triplets_of_arrow,
     triplets_of_orc,
     triplets_of_parquet,
+    triplets_of_text,
+    unpacking,
 )
-from .conversions import conversion, is_convertible, unpacking
-from .duckdb_files import columns_of_duckdb, read_duckdb, triplets_of_duckdb
-from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
-from .plink_files import columns_of_bed, columns_of_pgen, read_bed, read_pgen
-from .postgres_files import columns_of_postgres, read_postgres, triplets_of_postgres
-from .sqlite_files import columns_of_sqlite, read_sqlite, triplets_of_sqlite
-from .tables import Columns, RawTable, Source, columns_by_place
-from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
-from .triplets import Batch
-from .zarr_files import columns_of_zarr, read_zarr
+from .tables import Batch, Columns, RawTable, Source, columns_by_place
 
 
 def _without_names(source: Source) -> Columns:

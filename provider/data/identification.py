@@ -17,8 +17,8 @@ from hashlib import sha256
 from typing import Final
 
 from .arrivals import DataSet
-from .preparation import CheckedRows
-from .stored_rows import StoredRows
+from .checked import CheckedRows
+from .memory import StoredRows
 
 _WHOLE: Final = b"dpspca rows, all fingerprints of canonical form 1\0"
 """A ledger with this name has all fingerprints of these rows. Other fingerprints need another text here."""

@@ -25,15 +25,20 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
-from . import fingerprints
-from .folders import Form
-from .genotypes import Genotypes
-from .largest_entries import largest_entries_of, with_largest_entries
-from .odd_rows import UsableEntries, make_unusable, rows_or_zeros, unusable_rows
-from .persons import with_persons
-from .preparation import CheckedRows, check_size
-from .row_words import BLOCK_CELLS
-from .scratch import Scratch
+from .checked import (
+    CheckedRows,
+    UsableEntries,
+    check_size,
+    fingerprints,
+    largest_entries_of,
+    make_unusable,
+    rows_or_zeros,
+    unusable_rows,
+    with_largest_entries,
+    with_persons,
+)
+from .files import Form
+from .memory import BLOCK_CELLS, Genotypes, RowWriter, Scratch, stored_type
 from .sources import (
     RawTables,
     complete,
@@ -47,7 +52,6 @@ from .sources import (
     read_as_stored,
     without_rows,
 )
-from .stored_rows import RowWriter, stored_type
 from .tables import RowBatches
 from .threads import OneBehind
 

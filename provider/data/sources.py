@@ -30,19 +30,35 @@ from dpspca.common.dictionary import prepare_sparse
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import Reading, is_pattern
 
-from .folders import Form, Stamp, UnreadableError, files_of, joined_parts, read_folder
+from .checked import CheckedRows, check_rows, check_size, numbers_of, require_genotypes
+from .files import (
+    SAMPLE_LISTS,
+    Form,
+    Stamp,
+    UnreadableError,
+    files_of,
+    is_zarr,
+    joined_parts,
+    located,
+    read_folder,
+    read_samples,
+)
 from .formats import format_of
-from .genotypes import Genotypes, entry_by_entry, prepared_genotypes
-from .odd_rows import require_genotypes
-from .plink_files import located
-from .preparation import CheckedRows, check_rows, check_size, numbers_of
-from .room import PERSON, require_room
-from .scratch import ScratchError
-from .tables import Columns, RawTable, RowBatches, Source, filled, without_codes
+from .memory import Genotypes, ScratchError, entry_by_entry, prepared_genotypes
+from .tables import (
+    PERSON,
+    Columns,
+    RawTable,
+    RowBatches,
+    Source,
+    TripletFacts,
+    TripletRows,
+    declared_columns,
+    filled,
+    require_room,
+    without_codes,
+)
 from .trial import require_readable
-from .triplets import TripletFacts, TripletRows, declared_columns
-from .variants import SAMPLE_LISTS, read_samples
-from .zarr_files import is_zarr
 
 RawTables: TypeAlias = Iterator[tuple[Path, RawTable]]
 """The files of a data set, each opened when the one before was read."""

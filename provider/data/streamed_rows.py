@@ -17,10 +17,8 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
-from .folders import files_of
-from .largest_entries import with_largest_entries
-from .odd_rows import usable_entries
-from .preparation import CheckedRows, check_size
+from .checked import CheckedRows, check_size, usable_entries, with_largest_entries
+from .files import files_of
 from .sources import complete, file_errors, is_several, prepared_names, raw_tables
 from .tables import RowBatches
 

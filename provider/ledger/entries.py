@@ -134,8 +134,8 @@ class Vouched:
 class Named:
     """Rows are about to be used for answers, under the name of this data set.
 
-    ``rows`` are names for fingerprints of their content (``row_key.py``, ``provider/data/fingerprints.py``), so that
-    the rows get no second budget under another name. ``blind`` is as in ``Opening``.
+    ``rows`` are names for fingerprints of their content (``row_key.py``, ``provider/data/checked/fingerprints.py``), so
+    that the rows get no second budget under another name. ``blind`` is as in ``Opening``.
     """
 
     data_set: str

@@ -32,8 +32,8 @@ from dpspca.common.spec import Centering, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.daemon import Daemon
-from dpspca.provider.data.persons import with_persons
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.persons import with_persons
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.matrix_shard import with_span
 from dpspca.server.jobs.roster import MAX_QUEUED, Link
 

@@ -15,7 +15,7 @@ from dpspca.client.simulation import simulate
 from dpspca.common.spec import JobSpec
 from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import Arrivals
-from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.ledger.ledger import MemoryLedger
 
 SHARDS = {"north": ROWS[:400], "south": ROWS[400:]}

@@ -23,7 +23,7 @@ from dpspca.common.spec import JobSpec
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.identity import CurrentIdentity
 from dpspca.provider.connection.daemon import Daemon
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.server.coordinator import Coordinator

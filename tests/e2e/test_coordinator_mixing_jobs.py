@@ -40,7 +40,7 @@ from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 
 PLAN = catalogue.plan(SPEC)

@@ -32,7 +32,7 @@ from dpspca.common.trust.certificates import read_key
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
 from dpspca.provider.connection.daemon import Daemon
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger

@@ -18,7 +18,7 @@ from dpspca.client.errors import FederationError
 from dpspca.client.federation import JobFailedError
 from dpspca.common.names import Role
 from dpspca.common.transport import MetricsPage, metrics_page
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.metrics import ProviderMetrics
 from dpspca.provider.policy import Policy

@@ -11,7 +11,7 @@ from local_federation import ROWS, AllowEverything, Enrolment, RunningFederation
 from dpspca.common.errors import DpspcaError
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.daemon import Daemon
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.server.jobs.roster import Link

@@ -24,7 +24,7 @@ from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.keystream import Draw, KeyStream, keyed_stream
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.conversation import QUEUE, Conversation
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 

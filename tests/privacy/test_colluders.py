@@ -17,7 +17,7 @@ from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport.wire import AnswerReader, answer_content, frames
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release import responder

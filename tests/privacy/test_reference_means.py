@@ -20,7 +20,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder

@@ -17,7 +17,7 @@ from dpspca.common.privacy.keystream import KeyStream, repeatable_entropy
 from dpspca.common.privacy.noise import lattice_std
 from dpspca.common.queries.sketch import Commit, Peaks, Projection, Reveal, Sketch
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows
 from dpspca.provider.evaluate.shard import Shard

@@ -14,8 +14,8 @@ from dpspca.common.errors import InvalidQueryError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import SIDE, GroupedScores, ScoreHistogram, View
 from dpspca.provider.data import CheckedRows, check_rows
-from dpspca.provider.data.scratch import Scratch
-from dpspca.provider.data.stored_rows import RowWriter
+from dpspca.provider.data.memory.scratch import Scratch
+from dpspca.provider.data.memory.stored_rows import RowWriter
 from dpspca.provider.evaluate import Shard
 
 BOUND = 2.0

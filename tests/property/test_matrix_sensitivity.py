@@ -20,7 +20,7 @@ from dpspca.common.queries.matrix import (
     SymmetricProduct,
     largest_entry,
 )
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.picks import SignPairs, TiedColumns
 from dpspca.common.queries.views import View
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.evaluate.views import sign_scores, tied_scores
 

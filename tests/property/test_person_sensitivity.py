@@ -24,8 +24,8 @@ from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import ColumnsQuery, ColumnSums, Count, Covariance, CovarianceProduct
 from dpspca.common.queries.views import ViewProduct, ViewQuery
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.data.persons import with_persons
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.persons import with_persons
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 
 ADD_REMOVE, REPLACE = PrivacyUnit.PERSON_ADD_REMOVE, PrivacyUnit.PERSON_REPLACE_ONE

@@ -21,7 +21,7 @@ from dpspca.common.queries.rows import (
     CovarianceTriangle,
 )
 from dpspca.common.queries.views import NormHistogram, ScoreHistogram, View, ViewCovariance, ViewProduct, ViewSquares
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.shard import Shard
 

@@ -42,7 +42,7 @@ from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.provider.connection.daemon import Daemon
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.ledger import Ledger, MemoryLedger
 

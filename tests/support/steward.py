@@ -16,7 +16,7 @@ from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import Ledger, Limits, Opening
 from dpspca.provider.ledger.sqlite import SqliteLedger

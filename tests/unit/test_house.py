@@ -27,20 +27,30 @@ def test_everything_in_common_but_its_edge_is_listed_as_pure() -> None:
 
 def test_imports_use_only_the_public_names_of_packages() -> None:
     """Outside a package, its names come from the package itself, which lists them in ``__all__``."""
-    packages = {
-        ".".join(["dpspca", *path.parent.parts[-2:]]): set(_listed(path)) for path in ROOT.glob("*/*/__init__.py")
-        if path.parents[1].name in LIBRARY
-    }  # fmt: skip
-    assert packages
-    for folder in LIBRARY:
-        for path in (ROOT / folder).rglob("*.py"):
-            own = ".".join(["dpspca", *path.relative_to(ROOT).parent.parts])
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    package = ".".join(node.module.split(".")[:3])
-                    if package in packages and package != own:
-                        assert node.module == package, f"{path} reaches past the door of {package}: {node.module}"
-                        assert {each.name for each in node.names} <= packages[package], (path, node.module)
+    doors = {
+        _dotted(path.parent): set(_listed(path))
+        for folder in LIBRARY
+        for path in ROOT.glob(f"{folder}/*/**/__init__.py")
+    }
+    assert doors
+    for path in (path for folder in LIBRARY for path in (ROOT / folder).rglob("*.py")):
+        inside = _dotted(path.parent)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                closed = [each for each in _within(node.module) if each in doors and each not in _within(inside)]
+                if closed:
+                    assert node.module == closed[0], f"{path} reaches past the door of {closed[0]}: {node.module}"
+                    assert {each.name for each in node.names} <= doors[closed[0]], (path, node.module)
+
+
+def _dotted(folder: Path) -> str:
+    return ".".join(["dpspca", *folder.relative_to(ROOT).parts])
+
+
+def _within(module: str) -> list[str]:
+    """Return all packages that a module is in, from the outermost to itself."""
+    parts = module.split(".")
+    return [".".join(parts[: length + 1]) for length in range(len(parts))]
 
 
 def _listed(door: Path) -> list[str]:

@@ -12,9 +12,9 @@ import pytest
 from dpspca.cli.render import output
 from dpspca.client.data_check import reading_of_file
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.examination import examine_rows
-from dpspca.provider.data.preview import preview_row
-from dpspca.provider.data.scratch import MOST_CELLS, cells_in
+from dpspca.provider.data.examination.data_set_facts import examine_rows
+from dpspca.provider.data.examination.preview import preview_row
+from dpspca.provider.data.memory.scratch import MOST_CELLS, cells_in
 
 CAP_MEBIBYTES = 64
 ROWS, COLUMNS, FEATURES = 1_300_000, 24, 6

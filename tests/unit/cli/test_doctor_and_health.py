@@ -11,7 +11,7 @@ from local_federation import Enrolment, permissive_policy
 
 from dpspca.common.names import Role
 from dpspca.common.storage.settings import ProviderConfig, read_config
-from dpspca.provider.data.scratch import ScratchFile
+from dpspca.provider.data.memory.scratch import ScratchFile
 from dpspca.provider.ledger.entries import Head
 from dpspca.provider.startup import data_sets_of, open_ledger, scratch_of
 

@@ -12,7 +12,7 @@ from dpspca.client.matrices import dilation
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.spans import Span
 from dpspca.common.storage.settings import ProviderConfig, read_config
-from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.startup import data_sets_of
 
 SETTINGS = """

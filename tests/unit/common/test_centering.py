@@ -21,9 +21,9 @@ from dpspca.common.queries import Count, Covariance, CovarianceProduct
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
 from dpspca.provider.data import check_rows, differences
-from dpspca.provider.data.preparation import CheckedRows
-from dpspca.provider.data.scratch import Scratch
-from dpspca.provider.data.stored_rows import RowWriter, StoredRows
+from dpspca.provider.data.checked.preparation import CheckedRows
+from dpspca.provider.data.memory.scratch import Scratch
+from dpspca.provider.data.memory.stored_rows import RowWriter, StoredRows
 from dpspca.provider.evaluate import Shard
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE

@@ -27,7 +27,7 @@ from dpspca.common.trust import SignedJob
 from dpspca.common.trust.identity import Identity
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs import JobRegistry, ProviderSetup, Statements, statements
 from dpspca.provider.policy import Policy
 

@@ -19,7 +19,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.trust.signing import MAX_JOB_LIFE
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 
 ROWS = np.random.default_rng(0).standard_normal((60, 6)) * np.r_[5, 4, 1, 1, 1, 1]

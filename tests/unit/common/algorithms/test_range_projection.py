@@ -23,7 +23,7 @@ from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.sketch import Commit, Peaks, Projection
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows
 from dpspca.provider.evaluate.shard import Shard

@@ -17,7 +17,7 @@ from dpspca.provider.connection.greeting import (
     greeting,
     names_warning,
 )
-from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.peer_receipts import MOST_LEDGERS, MOST_PEERS, PeerReceipts

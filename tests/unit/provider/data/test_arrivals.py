@@ -21,7 +21,7 @@ from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CompressedCovariance, Count, CovarianceProduct
 from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import LOOKS_PER_CHECK, Arrivals, WaitingQueries
-from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.protected import read_arriving
 from dpspca.provider.evaluate.shard import Shard
 

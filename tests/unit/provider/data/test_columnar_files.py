@@ -16,9 +16,9 @@ import pytest
 
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data import extras
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_rows
+from dpspca.provider.data.tables import extras
 
 VALUES: dict[str, tuple[Any, list[Any], list[float]]] = {
     "int8": (pa.int8(), [1, -2], [1, -2]),

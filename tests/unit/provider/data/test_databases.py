@@ -19,10 +19,10 @@ from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
-from dpspca.provider.data import extras
-from dpspca.provider.data.folders import UnreadableError
+from dpspca.provider.data.files.folders import UnreadableError
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_rows, types_in
+from dpspca.provider.data.tables import extras
 
 SECRET = "hunter2-%zz"  # noqa: S105  # of no one
 VISITS = "CREATE TABLE visits (visit integer PRIMARY KEY, age double precision, bmi real, name varchar)"

@@ -12,8 +12,8 @@ import zarr
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.reading import Reading
+from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.data.sources import names_in, read_rows
 
 ROWS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [0.0, 8.0, 9.0]])

@@ -20,7 +20,7 @@ from dpspca.client.data_check import Examined, examine_file
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import sources
-from dpspca.provider.data.examination import DataSetFacts, examine_rows
+from dpspca.provider.data.examination.data_set_facts import DataSetFacts, examine_rows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_as_stored
 

@@ -12,11 +12,11 @@ import scipy.sparse
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.column_facts import ColumnFacts
-from dpspca.provider.data.examination import DataSetFacts, examine_rows
+from dpspca.provider.data.examination.column_facts import ColumnFacts
+from dpspca.provider.data.examination.data_set_facts import DataSetFacts, examine_rows
+from dpspca.provider.data.memory.scratch import Scratch
+from dpspca.provider.data.memory.stored_rows import StoredRows
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.scratch import Scratch
-from dpspca.provider.data.stored_rows import StoredRows
 
 TEXT = "id,age,sex,bmi,site,name\n1,50,0,,3,ann\n2,NA,1,24.5,3,bob\n3,999,0,25,3,cy\n4,60,1,inf,3,di\n5,61,1,22,3,\n"
 

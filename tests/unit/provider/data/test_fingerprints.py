@@ -13,12 +13,12 @@ from hypothesis.extra import numpy as arrays
 
 from dpspca.client.matrices import dilation
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data import fingerprints
 from dpspca.provider.data.arrivals import Arrivals
-from dpspca.provider.data.fingerprints import duplicates, in_order, of_table
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked import fingerprints
+from dpspca.provider.data.checked.fingerprints import duplicates, in_order, of_table
+from dpspca.provider.data.checked.preparation import check_rows
+from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_arriving, read_protected
-from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.data.sources import read_rows
 
 RNG = np.random.default_rng(3)

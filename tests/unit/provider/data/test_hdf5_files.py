@@ -13,9 +13,10 @@ import scipy.sparse
 
 from dpspca.common.errors import DpspcaError, InvalidDataError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data import sources, tables, trial
+from dpspca.provider.data import sources, trial
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_rows
+from dpspca.provider.data.tables import raw_table
 
 RNG = np.random.default_rng(0)
 CELLS = RNG.poisson(0.7, (50, 4)).astype(np.float32)
@@ -57,7 +58,7 @@ def dense(matrix: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_cells_are_rows_and_genes_are_named_columns(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_MOST_ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(raw_table, "_MOST_ROWS_AT_A_TIME", 7)
     path = h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS), counts=FORMS[form](2 * CELLS))
     for read in (read_rows, read_protected):
         rows = read(path)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data import fingerprints, identification
+from dpspca.provider.data import identification
+from dpspca.provider.data.checked import fingerprints
+from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.identification import identify, whole_name
-from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.scratch import Scratch
 
 ROWS = np.random.default_rng(3).standard_normal((50, 4))
 

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.provider.data import fingerprints, lookups
-from dpspca.provider.data.genotypes import Genotypes
-from dpspca.provider.data.lookups import Lookup, PackedWords
-from dpspca.provider.data.two_bits import codes_of, from_bed, of_codes, swapped, transposed
+from dpspca.provider.data.checked import fingerprints
+from dpspca.provider.data.memory import lookups
+from dpspca.provider.data.memory.genotypes import Genotypes
+from dpspca.provider.data.memory.lookups import Lookup, PackedWords
+from dpspca.provider.data.memory.two_bits import codes_of, from_bed, of_codes, swapped, transposed
 
 SHAPES = {"rows": st.integers(0, 40), "columns": st.integers(1, 300), "seed": st.integers(0, 2**32 - 1)}
 

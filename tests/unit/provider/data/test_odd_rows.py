@@ -20,8 +20,8 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
-from dpspca.provider.data.persons import require_unit
-from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.checked.persons import require_unit
+from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import read_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard, SpectralCheck

@@ -16,12 +16,13 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError, MissingExtr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
-from dpspca.provider.data import extras, require_unit
-from dpspca.provider.data.examination import examine_rows
-from dpspca.provider.data.genotypes import Genotypes
-from dpspca.provider.data.preview import preview_row
+from dpspca.provider.data import require_unit
+from dpspca.provider.data.examination.data_set_facts import examine_rows
+from dpspca.provider.data.examination.preview import preview_row
+from dpspca.provider.data.memory.genotypes import Genotypes
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_rows
+from dpspca.provider.data.tables import extras
 
 COUNTS = genotypes(21, 10)
 NAMES = tuple(f"rs{place}" for place in range(10))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
 from dpspca.common.spec import Schema
-from dpspca.provider.data.largest_entries import with_largest_entries
-from dpspca.provider.data.preparation import check_rows, check_size
+from dpspca.provider.data.checked.largest_entries import with_largest_entries
+from dpspca.provider.data.checked.preparation import check_rows, check_size
 from dpspca.provider.evaluate.integer_rows import (
     integer_columns,
     integer_csr,

@@ -18,10 +18,10 @@ from plink import alleles, genotypes, write_bed
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import Reading, Triplets
 from dpspca.provider.data import sources
-from dpspca.provider.data.examination import examine_rows
+from dpspca.provider.data.examination.data_set_facts import examine_rows
+from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.room import PERSON, SPARSE, TRIPLET, require_room
-from dpspca.provider.data.scratch import Scratch
+from dpspca.provider.data.tables.room import PERSON, SPARSE, TRIPLET, require_room
 
 ROWS, COLUMNS, STORED = 4000, 100, 200_000
 

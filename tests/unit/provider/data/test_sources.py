@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.folders import UnreadableError
-from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.checked.preparation import CheckedRows
+from dpspca.provider.data.files.folders import UnreadableError
 from dpspca.provider.data.protected import read_arriving, read_protected
 from dpspca.provider.data.sources import read_rows
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.folders import UnreadableError
+from dpspca.provider.data.files.folders import UnreadableError
 from dpspca.provider.data.protected import read_arriving, read_protected
 from dpspca.provider.data.sources import names_in, read_rows
 

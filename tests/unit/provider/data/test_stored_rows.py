@@ -19,13 +19,15 @@ from hypothesis import strategies as st
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy.lattice import MAX_ROWS
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data import preparation, scratch, tables
-from dpspca.provider.data.fingerprints import of_table
-from dpspca.provider.data.folders import UnreadableError
-from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.checked import preparation
+from dpspca.provider.data.checked.fingerprints import of_table
+from dpspca.provider.data.checked.preparation import CheckedRows
+from dpspca.provider.data.files.folders import UnreadableError
+from dpspca.provider.data.memory import scratch
+from dpspca.provider.data.memory.scratch import Scratch, ScratchError
+from dpspca.provider.data.memory.stored_rows import RowWriter, StoredRows, stored_type
 from dpspca.provider.data.protected import read_arriving, read_protected
-from dpspca.provider.data.scratch import Scratch, ScratchError
-from dpspca.provider.data.stored_rows import RowWriter, StoredRows, stored_type
+from dpspca.provider.data.tables import raw_table
 
 NAMES = ["age", "bmi", "sbp"]
 TEXT = "age,bmi,sbp\n1,2,3\n4,,6\nx,8,9\n10,-9,12\n1,2\n13,14,15\n1e300,2,3\n"
@@ -34,7 +36,7 @@ CODED = Reading(missing_codes=(-9.0,), missing=7.0)
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_MOST_ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(raw_table, "_MOST_ROWS_AT_A_TIME", 2)
 
 
 def write_all(folder: Path) -> None:
@@ -205,7 +207,7 @@ LEFT_BEHIND = """
 import sys, time
 from pathlib import Path
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.scratch import Scratch
+from dpspca.provider.data.memory.scratch import Scratch
 rows = read_protected(Path(sys.argv[1]), scratch=Scratch(Path(sys.argv[2])))
 print(rows.count, flush=True)
 time.sleep(60)
@@ -229,7 +231,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.scratch import Scratch, ScratchError
+from dpspca.provider.data.memory.scratch import Scratch, ScratchError
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 try:
     read_protected(Path(sys.argv[1]), scratch=Scratch(Path(sys.argv[2])))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.persons import require_unit
-from dpspca.provider.data.preparation import CheckedRows
+from dpspca.provider.data.checked.persons import require_unit
+from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.protected import read_arriving, read_protected
 from dpspca.provider.data.sources import names_in, read_as_stored, read_rows
 

@@ -23,8 +23,8 @@ from dpspca.common.storage import read_dictionary
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.common.storage.triplets import Triplets
-from dpspca.provider.data.examination import examine_rows
-from dpspca.provider.data.preview import preview_row
+from dpspca.provider.data.examination.data_set_facts import examine_rows
+from dpspca.provider.data.examination.preview import preview_row
 from dpspca.provider.data.protected import read_arriving, read_protected
 from dpspca.provider.data.sources import names_in, read_rows
 

@@ -10,10 +10,10 @@ import zarr
 
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data import extras
-from dpspca.provider.data.examination import examine_rows
+from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_rows
+from dpspca.provider.data.tables import extras
 
 ROWS = np.random.default_rng(0).standard_normal((11, 5)).round(2)
 ROWS[np.abs(ROWS) < 0.5] = 0

@@ -16,8 +16,8 @@ from dpspca.common.queries.picks import SignPairs, TiedColumns
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.queries.views import View
 from dpspca.provider.data import streamed_rows
+from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.cluster_rows import ClusterRows
-from dpspca.provider.data.preparation import CheckedRows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.engines import worker
 from dpspca.provider.engines.asking import ClusterProblemError, EngineError

@@ -19,8 +19,8 @@ from dpspca.common.storage.engine_settings import EngineSettings
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import streamed_rows
 from dpspca.provider.data.cluster_rows import ClusterRows
+from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.engines.cluster_sums import ClusterSums
 from dpspca.provider.engines.clusters import open_cluster
 from dpspca.provider.engines.counting import count_rows, told_of

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.provider.data.genotypes import Genotypes
-from dpspca.provider.data.preparation import CheckedRows
-from dpspca.provider.data.two_bits import MISSING
+from dpspca.provider.data.checked.preparation import CheckedRows
+from dpspca.provider.data.memory.genotypes import Genotypes
+from dpspca.provider.data.memory.two_bits import MISSING
 from dpspca.provider.evaluate import genotype_rows
 from dpspca.provider.evaluate.genotype_rows import FactoredGenotypes, GenotypeRows
 from dpspca.provider.evaluate.integer_rows import integer_rows, row_factors

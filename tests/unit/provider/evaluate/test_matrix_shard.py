@@ -21,7 +21,7 @@ from dpspca.common.queries.matrix import (
 )
 from dpspca.common.queries.rows import Count
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate import matrix_shard
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
 from dpspca.server.jobs.rounds import LARGEST_ANSWER

@@ -29,7 +29,7 @@ from dpspca.common.queries.subspace import (
     WeightedPerturbedSubspace,
 )
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate import bingham, mechanisms
 from dpspca.provider.evaluate.mechanisms import draw_frame, exponent, release_subspace, walk_frame
 from dpspca.provider.evaluate.shard import Shard

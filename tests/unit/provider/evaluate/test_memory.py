@@ -23,7 +23,7 @@ from dpspca.common.queries import (
     SubspaceQuery,
 )
 from dpspca.provider.data import CheckedRows, Scratch, check_rows
-from dpspca.provider.data.stored_rows import RowWriter
+from dpspca.provider.data.memory.stored_rows import RowWriter
 from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.memory import Need
 from dpspca.provider.evaluate.needs import need_of

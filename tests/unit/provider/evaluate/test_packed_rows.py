@@ -8,10 +8,10 @@ import pytest
 from row_queries import BOUND, KINDS, make_query
 
 from dpspca.common.queries.sketch import Projection
-from dpspca.provider.data.genotypes import Genotypes
-from dpspca.provider.data.odd_rows import rows_or_zeros
-from dpspca.provider.data.preparation import CheckedRows
-from dpspca.provider.data.two_bits import MISSING
+from dpspca.provider.data.checked.odd_rows import rows_or_zeros
+from dpspca.provider.data.checked.preparation import CheckedRows
+from dpspca.provider.data.memory.genotypes import Genotypes
+from dpspca.provider.data.memory.two_bits import MISSING
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.sketches import add_sketch, project
 from dpspca.provider.evaluate.views import sign_scores, tied_scores

@@ -13,7 +13,7 @@ from dpspca.common.queries.picks import SignPairs, TiedColumns
 from dpspca.common.queries.ranges import LARGEST_SIZE, SIZES, ColumnSizes
 from dpspca.common.queries.rows import ColumnSums
 from dpspca.common.queries.views import NormHistogram, ScoreHistogram, View, ViewCovariance, ViewSquares
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows, placed
 from dpspca.provider.evaluate.shard import Shard
 

@@ -19,7 +19,7 @@ from dpspca.common.queries.rows import (
     Covariance,
     CovarianceProduct,
 )
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate import block_sums, moments, products
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, StreamedMoments

@@ -26,7 +26,7 @@ from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.sketch import SLOTS, WEIGHT_BITS, Commit, Peaks, Projection, Reveal, Sketch
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, SparseRows
 from dpspca.provider.evaluate.shard import Shard

@@ -21,7 +21,7 @@ from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.matrix import EntryTotal, MatrixProduct, SpectralProduct, SymmetricProduct
 from dpspca.common.spans import Span
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard, with_span
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder

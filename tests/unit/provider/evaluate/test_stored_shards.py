@@ -9,10 +9,10 @@ import pytest
 from row_queries import BOUND, KINDS, make_query
 
 from dpspca.common.queries.sketch import Projection
-from dpspca.provider.data import stored_rows
-from dpspca.provider.data.preparation import CheckedRows
-from dpspca.provider.data.scratch import Scratch
-from dpspca.provider.data.stored_rows import RowWriter
+from dpspca.provider.data.checked.preparation import CheckedRows
+from dpspca.provider.data.memory import stored_rows
+from dpspca.provider.data.memory.scratch import Scratch
+from dpspca.provider.data.memory.stored_rows import RowWriter
 from dpspca.provider.evaluate import moments
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.sketches import add_sketch, project

@@ -14,10 +14,10 @@ from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CompressedCovariance, Covariance, CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data import stored_rows
-from dpspca.provider.data.preparation import CheckedRows, check_rows
-from dpspca.provider.data.scratch import Scratch
-from dpspca.provider.data.stored_rows import RowWriter
+from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
+from dpspca.provider.data.memory import stored_rows
+from dpspca.provider.data.memory.scratch import Scratch
+from dpspca.provider.data.memory.stored_rows import RowWriter
 from dpspca.provider.evaluate import block_sums, moments
 from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments

@@ -18,7 +18,7 @@ from dpspca.common.queries.views import (
     ViewQuery,
     ViewSquares,
 )
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate import block_sums
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.evaluate.views import ViewedRows

@@ -13,7 +13,7 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
 from dpspca.common.queries.rows import Covariance, CovarianceTriangle
 from dpspca.common.queries.sketch import Sketch
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate import block_sums, moments, products
 from dpspca.provider.evaluate.block_sums import ROWS_IN_64_BITS
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments

@@ -17,7 +17,7 @@ from dpspca.common.queries.rows import Count
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.provider.data.arrivals import Arrivals
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, MAX_WAITING_BYTES, JobRegistry, ProviderSetup

@@ -16,9 +16,9 @@ from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.matrix import SpectralProduct, SymmetricProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust.identity import Identity
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
+from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.prepared_rows import MATRIX_ENTRY_BYTES

@@ -17,7 +17,7 @@ from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.trust.signing import SignedJob
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.permission import WITHDRAWN, WithdrawnError
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup

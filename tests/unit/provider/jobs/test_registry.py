@@ -25,9 +25,9 @@ from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.arrivals import Arrivals
-from dpspca.provider.data.preparation import CheckedRows, check_rows
+from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
+from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.scratch import Scratch
 from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup

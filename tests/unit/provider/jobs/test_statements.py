@@ -23,7 +23,7 @@ from dpspca.common.trust import (
     verify_statement,
 )
 from dpspca.common.trust.identity import Identity
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs import ProviderSetup, Statements
 from dpspca.provider.ledger import Limits
 from dpspca.provider.policy import Policy

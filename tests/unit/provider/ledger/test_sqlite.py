@@ -33,7 +33,7 @@ from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.storage.sqlite_file import connect
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.database import MIGRATIONS, migrate
 from dpspca.provider.ledger.entries import GENESIS, Entry, Head, Reserved, Stored, link

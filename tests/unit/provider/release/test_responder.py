@@ -23,7 +23,7 @@ from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.queries.views import NormHistogram, View
 from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.provider.data.preparation import check_rows
+from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.accounts import JobPosition
 from dpspca.provider.ledger.ledger import LedgerError, MemoryLedger

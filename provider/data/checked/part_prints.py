@@ -8,9 +8,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.provider.data.memory import (
+    BLOCK_CELLS,
+    FirstPass,
+    WordMaker,
+    Words,
+    column_keys,
+    labels_of,
+    mixed,
+    row_totals,
+)
 
 from .fingerprints import Fingerprint, places_of
-from .row_words import BLOCK_CELLS, FirstPass, WordMaker, Words, column_keys, labels_of, mixed, row_totals
 
 
 def first_sums(rows: FloatArray) -> list[Words]:

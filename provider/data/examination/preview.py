@@ -12,12 +12,10 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, text_code
 from dpspca.common.storage import Reading
-
-from .genotypes import Genotypes
-from .odd_rows import rows_or_zeros
-from .scratch import DEFAULT_MEMORY, cells_in
-from .sources import absent_in, complete, dense_batches, joined, raw_tables, read_as_stored
-from .tables import RowBatches, without_codes
+from dpspca.provider.data.checked import rows_or_zeros
+from dpspca.provider.data.memory import DEFAULT_MEMORY, Genotypes, cells_in
+from dpspca.provider.data.sources import absent_in, complete, dense_batches, joined, raw_tables, read_as_stored
+from dpspca.provider.data.tables import RowBatches, without_codes
 
 _OTHER: Final = "(no level)"
 

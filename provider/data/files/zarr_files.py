@@ -11,13 +11,23 @@ import scipy.sparse
 
 from dpspca.common.arrays import MATRIX
 from dpspca.common.errors import InvalidDataError
+from dpspca.provider.data.checked import numbers_of
+from dpspca.provider.data.tables import (
+    SPARSE,
+    Columns,
+    RawTable,
+    RowBatches,
+    Source,
+    as_numbers,
+    columns_by_place,
+    columns_used,
+    import_extra,
+    require_no_names,
+    require_room,
+)
 
 from .array_files import array_name, rows_of_sparse
-from .extras import import_extra
 from .hdf5_files import RENAMING
-from .preparation import numbers_of
-from .room import SPARSE, require_room
-from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used, require_no_names
 
 ENDING: Final = ".zarr"
 _MAIN_LAYER: Final = "X"

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
-
-from .extras import import_extra
+from dpspca.provider.data.tables import import_extra
 
 _COMPLEMENTS: Final = {"A": "T", "T": "A", "C": "G", "G": "C"}
 _UNKNOWN: Final = frozenset({"0", "."})

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from math import inf, isfinite, isnan
 
 from dpspca.common.storage import Reading
-
-from .tables import Columns, cell_reader, number_in
+from dpspca.provider.data.tables import Columns, cell_reader, number_in
 
 
 class Cells:

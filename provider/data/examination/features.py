@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, Number
 from dpspca.common.storage import Reading
+from dpspca.provider.data.memory import Genotypes
 
-from .genotypes import Genotypes
 from .unit_errors import MOST, SENTINELS, Conversion, suspected_codes, suspected_unit
 
 _MOST_SAMPLED: Final = 2**16

@@ -13,11 +13,10 @@ from typing import Any, Final
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError
 from dpspca.common.storage import Reading
+from dpspca.provider.data.tables import Source, import_extra
 
-from .databases import quoted
-from .extras import import_extra
 from .postgres_files import connected
-from .tables import Source
+from .sql import quoted
 
 KEY: Final = "id"
 

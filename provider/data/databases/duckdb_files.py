@@ -11,13 +11,10 @@ import numpy as np
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
+from dpspca.provider.data.files import UnreadableError, numbers_in
+from dpspca.provider.data.tables import BATCH_TRIPLETS, Batch, Columns, RawTable, RowBatches, Source, import_extra
 
-from .columnar_files import numbers_in
-from .databases import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
-from .extras import import_extra
-from .folders import UnreadableError
-from .tables import Columns, RawTable, RowBatches, Source
-from .triplets import BATCH_TRIPLETS, Batch
+from .sql import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
 
 _SETTINGS: Final = {
     "enable_external_access": "false",

@@ -9,8 +9,8 @@ from typing import Final
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
+from dpspca.provider.data.tables import is_number
 
-from .tables import is_number
 from .text_cells import Cells
 
 _LONGEST_NAME: Final = 60

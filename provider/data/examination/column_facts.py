@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.storage import Reading
+from dpspca.provider.data.checked import LARGEST
+from dpspca.provider.data.memory import MISSING, Genotypes
 
-from .genotypes import Genotypes
-from .preparation import LARGEST
-from .two_bits import MISSING
 from .unit_errors import SENTINELS
 
 _FIRST_OF_INDEX: Final = (0, 1)

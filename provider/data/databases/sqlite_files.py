@@ -19,10 +19,17 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
-
-from .folders import UnreadableError
-from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used
-from .triplets import Batch, triplet_columns
+from dpspca.provider.data.files import UnreadableError
+from dpspca.provider.data.tables import (
+    Batch,
+    Columns,
+    RawTable,
+    RowBatches,
+    Source,
+    cell_reader,
+    columns_used,
+    triplet_columns,
+)
 
 _PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _ROW_NUMBERS: Final = ("rowid", "_rowid_", "oid")

@@ -22,8 +22,8 @@ from dpspca.common.spec import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
 
 from .arrow_numbers import floats
+from .raw_table import Columns, Source
 from .room import TRIPLET, require_room
-from .tables import Columns, Source
 from .triplet_names import UNKNOWN, KnownNames, Places
 
 Names: TypeAlias = Any

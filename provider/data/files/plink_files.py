@@ -19,12 +19,9 @@ from numpy.typing import NDArray
 from dpspca.common.dictionary import Genotype
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
+from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
+from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, Source, columns_used, import_extra, require_room
 
-from .extras import import_extra
-from .genotypes import Genotypes
-from .room import GENOTYPE, require_room
-from .tables import Columns, RawTable, Source, columns_used
-from .two_bits import CELLS_A_BYTE, MISSING, Bytes, from_bed, of_codes, swapped
 from .variants import Agreement, Variant, agree, counting, read_samples, read_variants
 
 _MAGIC: Final = b"\x6c\x1b"

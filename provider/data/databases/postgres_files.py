@@ -19,13 +19,11 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading, files
+from dpspca.provider.data.files import UnreadableError
+from dpspca.provider.data.tables import Batch, Columns, RawTable, RowBatches, Source, cell_reader, import_extra
 
 from .arrow_driver import arrow_batches, is_lost, lost
-from .databases import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
-from .extras import import_extra
-from .folders import UnreadableError
-from .tables import Columns, RawTable, RowBatches, Source, cell_reader
-from .triplets import Batch
+from .sql import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
 
 _CONNECT_SECONDS: Final = 10
 _CHUNK_BYTES: Final = 2**20

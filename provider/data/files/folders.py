@@ -21,12 +21,10 @@ import scipy.sparse
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import is_pattern
-
-from .genotypes import Genotypes
-from .genotypes import stacked as genotypes_of_all
-from .preparation import CheckedRows, Table
-from .stored_rows import StoredRows
-from .stored_rows import stacked as stored_rows_of_all
+from dpspca.provider.data.checked import CheckedRows, Table
+from dpspca.provider.data.memory import Genotypes, StoredRows
+from dpspca.provider.data.memory import stacked as genotypes_of_all
+from dpspca.provider.data.memory import stacked as stored_rows_of_all
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""

@@ -17,12 +17,9 @@ from dpspca.common.errors import InvalidDataError, InvalidParameterError, Invali
 from dpspca.common.privacy import MAX_ROWS
 from dpspca.common.spans import Span
 from dpspca.common.spec import Schema
+from dpspca.provider.data.memory import BlockTable, Genotypes, ReusedMemory, StoredRows
 
-from .block_tables import BlockTable
 from .fingerprints import Fingerprint, in_order, of_table
-from .genotypes import Genotypes
-from .reused_memory import ReusedMemory
-from .stored_rows import StoredRows
 
 Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
 """Rows: dense or sparse in memory, or in a form that becomes numbers a block at a time."""

@@ -13,11 +13,21 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.storage import Reading
-
-from .arrow_numbers import floats
-from .extras import import_extra
-from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used, require_numeric
-from .triplets import BATCH_TRIPLETS, Batch, arrow_batch, triplet_columns
+from dpspca.provider.data.tables import (
+    BATCH_TRIPLETS,
+    Batch,
+    Columns,
+    RawTable,
+    RowBatches,
+    Source,
+    arrow_batch,
+    cell_reader,
+    columns_used,
+    floats,
+    import_extra,
+    require_numeric,
+    triplet_columns,
+)
 
 _PAGE_BUFFER: Final = 2**16
 """Bytes of each column that are read from disk at a time."""

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dpspca.common.errors import InvalidDataError
-
-from .extras import import_extra
-from .folders import UnreadableError
+from dpspca.provider.data.files import UnreadableError
+from dpspca.provider.data.tables import import_extra
 
 _OF_LOST: Final = ("FATAL: ", "connection", "receive data")
 """What libpq says when a session ends."""

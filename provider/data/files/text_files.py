@@ -32,13 +32,22 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
+from dpspca.provider.data.tables import (
+    Batch,
+    Columns,
+    RawTable,
+    RowBatches,
+    Source,
+    cell_reader,
+    columns_used,
+    import_extra,
+    is_number,
+    triplet_columns,
+)
 
-from .extras import import_extra
 from .signatures import LONGEST, require_text
-from .tables import Columns, RawTable, RowBatches, Source, cell_reader, columns_used, is_number
 from .text_cells import Cells, number_parser
 from .text_faults import FORM, declare_encoding, encoding_of, is_decoded, line_fault
-from .triplets import Batch, triplet_columns
 
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""

@@ -9,12 +9,9 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
+from dpspca.provider.data.memory import BLOCK_CELLS, Genotypes, ReusedMemory, StoredRows
 
-from .genotypes import Genotypes
 from .preparation import LARGEST, CheckedRows, Table, Unusable, check_size
-from .reused_memory import ReusedMemory
-from .row_words import BLOCK_CELLS
-from .stored_rows import StoredRows
 
 
 def rows_or_zeros(matrix: Table) -> CheckedRows:

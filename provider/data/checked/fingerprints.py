@@ -33,12 +33,22 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-
-from .block_tables import BlockTable
-from .genotypes import Genotypes
-from .reused_memory import ReusedMemory
-from .row_words import BLOCK_CELLS, LANES, Blank, FirstSums, WordMaker, Words, column_keys, labels_of, mixed, row_totals
-from .stored_rows import StoredRows
+from dpspca.provider.data.memory import (
+    BLOCK_CELLS,
+    LANES,
+    Blank,
+    BlockTable,
+    FirstSums,
+    Genotypes,
+    ReusedMemory,
+    StoredRows,
+    WordMaker,
+    Words,
+    column_keys,
+    labels_of,
+    mixed,
+    row_totals,
+)
 
 Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
 

@@ -14,14 +14,17 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.storage import Reading
-
-from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, fault_in
-from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features
-from .genotypes import Genotypes, entry_by_entry
-from .odd_rows import make_unusable, rows_or_zeros, usable_entries
-from .preparation import CheckedRows, check_size
-from .scratch import DEFAULT_MEMORY, MOST_CELLS, cells_in
-from .sources import (
+from dpspca.provider.data.checked import CheckedRows, check_size, make_unusable, rows_or_zeros, usable_entries
+from dpspca.provider.data.memory import (
+    DEFAULT_MEMORY,
+    MOST_CELLS,
+    Genotypes,
+    StoredRows,
+    cells_in,
+    entry_by_entry,
+    stored_type,
+)
+from dpspca.provider.data.sources import (
     complete,
     dense_batches,
     fault_of_row,
@@ -35,9 +38,10 @@ from .sources import (
     triplets_in,
     types_in,
 )
-from .stored_rows import StoredRows, stored_type
-from .tables import RawTable, RowBatches, without_codes
-from .triplets import TripletFacts
+from dpspca.provider.data.tables import RawTable, RowBatches, TripletFacts, without_codes
+
+from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, fault_in
+from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features
 
 Progress: TypeAlias = Callable[[int], None]
 """Is told how many rows were read."""

@@ -12,11 +12,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidDataError
+from dpspca.provider.data.checked import numbers_of, stray_column
+from dpspca.provider.data.tables import SPARSE, RawTable, RowBatches, Source, as_numbers, columns_by_place, require_room
 
 from .folders import UnreadableError
-from .preparation import numbers_of, stray_column
-from .room import SPARSE, require_room
-from .tables import RawTable, RowBatches, Source, as_numbers, columns_by_place
 
 _LISTED: Final = 20
 _PACKED_NUMBER: Final = 16

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray
 from dpspca.common.centering import pairs_of
 from dpspca.common.errors import InvalidParameterError
+from dpspca.provider.data.memory import BLOCK_CELLS, RowWriter, StoredRows
 
 from .preparation import CheckedRows, UsableRows
-from .stored_rows import BLOCK_CELLS, RowWriter, StoredRows
 
 
 def differences(rows: UsableRows, seed: int) -> CheckedRows:

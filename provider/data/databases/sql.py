@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
-
-from .tables import Columns, Source, columns_used, require_numeric
-from .triplets import triplet_columns
+from dpspca.provider.data.tables import Columns, Source, columns_used, require_numeric, triplet_columns
 
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 

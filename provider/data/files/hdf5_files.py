@@ -11,12 +11,21 @@ import scipy.sparse
 
 from dpspca.common.arrays import MATRIX
 from dpspca.common.errors import InvalidDataError
+from dpspca.provider.data.checked import numbers_of
+from dpspca.provider.data.tables import (
+    SPARSE,
+    Columns,
+    RawTable,
+    RowBatches,
+    Source,
+    as_numbers,
+    columns_by_place,
+    columns_used,
+    import_extra,
+    require_room,
+)
 
 from .array_files import array_name, rows_of_sparse
-from .extras import import_extra
-from .preparation import numbers_of
-from .room import SPARSE, require_room
-from .tables import Columns, RawTable, RowBatches, Source, as_numbers, columns_by_place, columns_used
 
 _MAIN_LAYER: Final = "X"
 RENAMING: Final = "Make the names of genes unique with var_names_make_unique() of AnnData, and write the file again."

@@ -1,0 +1,64 @@
+"""Rows that were checked once: bounded, with persons, and with fingerprints of their content."""
+
+from . import fingerprints
+from .chosen_columns import columns_of
+from .fingerprints import Fingerprint, Table, duplicates
+from .largest_entries import largest_entries_of, with_largest_entries
+from .odd_rows import (
+    UsableEntries,
+    make_unusable,
+    require_genotypes,
+    rows_or_zeros,
+    unusable_rows,
+    usable_entries,
+    zero_row,
+)
+from .pairs import differences
+from .part_prints import first_sums, names_of, ordered_totals, second_keys
+from .persons import require_unit, with_persons
+from .preparation import (
+    LARGEST,
+    CheckedRows,
+    Unusable,
+    UsableRows,
+    check_names,
+    check_rows,
+    check_size,
+    numbers_of,
+    numeric,
+    stray_column,
+)
+
+__all__ = [
+    "LARGEST",
+    "CheckedRows",
+    "Fingerprint",
+    "Table",
+    "Unusable",
+    "UsableEntries",
+    "UsableRows",
+    "check_names",
+    "check_rows",
+    "check_size",
+    "columns_of",
+    "differences",
+    "duplicates",
+    "fingerprints",
+    "first_sums",
+    "largest_entries_of",
+    "make_unusable",
+    "names_of",
+    "numbers_of",
+    "numeric",
+    "ordered_totals",
+    "require_genotypes",
+    "require_unit",
+    "rows_or_zeros",
+    "second_keys",
+    "stray_column",
+    "unusable_rows",
+    "usable_entries",
+    "with_largest_entries",
+    "with_persons",
+    "zero_row",
+]

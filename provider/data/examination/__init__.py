@@ -1,0 +1,16 @@
+"""What a steward should know about rows before the first job. Nothing of it leaves."""
+
+from .column_facts import ColumnFacts
+from .data_set_facts import DataSetFacts, examine_rows
+from .features import FeatureFacts
+from .preview import PreviewedFeature, PreviewedRow, preview_row
+
+__all__ = [
+    "ColumnFacts",
+    "DataSetFacts",
+    "FeatureFacts",
+    "PreviewedFeature",
+    "PreviewedRow",
+    "examine_rows",
+    "preview_row",
+]

@@ -1,0 +1,69 @@
+"""Readers of files, one kind of file each, and what is said about files that are not read."""
+
+from .array_files import read_npy, read_npz
+from .columnar_files import (
+    columns_of_arrow,
+    columns_of_orc,
+    columns_of_parquet,
+    numbers_in,
+    read_arrow,
+    read_orc,
+    read_parquet,
+    triplets_of_arrow,
+    triplets_of_orc,
+    triplets_of_parquet,
+)
+from .conversions import conversion, is_convertible, unpacking
+from .folders import Form, Stamp, UnreadableError, files_of, joined_parts, read_folder, stacked
+from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
+from .plink_files import columns_of_bed, columns_of_pgen, located, read_bed, read_pgen
+from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
+from .variants import SAMPLE_LISTS, Variant, agree, read_samples, read_variants, sample_ids
+from .zarr_files import columns_of_zarr, is_zarr, read_zarr
+
+__all__ = [
+    "SAMPLE_LISTS",
+    "Form",
+    "Stamp",
+    "UnreadableError",
+    "Variant",
+    "agree",
+    "columns_of_arrow",
+    "columns_of_bed",
+    "columns_of_h5ad",
+    "columns_of_orc",
+    "columns_of_parquet",
+    "columns_of_pgen",
+    "columns_of_text",
+    "columns_of_zarr",
+    "conversion",
+    "fault_of_text",
+    "files_of",
+    "is_convertible",
+    "is_zarr",
+    "joined_parts",
+    "located",
+    "numbers_in",
+    "read_arrow",
+    "read_bed",
+    "read_folder",
+    "read_h5ad",
+    "read_hdf5",
+    "read_npy",
+    "read_npz",
+    "read_orc",
+    "read_parquet",
+    "read_pgen",
+    "read_samples",
+    "read_text",
+    "read_variants",
+    "read_zarr",
+    "sample_ids",
+    "stacked",
+    "thousands_in_text",
+    "triplets_of_arrow",
+    "triplets_of_orc",
+    "triplets_of_parquet",
+    "triplets_of_text",
+    "unpacking",
+]

@@ -1,0 +1,52 @@
+"""What a source gives before anything is checked: numbers and names, or triplets. And what it takes to read them."""
+
+from .arrow_numbers import floats
+from .extras import import_extra
+from .raw_table import (
+    Columns,
+    RawTable,
+    RowBatches,
+    Source,
+    as_numbers,
+    cell_reader,
+    columns_by_place,
+    columns_used,
+    filled,
+    is_number,
+    number_in,
+    require_no_names,
+    require_numeric,
+    without_codes,
+)
+from .room import GENOTYPE, PERSON, SPARSE, require_room
+from .triplets import BATCH_TRIPLETS, Batch, TripletFacts, TripletRows, arrow_batch, declared_columns, triplet_columns
+
+__all__ = [
+    "BATCH_TRIPLETS",
+    "GENOTYPE",
+    "PERSON",
+    "SPARSE",
+    "Batch",
+    "Columns",
+    "RawTable",
+    "RowBatches",
+    "Source",
+    "TripletFacts",
+    "TripletRows",
+    "arrow_batch",
+    "as_numbers",
+    "cell_reader",
+    "columns_by_place",
+    "columns_used",
+    "declared_columns",
+    "filled",
+    "floats",
+    "import_extra",
+    "is_number",
+    "number_in",
+    "require_no_names",
+    "require_numeric",
+    "require_room",
+    "triplet_columns",
+    "without_codes",
+]
