@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from federation_parties import ANALYST, DATA_SET, POLICY, now
 
-from dpspca.client.job_checks import VALIDITY
+from dpspca.client.connection.job_checks import VALIDITY
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.calibration import MAX_EPSILON

@@ -20,12 +20,9 @@ from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.terms import Terms
 
-from .calls import RETRY_SECONDS
-from .federation import AsyncFederation, AsyncJob, FederationError
+from .connection import RETRY_SECONDS, FederationError, JobStatus, Offer, Presence, settings
+from .federation import AsyncFederation, AsyncJob
 from .findings import issue
-from .jobs import JobStatus, Offer
-from .presence import Presence
-from .sign_in import settings
 from .simulation import Progress
 
 Result = TypeVar("Result")

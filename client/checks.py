@@ -55,8 +55,8 @@ from dpspca.provider.ledger import (
 from dpspca.provider.policy import read_policy, read_readable_part
 from dpspca.provider.startup import approval_queue, arriving_data_set, read_data_set, scratch_for_a_check
 
-from . import probe
 from .clock import now
+from .connection import probe
 
 _UNUSABLE: Final = (
     "are unusable (not all numbers are finite, or no person is named) and count as zero rows. This number is for the "

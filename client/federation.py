@@ -32,20 +32,37 @@ from dpspca.common.trust import Identity, JobEnvelope, SignedJob, sign, signer_o
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-from . import bounds
-from .bounds import ANSWER_SECONDS, LIST_SECONDS, WATCH_SECONDS
-from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning
+from .connection import (
+    NO_TRUST,
+    RETRY_SECONDS,
+    Attempts,
+    AwayError,
+    CoordinatorLink,
+    FederationError,
+    Inquirer,
+    JobList,
+    JobStatus,
+    Notify,
+    Offer,
+    OfferList,
+    Presence,
+    TooMuchError,
+    bounds,
+    log_warning,
+    model_from,
+    presences,
+    require_admissible,
+    require_done,
+    require_filled,
+    require_fit,
+    require_in_force,
+    settings,
+    validity_of,
+    warn_if_outlived,
+)
 from .described_jobs import attached
-from .errors import AwayError, FederationError, JobFailedError, TooMuchError
 from .evidence import collect
 from .findings import issue, with_warnings
-from .job_checks import require_done, require_fit, validity_of
-from .jobs import JobList, JobStatus, Offer, OfferList
-from .presence import Presence, presences, require_admissible
-from .sign_in import require_filled, require_in_force, settings, warn_if_outlived
-from .statements import NO_TRUST, Inquirer
-
-__all__ = ["AsyncFederation", "AsyncJob", "FederationError", "JobFailedError", "require_done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +94,7 @@ class AsyncJob:
         while last is None or not last.is_final:
             problem = AwayError("The coordinator ended the watch before the job was over.", "Watch the job again.")
             try:
-                call = self.stub.Watch(pb.JobName(job=self.name), timeout=WATCH_SECONDS)
+                call = self.stub.Watch(pb.JobName(job=self.name), timeout=bounds.WATCH_SECONDS)
                 async for message in self.link.stream(call, most):
                     status = self._checked(message)
                     if last is None or status.is_news_after(last):
@@ -91,12 +108,12 @@ class AsyncJob:
     async def status(self) -> JobStatus:
         """Return the job's status now."""
         name = pb.JobName(job=self.name)
-        return self._checked(await self.link.ask(lambda: self.stub.Get(name, timeout=ANSWER_SECONDS)))
+        return self._checked(await self.link.ask(lambda: self.stub.Get(name, timeout=bounds.ANSWER_SECONDS)))
 
     async def cancel(self) -> JobStatus:
         """Cancel the job and return its status. A job that is over stays as it is."""
         name = pb.JobName(job=self.name)
-        return self._checked(await self.link.ask(lambda: self.stub.Cancel(name, timeout=ANSWER_SECONDS)))
+        return self._checked(await self.link.ask(lambda: self.stub.Cancel(name, timeout=bounds.ANSWER_SECONDS)))
 
     async def result(self) -> Model:
         """Wait for the job to end, return its model, and issue the warnings of its privacy statement."""
@@ -115,7 +132,7 @@ class AsyncJob:
         assert last
         require_done(last)
         content = await self.link.retry(self._content)
-        model = await asyncio.to_thread(_model, self.spec, content)
+        model = await asyncio.to_thread(model_from, self.spec, content)
         # A job may end before every planned query was sent. A provider took part if it answered all that were sent.
         parties = sum(each.answered == last.answered for each in last.participants)
         statement = PrivacyStatement.of(self.plan, parties=parties, fresh_noise=True, federated=True)
@@ -186,7 +203,7 @@ class AsyncFederation:
 
         async def listed() -> list[Offer]:
             offers = OfferList()
-            call = self.stub.DataSets(pb.DataSetsRequest(), timeout=LIST_SECONDS)
+            call = self.stub.DataSets(pb.DataSetsRequest(), timeout=bounds.LIST_SECONDS)
             return [offers.read(each) async for each in self._link.stream(call, bounds.OFFERS)]
 
         return await self._link.retry(listed)
@@ -299,7 +316,7 @@ class AsyncFederation:
     async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> AsyncJob:
         """Submit a job that is already signed. Submitting the same bytes again does not create another job."""
         request = pb.SubmitRequest(signed_job=signed.to_bytes())
-        job = await self._link.ask(lambda: self.stub.Submit(request, timeout=ANSWER_SECONDS))
+        job = await self._link.ask(lambda: self.stub.Submit(request, timeout=bounds.ANSWER_SECONDS))
         if job.job != signed.job_id:
             raise RefusedError("The coordinator replied about another job than the one submitted.", NO_TRUST)
         _, providers, data_set = _contents(signed)
@@ -323,7 +340,7 @@ class AsyncFederation:
 
         async def listed() -> list[JobStatus]:
             known = JobList()
-            call = self.stub.List(pb.ListRequest(), timeout=LIST_SECONDS)
+            call = self.stub.List(pb.ListRequest(), timeout=bounds.LIST_SECONDS)
             return [known.read(each) async for each in self._link.stream(call, bounds.JOBS)]
 
         return sorted(await self._link.retry(listed), key=lambda job: job.submitted)
@@ -337,7 +354,7 @@ class AsyncFederation:
         could pass off another analyst's job, or one of its own making, could attach a false promise to a model.
         """
         require_filled("the job", name)  # every name begins with the empty text
-        reply = await self._link.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=ANSWER_SECONDS))
+        reply = await self._link.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=bounds.ANSWER_SECONDS))
         signed = SignedJob.from_bytes(reply.signed_job)
         if signed.job_id != reply.job or not reply.job.startswith(name):
             raise RefusedError("The coordinator replied with another job than the one asked for.", NO_TRUST)
@@ -373,18 +390,6 @@ class AsyncFederation:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _model(spec: JobSpec, content: bytearray) -> Model:
-    """Read a model, and check that its shape is the one that the job asks for, or one of fewer components if it may."""
-    heading = bounds.heading_of(spec)
-    if content.find(b"\n", 0, heading) < 0:
-        raise TooMuchError.of(f"a model whose heading is longer than {heading} bytes", heading)
-    model = Model.from_bytes(bytes(content))
-    count, fewest = len(model.components), 1 if spec.options.get("fewer") is True else spec.components
-    if not fewest <= count <= spec.components or model.components.shape[1] != spec.schema.dimension:
-        raise FederationError("The coordinator sent a model of a shape that the job did not ask for.", NO_TRUST)
-    return model
 
 
 def _contents(signed: SignedJob) -> tuple[JobSpec, frozenset[str], str]:

@@ -35,10 +35,9 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.job import JobRecord
 from dpspca.server.journal import read_jobs
 
-from . import certificates, probe
 from .clock import now
-from .presence import AWAY, CONNECTED, UNKNOWN, Presence
-from .renewal import MAILBOX_FOLDER
+from .connection import AWAY, CONNECTED, UNKNOWN, Presence, probe
+from .enrolment import MAILBOX_FOLDER, certificates
 
 JOURNAL_FILE: Final = "journal.db"
 """Name of the coordinator's journal beside its settings, unless these name another."""

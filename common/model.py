@@ -128,12 +128,12 @@ class Model:
         return ends
 
     @property
-    def plot(self) -> Any:  # noqa: ANN401  # dpspca.client.plots.Plots
+    def plot(self) -> Any:  # noqa: ANN401  # dpspca.client.reports.Plots
         """The plots of this model: ``model.plot.scree()``, ``.loadings()``, ``.biplot()`` and ``.vega_lite(name)``.
 
         They are found by name when they are first used: a daemon has models, and needs no plots.
         """
-        return import_module("dpspca.client.plots").Plots(self)
+        return import_module("dpspca.client.reports").Plots(self)
 
     def varimax(self) -> Self:
         """Return the model with its components rotated by varimax, so that each has few large loadings.

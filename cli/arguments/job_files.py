@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dpspca.client import component_count
 from dpspca.client.described_jobs import attached
-from dpspca.client.input_files import reading
+from dpspca.client.files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.centering import AutoCentering
 from dpspca.common.checks import check

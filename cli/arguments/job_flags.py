@@ -10,7 +10,7 @@ import typer
 from dpspca.client import component_count
 from dpspca.client.demo import check_sparsity
 from dpspca.client.described_jobs import load_dictionary
-from dpspca.client.input_files import reading
+from dpspca.client.files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.centering import AutoCentering, Center
 from dpspca.common.checks import check

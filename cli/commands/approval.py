@@ -10,7 +10,7 @@ import typer
 
 from dpspca.cli.arguments import EXIT_CODES, AsJson, DaemonSettings
 from dpspca.cli.render import print_output, print_table, print_text, to_json
-from dpspca.client.approvals import ApprovalOffice
+from dpspca.client.steward import ApprovalOffice
 from dpspca.common.checks import check
 from dpspca.common.errors import RefusedError
 from dpspca.common.text import printable

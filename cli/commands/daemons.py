@@ -17,7 +17,7 @@ from dpspca.cli.render import logs, print_table, print_text, to_json
 from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
-from dpspca.client.renewal import MAILBOX_FOLDER, mail_of
+from dpspca.client.enrolment import MAILBOX_FOLDER, mail_of
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import (

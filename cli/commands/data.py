@@ -10,8 +10,7 @@ from rich.filesize import decimal
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
 from dpspca.cli.render import print_table, print_text, show_rows, to_json
-from dpspca.client.data_check import Examined, examine_file, examine_settings, reading_of_file
-from dpspca.client.job_seconds import JobSeconds
+from dpspca.client.steward import Examined, JobSeconds, examine_file, examine_settings, reading_of_file
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import Reading, read_data_config

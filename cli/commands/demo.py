@@ -16,12 +16,11 @@ from rich.filesize import decimal
 
 from dpspca.cli.arguments import AsJson
 from dpspca.cli.render import output, participants, show_job_progress
-from dpspca.client import report
+from dpspca.client.connection import JobProgress, JobStatus, job_progress
 from dpspca.client.demo import DATA_SET, Loopback, MadeUp, Panel, federation, log_on_failure
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.files import save_model
-from dpspca.client.job_progress import JobProgress, job_progress
-from dpspca.client.jobs import JobStatus
+from dpspca.client.reports import report
 from dpspca.common.checks import check
 from dpspca.common.model import Model
 from dpspca.common.trust import Identity

@@ -12,10 +12,10 @@ import typer
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnySettings, AsJson
 from dpspca.cli.render import print_output
-from dpspca.client import certificates, probe
 from dpspca.client.checks import examine, require_fit
 from dpspca.client.clock import now
-from dpspca.client.sign_in import require_in_force
+from dpspca.client.connection import probe, require_in_force
+from dpspca.client.enrolment import certificates
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import (
     AnalystConfig,

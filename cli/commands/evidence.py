@@ -11,7 +11,7 @@ from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnalystSettings, AsJso
 from dpspca.cli.render import connected, print_output, print_text, require_new, to_json, write_file
 from dpspca.client.evidence import Finding, Findings, verify
 from dpspca.client.federation import AsyncFederation
-from dpspca.client.input_files import reading
+from dpspca.client.files import reading
 from dpspca.common.text import printable
 
 COLLECT: Final = "collect"

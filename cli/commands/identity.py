@@ -10,11 +10,9 @@ import typer
 
 from dpspca.cli.arguments import EXIT_CODES, AnySettings, AsJson, fingerprint, read_fingerprint
 from dpspca.cli.render import print_output
-from dpspca.client import renewal
 from dpspca.client.clock import now
-from dpspca.client.input_files import reading
-from dpspca.client.joining import Joining, read_invitation
-from dpspca.client.signing import request_fingerprint
+from dpspca.client.enrolment import Joining, read_invitation, renewal, request_fingerprint
+from dpspca.client.files import reading
 from dpspca.common.checks import check
 from dpspca.common.errors import require_trust
 from dpspca.common.names import Role

@@ -37,10 +37,9 @@ from dpspca.cli.render import (
     write_file,
 )
 from dpspca.client import findings
-from dpspca.client.calls import RETRY_SECONDS
+from dpspca.client.connection import RETRY_SECONDS, FederationError, JobStatus, Offer, require_done
 from dpspca.client.described_jobs import load_dictionary
-from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, require_done
-from dpspca.client.jobs import JobStatus, Offer
+from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.terms import Terms

@@ -13,11 +13,8 @@ from numpy.typing import NDArray
 
 from dpspca.cli.arguments import AsJson
 from dpspca.cli.render import print_output, to_json, write_file
-from dpspca.client import score_files
 from dpspca.client.described_jobs import load_dictionary
-from dpspca.client.files import load_model
-from dpspca.client.input_files import reading
-from dpspca.client.plink_scores import plink_scores
+from dpspca.client.files import load_model, plink_scores, reading, score_files
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Preparation
 from dpspca.common.model import Model

@@ -8,10 +8,9 @@ import typer
 
 from dpspca.cli.arguments import EXIT_CODES, AsJson
 from dpspca.cli.render import PLOTS, VEGA_LITE, Folder, print_output, print_text, to_json, write_file
-from dpspca.client import report
-from dpspca.client.files import load_model
+from dpspca.client.files import load_model, reading
 from dpspca.client.html_report import page
-from dpspca.client.input_files import reading
+from dpspca.client.reports import report
 from dpspca.common.checks import check
 
 from .model_files import Stored, check_ending, export, project, read_model

@@ -11,7 +11,7 @@ import typer
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, job_files, job_flags
 from dpspca.cli.render import print_text, to_json
 from dpspca.client import prices
-from dpspca.client.input_files import reading
+from dpspca.client.files import reading
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import BudgetExceededError, RefusedError

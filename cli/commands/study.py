@@ -10,9 +10,9 @@ import typer
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, fingerprint
 from dpspca.cli.render import Folder, print_output, print_table
 from dpspca.client.clock import now
-from dpspca.client.errors import FederationError
-from dpspca.client.input_files import reading
-from dpspca.client.signing import Candidate, Kind, StudyOffice
+from dpspca.client.connection import FederationError
+from dpspca.client.enrolment import Candidate, Kind, StudyOffice
+from dpspca.client.files import reading
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpspca.cli.render import progress
-from dpspca.client import certificates, html_report
+from dpspca.client import html_report
+from dpspca.client.enrolment import certificates
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.errors import DpspcaError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpspca.cli.commands import budget, doctor, outbox, policy
-from dpspca.client import certificates
-from dpspca.client.approvals import ApprovalOffice, login_name
+from dpspca.client.enrolment import certificates
+from dpspca.client.steward import ApprovalOffice, login_name
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import files
 from dpspca.provider.approval import APPROVE, REJECT, lines

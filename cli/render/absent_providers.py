@@ -12,8 +12,8 @@ from typing import Final
 
 import typer
 
-from dpspca.client.federation import AsyncFederation, FederationError
-from dpspca.client.jobs import AWAITING_APPROVAL, JobStatus
+from dpspca.client.connection import AWAITING_APPROVAL, FederationError, JobStatus
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
 

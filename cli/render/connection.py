@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dpspca.client.calls import RETRY_SECONDS
+from dpspca.client.connection import RETRY_SECONDS
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.storage import AnalystConfig, require_own
 

@@ -22,12 +22,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from dpspca.client.connection import JobProgress
 from dpspca.client.findings import WITHIN_NOISE
-from dpspca.client.job_progress import JobProgress
-from dpspca.client.plots import Plots
 from dpspca.client.prices import MECHANISM
-from dpspca.client.report import remarks, with_noise
-from dpspca.client.score_plot import score_contours
+from dpspca.client.reports import Plots, remarks, score_contours, with_noise
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.model import Model

@@ -11,10 +11,9 @@ from typing import Any
 
 import typer
 
-from dpspca.client import report
+from dpspca.client.connection import JobProgress, JobStatus, ParticipantStatus, job_progress
 from dpspca.client.files import save_model
-from dpspca.client.job_progress import JobProgress, job_progress
-from dpspca.client.jobs import JobStatus, ParticipantStatus
+from dpspca.client.reports import report
 from dpspca.common.checks import check
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan

@@ -19,6 +19,7 @@ import numpy as np
 
 from dpspca.client.blocking import EventLoopThread
 from dpspca.client.clock import now
+from dpspca.client.connection import validity_of
 from dpspca.client.demo import (
     ANALYST,
     COORDINATOR,
@@ -32,7 +33,6 @@ from dpspca.client.demo import (
     new_federation,
     write_rows,
 )
-from dpspca.client.job_checks import validity_of
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import MAX_EPSILON

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.client.input_files import reading
+from dpspca.client.files import reading
 from dpspca.client.synthetic import unequal_shards
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray

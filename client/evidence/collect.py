@@ -2,9 +2,7 @@
 
 from hashlib import sha256
 
-from dpspca.client.bounds import ANSWER_SECONDS
-from dpspca.client.jobs import JobStatus
-from dpspca.client.statements import NO_TRUST, Collected, Inquirer
+from dpspca.client.connection import NO_TRUST, Collected, Inquirer, JobStatus, bounds
 from dpspca.common.errors import RefusedError
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.trust import JobEnvelope, Kind, SignedJob
@@ -19,7 +17,7 @@ async def collect(
     inquirer: Inquirer, job: str, statement: PrivacyStatement, model: bytes | None, bill_of_materials: bytes | None
 ) -> bytes:
     """Return the evidence of a job, signed. ``job`` is the whole name of a job of this analyst."""
-    reply = await inquirer.link.ask(lambda: inquirer.stub.Get(pb.JobName(job=job), timeout=ANSWER_SECONDS))
+    reply = await inquirer.link.ask(lambda: inquirer.stub.Get(pb.JobName(job=job), timeout=bounds.ANSWER_SECONDS))
     signed = SignedJob.from_bytes(reply.signed_job)
     if signed.job_id != job:
         raise RefusedError("The coordinator replied with another job than the one asked for.", NO_TRUST)

@@ -6,7 +6,7 @@ from typing import IO, Final
 
 import numpy as np
 
-from dpspca.client.report import new_canvas
+from dpspca.client.reports import new_canvas
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy import MAX_EPSILON
 from dpspca.common.spec import Budget, JobSpec

@@ -7,8 +7,8 @@ the same model gives the same bytes.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dpspca.client import report
 from dpspca.client.findings import WITHIN_NOISE
+from dpspca.client.reports import report
 from dpspca.common.markup import Markup, element, joined, number, table, void
 from dpspca.common.model import Model
 from dpspca.common.privacy import PrivacyUnit

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dpspca.client.readings import in_words
+from dpspca.client.reports import in_words
 from dpspca.common.markup import Markup, element, number
 from dpspca.common.privacy import PrivacyUnit
 

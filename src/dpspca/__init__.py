@@ -16,7 +16,7 @@ if "grpc" not in sys.modules:
 if TYPE_CHECKING:
     from dpspca.client.blocking import Federation as Federation
     from dpspca.client.described_jobs import load_dictionary as load_dictionary
-    from dpspca.client.estimators import DPSPCA as DPSPCA
+    from dpspca.client.estimator import DPSPCA as DPSPCA
     from dpspca.client.federation import AsyncFederation as AsyncFederation
     from dpspca.client.files import load_model as load_model
     from dpspca.client.files import save_model as save_model
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Imported on first use: a provider's daemon needs no estimator, and the estimator needs the packages of an extra.
 _HOMES = {
-    "DPSPCA": "dpspca.client.estimators",
+    "DPSPCA": "dpspca.client.estimator",
     "AsyncFederation": "dpspca.client.federation",
     "Federation": "dpspca.client.blocking",
     "Forecast": "dpspca.client.forecast",

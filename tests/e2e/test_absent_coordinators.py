@@ -34,9 +34,10 @@ from timeouts import TIMEOUT
 
 from dpspca import Federation, load_model, simulate
 from dpspca.client.blocking import progress_of
-from dpspca.client.errors import AwayError
-from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
-from dpspca.client.jobs import JobStatus
+from dpspca.client.connection import FederationError
+from dpspca.client.connection.errors import AwayError
+from dpspca.client.connection.jobs import JobStatus
+from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, NotNowError
 from dpspca.common.names import Role

@@ -10,7 +10,7 @@ from dishonest_peers import OFFER, DishonestProvider, dishonest_provider
 from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, noise_for, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import JobFailedError
+from dpspca.client.connection import JobFailedError
 from dpspca.client.simulation import simulate
 from dpspca.common.names import Role
 from dpspca.provider.ledger.ledger import MemoryLedger

@@ -11,7 +11,7 @@ from approvals import BEN, MARIA, Site, awaiting, human_policy, joined
 from coordinator_processes import wait_for_answers
 from local_federation import Enrolment, RunningFederation, federation, spec
 
-from dpspca.client.federation import JobFailedError
+from dpspca.client.connection import JobFailedError
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.provider.approval import APPROVE, REJECT
 from dpspca.provider.ledger.sqlite import read_books

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from local_federation import NOISE_SEED, ROWS, Enrolment, RunningFederation, federation, noise_for, spec
 
-from dpspca.client.federation import AsyncJob, JobFailedError
+from dpspca.client.connection import JobFailedError
+from dpspca.client.federation import AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.spec import JobSpec
 from dpspca.provider.data import threads

@@ -30,7 +30,7 @@ from dpspca import (
 )
 from dpspca.client import blocking
 from dpspca.client.blocking import EventLoopThread
-from dpspca.client.federation import FederationError
+from dpspca.client.connection import FederationError
 from dpspca.common.errors import InvalidParameterError, NotNowError
 from dpspca.common.model import Model
 from dpspca.common.names import Role

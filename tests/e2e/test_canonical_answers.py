@@ -12,7 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, spec
 from scipy import sparse
 
-from dpspca.client.jobs import ParticipantStatus
+from dpspca.client.connection.jobs import ParticipantStatus
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
 from dpspca.common.names import Role

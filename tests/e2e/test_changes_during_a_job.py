@@ -13,7 +13,8 @@ from coordinator_processes import assert_same_as_undisturbed, wait_for_answers
 from local_federation import SHARDS, AllowEverything, Enrolment, RunningFederation, federation, now, seeded_noise, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import AsyncFederation, AsyncJob, JobFailedError
+from dpspca.client.connection import JobFailedError
+from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
 from dpspca.common.names import PartyName, Role

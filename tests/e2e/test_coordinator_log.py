@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from local_federation import SHARDS, Enrolment, federation, spec
 
-from dpspca.client.federation import AsyncFederation, FederationError, JobFailedError
+from dpspca.client.connection import FederationError, JobFailedError
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.names import Role
 
 SERVER = (

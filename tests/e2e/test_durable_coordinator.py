@@ -33,8 +33,8 @@ from coordinator_processes import (
 from dishonest_peers import OFFER, DishonestProvider, dishonest_provider
 from local_federation import SHARDS, Enrolment, RunningFederation, now, seeded_noise, spec
 
-from dpspca.client import probe
-from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
+from dpspca.client.connection import FederationError, JobFailedError, probe
+from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.model import Model

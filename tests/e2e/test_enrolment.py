@@ -20,7 +20,7 @@ from local_federation import now, permissive_policy
 from pages import commands
 from timeouts import TIMEOUT
 
-from dpspca.client.signing import StudyOffice
+from dpspca.client.enrolment.signing import StudyOffice
 from dpspca.common.storage import Address
 from dpspca.common.transport import MailFolder
 from dpspca.common.trust import SLOT_FILE, Identity

@@ -13,7 +13,8 @@ from daemons import daemons
 from local_federation import permissive_policy, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import AsyncFederation, JobFailedError
+from dpspca.client.connection import JobFailedError
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.algorithms import catalogue
 
 ROWS = {"north": {"cohort": np.random.default_rng(3).standard_normal((300, 30))}}

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from local_federation import NOISE_SEED, SHARDS, AllowEverything, Enrolment, federation, noise_for, now, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
+from dpspca.client.connection import FederationError, JobFailedError
+from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError

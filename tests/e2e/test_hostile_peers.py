@@ -29,8 +29,9 @@ from dishonest_peers import DishonestProvider, dishonest_provider
 from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, noise_for, spec
 from scipy import sparse
 
-from dpspca.client.federation import AsyncFederation, FederationError
-from dpspca.client.jobs import JobStatus, ParticipantStatus
+from dpspca.client.connection import FederationError
+from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
+from dpspca.client.federation import AsyncFederation
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
 from dpspca.common.names import Role

@@ -15,7 +15,7 @@ from ledgers import Place
 from local_federation import Enrolment, RunningFederation, federation, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import JobFailedError
+from dpspca.client.connection import JobFailedError
 from dpspca.common.names import Role
 from dpspca.common.privacy import Price
 from dpspca.common.trust.receipts import MAX_RECEIPT_BYTES, sign_receipt

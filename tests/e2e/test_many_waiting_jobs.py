@@ -13,7 +13,8 @@ from coordinator_processes import free_port
 from daemons import daemons
 from local_federation import SHARDS, Enrolment, RunningFederation, federation, now, permissive_policy, spec
 
-from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.client.connection import FederationError
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.lattice import MAX_PARTIES

@@ -23,7 +23,8 @@ from dishonest_peers import (
 from local_federation import SHARDS, Enrolment, now, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.client.connection import FederationError
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.names import Role
 from dpspca.common.spec import Budget
 from dpspca.common.transport.rpc import MAX_MESSAGE

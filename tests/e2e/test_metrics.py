@@ -14,8 +14,8 @@ from ipv6 import needs_ipv6
 from live import live_parties, started
 from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, spec
 
-from dpspca.client.errors import FederationError
-from dpspca.client.federation import JobFailedError
+from dpspca.client.connection import JobFailedError
+from dpspca.client.connection.errors import FederationError
 from dpspca.common.names import Role
 from dpspca.common.transport import MetricsPage, metrics_page
 from dpspca.provider.data.checked.preparation import check_rows

@@ -12,7 +12,8 @@ import pytest
 from local_federation import Enrolment, RunningFederation, federation, now, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.client.connection import FederationError
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import RefusedError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import MAX_PARTIES

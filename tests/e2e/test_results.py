@@ -13,7 +13,8 @@ from dishonest_peers import measured_coordinator
 from local_federation import Enrolment, federation, spec
 from scipy import sparse
 
-from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.client.connection import FederationError
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.names import Role
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.transport.wire import FRAME

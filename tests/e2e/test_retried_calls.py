@@ -10,7 +10,8 @@ import pytest
 from local_federation import Enrolment, server_credentials, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import AsyncFederation, FederationError
+from dpspca.client.connection import FederationError
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import BusyError, RefusedError
 from dpspca.common.names import Role
 from dpspca.common.transport import rpc

@@ -12,8 +12,9 @@ from dishonest_messages import DISHONEST, HONEST
 from dishonest_peers import OFFER, DishonestProvider, dishonest_provider
 from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, noise_for, spec
 
-from dpspca.client.federation import AsyncJob, JobFailedError
-from dpspca.client.jobs import JobStatus, ParticipantStatus
+from dpspca.client.connection import JobFailedError
+from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
+from dpspca.client.federation import AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.model import Model

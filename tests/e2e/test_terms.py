@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, server_credentials, spec
 
-from dpspca.client.bounds import STATEMENTS
-from dpspca.client.calls import CoordinatorLink
-from dpspca.client.errors import FederationError
+from dpspca.client.connection.bounds import STATEMENTS
+from dpspca.client.connection.calls import CoordinatorLink
+from dpspca.client.connection.errors import FederationError
+from dpspca.client.connection.statements import Inquirer
 from dpspca.client.federation import AsyncFederation
-from dpspca.client.statements import Inquirer
 from dpspca.client.terms import fit
 from dpspca.common.errors import NotTrustedError
 from dpspca.common.names import Role

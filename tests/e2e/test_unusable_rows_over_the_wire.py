@@ -12,7 +12,8 @@ from daemons import daemons
 from local_federation import permissive_policy
 from numpy.typing import NDArray
 
-from dpspca.client.federation import AsyncFederation, JobFailedError
+from dpspca.client.connection import JobFailedError
+from dpspca.client.federation import AsyncFederation
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 

@@ -13,8 +13,8 @@ import pytest
 from local_federation import SHARDS, Enrolment, RunningFederation, federation, now, spec
 from timeouts import TIMEOUT
 
+from dpspca.client.connection.jobs import JobStatus
 from dpspca.client.federation import AsyncFederation
-from dpspca.client.jobs import JobStatus
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError

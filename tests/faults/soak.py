@@ -23,7 +23,7 @@ from daemons import Daemons, daemons
 from local_federation import permissive_policy
 from measures import MEBIBYTE, Sample, growth, sample
 
-from dpspca.client.errors import FederationError
+from dpspca.client.connection.errors import FederationError
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema

@@ -26,7 +26,8 @@ from coordinator_processes import (
 )
 from local_federation import SHARDS, Enrolment, spec
 
-from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError, JobFailedError
+from dpspca.client.connection import FederationError, JobFailedError
+from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.model import Model
 from dpspca.common.trust.signing import SignedJob
 

@@ -13,8 +13,8 @@ from coordinator_processes import Barrier, Forwarder, SlowLedger, StableEnrolmen
 from local_federation import SHARDS, Enrolment, RunningFederation, federation, now, spec
 from timeouts import TIMEOUT
 
+from dpspca.client.connection.statements import Inquirer
 from dpspca.client.federation import AsyncFederation
-from dpspca.client.statements import Inquirer
 from dpspca.common.model import Model
 from dpspca.common.names import Role
 from dpspca.provider.ledger.ledger import MemoryLedger

@@ -18,8 +18,8 @@ from daemons import Daemons, Process, daemons
 from fault_invariants import JobOutcome, RunRecord, problems
 from local_federation import permissive_policy
 
+from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
 from dpspca.client.federation import AsyncFederation, AsyncJob
-from dpspca.client.jobs import JobStatus, ParticipantStatus
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.ledger.sqlite import read_books

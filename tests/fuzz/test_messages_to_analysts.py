@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from local_federation import spec
 from messages import messages
 
-from dpspca.client.calls import CoordinatorLink
-from dpspca.client.errors import TooMuchError
-from dpspca.client.federation import AsyncJob, _model
-from dpspca.client.jobs import JobStatus, OfferList
-from dpspca.client.presence import Presence
+from dpspca.client.connection.calls import CoordinatorLink
+from dpspca.client.connection.errors import TooMuchError
+from dpspca.client.connection.job_models import model_from
+from dpspca.client.connection.jobs import JobStatus, OfferList
+from dpspca.client.connection.presence import Presence
+from dpspca.client.connection.statements import Inquirer
+from dpspca.client.federation import AsyncJob
 from dpspca.client.simulation import simulate
-from dpspca.client.statements import Inquirer
 from dpspca.common.algorithms import catalogue
 from dpspca.common.trust import Kind
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -91,7 +92,7 @@ def fetched(frames: Sequence[pb.Frame]) -> None:
         teller: Any = Teller(frames)
         return await AsyncJob("0" * 64, catalogue.plan(SPEC), teller, CoordinatorLink())._content()
 
-    _model(SPEC, asyncio.run(fetch()))
+    model_from(SPEC, asyncio.run(fetch()))
 
 
 def test_a_true_model_is_read_from_its_frames() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from local_federation import Enrolment, RunningFederation, now, permissive_policy
 from timeouts import TIMEOUT
 
-from dpspca.client.approvals import ApprovalOffice
+from dpspca.client.connection.jobs import JobStatus
 from dpspca.client.federation import AsyncJob
-from dpspca.client.jobs import JobStatus
+from dpspca.client.steward.approvals import ApprovalOffice
 from dpspca.common.names import Role
 from dpspca.common.storage import read_config
 from dpspca.common.storage.settings import ProviderConfig

@@ -20,7 +20,8 @@ from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, s
 from numpy.typing import NDArray
 from timeouts import TIMEOUT
 
-from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
+from dpspca.client.connection import FederationError
+from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.arrays import Integers
 from dpspca.common.model import Model

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from daemons import Daemons
 
-from dpspca.client.jobs import JobStatus
+from dpspca.client.connection.jobs import JobStatus
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
 from dpspca.common.model import Model

@@ -19,8 +19,9 @@ from daemons import Daemons, Process, daemons
 from fault_invariants import JobOutcome, ProcessDeath, RunRecord
 from local_federation import permissive_policy
 
-from dpspca.client.federation import AsyncFederation, AsyncJob, FederationError
-from dpspca.client.jobs import JobStatus
+from dpspca.client.connection import FederationError
+from dpspca.client.connection.jobs import JobStatus
+from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger.files import read_head

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpspca.cli.render import output
-from dpspca.client.data_check import reading_of_file
+from dpspca.client.steward.data_check import reading_of_file
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.examination.preview import preview_row

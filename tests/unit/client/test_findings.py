@@ -9,7 +9,8 @@ import pytest
 
 import dpspca
 from dpspca import DPSPCA, DpspcaWarning, simulate
-from dpspca.client import findings, report
+from dpspca.client import findings
+from dpspca.client.reports import report
 from dpspca.common.algorithms import catalogue
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.model import Model

@@ -14,11 +14,11 @@ from html_pages import elements_of, of_tag
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.client import report
 from dpspca.client.html_report import page
 from dpspca.client.html_report.scree import ticks
 from dpspca.client.html_report.style import PAIRS, policy, sheet
-from dpspca.client.readings import best_guess
+from dpspca.client.reports import report
+from dpspca.client.reports.readings import best_guess
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.model import Model

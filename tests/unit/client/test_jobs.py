@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from local_federation import spec
 
-from dpspca.client.errors import TooMuchError
-from dpspca.client.jobs import JobStatus, Offer, OfferList
+from dpspca.client.connection.errors import TooMuchError
+from dpspca.client.connection.jobs import JobStatus, Offer, OfferList
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import MOST_TITLE, PinnedDictionary
 from dpspca.common.errors import InvalidParameterError

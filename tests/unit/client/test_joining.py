@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpspca.client import joining
+from dpspca.client.enrolment import joining
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from commands import commands_in
 from local_federation import spec
 
 from dpspca import save_model
-from dpspca.client import report
-from dpspca.client.biplot import MOST_ARROWS, arrows
-from dpspca.client.plots import VEGA_LITE, Plots
+from dpspca.client.reports import report
+from dpspca.client.reports.biplot import MOST_ARROWS, arrows
+from dpspca.client.reports.plots import VEGA_LITE, Plots
 from dpspca.client.simulation import simulate
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.model import Model

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpspca.client.bounds import MESSAGE_BYTES
-from dpspca.client.calls import CoordinatorLink
-from dpspca.client.errors import TooMuchError
-from dpspca.client.presence import Presence, presences, require_admissible
+from dpspca.client.connection.bounds import MESSAGE_BYTES
+from dpspca.client.connection.calls import CoordinatorLink
+from dpspca.client.connection.errors import TooMuchError
+from dpspca.client.connection.presence import Presence, presences, require_admissible
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.names import MAX_NAME
 from dpspca.common.privacy import MAX_PARTIES

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.client import report
-from dpspca.client.score_plot import score_contours
+from dpspca.client.reports import report
+from dpspca.client.reports.score_plot import score_contours
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
@@ -347,7 +347,7 @@ def test_a_model_that_cannot_be_plotted_is_refused(tmp_path: Path) -> None:
 PLOT = """
 import sys
 from pathlib import Path
-from dpspca.client import report
+from dpspca.client.reports import report
 from dpspca.common.model import Model
 model = Model.from_bytes(Path(sys.argv[1]).read_bytes())
 {}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpspca.client import report
+from dpspca.client.reports import report
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
 from dpspca.common.spec import Budget, JobSpec, Schema

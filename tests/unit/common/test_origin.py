@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from local_federation import SHARDS, Enrolment, federation, spec
 
-from dpspca.client import report
+from dpspca.client.reports import report
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import CorruptModelError

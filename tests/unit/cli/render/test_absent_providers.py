@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dpspca.cli.render import absent_providers
-from dpspca.client.errors import AwayError
-from dpspca.client.jobs import JobStatus, ParticipantStatus
+from dpspca.client.connection.errors import AwayError
+from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
 from dpspca.common.errors import InvalidDataError
 
 STATUS = JobStatus(

@@ -11,7 +11,7 @@ from local_federation import spec
 
 from dpspca import save_model, simulate
 from dpspca.cli.render.output import PLOTS, Folder, print_components, to_json
-from dpspca.client.report import to_dict
+from dpspca.client.reports.report import to_dict
 
 PLAN = [
     *("plan", "--dimension", "40", "--components", "2", "--sparsity", "9", "--norm-bound", "5"),

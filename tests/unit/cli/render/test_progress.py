@@ -11,7 +11,7 @@ from local_federation import spec
 
 from dpspca import simulate
 from dpspca.cli.render import progress
-from dpspca.client.jobs import JobStatus, ParticipantStatus
+from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
 from dpspca.common.algorithms import catalogue
 
 ROWS = [np.random.default_rng(site).standard_normal((200, 30)) for site in range(2)]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from ledgers import Place
 from local_federation import Enrolment, now, permissive_policy, spec
 
-from dpspca.client.calls import CoordinatorLink
+from dpspca.client.connection.calls import CoordinatorLink
+from dpspca.client.connection.statements import Inquirer
 from dpspca.client.evidence import Evidence, Findings, collect, verify
-from dpspca.client.statements import Inquirer
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import Role
 from dpspca.common.privacy import Price

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dpspca.client import findings, report
+from dpspca.client import findings
+from dpspca.client.reports import report
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import automatic, catalogue, wide_release
 from dpspca.common.algorithms.free_structure import first_guess

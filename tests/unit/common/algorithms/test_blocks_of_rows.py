@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpspca.client.audit.answers import audit
-from dpspca.client.job_checks import VALIDITY, validity_of
+from dpspca.client.connection.job_checks import VALIDITY, validity_of
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.streaming_power import rows_of

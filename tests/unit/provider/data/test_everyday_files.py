@@ -16,7 +16,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from dpspca.client.data_check import Examined, examine_file
+from dpspca.client.steward.data_check import Examined, examine_file
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import sources

@@ -10,7 +10,7 @@ import pytest
 from plink import alleles, genotypes, plink2, write_bed, write_bim
 
 from dpspca.cli.render import to_json
-from dpspca.client.data_check import examine_file
+from dpspca.client.steward.data_check import examine_file
 from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError, MissingExtraError
 from dpspca.common.privacy.units import PrivacyUnit

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 import scipy.sparse
 
-from dpspca.client.data_check import examine_settings
+from dpspca.client.steward.data_check import examine_settings
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.storage import read_dictionary

@@ -5,12 +5,11 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 
+from dpspca.client.enrolment import keep_fresh
 from dpspca.common.checks import check
 from dpspca.common.errors import NotNowError
 from dpspca.common.storage import AnalystConfig, Route, read_config
 from dpspca.common.trust import Identity
-
-from .renewal import keep_fresh
 
 
 def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str | Route, Identity]:

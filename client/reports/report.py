@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from dpspca.client.findings import WITHIN_NOISE, bound_may_be_small, decision_of, of_model, within_noise
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check_whole
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
@@ -20,7 +21,6 @@ from dpspca.common.origin import Origin
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.text import printable
 
-from .findings import WITHIN_NOISE, bound_may_be_small, decision_of, of_model, within_noise
 from .readings import best_guess, in_words, stability
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from dpspca.client.clock import now
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.storage import ProviderConfig, read_config, require_own
@@ -30,8 +31,6 @@ from dpspca.provider.approval import (
 from dpspca.provider.ledger import LedgerView, read_ledger
 from dpspca.provider.policy import ApprovalRule, Rules, read_policy
 from dpspca.provider.startup import approval_queue
-
-from .clock import now
 
 TAKEN_SECONDS: Final = 5.0
 """How long to wait for the daemon to take a decision up."""

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from dpspca.client.clock import now
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import PartyName
@@ -22,8 +23,6 @@ from dpspca.common.transport import (
     is_due,
 )
 from dpspca.common.trust import SLOT_FILE, Identity, identity
-
-from .clock import now
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0

@@ -5,12 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dpspca.client.clock import now
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import AnalystConfig, read_any_config
 from dpspca.common.transport import End, ends
 from dpspca.common.trust import Identity, RevocationList, load_revocations
-
-from .clock import now
 
 
 def facts(config: Path) -> list[dict[str, Any]]:

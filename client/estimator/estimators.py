@@ -7,6 +7,11 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 
+from dpspca.client import component_count
+from dpspca.client.blocking import Federation, progress_of
+from dpspca.client.described_jobs import whole_and_chosen
+from dpspca.client.forecast import Forecast, forecast
+from dpspca.client.simulation import Watcher, simulate
 from dpspca.common.algorithms import AUTO, Kind, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
@@ -26,12 +31,7 @@ from dpspca.common.spec import (
 )
 from dpspca.provider.data import check_rows
 
-from . import component_count
-from .blocking import Federation, progress_of
-from .described_jobs import whole_and_chosen
 from .estimator_values import job_of, methods_with, numbers_of, rounds_of, seeds_of
-from .forecast import Forecast, forecast
-from .simulation import Watcher, simulate
 from .unit_names import UnitName, unit_named
 
 try:

@@ -1,0 +1,51 @@
+"""What an analyst's side says to a coordinator and reads from it, within bounds."""
+
+from . import bounds, probe
+from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning
+from .errors import AwayError, FederationError, JobFailedError, TooMuchError
+from .job_checks import require_done, require_fit, validity_of
+from .job_models import model_from
+from .jobs import AWAITING_APPROVAL, JobList, JobStatus, Offer, OfferList, ParticipantStatus
+from .presence import AWAY, CONNECTED, UNKNOWN, Presence, presences, require_admissible
+from .progress import JobProgress, job_progress
+from .sign_in import require_filled, require_in_force, settings, warn_if_outlived
+from .statements import NO_TRUST, Collected, Inquirer
+
+__all__ = [
+    "AWAITING_APPROVAL",
+    "AWAY",
+    "CONNECTED",
+    "NO_TRUST",
+    "RETRY_SECONDS",
+    "UNKNOWN",
+    "Attempts",
+    "AwayError",
+    "Collected",
+    "CoordinatorLink",
+    "FederationError",
+    "Inquirer",
+    "JobFailedError",
+    "JobList",
+    "JobProgress",
+    "JobStatus",
+    "Notify",
+    "Offer",
+    "OfferList",
+    "ParticipantStatus",
+    "Presence",
+    "TooMuchError",
+    "bounds",
+    "job_progress",
+    "log_warning",
+    "model_from",
+    "presences",
+    "probe",
+    "require_admissible",
+    "require_done",
+    "require_filled",
+    "require_fit",
+    "require_in_force",
+    "settings",
+    "validity_of",
+    "warn_if_outlived",
+]

@@ -1,0 +1,7 @@
+"""``DPSPCA``, with scikit-learn's interface."""
+
+from .estimators import DPSPCA
+
+__all__ = [
+    "DPSPCA",
+]

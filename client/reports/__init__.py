@@ -1,0 +1,17 @@
+"""What a model says, in words, as values and as plots."""
+
+from . import report
+from .plots import Plots
+from .readings import in_words
+from .report import new_canvas, remarks, with_noise
+from .score_plot import score_contours
+
+__all__ = [
+    "Plots",
+    "in_words",
+    "new_canvas",
+    "remarks",
+    "report",
+    "score_contours",
+    "with_noise",
+]
