@@ -52,19 +52,13 @@ def require_private_folder(folder: Path) -> None:
 
 def create(path: Path, content: bytes, mode: int = PRIVATE) -> None:
     """Write a new file. Refuse, and change nothing, if anything of that name exists, even a link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.NO_LINKS | posix.NOT_INHERITED
-    try:
-        descriptor = os.open(path, flags, mode)
-    except FileExistsError:
-        raise UnsafeFileError(
-            f"{path} already exists.", "Move it away, or choose another folder: it is never overwritten."
-        ) from None
-    try:
-        _write(descriptor, content)
-    except BaseException:
-        path.unlink()
-        raise
-    posix.flush_folder(path.parent)
+    with _file_errors(path, "written"):
+        try:
+            _create(path, content, mode)
+        except FileExistsError:
+            raise UnsafeFileError(
+                f"{path} already exists.", "Move it away, or choose another folder: it is never overwritten."
+            ) from None
 
 
 def replace(path: Path, content: bytes, mode: int = PRIVATE) -> None:
@@ -72,7 +66,7 @@ def replace(path: Path, content: bytes, mode: int = PRIVATE) -> None:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     with _file_errors(path, "written"):
         try:
-            create(draft, content, mode)
+            _create(draft, content, mode)
             draft.replace(path)
         except BaseException:
             draft.unlink(missing_ok=True)
@@ -165,6 +159,17 @@ def _open(path: Path, flags: int) -> int:
     except OSError as problem:
         remedy = "Put the file itself there: links are not followed." if problem.errno == ELOOP else "Check its path."
         raise UnsafeFileError(f"{path} cannot be opened: {problem.strerror}.", remedy) from None
+
+
+def _create(path: Path, content: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.NO_LINKS | posix.NOT_INHERITED
+    descriptor = os.open(path, flags, mode)
+    try:
+        _write(descriptor, content)
+    except BaseException:
+        path.unlink()
+        raise
+    posix.flush_folder(path.parent)
 
 
 def _write(descriptor: int, content: bytes) -> None:

@@ -34,5 +34,6 @@ def test_a_folder_in_the_place_of_a_file_can_be_neither_read_nor_written(tmp_pat
 
 
 def test_a_file_in_a_missing_folder_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UnsafeFileError, match="file cannot be written: No such file or directory"):
-        files.replace(tmp_path / "gone" / "file", b"")
+    for write in (files.create, files.replace):
+        with pytest.raises(UnsafeFileError, match="gone/file cannot be written: No such file or directory"):
+            write(tmp_path / "gone" / "file", b"")

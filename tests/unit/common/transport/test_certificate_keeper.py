@@ -1,6 +1,8 @@
 """A daemon renews its certificate by itself, fetches revocation lists, and warns before either ends."""
 
+import errno
 import logging
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -179,3 +181,24 @@ def test_a_mailbox_that_is_away_stops_nothing(site: Site, caplog: pytest.LogCapt
     catch_up(nowhere, site.identity.get(), site.north.now)
     assert sum("cannot be reached" in record.getMessage() for record in caplog.records) == 2, "once, and at the start"
     assert site.identity.get() == site.before
+
+
+def test_a_daemon_that_may_not_write_to_the_folder_of_its_key_warns(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a service manager keeps the key. Its rights are root's here, so the file system has to refuse."""
+    opened = os.open
+
+    def read_only(path: Any, flags: int, *mode: Any) -> int:
+        if flags & os.O_CREAT and site.home in Path(path).parents:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    site.north.now += timedelta(days=25)
+    catch_up(site.mail, site.identity.get(), site.north.now)
+    for _ in range(3):
+        site.keeper.look()
+    warned = [record for record in caplog.records if "cannot be written: Read-only file system" in record.getMessage()]
+    assert [record.levelno for record in warned] == [logging.WARNING] * 2, "at the start, and once"
+    assert not [record for record in caplog.records if record.levelno > logging.WARNING]
