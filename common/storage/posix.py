@@ -15,6 +15,9 @@ from dpspca.common.errors import DpspcaError
 
 HAS_OWNERS: Final = hasattr(os, "geteuid")
 
+CREDENTIALS: Final = Path("/run/credentials")
+"""Where systemd keeps a folder of credentials for each service. Only root can write there."""
+
 NO_LINKS: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 """Flag for ``os.open``: refuse to follow a link."""
 NOT_INHERITED: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -51,15 +54,15 @@ def is_private(found: os.stat_result) -> bool:
 
 
 def is_credential(path: Path, found: os.stat_result) -> bool:
-    """Whether a file or folder is one that the service manager keeps for this process alone.
+    """Whether a file or folder is one that the service manager keeps for this user alone.
 
-    systemd names the folder (LoadCredential). Depending on its version, what is in there belongs to root, with an
-    access list that lets this user read, which shows as a right of the group.
+    systemd names the folder to the service (LoadCredential), and other commands of its user find it where systemd keeps
+    them all. Depending on its version, what is in there belongs to root, with an access list that lets this user read,
+    which shows as a right of the group.
     """
-    folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    if not (HAS_OWNERS and folder and Path(folder) in {path, path.parent}):
-        return False
-    return found.st_uid in {0, os.geteuid()} and not stat.S_IMODE(found.st_mode) & 0o027
+    named = os.environ.get("CREDENTIALS_DIRECTORY")
+    known = any(each.parent == CREDENTIALS or str(each) == named for each in (path, path.parent))
+    return HAS_OWNERS and known and found.st_uid in {0, os.geteuid()} and not stat.S_IMODE(found.st_mode) & 0o027
 
 
 def flush_folder(folder: Path) -> None:

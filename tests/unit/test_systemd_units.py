@@ -13,6 +13,7 @@ from local_federation import Enrolment
 
 from dpspca.common.errors import UnsafeFileError
 from dpspca.common.names import Role
+from dpspca.common.storage import posix
 from dpspca.common.trust.identity import Identity
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
@@ -87,6 +88,8 @@ def test_a_credential_of_the_service_manager_counts_as_private(tmp_path: Path, m
     (folder / "identity.pem").chmod(0o440)
     with pytest.raises(UnsafeFileError):
         Identity.load(folder)
+    monkeypatch.setattr(posix, "CREDENTIALS", tmp_path)  # for commands that a person runs as the service's user
+    assert Identity.load(folder).name.name == "north"
     folder.chmod(0o700)
 
 
