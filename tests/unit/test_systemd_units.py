@@ -71,6 +71,13 @@ def test_a_unit_starts_what_the_program_offers(unit: Path) -> None:
     assert f"/etc/dpspca/{role}.toml" in done.stderr  # all words are known, and the file is missing
 
 
+def test_the_units_set_what_the_image_sets_for_memory() -> None:
+    (line,) = re.findall(
+        r"^ENV (MALLOC_ARENA_MAX=.*)$", (FOLDER.parent / "Dockerfile").read_text("utf-8"), re.MULTILINE
+    )
+    assert [told(unit, "Environment") for unit in UNITS] == [[line]] * 2
+
+
 def test_a_credential_of_the_service_manager_counts_as_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Newer versions of systemd keep credentials as root's, with an access list that shows as the group's rights."""
     Enrolment.create(tmp_path).identity(Role.PROVIDER, "north")
