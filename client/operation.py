@@ -37,7 +37,7 @@ from dpspca.server.journal import read_jobs
 
 from .clock import now
 from .connection import AWAY, CONNECTED, UNKNOWN, Presence, probe
-from .enrolment import MAILBOX_FOLDER, certificates
+from .enrolment import certificates, mailbox_folder
 
 JOURNAL_FILE: Final = "journal.db"
 """Name of the coordinator's journal beside its settings, unless these name another."""
@@ -101,7 +101,7 @@ def _invited(settings: CoordinatorConfig, config: Path, me: Identity) -> set[Par
     with suppress(DpspcaError, OSError):
         key = identity.mailbox_key(settings.identity)
         kinds = {f".{Mail.REQUEST}", f".{Mail.CERTIFICATE}"}
-        slots = {path.stem for path in (config.parent / MAILBOX_FOLDER).iterdir() if path.suffix in kinds}
+        slots = {path.stem for path in mailbox_folder(settings, config).iterdir() if path.suffix in kinds}
         return {owner for slot in slots if (owner := owner_of(slot, key, me.name.federation))}
     return set()
 

@@ -16,7 +16,7 @@ from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationL
 from .coordinator import Coordinator
 from .rpc import RESULT_BYTES
 
-NEEDS_RESTART: Final = ("listen", "identity", "journal", "metrics", "mailbox")
+NEEDS_RESTART: Final = ("listen", "identity", "journal", "metrics", "mailbox", "mailbox_folder")
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from dpspca.cli.render import logs, print_table, print_text, to_json
 from dpspca.client import operation
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
-from dpspca.client.enrolment import MAILBOX_FOLDER, mail_of
+from dpspca.client.enrolment import mail_of, mailbox_folder
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import (
@@ -177,7 +177,7 @@ def _note_enrolled(settings: CoordinatorConfig, config: Path, running: Coordinat
     if settings.mailbox is None:
         return
     key, me = identities.mailbox_key(settings.identity), Identity.load(settings.identity)
-    for slot, reply in MailFolder(config.parent / MAILBOX_FOLDER).replies():
+    for slot, reply in MailFolder(mailbox_folder(settings, config)).replies():
         owner = owner_of(slot, key, me.name.federation)
         if owner:
             with suppress(DpspcaError):  # anybody may leave anything in their own slot
@@ -283,7 +283,7 @@ async def _mailbox(settings: CoordinatorConfig, config: Path, me: Identity) -> A
         yield
         return
     key = identities.mailbox_key(settings.identity)
-    server = MailboxServer(MailFolder(config.parent / MAILBOX_FOLDER), key, me.authority_pem)
+    server = MailboxServer(MailFolder(mailbox_folder(settings, config)), key, me.authority_pem)
     await server.start(settings.mailbox)
     _log.info("mailbox on %s", server.address)
     try:

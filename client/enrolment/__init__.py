@@ -2,11 +2,10 @@
 
 from . import certificates, renewal
 from .joining import Joining, read_invitation
-from .renewal import MAILBOX_FOLDER, keep_fresh, mail_of
+from .renewal import keep_fresh, mail_of, mailbox_folder
 from .signing import Candidate, Kind, StudyOffice, request_fingerprint
 
 __all__ = [
-    "MAILBOX_FOLDER",
     "Candidate",
     "Joining",
     "Kind",
@@ -14,6 +13,7 @@ __all__ = [
     "certificates",
     "keep_fresh",
     "mail_of",
+    "mailbox_folder",
     "read_invitation",
     "renewal",
     "request_fingerprint",

@@ -28,7 +28,7 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
 """Seconds between two looks into the mailbox."""
 MAILBOX_FOLDER: Final = "mailbox"
-"""The coordinator's folder of the mailbox, beside its settings."""
+"""The coordinator's folder of the mailbox, beside its settings if these name no other."""
 
 Notify = Callable[[str], None]
 
@@ -58,10 +58,15 @@ def mail_of(settings: AnyConfig, config: Path, exchange: Path | None = None) -> 
     assert settings.mailbox
     mailbox: Mailbox
     if isinstance(settings, CoordinatorConfig):
-        mailbox = MailFolder(config.parent / MAILBOX_FOLDER)
+        mailbox = MailFolder(mailbox_folder(settings, config))
     else:
         mailbox = RemoteMailbox(settings.mailbox)
     return CertificateMail(settings.identity, revocations, mailbox, identity.mailbox_slot(settings.identity))
+
+
+def mailbox_folder(settings: CoordinatorConfig, config: Path) -> Path:
+    """Return where a coordinator with these settings, in this file, keeps its mailbox."""
+    return settings.mailbox_folder or config.parent / MAILBOX_FOLDER
 
 
 def keep_fresh(settings: AnalystConfig, config: Path) -> None:

@@ -46,6 +46,8 @@ class CoordinatorConfig:
     metrics: AddressText | None = None
     mailbox: AddressText | None = None
     """Where it listens for the mailbox of certificates."""
+    mailbox_folder: FilePath | None = None
+    """The folder of the mailbox; left out, it is beside the settings. ``client.enrolment.mailbox_folder`` tells."""
     events: EventSettings = field(default_factory=EventSettings)
 
 

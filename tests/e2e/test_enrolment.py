@@ -110,10 +110,10 @@ class Town:
                 self.commands += 1
             yield running
 
-    def wait_for_requests(self, count: int) -> None:
+    def wait_for_requests(self, count: int, mailbox: Path | None = None) -> None:
         """Wait until so many requests are in the mailbox."""
         end = time.monotonic() + TIMEOUT
-        while len(list((self.folder / "coordinator-hub" / "mailbox").glob("*.request"))) < count:
+        while len(list((mailbox or self.folder / "coordinator-hub" / "mailbox").glob("*.request"))) < count:
             assert time.monotonic() < end
             time.sleep(0.05)
 
@@ -214,14 +214,19 @@ def test_a_slot_says_something_of_its_owner_alone(town: Town) -> None:
 
 
 def test_a_party_that_joins_late_is_served_by_the_running_coordinator(town: Town) -> None:
+    """From the folder that its settings name: beside the settings, a container or a service often may not write."""
     with town.joining("coordinator-hub") as running:
         town.wait_for_requests(1)
         town.run("study", "sign", "--yes")
         finish(running["coordinator-hub"])
     hub = town.folder / "coordinator-hub"
+    with (hub / "coordinator.toml").open("a") as settings:
+        settings.write('mailbox_folder = "state/kept"\n')
+    (hub / "state").mkdir()
+    (hub / "mailbox").rename(hub / "state" / "kept")
     daemon = started(hub, "coordinator", "start", "--config", "coordinator.toml", until="mailbox on")
     with daemon, town.joining("analyst-ada") as late:
-        town.wait_for_requests(1)
+        town.wait_for_requests(1, hub / "state" / "kept")
         town.run("study", "sign", "--yes")
         assert finish(late["analyst-ada"])["joined"]
 

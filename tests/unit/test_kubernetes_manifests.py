@@ -1,5 +1,6 @@
 """The manifests in deploy/kubernetes are valid, fit together, and give no pod a right that it does not need."""
 
+import subprocess
 import warnings
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,36 @@ def test_settings_are_read_and_what_they_name_is_mounted(role: str) -> None:
 
 def vars_of(settings: Any) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in settings.__dataclass_fields__}
+
+
+def test_the_coordinator_s_mailbox_can_be_reached_and_kept() -> None:
+    """Parties renew through it. What it keeps is on the volume of the journal, since settings are read-only."""
+    found, path = resources("coordinator"), FOLDER / "coordinator" / "settings.toml"
+    settings = read_config(kind_of(read_toml(path)), path)
+    assert settings.mailbox
+    assert settings.mailbox_folder
+    assert settings.revocations == settings.mailbox_folder / "revoked.pem"
+    pod = found["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"name": "mailbox", "containerPort": settings.mailbox.port} in container["ports"]
+    assert "mailbox" in {each["targetPort"] for each in found["Service"]["spec"]["ports"]}
+    assert "mailbox" in {each["port"] for each in found["NetworkPolicy"]["spec"]["ingress"][0]["ports"]}
+
+
+def test_a_restarted_coordinator_keeps_its_newest_revocation_list(tmp_path: Path) -> None:
+    """The files of a pod are new at each start, though their content may be old."""
+    (copying,) = [
+        each["command"][2]
+        for each in resources("coordinator")["StatefulSet"]["spec"]["template"]["spec"]["initContainers"]
+        if each["name"] == "mailbox"
+    ]
+    config, state = tmp_path / "config", tmp_path / "state"
+    for folder in (config, state):
+        folder.mkdir()
+    for _ in range(2):
+        (config / "revoked.pem").write_text("of the first start")
+        here = copying.replace("/config", str(config)).replace("/state", str(state))
+        subprocess.run(["/bin/sh", "-c", here], check=True)  # noqa: S603  # the manifest's own words
+        kept = state / "mailbox" / "revoked.pem"
+        kept.write_text(kept.read_text() + " and newer")
+    assert kept.read_text() == "of the first start and newer and newer"
