@@ -53,6 +53,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(2, 3 * processors // 2)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Load only files that have the mark, for ``-m "slow ..."`` and ``-m nightly``: all take every worker long."""
+    mark = config.getoption("markexpr").partition(" ")[0]
+    if mark not in {"slow", "nightly"} or collection_path.suffix != ".py":
+        return None
+    return f"mark.{mark}" not in collection_path.read_text(encoding="utf-8") or None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _many_tables_of_noise() -> None:
     """Remember more tables of noise than a daemon does: tests have hundreds of jobs in one process, of few kinds."""
