@@ -40,11 +40,28 @@ from dpspca.server.jobs.roster import MAX_QUEUED, Link
 EXAMPLES = {name: each.jobs for name, each in examples.EXAMPLES.items()}
 NAMED = {f"{method}: {name}": what for method, table in EXAMPLES.items() for name, what in table.items()}
 SPARSE = {name: what for name, what in NAMED.items() if what.centering is Centering.NONE}
-TABLES = [pytest.param(what, id=name) for name, what in NAMED.items() if not what.unit.is_row]
 FIRST = [pytest.param(next(iter(table.values())), id=method) for method, table in EXAMPLES.items()]
 
 PARTIES = (1, 2, 5)
 """Numbers of providers."""
+
+
+def is_relative(name: str) -> bool:
+    method, _, job = name.partition(": ")
+    return job in examples.RELATIVES.get(method, ())
+
+
+def kinds_of(what: JobSpec) -> tuple[Any, ...]:
+    """Return what a transport can tell apart of a job: its unit, centring, names of columns, queries and noise."""
+    asked = {(step.query, type(step.event), len(step.shape)) for step in catalogue.plan(what)}
+    return what.method, what.unit, what.centering, what.schema.names is None, frozenset(asked)
+
+
+TABLES = [
+    pytest.param(what, id=name, marks=pytest.mark.nightly if is_relative(name) else pytest.mark.slow)
+    for name, what in NAMED.items()
+    if not what.unit.is_row
+]
 
 
 def first_of_methods(jobs: Mapping[str, JobSpec]) -> Collection[str]:
@@ -56,13 +73,14 @@ def by_parties(jobs: Mapping[str, JobSpec], others: Any) -> list[Any]:
     """Return each job with each number of providers.
 
     A method's first job is fast with one number and slow with the others. Its other jobs have the mark ``others`` with
-    one number, and are nightly with the rest.
+    one number, and are nightly with the rest, as relatives are with all.
     """
     first = first_of_methods(jobs)
     return [
         pytest.param(what, parties, id=f"{name}-{parties}", marks=marks[place != number % len(PARTIES)])
         for number, (name, what) in enumerate(jobs.items())
-        for marks in [((), pytest.mark.slow) if name in first else (others, pytest.mark.nightly)]
+        for mark in [pytest.mark.nightly if is_relative(name) else others]
+        for marks in [((), pytest.mark.slow) if name in first else (mark, pytest.mark.nightly)]
         for place, parties in enumerate(PARTIES)
     ]
 
@@ -235,6 +253,13 @@ def test_every_method_of_the_catalogue_has_examples() -> None:
     assert all(what.method == name for name, table in EXAMPLES.items() for what in table.values())
 
 
+@pytest.mark.slow
+def test_each_relative_asks_the_same_kinds_as_another_job() -> None:
+    others = {kinds_of(what) for name, what in NAMED.items() if not is_relative(name)}
+    assert {name for name, what in NAMED.items() if is_relative(name) and kinds_of(what) not in others} == set()
+    assert sum(map(is_relative, NAMED)) == sum(map(len, examples.RELATIVES.values()))
+
+
 @pytest.mark.parametrize(("what", "parties"), by_parties(NAMED, pytest.mark.slow))
 def test_dense_rows_give_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
     check_over_the_wire(enrolment, what, data_for(what, parties))
@@ -262,7 +287,6 @@ def test_any_order_of_answers_gives_the_same_bytes(enrolment: Enrolment, what: J
     check_over_the_wire(enrolment, what, shards, order)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", TABLES)
 def test_a_divided_table_with_spans_gives_the_same_bytes(enrolment: Enrolment, what: JobSpec) -> None:
     """The last provider has no span, and adds noise to everything."""

@@ -33,9 +33,9 @@ def distribution(events: list[GaussianEvent], step: float) -> pld.PrivacyLossDis
     return result
 
 
-# The library takes most of a tenth of a second for each; every one of the 200 is checked by ``.ci/run``.
+# The library takes most of a tenth of a second for each.
 @pytest.mark.parametrize(
-    "seed", [seed if seed < 30 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(200)]
+    "seed", [seed if seed < 30 else pytest.param(seed, marks=pytest.mark.nightly) for seed in range(200)]
 )
 def test_gaussian_compositions_agree_with_privacy_loss_distributions(seed: int) -> None:
     generator = random.Random(seed)

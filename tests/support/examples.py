@@ -231,3 +231,35 @@ def of_persons(name: str, jobs: Mapping[str, JobSpec]) -> dict[str, JobSpec]:
 
 
 EXAMPLES = {name: replace(each, jobs={**each.jobs, **of_persons(name, each.jobs)}) for name, each in EXAMPLES.items()}
+
+RELATIVES = {
+    "auto": {"nothing explained"},
+    "dps-pca": {
+        *("one component", "every column in the support", "as many rounds as the budget affords", "published start"),
+        *("published accounting", "rows streamed and not squared"),
+    },
+    "mod-sulq": {"published accounting"},
+    "sulq": {"published accounting"},
+    "streaming-power": {
+        *("as many rounds as the budget affords", "one round of all rows", "blocks of a given size"),
+        *("every column there is", "rows streamed and not squared"),
+    },
+    "range-projection": {
+        *("one component", "pruned", "as many directions as columns", "no more directions than components"),
+        "rows streamed and not squared",
+    },
+    "output-perturbation": {"one component", "every direction"},
+    "ppca": {
+        *("published accounting", "published accounting, add or remove", "one component", "every direction"),
+    },
+    "noisy-power": {
+        *("as many rounds as the budget affords", "one round, no more columns than components", "low rank"),
+        *("every column there is", "no eigenvalues", "spectral, published accounting"),
+        "spectral, published Laplace noise",
+    },
+    "power-iteration": {
+        *("as many rounds as the budget affords", "one component, no eigenvalue", "no last eigenvalue"),
+        *("published accounting", "published accounting, a bound"),
+    },
+}
+"""Jobs that ask the same kinds of queries, with the same kinds of noise, as another of their method."""
