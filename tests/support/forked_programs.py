@@ -28,12 +28,12 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-MODULES: Final = ("dpspca", "dpspca.cli.main")
+MODULES: Final = ("dpspca", "dpspca.cli.main", "dpspca.provider.data.trial")
 CODE: Final = "from dpspca.cli import main\n"
 """Code that begins like this may be run in a fork."""
 SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "NO_COLOR", "TMPDIR", "GRPC_VERBOSITY", "KMP_", "_RJEM_")
 """Prefixes of environment variables that have no effect while a program is loaded."""
-USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None, "umask": -1}
+USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None}
 STARTS_OTHERS: Final = "demo"
 ROOM: Final = " " * 2**12
 """Room for the command line that the system shows for a process."""
@@ -55,6 +55,8 @@ class Program(NamedTuple):
     """Whether the program gets its own session."""
     group: bool
     """Whether the program gets its own process group, for signals."""
+    umask: int
+    """-1 for that of the process that forks."""
     line: list[str]
     """The command line that the system shows for it."""
 
@@ -107,7 +109,8 @@ def _program(asked: Mapping[str, Any], loaded_with: Mapping[str, str]) -> Progra
     group = asked.get("process_group", -1)
     if group not in {-1, 0}:
         return None
-    return Program(module, code, words[3:], folder, variables, bool(asked["start_new_session"]), group == 0, line)
+    session, umask = bool(asked["start_new_session"]), asked.get("umask", -1)
+    return Program(module, code, words[3:], folder, variables, session, group == 0, umask, line)
 
 
 def _relevant(variables: Mapping[str, str]) -> dict[str, str]:
@@ -210,6 +213,8 @@ def _settle(program: Program, streams: Sequence[int]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, the process that forks ignores it
     _set_command_line(program.line)
     os.chdir(program.folder)
+    if program.umask >= 0:
+        os.umask(program.umask)
     os.environ.clear()
     os.environ.update(program.variables)
     sys.argv = [program.module or "-c", *program.words]
