@@ -323,12 +323,17 @@ def test_the_version_and_the_exit_codes_are_printed(tmp_path: Path) -> None:
     assert "Exit codes" in run(tmp_path, "--help").stdout
 
 
-WITHOUT = "import sys; sys.modules[{!r}] = None; sys.argv = {!r}; from dpspca.cli.main import main; main()"
+WITHOUT = """
+import sys
+sys.modules["matplotlib"] = None
+from dpspca.cli import main
+main.main()
+"""
 
 
 @pytest.mark.slow
 def test_without_matplotlib_a_demo_has_no_plots_and_says_why(tmp_path: Path) -> None:
-    result = object_of(python(tmp_path, "-c", WITHOUT.format("matplotlib", ["dpspca", *SMALL, "--json"])))
+    result = object_of(python(tmp_path, "-c", WITHOUT, *SMALL, "--json"))
     assert sorted(result["files"]) == ["model", "result"]
     assert "pip install matplotlib" in result["notes"][0]
     assert sorted(path.name for path in (tmp_path / "out" / "demo").iterdir()) == ["model.dpspca", "result.json"]

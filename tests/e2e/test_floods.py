@@ -8,7 +8,14 @@ from pathlib import Path
 
 import grpc
 import pytest
-from dishonest_peers import OFFER, DishonestProvider, dishonest_provider, measured_coordinator, open_channel
+from dishonest_peers import (
+    DESCRIPTORS,
+    OFFER,
+    DishonestProvider,
+    dishonest_provider,
+    measured_coordinator,
+    open_channel,
+)
 from local_federation import Enrolment, spec
 from raw_http2 import NO_REPLIES_ALLOWED, RawConnection, begun_and_cancelled, open_connection, pings, settings
 from timeouts import TIMEOUT
@@ -20,6 +27,7 @@ from dpspca.common.trust.connection_proof import new_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.rpc.analyst_service import MAX_WATCHES
+from dpspca.server.rpc.tls_frontend import MAX_HANDSHAKES
 
 
 @pytest.fixture
@@ -152,10 +160,10 @@ def pour_frames(content: Callable[[int], bytes]) -> Flood:
 
 
 async def compressed_bombs(held: AsyncExitStack, enrolment: Enrolment, address: str) -> None:
-    """Send requests and answers that expand from kilobytes to hundreds of megabytes."""
+    """Send requests and answers that expand from kilobytes to more than a hundred megabytes."""
     mallory, intruder = enrolment.identity(Role.ANALYST, "mallory"), enrolment.identity(Role.PROVIDER, "intruder")
     analyst = await held.enter_async_context(open_channel(address, mallory))
-    bomb = pb.SubmitRequest(signed_job=bytes(2**28))
+    bomb = pb.SubmitRequest(signed_job=bytes(2**27))
     with pytest.raises(grpc.aio.AioRpcError):
         await pb_grpc.AnalystServiceStub(analyst).Submit(bomb, compression=grpc.Compression.Gzip)
     channel = await held.enter_async_context(open_channel(address, intruder))
@@ -163,14 +171,15 @@ async def compressed_bombs(held: AsyncExitStack, enrolment: Enrolment, address: 
     site.call = pb_grpc.ProviderServiceStub(channel).Connect(compression=grpc.Compression.Gzip)
     await site.greet()
     with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        await site.say(answer=pb.AnswerFrame(job="0" * 64, content=bytes(2**28)))
+        await site.say(answer=pb.AnswerFrame(job="0" * 64, content=bytes(2**27)))
     code, _ = await site.ending()
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-LINES, CALLS, SECONDS = 40, 64, 6.0
-SOCKETS = 1200
-"""More than the descriptors that a coordinator is started with."""
+LINES, CALLS, SECONDS = 40, 64, 3.0
+SOCKETS = 640
+"""More than the descriptors that a coordinator is started with, and than the handshakes that it takes at once."""
+assert max(DESCRIPTORS, MAX_HANDSHAKES) < SOCKETS
 WINDOW = 2**16
 """Bytes that a caller may send of a call before anybody has looked at it: gRPC takes so much of any."""
 CONNECTION = 2**17

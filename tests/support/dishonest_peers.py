@@ -207,6 +207,10 @@ main.main()
 """The program, with limits of the coordinator that its settings cannot express."""
 
 
+DESCRIPTORS = 512
+"""How many a coordinator may have open when it starts. It raises this itself."""
+
+
 @asynccontextmanager
 async def coordinator_process(enrolment: Enrolment, limits: Mapping[str, int]) -> AsyncIterator[tuple[str, int]]:
     """Start the program, and yield its address and process id."""
@@ -215,7 +219,7 @@ async def coordinator_process(enrolment: Enrolment, limits: Mapping[str, int]) -
     settings = enrolment.folder / "hub.toml"
     settings.write_text('listen = "127.0.0.1:0"\nidentity = "coordinator-hub"\nrevocations = "revoked.pem"\n')
     program = (sys.executable, "-c", LIMITED_PROGRAM, json.dumps(limits), "coordinator", "start", "--config", settings)
-    command = ("sh", "-c", 'ulimit -Sn 1024; exec "$0" "$@"', *program)  # a common default for descriptors
+    command = ("sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$0" "$@"', *program)
     frugal = os.environ | {"MALLOC_ARENA_MAX": "2"}  # else glibc keeps what each of gRPC's threads has freed
     process = await asyncio.create_subprocess_exec(
         *command, cwd=enrolment.folder, env=frugal, stderr=asyncio.subprocess.PIPE

@@ -28,9 +28,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-MODULES: Final = ("dpspca", "dpspca.cli.main", "dpspca.provider.data.trial")
+PACKAGE: Final = "dpspca"
+"""Every module of this package that is a program may be run in a fork."""
 CODE: Final = "from dpspca.cli import main\n"
-"""Code that begins like this may be run in a fork."""
+"""Code that has this line may be run in a fork."""
 SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "NO_COLOR", "TMPDIR", "GRPC_VERBOSITY", "KMP_", "_RJEM_")
 """Prefixes of environment variables that have no effect while a program is loaded."""
 USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None}
@@ -99,9 +100,9 @@ def _program(asked: Mapping[str, Any], loaded_with: Mapping[str, str]) -> Progra
     if words[1:2] == ["-P"]:
         words = [words[0], *words[2:]]
     match words[1:3]:
-        case ["-m", module] if module in MODULES:
+        case ["-m", module] if module.partition(".")[0] == PACKAGE:
             code = ""
-        case ["-c", code] if code.startswith(CODE):
+        case ["-c", code] if CODE in code:
             module = ""
         case _:
             return None
