@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from inspect import signature
 from io import TextIOWrapper
 from pathlib import Path
@@ -35,6 +36,11 @@ CODE: Final = "from dpspca.cli import main\n"
 SILENT: Final = ("PYTEST_", "DPSPCA_", "COLUMNS", "NO_COLOR", "TMPDIR", "GRPC_VERBOSITY", "KMP_", "_RJEM_")
 """Prefixes of environment variables that have no effect while a program is loaded."""
 USUAL: Final = {"preexec_fn": None, "pass_fds": (), "shell": False, "gid": None, "gids": None, "uid": None}
+LATE: Final = (
+    *("dp_accounting.pld.pld_pmf", "dp_accounting.pld.privacy_loss_distribution", "matplotlib.backends.backend_agg"),
+    *("h5py", "pandas", "pyarrow.parquet", "typer._adapters"),
+)
+"""What many programs load only when they need it: half of the time that a provider takes to start."""
 STARTS_OTHERS: Final = "demo"
 ROOM: Final = " " * 2**12
 """Room for the command line that the system shows for a process."""
@@ -265,8 +271,8 @@ def _forked(asked: socket.socket) -> Program:
 def main(number: str, _room: str) -> None:
     """Load our programs, and fork on request until the requests end."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # as the program has it before it loads gRPC
-    import dpspca.cli.app  # noqa: F401, PLC0415
-
+    for name in ("dpspca.cli.app", *LATE):
+        import_module(name)
     gc.freeze()  # spare every program the garbage collection of what is loaded
     asked = socket.socket(fileno=int(number))
     asked.send(READY)
