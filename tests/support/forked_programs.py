@@ -8,6 +8,7 @@ Run as a program, this module is the process that forks on request. Its argument
 that leave room for the command lines of programs.
 """
 
+import atexit
 import ctypes
 import gc
 import json
@@ -278,10 +279,26 @@ def main(number: str, _room: str) -> None:
     asked.send(READY)
     with suppress(KeyboardInterrupt):  # an interrupt from a terminal reaches all processes
         program = _with_fork_server(_forked(asked))
-    if program.module:
-        runpy.run_module(program.module, run_name="__main__", alter_sys=True)
-    else:
-        exec(compile(program.code, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
+    code = _run(program)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # taking apart what it shares with others would take longer than most programs
+
+
+def _run(program: Program) -> int:
+    """Run a program, and return its exit code."""
+    try:
+        if program.module:
+            runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(program.code, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            raise
+        return ended.code or 0
+    return 0
 
 
 if __name__ == "__main__":
