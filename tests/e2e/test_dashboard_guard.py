@@ -319,7 +319,7 @@ class Hostile:
 
 @pytest.mark.slow
 @NEEDS_BROWSER
-@pytest.mark.parametrize("origin", ["127.0.0.1", "localhost", "evil.example"])
+@pytest.mark.parametrize("origin", ["127.0.0.1", pytest.param("localhost", marks=pytest.mark.nightly), "evil.example"])
 def test_t43_a_hostile_page_in_the_same_browser_neither_reads_nor_decides(origin: str, tmp_path: Path) -> None:
     """The worst case: the page knows the secret path and the form token. Another port of one host is even same-site."""
     rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"

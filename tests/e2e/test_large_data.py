@@ -16,8 +16,8 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 
 MEBIBYTE = 2**20
-SOURCE_MEBIBYTES = 600
-MEMORY_MEBIBYTES = 128
+SOURCE_MEBIBYTES = 300
+MEMORY_MEBIBYTES = 64
 SPARE = 1.2
 COLUMNS = 100
 PATIENCE = 1200

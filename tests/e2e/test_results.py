@@ -122,10 +122,10 @@ async def frames(reading: Any) -> AsyncIterator[pb.Frame]:
 
 @pytest.mark.slow
 def test_a_slow_reader_does_not_hold_a_dropped_result(enrolment: Enrolment) -> None:
-    large = wide(500_000, components=10, answer_seconds=60)  # forty megabytes, far more than a connection buffers
+    large = wide(250_000, components=10, answer_seconds=60)  # twenty megabytes, far more than a connection buffers
 
     async def scenario() -> None:
-        async with federation(enrolment, shards=shards(500_000), result_bytes=50_000_000) as running:
+        async with federation(enrolment, shards=shards(250_000), result_bytes=25_000_000) as running:
             job = await running.analyst.submit(large, "cohort")
             assert await last_state(job) == "done"
             reading = job.stub.Result(pb.JobName(job=job.name))
@@ -140,7 +140,7 @@ def test_a_slow_reader_does_not_hold_a_dropped_result(enrolment: Enrolment) -> N
 MANY = wide(50_000, components=10, answer_seconds=60)
 """A job whose model takes four megabytes."""
 MOST_GROWTH = 12 * 2**20
-"""Bytes that a coordinator may need more while thirty models of four megabytes each come and go."""
+"""Bytes that a coordinator may need more while fifteen models of four megabytes each come and go."""
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_many_finished_jobs_do_not_fill_the_memory(enrolment: Enrolment) -> None
             for _ in range(10):
                 await measured.fit(MANY)
             before = measured.most_memory()
-            for _ in range(30):
+            for _ in range(15):
                 await measured.fit(MANY)
             assert measured.most_memory() - before < MOST_GROWTH
 
