@@ -272,7 +272,10 @@ def _forked(asked: socket.socket) -> Program:
 def main(number: str, _room: str) -> None:
     """Load our programs, and fork on request until the requests end."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # as the program has it before it loads gRPC
-    for name in ("dpspca.cli.app", *LATE):
+    from dpspca.cli.app import whole_program  # noqa: PLC0415
+
+    whole_program()  # it is built once
+    for name in LATE:
         import_module(name)
     gc.freeze()  # spare every program the garbage collection of what is loaded
     asked = socket.socket(fileno=int(number))
