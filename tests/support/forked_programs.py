@@ -272,6 +272,7 @@ def _forked(asked: socket.socket) -> Program:
 def main(number: str, _room: str) -> None:
     """Load our programs, and fork on request until the requests end."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # as the program has it before it loads gRPC
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")  # a process with one thread forks safely
     from dpspca.cli.app import whole_program  # noqa: PLC0415
 
     whole_program()  # it is built once

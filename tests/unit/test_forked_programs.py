@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked_command import forked_command
 
 DPSPCA = [sys.executable, "-m", "dpspca"]
 WAITS = "from dpspca.cli import main\nimport time\nprint('up', flush=True)\ntime.sleep(600)"
@@ -37,3 +38,18 @@ def test_a_fork_is_a_child_with_its_own_command_line_and_group(tmp_path: Path) -
         assert b"a word" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are forked on Linux alone")
+def test_a_command_for_scripts_ends_as_its_fork_does(tmp_path: Path) -> None:
+    with forked_command() as folder:
+        words = [folder / "dpspca", "demo", "--rows", "8000", "--out", "made"]
+        done = subprocess.run([words[0], "--nonsense"], cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  # ours
+        assert (done.returncode, "--nonsense" in done.stderr) == (2, True)
+        with subprocess.Popen(words, cwd=tmp_path, umask=0o077, stderr=subprocess.PIPE) as demo:  # noqa: S603  # ours
+            assert demo.stderr
+            assert demo.stderr.readline().startswith(b"0 of ")
+            demo.send_signal(signal.SIGTERM)
+            assert demo.stderr.read().endswith(b"Interrupted.\n")
+        assert demo.returncode == 130
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
