@@ -135,6 +135,7 @@ def test_a_job_ends_if_its_data_set_is_gone_or_changed_and_others_go_on(tmp_path
         async with asyncio.timeout(TIMEOUT):
             assert (await changed.result()).statement.parties == 1
         assert state_of(town, changed) == "withdrawn"
+        await offered(analyst, "labs", "north", "south")  # north has dialled again with all that it offers
         assert (await (await analyst.submit(SHORT, "cohort")).result()).statement.parties == 2
 
     play(tmp_path, scene)
