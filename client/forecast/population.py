@@ -139,8 +139,13 @@ class Population:
 
 def length_quantile(part: float, mean: float, squares: float) -> float:
     """Return the squared length that a part of the rows does not exceed, for eigenvalues of these sums."""
+    return float(length_quantiles(np.array(part), mean, squares))
+
+
+def length_quantiles(parts: FloatArray, mean: float, squares: float) -> FloatArray:
+    """Return the squared lengths that these parts of the rows do not exceed."""
     scale = 2 * squares / mean
-    return scale * float(gammaincinv(mean / scale, part))
+    return np.asarray(scale * gammaincinv(mean / scale, parts))
 
 
 def _part_kept(shape: FloatArray, scale: FloatArray, limit: float) -> FloatArray:

@@ -7,12 +7,21 @@ from typing import Final
 import numpy as np
 from scipy.special import gammaincc, ndtr, ndtri
 
-from dpspca.common.algorithms import CLEAR, LEAST_KEPT, SPARSE_FRACTION, ReleasedFacts, kept_part
+from dpspca.common.algorithms import (
+    CHOICES,
+    CLEAR,
+    LEAST_KEPT,
+    SPARSE_FRACTION,
+    Lengths,
+    ReleasedFacts,
+    best_clip,
+    kept_part,
+)
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import ChoiceEvent
 from dpspca.common.queries import ViewCovariance, ViewProduct
 
-from .population import Population, length_quantile
+from .population import Population, length_quantile, length_quantiles
 from .released import Outlook, limit_of, of_whole, on_support, over_all, planned_noise, signals_of, within
 from .spectra import joined, part_missed
 
@@ -23,6 +32,8 @@ _PAIRED: Final = 1.5
 """Columns that a chosen pair adds, on average: the first pairs two, later ones mostly one."""
 OUTLYING: Final = 2.5
 """As in the staged release: columns whose sum of squares is so many deviations above the median are candidates."""
+_PLACES: Final = 400
+"""Squared lengths that stand for those of all rows."""
 MOST_OF_DIAGONAL: Final = 800
 """As there: candidates that the diagonal names where there are too many columns for a matrix."""
 
@@ -148,14 +159,22 @@ class _WideStages:
         return within(Outlook(sines, noise, known), population, limit_of(self._plan))
 
     def _scaled(self, columns: int) -> float:
-        """Return the noise between the components and the rest after the scaled release: sqrt(2) s q a b."""
+        """Return the noise between the components and the rest after the scaled release: sqrt(2) s q a b.
+
+        Rows are clipped to q times their mean squared length, as the method chooses it. What that leaves of the cross
+        block makes the noise larger.
+        """
         population, count = self._population, self._population.components
         along = float(population.leading.sum())
         rest = max((columns - count) * population.usual, 0.02 * along)
-        squares = 0.25 / count + 0.25 / max(1, columns - count)
-        quantile = length_quantile(_kept(self._plan, population, columns), 1.0, squares)
+        parts = count, max(1, columns - count)
+        places = (np.arange(_PLACES) + 0.5) / _PLACES
+        kept = np.array([*CHOICES, _kept(self._plan, population, columns)])
+        squares, bounds = (length_quantiles(each, 1.0, 0.25 / parts[0] + 0.25 / parts[1]) for each in (places, kept))
+        lengths = Lengths(np.full(_PLACES, population.rows / _PLACES), squares)
         noise = planned_noise(self._steps["scaled release"], population)
-        return math.sqrt(2) * noise * quantile * math.sqrt(along * rest)
+        clip = best_clip(bounds, lengths, parts, noise / math.sqrt(2))
+        return math.sqrt(2) * noise * clip.square / clip.left / clip.turn * math.sqrt(along * rest)
 
     def _by_ties(self, held: float) -> float:
         """Return the part that is held once providers chose columns whose signs go with the components."""

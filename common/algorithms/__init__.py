@@ -2,6 +2,7 @@
 
 from . import catalogue
 from .catalogue import CATALOGUE, Method, choices
+from .clip_choice import CHOICES, Lengths, best_clip
 from .options import Kind, Option
 from .row_steps import AUTO
 from .staged_release import SPARSE_FRACTION
@@ -11,13 +12,16 @@ from .view_steps import CLEAR, LEAST_KEPT, ReleasedFacts, kept_part
 __all__ = [
     "AUTO",
     "CATALOGUE",
+    "CHOICES",
     "CLEAR",
     "LEAST_KEPT",
     "SPARSE_FRACTION",
     "Kind",
+    "Lengths",
     "Method",
     "Option",
     "ReleasedFacts",
+    "best_clip",
     "catalogue",
     "choices",
     "for_job",

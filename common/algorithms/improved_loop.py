@@ -38,6 +38,8 @@ ROUNDS: Final = 6
 LOOP: Final = 0.60
 """Share of all rounds together."""
 BLOCK: Final = 0.12
+RELEASED: Final = 1 - 3 * NORMS - LOOP - BLOCK
+"""Share of the scaled release."""
 MOST_RELEASED: Final = 1000
 """Columns of a block that is released as a matrix."""
 _WEAK: Final = 0.5
@@ -74,12 +76,11 @@ def planned_rounds(spec: JobSpec, sparsity: int, rounds: int, free: float) -> Pl
             PlannedQuery("scaled product", ViewProduct, every, last * free),
         ]
     else:
-        last = 1 - 3 * NORMS - LOOP - BLOCK
         end = [
             PlannedQuery("norms on candidates", NormHistogram, kept, NORMS * free),
             PlannedQuery("candidates", ViewCovariance, kept, BLOCK * free),
             PlannedQuery("norms along components", NormHistogram, scaled, NORMS * free),
-            PlannedQuery("scaled release", ViewCovariance, scaled, last * free),
+            PlannedQuery("scaled release", ViewCovariance, scaled, RELEASED * free),
         ]
     return [*loop, *end]
 
@@ -131,7 +132,7 @@ def _end_in_release(
     candidates = _candidates(components_of(products), sparsity)
     block = yield from ask_block(facts, np.zeros(facts.dimension), None, candidates)
     known = block.known
-    scaled = yield from ask_scaled(facts, known, np.maximum(np.diagonal(known.matrix), 0.0))
+    scaled = yield from ask_scaled(facts, known, np.maximum(np.diagonal(known.matrix), 0.0), RELEASED / NORMS)
     components = spread_over(facts.dimension, known.columns, limited(scaled.components, scaled.values, sparsity))
     return LoopEnd(components, min(scaled.parties, *(each.parties for each in products)))
 

@@ -11,11 +11,12 @@ from scipy.special import chdtri
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.protocol import Aggregate
-from dpspca.common.queries import RowQuery, View, ViewCovariance
+from dpspca.common.queries import NormHistogram, RowQuery, View, ViewCovariance
 
+from .clip_choice import CHOICES, Clip, best_clip
 from .eigen_noise import eigen_noise
 from .free_structure import FALSE_ROWS, Columns, Released, leading
-from .view_steps import ReleasedFacts, ask_reach
+from .view_steps import ReleasedFacts, clear_lengths, kept_part, quantile
 
 SHORTEST_PART: Final = 2.0**-18
 """Least length of a part of the rows in the scaled release, as a multiple of the norm bound (lattice resolution)."""
@@ -76,12 +77,14 @@ class ScaledBlock:
 
 
 def ask_scaled(
-    facts: ReleasedFacts, known: KnownBlock, diagonal: FloatArray
+    facts: ReleasedFacts, known: KnownBlock, diagonal: FloatArray, budget_ratio: float
 ) -> Generator[RowQuery, Aggregate, ScaledBlock]:
     """Ask for the block again. The part along the components and the rest are each divided by their own length.
 
     Noise is the same in all directions of the Frobenius norm. So after the scaling is undone, entries between parts of
     lengths a and b carry noise in proportion to a b. The two releases are averaged entry by entry in these axes.
+    ``budget_ratio`` is how many times the budget of a histogram of norms the second release has. So its noise is known
+    when rows are clipped for it.
     """
     size, count = len(known.columns), facts.components
     unit = facts.spec.norm_bound / 4  # length of each part of a typical row after scaling, far below the norm bound
@@ -91,13 +94,16 @@ def ask_scaled(
     rest = math.sqrt(max(float(np.trace(known.matrix)) / facts.rows - there, 0.02 * there, shortest))
     factors = facts.gain * unit / rest, facts.gain * unit / along
     view = View(facts.dimension, known.columns, factors[0], known.axes[:, :count], factors[1])
-    reach = yield from ask_reach(facts, view)
-    asked = replace(view, scale=view.scale / reach.length, along=view.factors[1] / reach.length)
+    clip = yield from _ask_clip(facts, view, budget_ratio)
+    length = math.sqrt(clip.square)
+    asked = replace(view, scale=view.scale / length, along=view.factors[1] / length)
     answer = yield ViewCovariance(asked, facts.center, facts.scales)
     released = (answer.values + answer.values.T) / 2
-    back = reach.length / unit / math.sqrt(reach.left)
+    back = length / unit / math.sqrt(clip.left)
     lengths = np.concatenate([np.full(count, along), np.full(size - count, rest)]) * back
     scale = np.outer(lengths, lengths)
+    scale[:count, count:] /= clip.turn
+    scale[count:, :count] /= clip.turn
     second = (known.axes.T @ released @ known.axes) * scale
     second_std = answer.noise_std / math.sqrt(2) * scale
     first = known.axes.T @ known.matrix @ known.axes
@@ -112,6 +118,19 @@ def ask_scaled(
     components = _without_noise_rows(facts, known, vectors, explained, least, diagonal)
     parties = min(answer.parties, known.parties)
     return ScaledBlock(components, reliability.values, reliability.loading_std, math.sqrt(2) * inner, parties)
+
+
+def _ask_clip(facts: ReleasedFacts, view: View, budget_ratio: float) -> Generator[RowQuery, Aggregate, Clip]:
+    """Ask for a histogram of the scaled rows' lengths. Choose where to clip them; nowhere if noise hides lengths."""
+    histogram = yield NormHistogram(view, facts.center, facts.scales)
+    counts, noise_std = histogram.values, histogram.noise_std
+    lengths, size = clear_lengths(counts, noise_std), len(view.columns)
+    if not lengths.rows @ lengths.squares:
+        return Clip(1.0, 1.0, 1.0, math.inf)
+    parts = facts.components, max(size - facts.components, 1)
+    kept = {*CHOICES, kept_part(facts, size)}
+    squares = [quantile(counts, noise_std, facts.rows, each) ** 2 for each in sorted(kept)]
+    return best_clip(squares, lengths, parts, noise_std / math.sqrt(2 * budget_ratio))
 
 
 def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong together nowhere else

@@ -115,7 +115,7 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
     whole = Extent(spec.schema.dimension, 0, spec.schema.dimension)
     scaled = Extent(spec.schema.dimension, spec.components, spec.schema.dimension)
     pairs, matrix = _shares_of_pairs_and_matrix(spec.schema.dimension)
-    last = 1 - 4 * NORMS - DIAGONAL - pairs - matrix - TIED - BLOCK
+    last = _last_share(spec.schema.dimension)
     tied = choices(spec, TIED * free, TIES)
     return [
         PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
@@ -136,6 +136,12 @@ def _shares_of_pairs_and_matrix(dimension: int) -> tuple[float, float]:
     if dimension > MANY_COLUMNS:
         return PAIRS, MANY_WHOLE
     return (SOME_PAIRS, SOME_WHOLE) if dimension > SOME_COLUMNS else (0.0, WHOLE)
+
+
+def _last_share(dimension: int) -> float:
+    """Return the share of the scaled release: what the other stages leave."""
+    pairs, matrix = _shares_of_pairs_and_matrix(dimension)
+    return 1 - 4 * NORMS - DIAGONAL - pairs - matrix - TIED - BLOCK
 
 
 def _pairs(spec: JobSpec, share: float) -> PlannedQuery:
@@ -307,7 +313,7 @@ def _sparse(
 ) -> Generator[RowQuery, Aggregate, Found]:
     """Release the candidates' block, look for further columns, and release it again at the scale of its components."""
     block = yield from ask_block(facts, diagonal, whole, candidates)
-    return (yield from ask_again(facts, diagonal, whole, block, decided))
+    return (yield from ask_again(facts, diagonal, whole, block, decided, _last_share(facts.dimension)))
 
 
 def ask_block(
@@ -328,13 +334,21 @@ def ask_block(
     return Block(KnownBlock.of(candidates[kept], own, components), shown)
 
 
-def ask_again(
-    facts: ReleasedFacts, diagonal: FloatArray, whole: Released | None, block: Block, decided: Decision
+def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is left of the budget
+    facts: ReleasedFacts,
+    diagonal: FloatArray,
+    whole: Released | None,
+    block: Block,
+    decided: Decision,
+    share: float,
 ) -> Generator[RowQuery, Aggregate, Found]:
-    """Have providers choose further columns, and release the block at the scale of the components found in it."""
+    """Have providers choose further columns, and release the block at the scale of the components found in it.
+
+    ``share`` is that of the last release.
+    """
     known = block.known
     known = known.widened((yield from _tied(facts, known, whole)), whole, diagonal)
-    scaled = yield from ask_scaled(facts, known, diagonal[known.columns])
+    scaled = yield from ask_scaled(facts, known, diagonal[known.columns], share / NORMS)
     found = limited(scaled.components, scaled.values, facts.sparsity)
     return Found(
         spread_over(facts.dimension, known.columns, found),

@@ -13,6 +13,7 @@ from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import LARGEST_RANGE, NormHistogram, NormRange, RowQuery, View, ViewCovariance, ViewSquares
 from dpspca.common.spec import JobSpec
 
+from .clip_choice import Lengths
 from .free_structure import Columns, Released
 
 CLEAR: Final = 4
@@ -84,11 +85,12 @@ def ask_reach(
 
 def part_left(counts: FloatArray, noise_std: float, length: float) -> float:
     """Return which part of the sum of squares is left if rows are clipped to this multiple of the norm bound."""
-    lengths = np.minimum(2.0 ** ((0.5 - np.arange(len(counts))) / 2), 1.0)
-    lengths[-1] = 0.0
-    clear = np.where(counts > CLEAR * noise_std, counts, 0.0)
-    before = float(clear @ np.square(lengths))
-    return float(clear @ np.square(np.minimum(lengths, length))) / before if before else 1.0
+    return clear_lengths(counts, noise_std).left(length**2)
+
+
+def clear_lengths(counts: FloatArray, noise_std: float) -> Lengths:
+    """Return the lengths of the rows in those bins that noise alone does not explain."""
+    return Lengths.in_bins(np.where(counts > CLEAR * noise_std, counts, 0.0))
 
 
 def kept_part(facts: ReleasedFacts, columns: int) -> float:

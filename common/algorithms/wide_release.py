@@ -88,7 +88,7 @@ def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
     every, scaled = Extent(dimension, components, dimension), Extent(dimension, components, WIDE_COLUMNS)
     loops = multiplies(spec)
     product = (ViewProduct, every) if loops else None
-    last = 1 - 3 * NORMS - DIAGONAL - BLOCK - TIED - loops * (NORMS + PRODUCT)
+    last = _last_share(spec)
     tied = choices(spec, TIED * free, TIES)
     first = [
         PlannedQuery("norms", NormHistogram, whole, NORMS * free),
@@ -106,6 +106,11 @@ def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
     ]
 
 
+def _last_share(spec: JobSpec) -> float:
+    """Return the share of the last release: what the other stages leave."""
+    return 1 - 3 * NORMS - DIAGONAL - BLOCK - TIED - multiplies(spec) * (NORMS + PRODUCT)
+
+
 def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     """Ask the queries that ``planned_wide`` planned."""
     diagonal = yield from ask_diagonal(facts)
@@ -114,8 +119,9 @@ def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found
     candidates = strongest(diagonal, int(np.clip(outstanding, max(SPARSE_FRACTION * facts.components, 20), most)))
     block = yield from ask_block(facts, diagonal, None, candidates)
     decided = Decision(ReleasePath.WIDE, 0, int(candidates.size), visible=block.shown)
+    last = _last_share(facts.spec)
     if not multiplies(facts.spec):
-        return (yield from ask_again(facts, diagonal, None, block, decided))
+        return (yield from ask_again(facts, diagonal, None, block, decided, last))
     known = block.known
     basis = spread_over(facts.dimension, known.columns, known.axes[:, : facts.components])
     reach = yield from ask_reach(facts, facts.view(), SHORT)
@@ -125,7 +131,7 @@ def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found
         decided = replace(decided, path=ReleasePath.PRODUCTS, held=1 - beyond.part)
         return (yield from _in_products(facts, diagonal, product, decided))
     block = replace(block, known=known.widened(beyond.columns, None, diagonal))
-    return (yield from ask_again(facts, diagonal, None, block, decided))
+    return (yield from ask_again(facts, diagonal, None, block, decided, last))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
