@@ -14,7 +14,8 @@ If the whole matrix explains more than the candidates do, the components are den
 columns, and all releases are averaged.
 
 Each stage also asks for a histogram of norms, for a hundredth of the budget, and clips at a quantile that depends on
-the numbers of columns and rows and on the budget. So a ``norm_bound`` that is far too large does no harm. If the norm
+the numbers of columns and rows and on the budget; the scaled release is clipped where its error is least
+(``clip_choice``). So a ``norm_bound`` that is far too large does no harm. If the norm
 bound is private, a coarse histogram comes first, whose bins cover a factor of 16 each. If columns are to be scaled,
 queries about their sizes come first (``column_scales``).
 
