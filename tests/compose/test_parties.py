@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coordinator_processes import free_port
+from files_in_use import put
 from local_federation import Enrolment, permissive_policy, spec
 from timeouts import TIMEOUT
 
@@ -144,7 +145,7 @@ def test_two_real_parties_run_a_job_and_reload(
     north = party("provider", "", DPSPCA_ROWS=str(rows), **state)
     for name in ("cohort", "labs"):
         np.save(rows / f"{name}.npy", np.random.default_rng(len(name)).standard_normal((200, 30)))
-    (north.folder / "policy.toml").write_text(permissive_policy("row-replace-one", "cohort", "labs"))
+    put(north.folder / "policy.toml", permissive_policy("row-replace-one", "cohort", "labs"))
     invited = office / "authority" / "invitations" / "analyst-ada.invitation"
     analyst_joins = ("join", invited, "--folder", tmp_path / "ada", "--exchange", office / "post", "--no-wait")
     for _ in range(2):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from approvals import BEN, MARIA, Site, awaiting, human_policy, joined
 from coordinator_processes import wait_for_answers
+from files_in_use import put
 from local_federation import Enrolment, RunningFederation, federation, spec
 
 from dpspca.client.connection import JobFailedError
@@ -192,7 +193,7 @@ def test_a_policy_that_asks_for_approval_ends_a_running_job_without_one(tmp_path
         async with town_with(tmp_path, permissive_policy() + "answer_interval = 0.5\n") as (running, site):
             job = await running.analyst.submit(SPEC, "cohort", NAMES)
             await wait_for_answers(job, 1)
-            (site.folder / "policy.toml").write_text(human_policy(answer_interval="0.5"))
+            put(site.folder / "policy.toml", human_policy(answer_interval="0.5"))
             with pytest.raises(JobFailedError, match="The policy changed while this job ran"):
                 await job.result()
 
@@ -219,7 +220,7 @@ def test_a_policy_that_asks_nobody_any_more_lets_waiting_jobs_run(tmp_path: Path
         async with town_with(tmp_path, human_policy()) as (running, site):
             job = await running.analyst.submit(SPEC, "cohort", NAMES)
             await awaiting(job, "site-0")
-            (site.folder / "policy.toml").write_text(permissive_policy())
+            put(site.folder / "policy.toml", permissive_policy())
             await job.result()
             with pytest.raises(RefusedError, match="asks for no approval"):
                 await site.decide(job.name, APPROVE)

@@ -15,6 +15,7 @@ import attackers
 import pytest
 from coordinator_processes import free_port
 from daemons import Daemons, daemons
+from files_in_use import put
 from local_federation import SHARDS, permissive_policy, spec
 from measures import MEBIBYTE, sample
 from timeouts import TIMEOUT
@@ -98,7 +99,7 @@ def test_a_flood_by_one_party_is_bounded_in_memory_log_and_time(
             (tmp_path / "raw.pem").write_bytes(mallory.key_pem + mallory.certificate_pem)
             if revoked:
                 running.enrolment.authority.revoke(mallory.name)
-                (tmp_path / "revoked.pem").write_bytes(running.enrolment.authority.revocation_list())
+                put(tmp_path / "revoked.pem", running.enrolment.authority.revocation_list())
             async with AsyncFederation(running.address, running.ada) as analyst:
                 await check_bounds(running, analyst, attack)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from coordinator_processes import free_port
 from daemons import daemons
+from files_in_use import put
 from local_federation import permissive_policy, spec
 from timeouts import TIMEOUT
 
@@ -53,7 +54,7 @@ def test_what_happens_at_a_provider_is_told_in_order(tmp_path: Path) -> None:
             north.send(signal.SIGHUP)
             await until("settings", 2)
             kept = await asyncio.to_thread(policy.read_text)
-            await asyncio.to_thread(policy.write_text, kept.replace('"ada", ', ""))
+            await asyncio.to_thread(put, policy, kept.replace('"ada", ', ""))
             refused = await analyst.submit(SPEC, "cohort", ["north"])
             with pytest.raises(JobFailedError):
                 await refused.result()

@@ -16,6 +16,7 @@ from dishonest_peers import (
     measured_coordinator,
     open_channel,
 )
+from files_in_use import put
 from local_federation import Enrolment, spec
 from raw_http2 import NO_REPLIES_ALLOWED, RawConnection, begun_and_cancelled, open_connection, pings, settings
 from timeouts import TIMEOUT
@@ -99,7 +100,7 @@ async def idle_connections(held: AsyncExitStack, enrolment: Enrolment, address: 
     """Connect with a revoked certificate, and call nothing."""
     mallory = enrolment.identity(Role.ANALYST, "mallory")
     enrolment.authority.revoke(mallory.name)
-    (enrolment.folder / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
+    put(enrolment.folder / "revoked.pem", enrolment.authority.revocation_list())
     for _ in range(SOCKETS):
         each = await open_connection(address, mallory, enrolment.folder)
         held.callback(each.hang_up)
@@ -112,7 +113,7 @@ def unfinished(role: Role, path: str, size: int, *, revoked: bool = False) -> Fl
         mallory = enrolment.identity(role, "mallory")
         if revoked:
             enrolment.authority.revoke(mallory.name)
-            (enrolment.folder / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
+            put(enrolment.folder / "revoked.pem", enrolment.authority.revocation_list())
         lines = [await open_connection(address, mallory, enrolment.folder) for _ in range(LINES)]
         for each in lines:
             held.callback(each.hang_up)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from commands import Ended, commands_in
+from files_in_use import put
 from live import live_parties
 from local_federation import now
 
@@ -92,7 +93,7 @@ def test_a_revoked_provider_is_named_by_both(here: Here, enrolment: Path) -> Non
     """This comes last: south is revoked from here on."""
     authority = Authority.open(enrolment / "authority", now)
     authority.revoke(PartyName("town", Role.PROVIDER, "south"))
-    (enrolment / "revoked.pem").write_bytes(authority.revocation_list())
+    put(enrolment / "revoked.pem", authority.revocation_list())
     begun = time.monotonic()
     refused = here(*ASKED, "--provider", "north", "--provider", "south", "--out", "two")
     assert "south: its certificate was revoked" in refused.error_line

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
+from files_in_use import put
 from live import NAMES, live_parties
 
 from dpspca import load_model
@@ -84,11 +85,11 @@ def test_whoever_is_not_entitled_is_told_the_same_as_about_no_data_set(
 ) -> None:
     nothing = here("terms", "no-such-data", "--config", "ada.toml")
     kept = (enrolment / "policy.toml").read_text()
-    (enrolment / "policy.toml").write_text(kept.replace('["ada"]', '["bob"]'))
+    put(enrolment / "policy.toml", kept.replace('["ada"]', '["bob"]'))
     try:
         refused = here("terms", "cohort", "--config", "ada.toml")
     finally:
-        (enrolment / "policy.toml").write_text(kept)
+        put(enrolment / "policy.toml", kept)
     assert (refused.out, refused.code) == (nothing.out, nothing.code)
     assert "No provider states terms to you" in nothing.out
 
@@ -143,11 +144,11 @@ def test_providers_that_differ_are_named_and_no_unfit_job_is_written(
     (enrolment / "job.json").write_text(json.dumps(JOB))
     kept = (enrolment / "policy.toml").read_text()
     try:
-        (enrolment / "policy.toml").write_text(kept.replace("minimum_parties = 2", "minimum_parties = 3"))
+        put(enrolment / "policy.toml", kept.replace("minimum_parties = 2", "minimum_parties = 3"))
         refused = here("plan", "job.json", "--config", "ada.toml", "--write", "none.json")
         shown = here("plan", "job.json", "--config", "ada.toml")
     finally:
-        (enrolment / "policy.toml").write_text(kept)
+        put(enrolment / "policy.toml", kept)
     assert "No job was written" in refused.error_line
     assert not (enrolment / "none.json").exists()
     assert "Even then it does not fit:" in shown.out

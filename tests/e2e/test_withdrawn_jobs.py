@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from coordinator_processes import SlowLedger, wait_for_answers
+from files_in_use import put
 from local_federation import SHARDS, Enrolment, federation, permissive_policy, spec
 
 from dpspca.common.algorithms import catalogue
@@ -45,7 +46,7 @@ def test_an_analyst_removed_from_a_policy_gets_no_more_answers(tmp_path: Path) -
                 await running.start(name, ledger=ledger, **output)
             job = await running.analyst.submit(SPEC, "cohort", list(SHARDS))
             await wait_for_answers(job, 1)
-            policy.write_text(WITHOUT)
+            put(policy, WITHOUT)
             model = await job.result()
             assert model.statement.parties == 2
             told_of = {each.name: each for each in (await job.status()).participants}
@@ -65,7 +66,7 @@ def test_a_finished_answer_is_not_sent_if_the_policy_has_changed(broken: str, tm
 
     async def scenario() -> None:
         async with federation(Enrolment.create(tmp_path / "town"), (), heartbeat_seconds=1) as running:
-            ledger = PolicyEditingLedger(1, lambda: policy.write_text(broken))
+            ledger = PolicyEditingLedger(1, lambda: put(policy, broken))
             for name in SHARDS:
                 output = {"policy": CurrentPolicy(policy).get, "ledger": ledger} if name == "site-1" else {}
                 await running.start(name, **output)

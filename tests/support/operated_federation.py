@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from coordinator_processes import free_port
+from files_in_use import put
 from local_federation import Enrolment, now
 from timeouts import TIMEOUT
 
@@ -124,7 +125,7 @@ class OperatedFederation:
             Enrolment(self.home(name), self.authority).identity(role, name)
 
     def publish(self) -> None:
-        (self.folder / "revoked.pem").write_bytes(self.authority.revocation_list())
+        put(self.folder / "revoked.pem", self.authority.revocation_list())
 
     def identity_folder(self, name: str) -> Path:
         return self.home(name) / f"{ROLES[name]}-{name}"
@@ -150,7 +151,7 @@ class OperatedFederation:
         policy = self.run("policy", "suggest", "job.json", "--analyst", "ada", "--data-set", "cohort")
         for number, name in enumerate(PROVIDERS):
             np.save(self.home(name) / "rows.npy", np.random.default_rng(number).standard_normal((200, COLUMNS)))
-            (self.home(name) / "policy.toml").write_text(policy)
+            put(self.home(name) / "policy.toml", policy)
 
     def write_settings(self) -> None:
         """Write the settings of all parties, with an address that is free now."""
