@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from coordinator_processes import free_port
 from files_in_use import put
 from local_federation import Enrolment, permissive_policy, spec
@@ -21,10 +22,12 @@ from timeouts import TIMEOUT
 
 from dpspca import Federation
 from dpspca.common.names import Role
+from dpspca.common.trust import slot_of
 
 pytestmark = pytest.mark.slow
 
 PARTIES = Path(__file__).parents[2] / "deploy" / "parties"
+KUBERNETES = PARTIES.parent / "kubernetes" / "coordinator"
 OWNER = 4711
 """A user of this machine who is not the image's user."""
 
@@ -182,23 +185,26 @@ def test_two_real_parties_run_a_job_and_reload(
 def test_a_daemon_runs_on_volumes_as_kubernetes_lays_them(tmp_path: Path, engine: Any, image: str) -> None:
     """Volumes of root's with the group's rights (fsGroup), a key that a first container copies, files behind links."""
     enrolment = Enrolment.create(tmp_path / "town")
-    enrolment.identity(Role.COORDINATOR, "hub")
-    settings = (Path(__file__).parents[2] / "deploy/kubernetes/coordinator/settings.toml").read_text(encoding="utf-8")
+    me = enrolment.identity(Role.COORDINATOR, "hub").name
     config, hidden = tmp_path / "config", tmp_path / "config" / "..data"
     hidden.mkdir(parents=True)
-    (hidden / "settings.toml").write_text(settings)
+    (hidden / "settings.toml").write_bytes((KUBERNETES / "settings.toml").read_bytes())
     (hidden / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
     for file in ("settings.toml", "revoked.pem"):
         (config / file).symlink_to(f"..data/{file}")
-    key = (tmp_path / "town" / "coordinator-hub" / "identity.pem").read_bytes()
-    (tmp_path / "identity.pem").write_bytes(key)
-    (tmp_path / "identity.pem").chmod(0o440)
-    os.chown(tmp_path / "identity.pem", 0, 10001)
+    key, secret = secrets.token_bytes(32), tmp_path / "secret"
+    secret.mkdir()
+    identity = (tmp_path / "town" / "coordinator-hub" / "identity.pem").read_bytes()
+    for name, content in {
+        "identity.pem": identity, "mailbox-key": key, "mailbox-slot": slot_of(key, me).encode(),
+    }.items():  # fmt: skip
+        (secret / name).write_bytes(content)
+        (secret / name).chmod(0o440)
+        os.chown(secret / name, 0, 10001)
     tmp_path.chmod(0o755)
-    script = (
-        "install -d -m 700 /memory/identity && install -m 600 /secret/identity.pem /memory/identity && "
-        "exec dpspca coordinator start --config /config/settings.toml"
-    )
+    pod = yaml.safe_load((KUBERNETES / "statefulset.yaml").read_text(encoding="utf-8"))["spec"]["template"]["spec"]
+    before = [each["command"][2] for each in pod["initContainers"]]
+    script = " && ".join([*before, "exec dpspca coordinator start --config /config/settings.toml"])
     volume = "mode=2777,uid=0,gid=10001,size=64m"
     container = engine.containers.run(
         image,
@@ -209,11 +215,11 @@ def test_a_daemon_runs_on_volumes_as_kubernetes_lays_them(tmp_path: Path, engine
         cap_drop=["ALL"],
         security_opt=["no-new-privileges:true"],
         tmpfs={"/tmp": "size=64m", "/memory": volume, "/state": volume},  # noqa: S108  # in the container
-        volumes=[f"{config}:/config:ro", f"{tmp_path / 'identity.pem'}:/secret/identity.pem:ro"],
+        volumes=[f"{config}:/config:ro", f"{secret}:/secret:ro"],
     )
     try:
         deadline = time.monotonic() + TIMEOUT
-        while b"listening on" not in container.logs():
+        while b"mailbox on" not in container.logs():
             container.reload()
             assert container.status == "running", container.logs()
             assert time.monotonic() < deadline
