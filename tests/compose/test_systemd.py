@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 from coordinator_processes import wait_for_answers
 from local_federation import permissive_policy, spec
-from machines import Machine, blocks, machines
+from machines import COPY, Machine, blocks, machines
 from pyarrow import parquet
 from timeouts import TIMEOUT
 
@@ -62,7 +62,7 @@ def unshare():
 acts = {
     "write to /etc": lambda: open("/etc/dpspca/new", "w"),
     "write beside its state": lambda: open("/var/lib/new", "w"),
-    "look into a home": lambda: os.listdir("/root"),
+    "look into a home": lambda: os.listdir("/home"),
     "see other processes": lambda: os.stat("/proc/1"),
     "open a disk": lambda: os.mknod("/tmp/disk", 0o60600, os.makedev(8, 0)),
     "write memory and run it": lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_WRITE | mmap.PROT_EXEC),
@@ -121,8 +121,8 @@ class Town:
         self.dpspca("study", "init", "study.toml")
         invitations = self.folder / "authority" / "invitations"
         for machine, _ in self.daemons:
-            machine.put_folder("/root/deploy/systemd", DEPLOY / "systemd")
-            machine.put_folder("/root", invitations)
+            machine.put_folder(f"{COPY}/deploy/systemd", DEPLOY / "systemd")
+            machine.put_folder(COPY, invitations)
             (install,) = blocks(PAGE, "Install")
             machine.script("".join(line for line in install.splitlines(keepends=True) if "/opt/dpspca" not in line))
         with ThreadPoolExecutor() as parties:
@@ -214,7 +214,7 @@ def test_the_key_reaches_the_daemon_alone_and_no_disk(town: Town) -> None:
         assert machine.run("stat", "--format=%U %a", f"{folder}/identity.pem").split() == ["dpspca", "400"]
         assert machine.tried("cat", f"{folder}/identity.pem", user="nobody")[0] != 0
         assert machine.tried("ls", "/etc/dpspca/joined", user="dpspca")[0] != 0
-        found = machine.run("sh", "-c", "grep -rlD skip 'PRIVATE KEY' /etc /root /run /srv /tmp /var")
+        found = machine.run("sh", "-c", "grep -rlD skip 'PRIVATE KEY' /etc /home ~root /run /srv /tmp /var")
         assert set(found.split()) == {"/etc/dpspca/joined/identity/identity.pem", f"{folder}/identity.pem"}
 
 
@@ -275,9 +275,11 @@ def test_a_daemon_that_hangs_is_restarted(town: Town) -> None:
     folder = f"/etc/systemd/system/{PROVIDER}.service.d"
     town.north.put(f"{folder}/override.conf", b"[Service]\nWatchdogSec=10\n")
     town.north.script(f"systemctl daemon-reload; systemctl restart {PROVIDER}")
+    hanging = town.north.shown(PROVIDER, "MainPID")
     town.north.run("systemctl", "kill", "--signal=STOP", "--kill-whom=main", PROVIDER)
     town.north.until_it_says(PROVIDER, "Watchdog timeout")
     town.north.until(PROVIDER, ActiveState="active")
+    assert town.north.shown(PROVIDER, "MainPID") not in {hanging, "0"}
     town.north.script(f"rm -r {folder}; systemctl daemon-reload; systemctl restart {PROVIDER}")
 
 

@@ -19,6 +19,8 @@ from typing import Any
 from timeouts import TIMEOUT
 
 INSTALLED = "/opt/dpspca"
+COPY = "/srv"
+"""Where root has what it would have in a copy of the repository."""
 BOOT = f"""
 umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && mount --make-rshared / || exit 1
 python=$(readlink {INSTALLED}/bin/python3)  # in the image it may be elsewhere than here
@@ -36,7 +38,7 @@ class Machine:
     container: Any
 
     def tried(self, *words: str, user: str = "root") -> tuple[int, str]:
-        code, output = self.container.exec_run(list(words), user=user, workdir="/root" if user == "root" else "/")
+        code, output = self.container.exec_run(list(words), user=user, workdir=COPY if user == "root" else "/")
         return code, output.decode()
 
     def run(self, *words: str) -> str:
