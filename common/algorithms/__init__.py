@@ -2,12 +2,9 @@
 
 from . import catalogue
 from .catalogue import CATALOGUE, Method, choices
-from .clip_choice import CHOICES, Lengths, best_clip
-from .options import Kind, Option
-from .row_steps import AUTO
-from .staged_release import SPARSE_FRACTION
+from .stages import CHOICES, CLEAR, LEAST_KEPT, SPARSE_FRACTION, Lengths, ReleasedFacts, best_clip, kept_part
+from .steps import AUTO, Kind, Option
 from .theory import for_job
-from .view_steps import CLEAR, LEAST_KEPT, ReleasedFacts, kept_part
 
 __all__ = [
     "AUTO",

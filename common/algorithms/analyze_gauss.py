@@ -18,7 +18,7 @@ from dpspca.common.queries import Covariance, CovarianceTriangle
 from dpspca.common.spec import Accounting, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .released_matrix import ask_matrix, components_of, model_of, planned, with_known_noise
+from .steps import ask_matrix, components_of, model_of, planned, with_known_noise
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:

@@ -46,33 +46,48 @@ from dpspca.common.score_map import ScoreMap
 from dpspca.common.spec import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.statement import PrivacyStatement
 
-from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes, scaled_facts, share_of_scales
-from .free_structure import sparse_or_dense
-from .options import described
-from .released_matrix import MAX_DIMENSION
-from .row_steps import (
+from .stages import (
+    NORMS,
+    PICTURE,
+    SHORT,
+    SPARSE_FRACTION,
+    WIDE_COLUMNS,
+    Found,
+    ReleasedFacts,
+    ask_covariance,
+    ask_gain,
+    ask_picture,
+    ask_reach,
+    ask_scales,
+    ask_sizes,
+    checked_group,
+    found_in,
+    in_stages,
+    in_wide_stages,
+    multiplies,
+    planned_picture,
+    planned_scales,
+    planned_sizes,
+    planned_stages,
+    planned_wide,
+    scaled_facts,
+    share_of_scales,
+)
+from .steps import (
     AUTO,
+    MAX_DIMENSION,
     Auto,
     RowTotals,
     ask_opening,
     at_least_one,
+    described,
     given_sparsity,
     known_options,
     opening,
     shares,
+    sparse_or_dense,
     with_variances,
 )
-from .score_picture import PICTURE, ask_picture, checked_group, planned_picture
-from .staged_release import (
-    NORMS,
-    SPARSE_FRACTION,
-    Found,
-    found_in,
-    in_stages,
-    planned_stages,
-)
-from .view_steps import SHORT, ReleasedFacts, ask_covariance, ask_gain, ask_reach
-from .wide_release import WIDE_COLUMNS, in_wide_stages, multiplies, planned_wide
 
 FEW_COLUMNS: Final = 100
 """With at most this many columns, the whole budget goes to the whole matrix. Stages would cost more than they gain."""

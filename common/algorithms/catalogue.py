@@ -28,8 +28,7 @@ from . import (
     streaming_power,
     sulq,
 )
-from .options import Option, declared
-from .released_matrix import MatrixOptions
+from .steps import MatrixOptions, Option, declared
 
 BOTH: Final = (Accounting.EXACT, Accounting.PUBLISHED)
 LONGEST_NAME: Final = 80

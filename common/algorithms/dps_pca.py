@@ -34,18 +34,18 @@ from dpspca.common.spec import Accounting, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
 from .improved_loop import ROUNDS, in_rounds, planned_rounds
-from .options import described
-from .row_steps import (
+from .stages import ReleasedFacts
+from .steps import (
     ask_closing,
     ask_opening,
     at_least_one,
     closing,
+    described,
     given_rounds,
     known_options,
     opening,
     shares,
 )
-from .view_steps import ReleasedFacts
 
 
 class Start(StrEnum):

@@ -1,6 +1,6 @@
 """The power loop of ``dps_pca``, improved: no round is lost, fewer and fewer rows are kept, and the end is a release.
 
-- Products of all rounds are joined (``product_loop.components_of``), so that every round adds to what is known.
+- Products of all rounds are joined (``stages.join``), so that every round adds to what is known.
 - The number of rows that are kept shrinks from all to the sparsity in equal ratios. A row that is lost early can hardly
   come back, and noise rows that stay in cost later rounds.
 - Rows are clipped at a bound that is found privately, as in ``automatic``.
@@ -27,12 +27,21 @@ from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import MAX_AXES, MAX_TURNED, Extent, NormHistogram, RowQuery, ViewCovariance, ViewProduct
 from dpspca.common.spec import JobSpec
 
-from .free_structure import Columns, spread_over
-from .product_loop import Joined, Product, ask_product, components_of, lengths_of
-from .row_steps import random_start
-from .scaled_release import ask_scaled
-from .staged_release import NORMS, ask_block, limited
-from .view_steps import Reach, ReleasedFacts, ask_reach
+from .stages import (
+    NORMS,
+    Joined,
+    Product,
+    Reach,
+    ReleasedFacts,
+    ask_block,
+    ask_product,
+    ask_reach,
+    ask_scaled,
+    join,
+    lengths_of,
+    limited,
+)
+from .steps import Columns, random_start, spread_over
 
 ROUNDS: Final = 6
 LOOP: Final = 0.60
@@ -103,7 +112,7 @@ def _loop(
     for number in range(1, rounds + 1):
         products.append((yield from ask_product(facts, basis, reach)))
         part = (sparsity / dimension) ** (number / max(1, rounds - 1))
-        basis = _narrowed(components_of(products), max(sparsity, round(dimension * part)))
+        basis = _narrowed(join(products), max(sparsity, round(dimension * part)))
     return products
 
 
@@ -117,10 +126,10 @@ def _end_in_products(
     facts: ReleasedFacts, products: list[Product], sparsity: int
 ) -> Generator[RowQuery, Aggregate, LoopEnd]:
     """End with a product at the scale of the components, and drop what noise explains."""
-    found = components_of(products)
+    found = join(products)
     total = facts.rows * (facts.spec.norm_bound * products[0].reach.length) ** 2  # rows are hardly longer
     last = yield from ask_product(facts, found.vectors, None, lengths_of(facts, found, total))
-    found = components_of([*products, last])
+    found = join([*products, last])
     cut = limited(found.pruned(facts, np.zeros(facts.dimension)).vectors, found.values, sparsity)
     return LoopEnd(cut, min(each.parties for each in (*products, last)))
 
@@ -129,7 +138,7 @@ def _end_in_release(
     facts: ReleasedFacts, products: list[Product], sparsity: int
 ) -> Generator[RowQuery, Aggregate, LoopEnd]:
     """End with the block of the columns that stand out, pruned, and with its release at the scale of its components."""
-    candidates = _candidates(components_of(products), sparsity)
+    candidates = _candidates(join(products), sparsity)
     block = yield from ask_block(facts, np.zeros(facts.dimension), None, candidates)
     known = block.known
     scaled = yield from ask_scaled(facts, known, np.maximum(np.diagonal(known.matrix), 0.0), RELEASED / NORMS)

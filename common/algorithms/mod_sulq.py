@@ -21,7 +21,7 @@ from dpspca.common.queries import CovarianceTriangle
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .released_matrix import ask_matrix, classical_std, components_of, model_of, planned
+from .steps import ask_matrix, classical_std, components_of, model_of, planned
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:

@@ -45,18 +45,23 @@ from dpspca.common.queries import Extent, RowSparse
 from dpspca.common.spec import Accounting, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .options import described
-from .product_steps import (
+from .steps import (
+    ask_closing,
     ask_open,
     ask_product,
     check_data,
+    closing,
+    described,
+    given_columns,
+    given_rounds,
+    known_options,
     matrix_model,
     open_rows,
     product_query,
+    random_start,
     share_of_products,
     usual_rounds,
 )
-from .row_steps import ask_closing, closing, given_columns, given_rounds, known_options, random_start
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,9 +50,7 @@ from dpspca.common.queries import (
 )
 from dpspca.common.spec import Accounting, JobSpec
 
-from .options import described
-from .row_steps import known_options
-from .subspace_steps import delta_left, epsilon_left, plan_subspace, run_subspace
+from .steps import delta_left, described, epsilon_left, known_options, plan_subspace, run_subspace
 
 
 class Privacy(StrEnum):

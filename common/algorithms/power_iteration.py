@@ -53,18 +53,22 @@ from dpspca.common.queries import EntryTotal, Extent, RowQuery, RowSparse
 from dpspca.common.spec import Accounting, JobSpec, Scalar
 from dpspca.common.statement import PrivacyStatement
 
-from .options import described
-from .product_steps import (
+from .steps import (
+    RowTotals,
+    ask_closing,
     ask_open,
     ask_product,
     check_data,
+    closing,
+    described,
+    given_rounds,
+    known_options,
     matrix_model,
     open_rows,
     product_query,
     share_of_products,
     usual_rounds,
 )
-from .row_steps import RowTotals, ask_closing, closing, given_rounds, known_options
 
 MOST_PRIVATE_ROUNDS: Final = 64
 """Enough for a sum of nine million units of C."""

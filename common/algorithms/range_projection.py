@@ -91,8 +91,7 @@ from dpspca.common.queries import (
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .options import described
-from .row_steps import PartiesChangedError, ask_closing, ask_opening, closing, known_options, opening, shares
+from .steps import PartiesChangedError, ask_closing, ask_opening, closing, described, known_options, opening, shares
 
 SKETCH_PART: Final = 0.5
 """Share of mu squared. The error is proportional to the product of both noises, so equal shares are best."""

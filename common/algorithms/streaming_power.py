@@ -49,11 +49,11 @@ from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .options import described
-from .row_steps import (
+from .steps import (
     ask_closing,
     ask_opening,
     closing,
+    described,
     given_columns,
     given_rounds,
     known_options,

@@ -28,8 +28,7 @@ from dpspca.common.queries import Covariance
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .released_matrix import MatrixOptions, ask_matrix, classical_std, components_of, leading, model_of, planned
-from .row_steps import RowTotals
+from .steps import MatrixOptions, RowTotals, ask_matrix, classical_std, components_of, leading_rows, model_of, planned
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
@@ -65,7 +64,7 @@ def left_singular(matrix: FloatArray, components: int) -> FloatArray:
     This is several times faster than a singular value decomposition. It loses singular values below 1e-8 of the
     largest, which do not matter here: noise makes all of them much larger.
     """
-    return leading(matrix @ matrix.T, components)
+    return leading_rows(matrix @ matrix.T, components)
 
 
 def _published(spec: JobSpec, planned: PlannedQuery) -> float:

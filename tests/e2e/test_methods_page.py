@@ -14,7 +14,7 @@ from dpspca import DPSPCA
 from dpspca.cli.arguments.method_options import DEFAULT_METHOD
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms.catalogue import CATALOGUE
-from dpspca.common.algorithms.options import Option
+from dpspca.common.algorithms.steps.options import Option
 from dpspca.common.spec import JobSpec
 
 DOCS: Final = Path(__file__).parents[2] / "docs" / "methods.md"

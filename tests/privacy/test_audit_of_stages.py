@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dpspca.client.audit.answers import audit
-from dpspca.common.algorithms import automatic, catalogue, staged_release, wide_release
+from dpspca.common.algorithms import automatic, catalogue
+from dpspca.common.algorithms.stages import staged_release, wide_release
 from dpspca.common.privacy.audit import Kind
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import (

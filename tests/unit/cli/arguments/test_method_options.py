@@ -8,7 +8,7 @@ import pytest
 
 from dpspca.cli.arguments import method_options
 from dpspca.common.algorithms.catalogue import CATALOGUE
-from dpspca.common.algorithms.options import Kind, Option
+from dpspca.common.algorithms.steps.options import Kind, Option
 from dpspca.common.errors import InvalidParameterError
 
 MADE_UP = replace(

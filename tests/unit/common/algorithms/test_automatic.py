@@ -12,10 +12,18 @@ import scipy.sparse
 from dpspca.client import findings
 from dpspca.client.reports import report
 from dpspca.client.simulation import simulate
-from dpspca.common.algorithms import automatic, catalogue, wide_release
-from dpspca.common.algorithms.free_structure import first_guess
-from dpspca.common.algorithms.released_matrix import MAX_DIMENSION
-from dpspca.common.algorithms.view_steps import LEAST_KEPT, ReleasedFacts, kept_part, longest, part_left, quantile
+from dpspca.common.algorithms import automatic, catalogue
+from dpspca.common.algorithms.stages import wide_release
+from dpspca.common.algorithms.stages.view_steps import (
+    LEAST_KEPT,
+    ReleasedFacts,
+    kept_part,
+    longest,
+    part_left,
+    quantile,
+)
+from dpspca.common.algorithms.steps.free_structure import first_guess
+from dpspca.common.algorithms.steps.released_matrix import MAX_DIMENSION
 from dpspca.common.decision import ReleasePath
 from dpspca.common.errors import CorruptModelError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model

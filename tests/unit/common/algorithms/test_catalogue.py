@@ -8,10 +8,11 @@ from typing import Any, Final
 import pytest
 from examples import EXAMPLES
 
-from dpspca.common.algorithms import catalogue, released_matrix
+from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE, Method
-from dpspca.common.algorithms.options import Kind, Option, declared, described
-from dpspca.common.algorithms.row_steps import Auto
+from dpspca.common.algorithms.steps import released_matrix
+from dpspca.common.algorithms.steps.options import Kind, Option, declared, described
+from dpspca.common.algorithms.steps.row_steps import Auto
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.plan import PlannedQueries, pricing
 from dpspca.common.privacy.accountant import compose

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpspca.common.algorithms.clip_choice import CHOICES, Clip, Lengths, best_clip
+from dpspca.common.algorithms.stages.clip_choice import CHOICES, Clip, Lengths, best_clip
 from dpspca.common.queries import BINS
 
 PARTS = [(5, 5), (2, 8), (2, 40), (1, 3)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.algorithms.column_scales import WIDEST, rough_sizes
+from dpspca.common.algorithms.stages.column_scales import WIDEST, rough_sizes
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.linalg import subspace_distance, thin_qr
 from dpspca.common.model import Model

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpspca.common.algorithms import catalogue, dps_pca
-from dpspca.common.algorithms.row_steps import PartiesChangedError
+from dpspca.common.algorithms.steps.row_steps import PartiesChangedError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive

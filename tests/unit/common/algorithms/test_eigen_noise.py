@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 
 from dpspca.client.simulation import simulate
-from dpspca.common.algorithms.eigen_noise import eigen_noise
+from dpspca.common.algorithms.steps.eigen_noise import eigen_noise
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model

@@ -8,8 +8,8 @@ import pytest
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue, improved_loop
-from dpspca.common.algorithms.product_loop import Product, components_of
-from dpspca.common.algorithms.view_steps import Reach
+from dpspca.common.algorithms.stages.product_loop import Product, join
+from dpspca.common.algorithms.stages.view_steps import Reach
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
@@ -106,7 +106,7 @@ def test_products_of_all_rounds_are_better_than_the_best_of_them() -> None:
         products.append(Product(basis, values, 1.0, Reach(1.0), 1))
         basis = products[-1].direction
     alone = [np.linalg.norm(truth - each.direction @ (each.direction.T @ truth)) for each in products]
-    found = components_of(products)
+    found = join(products)
     assert np.linalg.norm(truth - found.vectors @ (found.vectors.T @ truth)) < 0.7 * min(alone)
     np.testing.assert_allclose(found.values, [90, 60], rtol=0.1)
     assert found.shown == 2

@@ -17,8 +17,8 @@ import pytest
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
-from dpspca.common.algorithms.options import Kind, Option
-from dpspca.common.algorithms.row_steps import MOST_ROUNDS
+from dpspca.common.algorithms.steps.options import Kind, Option
+from dpspca.common.algorithms.steps.row_steps import MOST_ROUNDS
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.plan import prices
 from dpspca.common.privacy.calibration import MAX_EPSILON, MIN_EPSILON

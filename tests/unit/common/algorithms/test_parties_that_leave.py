@@ -10,7 +10,7 @@ from examples import EXAMPLES
 from local_federation import SHARDS
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.algorithms.row_steps import PartiesChangedError
+from dpspca.common.algorithms.steps.row_steps import PartiesChangedError
 from dpspca.common.linalg import subspace_distance, thin_qr
 from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit

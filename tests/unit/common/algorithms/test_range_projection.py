@@ -10,7 +10,7 @@ import scipy.sparse
 from dpspca import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.range_projection import columns_of, whitening
-from dpspca.common.algorithms.row_steps import PartiesChangedError
+from dpspca.common.algorithms.steps.row_steps import PartiesChangedError
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidQueryError
 from dpspca.common.linalg import row_coherence, subspace_distance
 from dpspca.common.plan import events, prices

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca import Budget, JobSpec, PrivacyUnit, Schema, simulate
-from dpspca.common.algorithms.row_steps import nearest_possible
+from dpspca.common.algorithms.steps.row_steps import nearest_possible
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
 

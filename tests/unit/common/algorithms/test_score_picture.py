@@ -8,8 +8,8 @@ import pytest
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.algorithms.score_picture import PICTURE
-from dpspca.common.algorithms.staged_release import NORMS
+from dpspca.common.algorithms.stages.score_picture import PICTURE
+from dpspca.common.algorithms.stages.staged_release import NORMS
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from dpspca.common.model import Model

@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 from scipy.special import chdtri
 
+from dpspca.common.algorithms.steps import DENSE_FRACTION, FALSE_ROWS
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import RowQuery, View, ViewProduct
 
-from .free_structure import DENSE_FRACTION, FALSE_ROWS
 from .view_steps import Reach, ReleasedFacts, ask_reach
 
 _SHORTEST_PART: Final = 2.0**-9
@@ -113,7 +113,7 @@ class Joined:
         return replace(self, vectors=cut)
 
 
-def components_of(products: Sequence[Product]) -> Joined:
+def join(products: Sequence[Product]) -> Joined:
     """Join products by least squares: find V so that all K_t are near A V B_t with B_t = V' Q_t."""
     vectors = products[-1].direction
     for _ in range(_JOINS):

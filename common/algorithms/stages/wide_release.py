@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from scipy.special import chdtri
 
+from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, spread_over, strongest
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.decision import Decision, ReleasePath
@@ -38,8 +39,7 @@ from dpspca.common.queries import (
 )
 from dpspca.common.spec import JobSpec
 
-from .free_structure import FALSE_ROWS, Columns, spread_over, strongest
-from .product_loop import Product, ask_product, components_of, lengths_of
+from .product_loop import Product, ask_product, join, lengths_of
 from .staged_release import (
     MOST_CANDIDATES,
     NORMS,
@@ -179,9 +179,9 @@ def _in_products(
     """Spend the rest of the budget on two more products: one like the first, and one at the components' own scale."""
     products = [first]
     products.append((yield from ask_product(facts, first.direction, first.reach)))
-    so_far, total = components_of(products), max(float(diagonal.sum()), 0.0)
+    so_far, total = join(products), max(float(diagonal.sum()), 0.0)
     products.append((yield from ask_product(facts, so_far.vectors, None, lengths_of(facts, so_far, total))))
-    found = components_of(products).pruned(facts, diagonal)
+    found = join(products).pruned(facts, diagonal)
     vectors = limited(found.vectors, found.values, facts.sparsity)
     kept = np.square(vectors).sum(axis=1) > 0
     return Found(

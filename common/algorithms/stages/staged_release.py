@@ -13,6 +13,21 @@ from typing import Final
 import numpy as np
 from scipy.special import chdtri
 
+from dpspca.common.algorithms.steps import (
+    FALSE_ROWS,
+    Columns,
+    Released,
+    debiased,
+    first_guess,
+    largest_rows,
+    leading,
+    matrix_noise,
+    pruned,
+    sparse_or_dense,
+    spread_over,
+    standing_out,
+    strongest,
+)
 from dpspca.common.arrays import FloatArray
 from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.linalg import thin_qr
@@ -31,21 +46,6 @@ from dpspca.common.queries import (
 )
 from dpspca.common.spec import JobSpec
 
-from .free_structure import (
-    FALSE_ROWS,
-    Columns,
-    Released,
-    debiased,
-    first_guess,
-    largest_rows,
-    leading,
-    matrix_noise,
-    pruned,
-    sparse_or_dense,
-    spread_over,
-    standing_out,
-    strongest,
-)
 from .scaled_release import KnownBlock, ask_scaled
 from .view_steps import SHORT, ReleasedFacts, ask_covariance, ask_diagonal, ask_reach
 

@@ -81,7 +81,7 @@ def components_of(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Floa
     """Return the leading eigenvectors as rows, restricted to the columns that ``sparsity`` keeps."""
     sparsity = MatrixOptions.of(spec).sparsity
     if sparsity is None:
-        return leading(matrix_of(released, spec.schema.dimension), spec.components)
+        return leading_rows(matrix_of(released, spec.schema.dimension), spec.components)
     symmetric = _symmetrised(spec, opened, released)
     return sparse_or_dense(symmetric, spec.components, None if sparsity == AUTO else sparsity)[0].T
 
@@ -161,7 +161,7 @@ def with_known_noise(
     )
 
 
-def leading(matrix: FloatArray, components: int) -> FloatArray:
+def leading_rows(matrix: FloatArray, components: int) -> FloatArray:
     """Return the eigenvectors of the largest eigenvalues as rows, the largest first."""
     _, vectors = np.linalg.eigh(matrix)
     return vectors[:, : -components - 1 : -1].T

@@ -8,14 +8,13 @@ from typing import Final, Self
 import numpy as np
 from scipy.special import chdtri
 
+from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, Released, eigen_noise, leading
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import NormHistogram, RowQuery, View, ViewCovariance
 
 from .clip_choice import CHOICES, Clip, best_clip
-from .eigen_noise import eigen_noise
-from .free_structure import FALSE_ROWS, Columns, Released, leading
 from .view_steps import ReleasedFacts, clear_lengths, kept_part, quantile
 
 SHORTEST_PART: Final = 2.0**-18

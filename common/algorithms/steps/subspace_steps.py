@@ -28,7 +28,7 @@ from dpspca.common.queries import MAX_DIMENSION, Extent, RowSparse, SubspaceQuer
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .released_matrix import leading
+from .released_matrix import leading_rows
 from .row_steps import ask_closing, ask_opening, closing, opening, shares
 
 _LEAST_DELTA: Final = 1e-150
@@ -55,7 +55,7 @@ def run_subspace(plan: Plan, query: type[SubspaceQuery]) -> Algorithm:
     spec = plan.spec
     opened = yield from ask_opening(spec)
     released = yield query(spec.schema.dimension, opened.center, spec.components)
-    components = leading(released.values, spec.components)
+    components = leading_rows(released.values, spec.components)
     statement = PrivacyStatement.of(plan, parties=released.parties)
     model = Model(components, statement, mean=opened.center, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, RowSparse.of(components.T), opened, model))

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from dpspca.common.algorithms.steps import Columns, Released
 from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Aggregate
@@ -14,7 +15,6 @@ from dpspca.common.queries import LARGEST_RANGE, NormHistogram, NormRange, RowQu
 from dpspca.common.spec import JobSpec
 
 from .clip_choice import Lengths
-from .free_structure import Columns, Released
 
 CLEAR: Final = 4
 """Times its noise, from which a bin shows rows: noise alone is so large in one histogram of a thousand."""

@@ -1,0 +1,53 @@
+"""The staged release of ``auto``, and its parts that the improved loop uses too."""
+
+from .clip_choice import CHOICES, Lengths, best_clip
+from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes, scaled_facts, share_of_scales
+from .product_loop import Joined, Product, ask_product, join, lengths_of
+from .scaled_release import ask_scaled
+from .score_picture import PICTURE, ask_picture, checked_group, planned_picture
+from .staged_release import NORMS, SPARSE_FRACTION, Found, ask_block, found_in, in_stages, limited, planned_stages
+from .view_steps import CLEAR, LEAST_KEPT, SHORT, Reach, ReleasedFacts, ask_covariance, ask_gain, ask_reach, kept_part
+from .wide_release import WIDE_COLUMNS, in_wide_stages, multiplies, planned_wide
+
+__all__ = [
+    "CHOICES",
+    "CLEAR",
+    "LEAST_KEPT",
+    "NORMS",
+    "PICTURE",
+    "SHORT",
+    "SPARSE_FRACTION",
+    "WIDE_COLUMNS",
+    "Found",
+    "Joined",
+    "Lengths",
+    "Product",
+    "Reach",
+    "ReleasedFacts",
+    "ask_block",
+    "ask_covariance",
+    "ask_gain",
+    "ask_picture",
+    "ask_product",
+    "ask_reach",
+    "ask_scaled",
+    "ask_scales",
+    "ask_sizes",
+    "best_clip",
+    "checked_group",
+    "found_in",
+    "in_stages",
+    "in_wide_stages",
+    "join",
+    "kept_part",
+    "lengths_of",
+    "limited",
+    "multiplies",
+    "planned_picture",
+    "planned_scales",
+    "planned_sizes",
+    "planned_stages",
+    "planned_wide",
+    "scaled_facts",
+    "share_of_scales",
+]
