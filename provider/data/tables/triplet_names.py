@@ -17,7 +17,9 @@ from .extras import import_extra
 Places = NDArray[Any]
 UNKNOWN: Final = -1
 _WHOLE: Final = "^(0|-?[1-9][0-9]{0,17})$"
-"""Whole numbers as databases write them, but for the largest."""
+"""Whole numbers as databases write them, but for those of 19 digits."""
+_LARGE: Final = "^-?[1-9][0-9]{18}$"
+"""Those of 19 digits, of which some do not fit into 64 bits."""
 _LARGEST: Final = 2**63
 
 
@@ -64,15 +66,14 @@ class KnownNames:
     def _numbers(self) -> tuple[Any, Places]:
         """The names that are whole numbers as databases write them, and their places."""
         arrow, compute = import_extra("pyarrow"), import_extra("pyarrow.compute")
-        names, places = (
-            arrow.array(self._places, type=arrow.string()),
-            np.array([*self._places.values()], dtype=np.int64),
+        names = arrow.array(self._places, type=arrow.string())
+        usual, large = (compute.match_substring_regex(names, pattern) for pattern in (_WHOLE, _LARGE))
+        fitting = [number for number in map(int, names.filter(large).to_pylist()) if abs(number) < _LARGEST]
+        numbers = [names.filter(usual).cast(arrow.int64()), arrow.array(fitting, type=arrow.int64())]
+        places = self._text_places[usual.to_numpy(zero_copy_only=False)]
+        return arrow.concat_arrays(numbers), np.append(places, [self._places[str(each)] for each in fitting]).astype(
+            np.int64
         )
-        usual = compute.match_substring_regex(names, _WHOLE)
-        large = {int(name): place for name, place in self._places.items() if name and _is_large(name)}
-        numbers = [names.filter(usual).cast(arrow.int64()), arrow.array(large, type=arrow.int64())]
-        is_usual = usual.to_numpy(zero_copy_only=False)
-        return arrow.concat_arrays(numbers), np.append(places[is_usual], [*large.values()]).astype(np.int64)
 
     @cached_property
     def _texts(self) -> Any:  # noqa: ANN401  # of pyarrow
@@ -97,13 +98,6 @@ def _looked_up(places: Any, known: Places) -> Places:  # noqa: ANN401  # of pyar
     whole = places.cast(arrow.int64(), safe=False).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
     is_there = (whole >= 0) & (whole < len(known))
     return np.append(known, UNKNOWN)[np.where(is_there, whole, len(known))]
-
-
-def _is_large(name: str) -> bool:
-    """Tell whether a name is a whole number of 19 digits as databases write it."""
-    is_long = len(name) > 18  # noqa: PLR2004  # what the pattern takes
-    plain = name.removeprefix("-") if is_long else ""
-    return plain.isascii() and plain.isdigit() and str(int(name)) == name and abs(int(name)) < _LARGEST
 
 
 def _text(name: object) -> str | None:
