@@ -58,6 +58,7 @@ from .tables import (
     require_room,
     without_codes,
 )
+from .threads import OneBehind
 from .trial import require_readable
 
 RawTables: TypeAlias = Iterator[tuple[Path, RawTable]]
@@ -269,8 +270,9 @@ def _rows_of_triplets(path: Path, reading: Reading, room: int | None = None) -> 
         with file_errors(file):
             source = Source(file, reading)
             read = format_of(source).triplets
-            for batch in read(source) if read else ():
-                rows.add(batch)
+            with OneBehind(rows.add) as finding:
+                for batch in read(source) if read else ():
+                    finding.put(batch)
     return CheckedRows(rows.matrix(), rows.columns.names), rows.facts
 
 
