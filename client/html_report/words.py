@@ -18,7 +18,7 @@ TERMS: Final = {
     "Eigenvalue": "The factor by which the matrix stretches a component, estimated from noisy answers.",
     "Noise": "Random numbers that providers put into answers, so that these say little about any one privacy unit.",
     "Confidence interval": "A range that holds the number without noise about as often as its percentage says; it "
-    "does not say what other rows would have given.",
+    "does not say what other rows, or rows that were not clipped, would have given.",
     "Within the noise": "Said of a number that noise alone might have made.",
     "Provider": "An organisation that holds rows, or a share of a matrix, and answers queries about them with noise.",
     "Privacy unit": "What the promise hides: it says in what two neighbouring data sets differ.",
@@ -84,7 +84,7 @@ def _sentences(facts: dict[str, Any]) -> Iterator[str]:
         yield rounded_up(statement["exact_epsilon"])
         yield " at this δ."
     if any(component["explained_variance_interval"] for component in facts["components"]):
-        yield " Confidence intervals cover this noise, and not the sampling of rows."
+        yield " Confidence intervals cover this noise, but neither the sampling of rows nor the clipping of long ones."
     if statement["caveat"]:
         yield f" {statement['caveat']}"
 
