@@ -37,7 +37,7 @@ FAILURE: Final = 2
 
 app = typer.Typer(
     name="dpspca",
-    help="Differentially private sparse principal component analysis for data that may not leave home.",
+    help="Differentially private sparse principal component analysis of data that must stay where they are.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=True,

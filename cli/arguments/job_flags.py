@@ -1,4 +1,4 @@
-"""Read a job from flags, with the checks that providers use to decide what they answer."""
+"""Reads a job from flags, with the checks that providers use to decide what they answer."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -72,7 +72,7 @@ class Flags:
         str | None,
         typer.Option(
             help="Number of components to find; or auto: look for up to "
-            f"{component_count.MOST_COMPONENTS}, and keep those that show above the noise.",
+            f"{component_count.MOST_COMPONENTS}, and keep those that stand out from the noise.",
             metavar="NUMBER|auto",
         ),
     ] = None
@@ -100,8 +100,8 @@ class Flags:
         str | None,
         typer.Option(
             help="Bound on the length of a row. Longer rows are clipped to it. Choose it from public knowledge, not "
-            "from the rows; or private: methods that can find it, as part of the price. For the units entry and "
-            "spectral: how large a change of the matrix is protected.",
+            "from the rows. private: the method finds it, as part of the price. For the units entry and spectral: how "
+            "large a change of the matrix is protected.",
             metavar="NUMBER|private",
         ),
     ] = None
@@ -117,7 +117,7 @@ class Flags:
         int | None,
         typer.Option(
             help="How many rows of one person are protected together. The noise is wider by this factor. Default: 1. "
-            "If the unit is a person, no more rows of each person are used."
+            "If the unit is a person: how many rows of each person are used."
         ),
     ] = None
     epsilon: Annotated[
@@ -133,7 +133,7 @@ class Flags:
     ] = None
     rounds: Annotated[int | None, typer.Option(help="Short for --option rounds=.... Default: by the budget.")] = None
     center: Annotated[
-        Center | None, typer.Option(help="How to centre rows; auto chooses, and says why. Default: none.")
+        Center | None, typer.Option(help="How to centre rows. auto: choose, and say why. Default: none.")
     ] = None
     mean_bound: Annotated[float | None, typer.Option(help="For --center private or auto: norm bound for the mean.")] = (
         None
@@ -141,8 +141,8 @@ class Flags:
     scale: Annotated[
         Scaling | None,
         typer.Option(
-            help="What to divide columns by, for columns of different units. private: the root of each column's mean "
-            "square, found for a tenth of the budget; bounds are then about scaled columns. Default: none."
+            help="How to scale columns of different units. private: divide each column by its root mean square, which "
+            "is found for a tenth of the budget; bounds are then those of scaled columns. Default: none."
         ),
     ] = None
     public_mean: Annotated[Path | None, typer.Option(help="For --center public or auto: a JSON array of means.")] = None
@@ -156,15 +156,15 @@ class Flags:
     weights: Annotated[
         Weights | None,
         typer.Option(
-            help="How much each provider counts. auto: providers with more rows count for more than their rows, as far "
-            "as that makes the result less noisy. equal: every row counts the same. Default: auto."
+            help="How much each provider counts. auto: providers with more rows count for more than their share of the "
+            "rows, as far as that makes the result less noisy. equal: every row counts the same. Default: auto."
         ),
     ] = None
     dictionary: Annotated[
         Path | None,
         typer.Option(
-            help="File of the shared dictionary (TOML or JSON) by which providers prepare their rows. Columns and the "
-            "norm bound follow from it. With a job that names a dictionary by its digest: the file of that dictionary."
+            help="File of the shared dictionary (TOML or JSON) with which providers prepare rows. Columns and the "
+            "norm bound follow from it. If a job names a dictionary by its digest: the file of that dictionary."
         ),
     ] = None
     feature: Annotated[

@@ -20,22 +20,24 @@ class PublicFacts:
 
     rows: Annotated[
         int | None,
-        typer.Option(help="Number of rows of all providers together. With it, the error to expect is computed."),
+        typer.Option(
+            help="Number of rows of all providers together. If given: compute the expected error of each method."
+        ),
     ] = None
     providers: Annotated[
-        int | None, typer.Option(help="For the forecast: number of providers, each with as many rows. Default: 1.")
+        int | None, typer.Option(help="For the forecast: number of providers, with equal numbers of rows. Default: 1.")
     ] = None
     leading: Annotated[
         float | None,
         typer.Option(
-            help=f"For the forecast: the eigenvalue of the last component, {_SCALE}. Default: all components are equal "
-            "and explain half of it together."
+            help=f"For the forecast: the eigenvalue of the last component, {_SCALE}. Default: all components have "
+            "equal eigenvalues and together explain half of that length."
         ),
     ] = None
     following: Annotated[
         float | None,
         typer.Option(
-            help=f"For the forecast: the next eigenvalue after the components, {_SCALE}. Default: others are equal."
+            help=f"For the forecast: the next eigenvalue after the components, {_SCALE}. Default: all others are equal."
         ),
     ] = None
     largest: Annotated[
@@ -48,8 +50,8 @@ class PublicFacts:
     row_length: Annotated[
         float | None,
         typer.Option(
-            help="For the forecast: root of the mean squared length of a row. Default: such that the norm bound is two "
-            "standard deviations above the mean squared length; 1 if the norm bound is private."
+            help="For the forecast: root of the mean squared length of a row. Default: chosen so that the squared norm "
+            "bound is two standard deviations above the mean squared length; 1 if the norm bound is private."
         ),
     ] = None
     target_error: Annotated[

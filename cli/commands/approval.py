@@ -18,7 +18,9 @@ from dpspca.provider.approval import APPROVE, REJECT, lines
 from dpspca.provider.ledger import SHORT_LENGTH, short_name
 
 approval = typer.Typer(
-    name="approval", no_args_is_help=True, help="See the jobs that wait for a person's approval, and decide."
+    name="approval",
+    no_args_is_help=True,
+    help="List the jobs that wait for a person's approval, and decide about them.",
 )
 
 Name = Annotated[
@@ -26,7 +28,7 @@ Name = Annotated[
 ]
 Person = Annotated[
     str | None,
-    typer.Option(help="Who decides: a name from the policy's approvers. If left out: the name of your account."),
+    typer.Option(help="The person who decides: one of the policy's approvers. If left out: the name of your account."),
 ]
 _LATER: Final = "The provider has not taken it up yet. It does so within seconds if it runs, or when it starts."
 
@@ -35,7 +37,7 @@ _LATER: Final = "The provider has not taken it up yet. It does so within seconds
 def _list(
     config: DaemonSettings,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Also list jobs that do not wait any more.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also list jobs that no longer wait.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the jobs that wait for approval, oldest first."""
@@ -65,7 +67,7 @@ def _list(
 
 @approval.command("show", epilog=EXIT_CODES)
 def _show(job: Name, config: DaemonSettings, *, as_json: AsJson = False) -> None:
-    """Show in words who asks what, what it costs, what is left of the budgets, and what would leave."""
+    """Explain a job: who asks what, what it costs, what is left of the budgets, and what would be sent."""
     office = ApprovalOffice.of(config)
     _print_facts(office.facts(office.find(job)), as_json=as_json)
 
@@ -76,7 +78,7 @@ def _approve(  # noqa: PLR0913  # a command's flags are its parameters
     config: DaemonSettings,
     *,
     person: Person = None,
-    reason: Annotated[str | None, typer.Option(help="Why; kept in the ledger.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why. The ledger keeps it.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -97,7 +99,7 @@ def _reject(
     job: Name,
     config: DaemonSettings,
     *,
-    reason: Annotated[str, typer.Option(help="Why. The analyst is told it.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Why. The analyst sees it, and the ledger keeps it.", show_default=False)],
     person: Person = None,
     as_json: AsJson = False,
 ) -> None:

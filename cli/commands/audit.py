@@ -27,13 +27,13 @@ def audit(
         ),
     ] = None,
     runs: Annotated[
-        int, typer.Option(help="How many times the job is answered over each of the two made-up data sets.", min=2)
+        int, typer.Option(help="Number of times that the job is answered over each of two made-up data sets.", min=2)
     ] = auditing.RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Test this installation's noise: have daemons answer a job many times over made-up rows, and test every answer.
 
-    No real data are read, and nobody's budget is spent.
+    No real data are read, and no budget is spent.
     """
     job = job_files.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
     job = replace(job, dictionary=None)  # made-up rows need no preparation, and noise does not depend on it

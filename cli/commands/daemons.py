@@ -89,8 +89,8 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
     """Show who is connected to a coordinator, which other parties it knows, its jobs, and certificates.
 
     Run it on the coordinator's machine. It lists providers that are connected, were in a job, or were seen since the
-    coordinator started; analysts whose command runs now or who submitted a job; and parties that used the mailbox.
-    Whose certificate was revoked is said. The authority's operator sees all others with `dpspca study show`.
+    coordinator started; analysts who run a command now or submitted a job; and parties that used the mailbox. It says
+    which certificates were revoked. At the authority, `dpspca study show` lists all parties.
     """
     facts = asyncio.run(operation.facts(config))
     if as_json:

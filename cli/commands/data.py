@@ -24,10 +24,12 @@ _MOST_COLUMNS: Final = 60
 _BY_SETTINGS: Final = "The settings say which dictionary describes a data set, so --dictionary is for a file alone."
 DictionaryFile = Annotated[
     Path | None,
-    typer.Option("--dictionary", help="For a file: a dictionary whose features are columns of it.", show_default=False),
+    typer.Option("--dictionary", help="For a file: a dictionary whose features are its columns.", show_default=False),
 ]
 
-data = typer.Typer(name="data", no_args_is_help=True, help="Check files of rows, on the machine where they are.")
+data = typer.Typer(
+    name="data", no_args_is_help=True, help="Check the rows that a provider would offer, on the machine where they are."
+)
 
 
 @data.callback()
@@ -46,7 +48,7 @@ def _check(
         Path | None, typer.Option(help="Settings file (TOML) of the provider.", show_default=False)
     ] = None,
     data_set: Annotated[
-        str | None, typer.Option(help="Check this data set of the settings alone.", show_default=False)
+        str | None, typer.Option(help="Check only this data set of the settings.", show_default=False)
     ] = None,
     dictionary: DictionaryFile = None,
     as_json: AsJson = False,
@@ -87,7 +89,7 @@ def _preview(  # noqa: PLR0913  # a command's flags are its parameters
     ] = None,
     data_set: Annotated[str | None, typer.Option(help="The data set of these settings.", show_default=False)] = None,
     dictionary: DictionaryFile = None,
-    row: Annotated[int, typer.Option(help="Number of the row to show, from 1 on.")] = 1,
+    row: Annotated[int, typer.Option(help="Number of the row to show. The first row is 1.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Show how one row is prepared by its dictionary, and where each number came from.

@@ -60,7 +60,7 @@ def demo(  # noqa: PLR0913  # a command's flags are its parameters
     rows: Annotated[int | None, typer.Option(help="Number of made-up rows. Default: 80000.")] = None,
     dimension: Annotated[int | None, typer.Option(help="Number of columns of made-up rows. Default: 400.")] = None,
     components: Annotated[
-        int | None, typer.Option(help="Number of components. Made-up rows have as many true components.")
+        int | None, typer.Option(help="Number of components. Made-up rows have the same number of true components.")
     ] = None,
     sparsity: Annotated[
         int | None, typer.Option(help="Number of columns in the support, for all components together.")

@@ -68,7 +68,7 @@ def _check(
 ) -> None:
     """Check a dictionary and print its digest. With OTHER, list every difference between the two.
 
-    Two dictionaries with one digest mean the same. The order of features and comments make no difference.
+    Dictionaries with the same digest mean the same. Comments and the order of features make no difference.
     """
     files = [file] if other is None else [file, other]
     problems = [str(fault) for each in files for fault in dictionary_faults(each)]

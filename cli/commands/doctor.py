@@ -94,7 +94,7 @@ class Sample(StrEnum):
 @config.command("sample", epilog=EXIT_CODES)
 def _sample(
     of: Annotated[
-        Sample, typer.Argument(help="Which sample: settings of a program, a policy, a job, a dictionary or a study.")
+        Sample, typer.Argument(help="What to print: settings of a program, a policy, a job, a dictionary or a study.")
     ],
     *,
     as_json: AsJson = False,
@@ -148,7 +148,7 @@ def _identity_problems(file: Path) -> list[str]:
 
 
 def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
-    """Check everything that a program needs, one thing after another, and report what is wrong."""
+    """Check everything that a program needs, and report every problem."""
     checks = list(examine(config))
     passed = all(each.passed for each in checks)
     lines = [printable(f"{_MARKS[each.passed]}  {each.name}: {each.details}") for each in checks]
@@ -157,10 +157,10 @@ def doctor(config: AnySettings, *, as_json: AsJson = False) -> None:
 
 
 def health(config: AnySettings, *, as_json: AsJson = False) -> None:
-    """Check quickly whether the coordinator serves, or the provider answers jobs. Meant for service managers.
+    """Check quickly whether the coordinator serves, or the provider answers jobs. Service managers can run it.
 
     A provider answers jobs if it is connected, its whole policy can be read, its ledger is not in quarantine, and the
-    last reload of its settings succeeded. Also warns of certificates that end within ten days.
+    last reload of its settings succeeded. Also warns of certificates that expire within ten days.
     """
     passed, message = health_message(config)
     found = certificates.facts(config)

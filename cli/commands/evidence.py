@@ -97,7 +97,8 @@ def _verify(
         ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="A model file, to see whether it is the one meant.", show_default=False)
+        Path | None,
+        typer.Option(help="A model file, to check that it is the model of this evidence.", show_default=False),
     ] = None,
     bill_of_materials: BillOfMaterials = None,
     as_json: AsJson = False,

@@ -25,29 +25,27 @@ Exchange = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Folder of files in place of the mailbox. The request is written there, and the certificate is expected "
+        help="Folder to use instead of the mailbox. The request is written there, and the certificate is expected "
         "there.",
         show_default=False,
     ),
 ]
 NoWait = Annotated[
     bool,
-    typer.Option(
-        "--no-wait", help="Do not wait for the certificate. Repeat the command to install it when it is there."
-    ),
+    typer.Option("--no-wait", help="Do not wait for the certificate. Repeat the command later to install it."),
 ]
 
 
 _Folder = Annotated[
     Path | None,
-    typer.Option(help="Folder for the key, the settings and the rest. If left out: the party's name."),
+    typer.Option(help="Folder for the key, the settings and other files. If left out: the party's name."),
 ]
 _Fingerprint = Annotated[
     str | None,
     typer.Option(
         "--fingerprint",
         metavar="FINGERPRINT",
-        help="Refuse the invitation of any authority but this. Give the fingerprint that the authority's operator "
+        help="Refuse invitations of any other authority. Give the fingerprint that the authority's operator "
         "told you over another channel.",
     ),
 ]
@@ -55,7 +53,7 @@ _Root = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Refuse the invitation of any authority that this CA of an organisation did not sign.",
+        help="Refuse invitations of an authority that this CA of an organisation did not sign.",
         show_default=False,
     ),
 ]

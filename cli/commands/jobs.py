@@ -61,7 +61,7 @@ _Job = Annotated[
 _Evidence = Annotated[
     Path | None,
     typer.Option(
-        help="Also write the job's evidence to this file when the model is there. `dpspca evidence` does so later.",
+        help="Also write the job's evidence to this file at the end. `dpspca evidence` can write it later.",
         show_default=False,
     ),
 ]
@@ -71,7 +71,7 @@ _ValidHours = Annotated[
     typer.Option(
         min=1,
         max=MAX_JOB_LIFE // 3600,
-        help="How long the signed job is valid at least: longer if a person at a provider has to approve it first. "
+        help="Least number of hours for which the signed job is valid. Raise it if a person has to approve the job. "
         "If left out: 12 hours, or as long as its answers may take.",
         show_default=False,
     ),
@@ -132,7 +132,7 @@ def datasets(
     config: AnalystSettings,
     *,
     terms: Annotated[
-        bool, typer.Option("--terms", help="Also show what providers let you ask, as `dpspca terms` does.")
+        bool, typer.Option("--terms", help="Also show what providers allow you to ask, as `dpspca terms` does.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -43,7 +43,8 @@ from .vouch import vouch
 
 CHECK_FAILED: Final = 1
 EXPORT_WARNING: Final = (
-    "Keep it as private as the rows: it holds hashes of them, against which a guess at a row can be checked."
+    "Keep it private: it shows which jobs ran, for whom, and when rows changed. With the key of the names of rows, "
+    "somebody could test guesses of a row."
 )
 DATE: Final = len("2026-01-31")
 
@@ -178,9 +179,9 @@ def _export(
 ) -> None:
     """Write every entry with its hash, as one JSON object per line, so that other programs can check the chain.
 
-    Keep the export among people who may see the rows. Every job's entry holds a hash of the rows, and somebody who
-    knows all rows but one can check a guess at that row against it. `dpspca outbox` and `dpspca budget` show what
-    others may see.
+    Keep the export private. It shows which jobs ran, for whom, and when rows changed. With the key of the names of
+    rows, which is in another file, somebody who knows all rows but one could test guesses of that row. To show others
+    what left, use `dpspca outbox` and `dpspca budget`.
     """
     path = read_ledger(config).path
     if out:

@@ -50,7 +50,7 @@ _Table = Annotated[str | None, typer.Option(help="In a database: the new table t
 _Ids = Annotated[
     Path | None,
     typer.Option(
-        help="What the rows are called: a .fam or .psam file, or one name a line. Default: the samples beside "
+        help="Names of the rows: a .fam or .psam file, or one name a line. Default: the samples beside "
         "genotypes, or the rows of triplets.",
         show_default=False,
     ),
@@ -123,7 +123,7 @@ def export(  # noqa: PLR0913  # a command's flags are its parameters
     out: Annotated[
         Path,
         typer.Option(
-            help="File to write the components to: .json, .csv or .parquet. For plink2: what both files begin with.",
+            help="File to write the components to: .json, .csv or .parquet. For plink2: the beginning of both names.",
             show_default=False,
         ),
     ],

@@ -72,7 +72,7 @@ def _report(
     out: Annotated[Path, typer.Option(help="File to write the report to: .html.")] = Path("report.html"),
     as_json: AsJson = False,
 ) -> None:
-    """Write a report of a stored model for readers: one HTML file, without scripts, that loads nothing.
+    """Write a report of a stored model: one HTML file without scripts that loads nothing else.
 
     Every number in it is also in `dpspca model show --json` with the same --top.
     """
@@ -89,12 +89,12 @@ def _report(
 def _rotate(
     stored: Stored,
     *,
-    out: Annotated[Path, typer.Option(help="File to write the turned model to.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="File to write the rotated model to.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Turn the components by varimax, so that each has few large loadings. They explain together what they explained.
+    """Rotate the components by varimax, so that each has few large loadings. Together they explain as much as before.
 
-    This costs no privacy, because it is computed from the model alone.
+    This costs no privacy budget, because it is computed from the model alone.
     """
     turned = read_model(stored).varimax()
     write_file(out, turned.to_bytes())

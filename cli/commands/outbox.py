@@ -26,7 +26,7 @@ OTHER_MESSAGES: Final = {
     "statement": "To an analyst whom the policy names, signed: the terms of a data set and what is left of its budget; "
     "what the ledger has of one of the analyst's own jobs.",
 }
-"""What a provider sends besides answers. No row has a part in any of it: tests compare neighbours (T23, T25, T26)."""
+"""What a provider sends besides answers. None of it depends on a row: tests compare neighbours (T23, T25, T26)."""
 
 
 def outbox(
@@ -44,7 +44,7 @@ def outbox(
 ) -> None:
     """List every answer that ever left the provider: when, to whom, for which signed job, and the hash of its bytes.
 
-    No row has a part in anything but answers. With --json, the output also describes what else a provider sends.
+    Only answers depend on rows. With --json, the output also describes what else a provider sends.
     """
     start = _time(since) if since is not None else 0
     view = read_ledger(config)

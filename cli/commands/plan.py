@@ -44,7 +44,7 @@ _Job = Annotated[
 _Config = Annotated[
     Path | None,
     typer.Option(
-        help="Settings file (TOML) of the analyst. With it, ask the providers for their terms, and say what to "
+        help="Settings file (TOML) of the analyst. If given: ask the providers for their terms, and say what to "
         "change in the job so that it fits them.",
         show_default=False,
     ),
@@ -73,8 +73,8 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
 ) -> None:
     """Print the queries of a job, with the noise and the price of each. Nothing is spent.
 
-    With --rows also print what to expect of every method that the job could use, from public facts alone. With --config
-    also hold the job against the terms of the providers. Without --config nothing is sent.
+    With --rows, also print the expected error of every method that the job could use, from public facts alone. With
+    --config, also compare the job with the terms of the providers. Without --config nothing is sent.
     """
     check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
     read = job_files.from_file(job, flags) if job else None

@@ -48,25 +48,26 @@ def release(
         list[str] | None,
         typer.Option(
             metavar="DATA_SET=JOB",
-            help="What counts as spent of a data set. JOB is a job's file (JSON or TOML) for what that job costs; or "
-            "EPSILON,DELTA for the most that a job with Gaussian noise costs within that budget; or 'nothing'. Repeat "
-            "the option for each job that may be missing. If a data set is not named, everything counts as spent.",
+            help="What counts as spent of a data set. JOB is a job's file (JSON or TOML), which counts as the price "
+            "of that job; or EPSILON,DELTA, the most that a job with Gaussian noise costs within that budget; or "
+            "'nothing'. Repeat the option for each job that may be missing. Of a data set that is not named, "
+            "everything counts as spent.",
             show_default=False,
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End a ledger's quarantine: decide what counts as spent beyond what the ledger knows. Stop the daemon first.
+    """End a ledger's quarantine: state what counts as spent in addition to the ledger's entries. Stop the daemon first.
 
-    First look for a newer ledger: on the old disk, in a snapshot, in a later backup. Put all its files in the place of
-    this one. If its head file agrees with it, the quarantine is over and nothing is lost.
+    First look for a newer ledger: on the old disk, in a snapshot, in a later backup. Replace all files of this one by
+    it. If its head file agrees with it, the quarantine is over and nothing is lost.
 
-    Otherwise answers may have left that this ledger does not know of. The promise to the people whose rows these are
-    holds only if at least the price of those answers counts as spent. Without --count, all that the policy's lifetime
-    leaves counts as spent: that is right whatever was lost. Count less only as far as you know what is missing. The
-    command shows what will count as spent and asks you to confirm it. Before it asks, it records in the ledger that the
-    ledger was opened and found in quarantine.
+    Otherwise answers may have left that this ledger does not know. The promise to the people in the rows holds only if
+    at least the price of those answers counts as spent. Without --count, all that is left of the policy's lifetime
+    counts as spent, which is safe whatever was lost. Count less only if you know what is missing. The command shows
+    what will count as spent, and asks you to confirm it. Before it asks, it records in the ledger that the ledger was
+    opened and found in quarantine.
     """
     view = read_ledger(config)
     policy = read_policy(view.settings.policy)

@@ -1,4 +1,4 @@
-"""The `dpspca study` commands: the authority invites the parties of a study, and signs what they ask for."""
+"""The `dpspca study` commands: the authority invites the parties of a study, and signs their certificates."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -40,7 +40,7 @@ Exchange = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Folder of files in place of the mailbox: requests are read from it, certificates are written to it. A "
+        help="Folder to use instead of the mailbox: requests are read from it, certificates are written to it. A "
         "copy of the coordinator's folder `mailbox` is one.",
         show_default=False,
     ),
@@ -65,8 +65,8 @@ def _init(
 ) -> None:
     """Create the authority of a study, and an invitation for each of its parties.
 
-    Keep the folder offline: whoever has it can impersonate any party. Send each invitation to its party like a
-    password, and tell the parties the fingerprint over another channel.
+    Keep the folder offline: anybody who has it can impersonate every party. Send each invitation to its party like a
+    password, and tell the parties the authority's fingerprint over another channel.
     """
     if ca_request:
         checked = Folder(ca_request.parent, [ca_request.name])
@@ -119,10 +119,11 @@ def _sign(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show whose requests wait, ask, and sign them all. Also sign and deliver a fresh revocation list.
+    """List the requests for certificates, ask for confirmation, and sign them. Also deliver a fresh revocation list.
 
-    A party enrols once, with the key that its invitation vouches for; its own key vouches for renewals. Compare the
-    fingerprints of new keys with what the parties see. Certificates that were signed before are delivered again.
+    Compare the fingerprints of new keys with what the parties see. A party's first request is proven by its
+    invitation, which works once; later requests by its current key. Certificates that were signed before are delivered
+    again.
     """
     office = StudyOffice(folder, now)
     mailbox = mailbox_of(office, exchange)
@@ -143,7 +144,7 @@ def _sign(
 
 @study.command("show", epilog=EXIT_CODES)
 def _show(*, folder: AuthorityFolder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
-    """Show the authority's fingerprint, who was invited, and every certificate."""
+    """Show the authority's fingerprint, all invitations and all certificates."""
     authority = Authority.open(folder, now)
     facts: dict[str, Any] = {
         "federation": authority.federation,
@@ -196,7 +197,7 @@ def _publish(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deliver a fresh revocation list, valid for 30 days. Daemons trust nobody without a valid list.
+    """Deliver a fresh revocation list, valid for 30 days. Without a valid list, daemons refuse all parties.
 
     `dpspca study sign` and `dpspca study revoke` do the same.
     """

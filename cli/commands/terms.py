@@ -48,8 +48,8 @@ def terms(
 ) -> None:
     """Show what providers let you ask of their data sets, at what price, and what is left for you.
 
-    A provider shows its terms only to analysts whom its policy names. It signs them, so that a coordinator cannot make
-    any up.
+    A provider shows its terms only to analysts whom its policy names. It signs them, so that the coordinator cannot
+    forge them.
     """
     job_file = job_files.from_file(job, job_flags.Flags()) if job else None
     chosen = Chosen.of(job_file, data_set, provider)

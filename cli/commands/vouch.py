@@ -25,8 +25,8 @@ def vouch(  # noqa: PLR0913  # a command's flags are its parameters
     protects: Annotated[
         float,
         typer.Option(
-            help="The least that any of the jobs protected: rows per person, or the norm bound if the data set is a "
-            "matrix.",
+            help="The least that any of the jobs protected: rows per person or, if the data set is a matrix, the norm "
+            "bound.",
             show_default=False,
         ),
     ],
@@ -37,9 +37,8 @@ def vouch(  # noqa: PLR0913  # a command's flags are its parameters
     """State what the jobs of an earlier version protected. Stop the daemon first.
 
     Version 0.1.0 did not record how many rows of one person a job protects together, or how large a change of a matrix.
-    Such a job counts as protecting one row of a person, or nothing of a matrix. If the policy states more, the provider
-    refuses every job. If the policy has not changed since the first job on the data set, give the number that it
-    states.
+    Such a job counts as protecting one row of a person, or nothing of a matrix. If the policy promises more, the
+    provider refuses every job. Give the number that the policy has had since the first job on the data set.
     """
     view = read_ledger(config)
     check(

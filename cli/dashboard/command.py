@@ -32,9 +32,9 @@ def dashboard(
 ) -> None:
     """Show a party's own jobs, budgets and connections in a browser on this machine, until interrupted.
 
-    The settings say whose: a provider's steward sees data sets, budgets and what left, and decides about jobs that wait
-    for approval; an analyst sees jobs and results; an operator sees parties and connections. Only this machine can
-    connect. Open the printed address within the browser that you use; it works once.
+    With a provider's settings, it shows data sets, budgets and what left, and a steward can approve waiting jobs. With
+    an analyst's settings, it shows jobs and results; with a coordinator's, parties and connections. Only this machine
+    can connect. Open the printed address in your browser; it works once.
     """
     _require_extra()
     read_config(kind_of_settings(read_toml(config)), config)  # say now what is wrong with the settings
