@@ -25,12 +25,12 @@ WITHIN_NOISE: Final = "within the noise"
 
 UNCENTRED: Final = (
     "The rows are not centred. Unless every column is around zero, component 1 shows the mean of the columns, and not "
-    "how rows differ. Use a dictionary with public centres, or center."
+    "how rows differ. Use a dictionary with public centres, or set center."
 )
 
 PAIRED: Final = (
-    "Differences of pairs of rows are used in place of the rows, so that no mean is asked for. There are half as many "
-    "of them, and offsets between providers do not count. Scores of rows are not centred."
+    "Differences of pairs of rows are used instead of the rows, so no mean is needed. There are half as many of them, "
+    "and offsets between providers cancel. Scores of rows are not centred."
 )
 
 _NOISE_LIMIT: Final = 3
@@ -46,8 +46,8 @@ _LOOSE: Final = 1000
 """Times the length of the rows from which a norm bound costs precision: they are rounded to a 131072th of it."""
 
 HIDDEN: Final = (
-    "Noise hid how long the rows are, and the job gives no bound. So all rows were clipped to one length, and what "
-    "components explain is given for rows of length one. A norm_bound from public knowledge gives the scale."
+    "Noise hid how long the rows are, and the job gives no bound. So all rows were clipped to one length, and "
+    "variances are given as if that length were one. To get the true scale, give a norm_bound from public knowledge."
 )
 
 _MOST_PROVIDERS: Final = 10
@@ -67,12 +67,12 @@ def of_job(plan: Plan) -> list[str]:
 def _chosen(spec: JobSpec) -> list[str]:
     """Say how rows are centred and why, if nobody named a way to centre them."""
     words = reason_in_words(spec.centering, spec.centering_reason, spec.unit)
-    return [f"Centring, chosen by public facts: {words}."] if words else []
+    return [f"Centring, chosen from public facts: {words}."] if words else []
 
 
 def _rarely_intended(spec: JobSpec) -> list[str]:
     delta, columns = spec.budget.delta, spec.schema.dimension
-    no_limit = f"A sparsity of {columns} is no limit: of {columns} columns, all may be in the support."
+    no_limit = f"A sparsity of {columns} limits nothing: all {columns} columns may be in the support."
     large = (
         f"A delta of {delta:g} is large: with that probability the promise may not hold at all. Keep it far below "
         "1 / (number of rows)."
@@ -98,13 +98,13 @@ def of_model(model: Model) -> list[str]:
     """Return what a reader must know before relying on the numbers of a model."""
     number = "a variance" if model.statement.unit.is_row else "an eigenvalue"
     applies = {
-        f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone may be as large. Such {number}, and the "
-        "component with it, may be nothing but noise.": bool(within_noise(model).any()),
+        f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone can be as large. Such {number} and its "
+        "component may be nothing but noise.": bool(within_noise(model).any()),
         "Most rows were probably clipped: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared norm bound.": bound_may_be_small(model),
-        f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to a part of it, "
-        "so that short ones lose precision. Give a smaller bound from public knowledge, or let auto find one "
-        '(norm_bound = "private").': bound_is_loose(model),
+        f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to multiples of a "
+        "small part of it, so short rows lose precision. Give a smaller bound from public knowledge, or let auto find "
+        'one (norm_bound = "private").': bound_is_loose(model),
     }
     return [sentence for sentence, holds in applies.items() if holds]
 
@@ -177,9 +177,9 @@ def of_result(plan: Plan, model: Model) -> list[str]:
     if noise is None or found is None or (found[0] >= noise and not within_noise(model)[0]):
         return []
     warning = (
-        "There are too few rows for this budget. In the answers that the components were found from, noise alone looks "
-        f"like a variance of {noise:.3g}, and the largest variance found is {found[0]:.3g}: the components may be "
-        "nothing but noise. Use more rows, a larger epsilon, or fewer columns."
+        "There are too few rows for this budget. In the answers from which the components were computed, noise alone "
+        f"looks like a variance of {noise:.3g}, and the largest variance found is {found[0]:.3g}. So the components "
+        "may be nothing but noise. Use more rows, a larger epsilon, or fewer columns."
     )
     return [warning]
 
@@ -260,19 +260,19 @@ def decision_of(model: Model) -> str:
 def _left_out(decided: Decision, model: Model) -> str:
     if decided.asked is None:
         return ""
-    because = "" if decided.useful else ", because there has to be one"
+    because = "" if decided.useful else ", because it needs at least one"
     if decided.clear is None:  # a model of earlier software
-        why = f"{decided.useful} showed above the noise and explain more than an average column"
+        why = f"{decided.useful} stood out from the noise and explain more than an average column"
     else:
         why = (
-            f"{decided.clear} showed above the noise of the last release, and {decided.useful} of these "
+            f"{decided.clear} stood out from the noise of the last release, and {decided.useful} of these "
             f"{'explains' if decided.useful == 1 else 'explain'} more than an average column"
         )
     return f"Of {decided.asked} components, {why}. The model has {len(model.components)}{because}."
 
 
 def _blind(decided: Decision, components: int) -> str:
-    """Say how many components nothing but their own release speaks for."""
+    """Say how many components are visible in no release but their own."""
     if decided.visible is None or decided.visible >= components:
         return ""
     shown = "No component" if not decided.visible else f"Only {decided.visible} of {components} components"
@@ -283,7 +283,7 @@ def _blind(decided: Decision, components: int) -> str:
         if decided.visible
         else "so they may be nothing but noise"
     )
-    return f"{shown} showed above the noise of the largest matrix that was released, {missed}."
+    return f"{shown} stood out from the noise of the largest matrix that was released, {missed}."
 
 
 def _path_taken(decided: Decision, every: int) -> str:
@@ -323,13 +323,13 @@ def _wide_path(decided: Decision) -> str:
     number = _columns(decided.outstanding or 0)
     if decided.path is ReleasePath.WIDE:
         return (
-            f"So the budget was spent on the {number} of the largest variances, and on columns that go together with "
+            f"So the budget was spent on the {number} with the largest variances, and on columns that correlate with "
             "these."
         )
     return (
-        f"The {number} of the largest variances, and those that stood out beside them, held only "
-        f"{_percent(decided.held)} of what a product of all columns showed. So most of the budget was spent on "
-        "products of all columns with the components."
+        f"The {number} with the largest variances, and other columns that stood out, held only "
+        f"{_percent(decided.held)} of the variance that a product of all columns showed. So most of the budget was "
+        "spent on products of all columns with the components."
     )
 
 
@@ -341,9 +341,10 @@ def weights_of(model: Model) -> str:
     more = len(model.weights) - len(shown)
     listed = ", ".join(shown) + (f", and {more} more with fewer rows" if more else "")
     return (
-        "providers with more rows counted for more than their part of the rows, because every provider's noise is of "
+        "providers with more rows counted for more than their part of the rows, because every provider's noise has "
         f"the same size. In the last sum they counted for {listed}. If providers differ in more than their size, the "
-        'components describe a population mixed in these parts. With weights = "equal" every row counts the same.'
+        'components describe a population that is mixed in these proportions. With weights = "equal" every row counts '
+        "the same."
     )
 
 

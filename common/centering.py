@@ -61,7 +61,7 @@ class AutoCentering:
         """
         check(
             spec.centering is Centering.NONE,
-            f"The centring is to be chosen, but the job has the centering {spec.centering}.",
+            f"AutoCentering is to choose the centring, but the job already has centering {spec.centering}.",
             "Leave one of the two out.",
         )
         if not spec.unit.is_row:
@@ -99,14 +99,14 @@ _PLAIN: Final = {
     CenteringReason.MATRIX: "no centring, because a matrix has no rows to centre",
     CenteringReason.DICTIONARY: "public centre from the dictionary",
     CenteringReason.PUBLIC_MEAN: "a public mean, because one is given",
-    CenteringReason.AFFORDABLE: "a private mean, because the budget affords it and a bound for it is known",
+    CenteringReason.AFFORDABLE: "a private mean, because the budget is large enough and a bound for the mean is known",
 }
 _WHY_NO_MEAN: Final = {
     CenteringReason.SMALL_BUDGET: "a private mean would cost too much of this budget",
     CenteringReason.NO_MEAN_BOUND: "no bound for the mean is known (mean_bound)",
 }
 _WHY_NO_PAIRS: Final = {
-    True: "differences of pairs (center = pairs) are chosen for one provider only: they take away how providers differ",
+    True: "differences of pairs (center = pairs) are chosen for one provider only: they hide how providers differ",
     False: f"differences of pairs need the unit {PrivacyUnit.ROW_REPLACE_ONE}",
 }
 
@@ -117,8 +117,7 @@ def check_pairs(spec: JobSpec, *, uses_all_rows: bool) -> None:
         return
     check(
         spec.unit is PrivacyUnit.ROW_REPLACE_ONE,
-        f"centering is {spec.centering}, but the unit is {spec.unit}: with a row more or less, all rows would be in "
-        "other pairs.",
+        f"centering is {spec.centering}, but the unit is {spec.unit}: if a row is added or removed, all pairs change.",
         f"Use the unit {PrivacyUnit.ROW_REPLACE_ONE}, or another centring.",
     )
     check(

@@ -44,7 +44,7 @@ SHARES_ONE_PROCESS = (
     "covers the model that came out. It does not cover who could look at the matrix."
 )
 
-FURTHER_JOBS: Final = "Each further job on the same data protects everybody less, because the prices of jobs add up."
+FURTHER_JOBS: Final = "Each further job on the same data weakens the protection, because the prices of jobs add up."
 
 ADDING_UP = (
     "The unit is one row. A person with several rows, at one provider or at several, is protected less, in proportion "
@@ -58,9 +58,9 @@ SEVERAL_ROWS = (
 )
 
 OF_PERSONS: Final = (
-    "Each provider has a list that says whose each row is. Of each person it used at most {0}. The choice depends only "
-    "on that person's rows, and the noise was sized for all of the rows used. A person at several providers, or under "
-    f"several names at one, is protected less, in proportion to their number. {FURTHER_JOBS}"
+    "Each provider knows the person of each row, and used at most {0} of each person. The choice depends only on that "
+    "person's rows, and the noise was sized for all of the rows used. A person at several providers, or under several "
+    f"names at one, is protected less, in proportion to their number. {FURTHER_JOBS}"
 )
 
 OF_A_MATRIX: Final = {
@@ -78,17 +78,17 @@ OF_A_MATRIX: Final = {
 }
 
 PREPARED: Final = (
-    "Preparation: every provider prepared its rows by the shared dictionary with the digest {0}. Each value was "
+    "Preparation: every provider prepared its rows with the shared dictionary whose digest is {0}. Each value was "
     "clipped to a public range, centred at a public value and scaled by a public number, each row by itself. So "
     "preparation reveals nothing and costs nothing. The promise assumes that the dictionary was written from public "
     "knowledge, not from the data."
 )
 
 TIMES: Final = (
-    "Timing: this statement covers the contents of the answers. It does not cover when they were sent. An answer "
-    "takes longer to compute if there are more rows, and this unit keeps the number of rows secret. Unless its policy "
-    "says otherwise, each provider therefore sent its answers at set intervals, so that the time of one answer "
-    "reveals next to nothing about one row. The times of all answers together may still show the coordinator roughly "
+    "Timing: this statement covers the content of the answers, but not the times at which they were sent. An answer "
+    "takes longer to compute if there are more rows, and this unit keeps the number of rows secret. Therefore each "
+    "provider sent its answers at set intervals, unless its policy says otherwise, so that the time of one answer "
+    "reveals almost nothing about one row. The times of all answers together may still show the coordinator roughly "
     "how many rows there are."
 )
 
@@ -202,7 +202,7 @@ class PrivacyStatement:
             self._who(),
             PREPARED.format(self.dictionary) if self.dictionary else None,
             self._bounds(),
-            f"Centring was chosen by public facts: {self.centering_reason}." if self.centering_reason else None,
+            f"Centring was chosen from public facts: {self.centering_reason}." if self.centering_reason else None,
             self._price(),
             f"How the budget was spent: {self.decision}" if self.decision else None,
             f"How much each provider counted: {self.weights}" if self.weights else None,
@@ -293,19 +293,19 @@ class PrivacyStatement:
         mean = {
             Centering.NONE: "",
             Centering.PUBLIC: " The promise assumes that the mean that was subtracted does not come from these rows.",
-            Centering.PAIRS: " A row is in one pair, and which rows are a pair follows from public numbers alone.",
+            Centering.PAIRS: " Each row is in one pair, and the pairs follow from public numbers alone.",
             Centering.PRIVATE: f" To find the mean, rows were first clipped to length {self.mean_bound}.",
         }[self.centering]
         if self.scaling is Scaling.PRIVATE:
             mean += " Scales were found privately, which is part of the price."
         if self.norm_bound == PRIVATE_BOUND:
             return (
-                f"Bounds: wherever rows{centred} were added up, each was clipped to a length that was found privately. "
-                f"Finding it is part of the price.{mean}"
+                f"Bounds: before rows were added up, each row{centred} was clipped to a length that was found "
+                f"privately, as part of the price.{mean}"
             )
         scaled = " in multiples of the scales" if self.scaling is Scaling.PRIVATE else ""
         return (
-            f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}{scaled}: longer rows were "
+            f"Bounds: every row{centred} was clipped to Euclidean length {self.norm_bound}{scaled}; longer rows were "
             f"shortened to it.{mean} The promise assumes that bounds were chosen from public knowledge, not from the "
             "data."
         )

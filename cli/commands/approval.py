@@ -30,7 +30,7 @@ Person = Annotated[
     str | None,
     typer.Option(help="The person who decides: one of the policy's approvers. If left out: the name of your account."),
 ]
-_LATER: Final = "The provider has not taken it up yet. It does so within seconds if it runs, or when it starts."
+_LATER: Final = "The provider has not recorded it yet. It does so within seconds if it runs, or when it starts."
 
 
 @approval.command("list", epilog=EXIT_CODES)

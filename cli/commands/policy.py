@@ -141,14 +141,15 @@ def explanation(rules: Rules) -> Iterator[str]:
     yield f"Data set {rules.data_set}"
     if rules.unit.is_person:
         yield (
-            f"  Rows per person: a job must be signed for {rules.rows_per_person} or more rows of each person "
-            "(rows_per_person). The provider uses at most as many rows of each person as the job says. Its own "
-            "persons file ([persons]) says whose each row is."
+            f"  Rows per person: a job must use {rules.rows_per_person} or more rows of each person (rows_per_person), "
+            "if a person has as many. The provider's own persons file ([persons]) says which person each row belongs "
+            "to."
         )
     elif rules.rows_per_person > 1:
         yield (
-            f"  Rows per person: one person may have {rules.rows_per_person} rows here. A job must protect all of them "
-            f"together (rows_per_person = {rules.rows_per_person} or more), which makes its noise wider by that factor."
+            f"  Rows per person: one person may have up to {rules.rows_per_person} rows here. A job must protect all "
+            f"of them together (rows_per_person = {rules.rows_per_person} or more), which makes its noise wider by "
+            "that factor."
         )
     yield f"  Who may ask: {', '.join(rules.analysts)}, and nobody else."
     yield f"  What may be asked: {_queries(rules)}."
@@ -160,8 +161,8 @@ def explanation(rules: Rules) -> Iterator[str]:
     yield f"  Columns: {_columns(rules)}."
     yield f"  {_bounds(rules)}"
     yield (
-        f"  Other providers: a job must be addressed to {rules.minimum_parties} or more providers, including this one, "
-        "and must not continue with fewer. Each provider's noise protects its data whoever else takes part."
+        f"  Other providers: a job must name {rules.minimum_parties} or more providers, including this one, and must "
+        "not continue with fewer. Each provider's noise protects its data, whoever else takes part."
     )
     yield f"  When answers leave: {_answer_times(rules)}"
     yield f"  Who decides: {_approval(rules)}"
@@ -211,16 +212,16 @@ def _budget_lines(rules: Rules) -> Iterator[str]:
     yield f"  That is enough for {fitting['lifetime']} jobs {size}{each}, or for more jobs that are smaller."
     job, all_jobs = _best_guess_of_job(rules), _best_guess(rules.lifetime)
     yield (
-        "  What the numbers mean: somebody who knows everything else guesses "
-        f"{_GUESS[rules.unit]}. With a coin toss alone, the guess is right in 50.0% of cases. With all answers to "
-        f"one job, it is right in at most {job:.1%}. With all answers to all jobs there will ever be, it is right in "
-        f"at most {all_jobs:.1%}. In other words, {_one_unit(rules)} makes any conclusion from all these answers at "
-        f"most {_factor(rules.lifetime)} times as likely, apart from an additional probability of "
+        "  What the numbers mean: suppose that somebody knows everything else and guesses "
+        f"{_GUESS[rules.unit]}. Without any answer, the guess is right in 50.0% of cases. With all answers to one job, "
+        f"it is right in at most {job:.1%}. With all answers to all jobs that there will ever be, it is right in at "
+        f"most {all_jobs:.1%}. In other words, {_one_unit(rules)} makes any conclusion from all these answers at most "
+        f"{_factor(rules.lifetime)} times as likely, apart from an additional probability of "
         f"{format_up(rules.lifetime.delta)}."
     )
     yield (
-        "  What the numbers do not cover: other data sets. For a person in several data sets, here or at other "
-        "providers, the budgets of all of them add up."
+        "  What the numbers do not cover: other data sets. If a person is in several data sets, here or at other "
+        "providers, their budgets add up."
     )
 
 
@@ -328,7 +329,7 @@ def _queries(rules: Rules) -> str:
     rows = " or ".join(CENTERING[each] for each in rules.centering) if rules.unit.is_row else "a symmetric matrix"
     how = "; ".join(f"{name}, {catalogue.find(name).summary}" for name in rules.methods)
     also = ", and the variance that they explain" if rules.explained_variance else ""
-    with_dictionary = ", prepared by the shared dictionary that the settings hold" if rules.dictionary else ""
+    with_dictionary = ", prepared with the shared dictionary of the provider's settings" if rules.dictionary else ""
     of = f"principal components of {rows}{with_dictionary}{also}"
     return f"{of}. Methods: {how}. Accounting: {' or '.join(rules.accounting)}"
 
@@ -340,18 +341,18 @@ def _rows(rules: Rules) -> str:
     if rules.unit.is_person:
         return ""
     rows = "one row" if rules.rows_per_person == 1 else f"at most {rules.rows_per_person} rows"
-    return f" One person has {rows}: the policy states this, and no program checks it."
+    return f" One person has {rows}: the policy says so, and no program can check it."
 
 
 def _answer_times(rules: Rules) -> str:
     if rules.answer_interval == 0:
-        return "as soon as they are ready. How long an answer takes can then reveal something about the rows."
+        return "as soon as they are ready. The time that an answer takes can then reveal something about the rows."
     given = rules.answer_interval
     interval = "follows from the size of the query" if given is None else f"is {given:g} seconds"
     return (
-        f"a whole number of intervals after the query. The interval {interval}. If a row takes a tenth of the interval "
-        "to process, the time of one answer tells it from another row in at most 55 of 100 cases. A coin toss is right "
-        "in 50."
+        f"a whole number of intervals after the query. The interval {interval}. Suppose that processing a row takes a "
+        "tenth of the interval. Then the time of one answer shows which of two rows is there in at most 55 of 100 "
+        "cases. A blind guess is right in 50."
     )
 
 
@@ -383,8 +384,8 @@ def _columns(rules: Rules) -> str:
 def _approval(rules: Rules) -> str:
     rule = rules.approval_rule
     if rule is None:
-        return "nobody is asked. A job that keeps the rules and fits the budgets is answered."
-    persons = "1 of these persons" if rule.needed == 1 else f"{rule.needed} different ones of these persons"
+        return "no person. A job that follows the rules and fits the budgets is answered."
+    persons = "1 of these persons" if rule.needed == 1 else f"{rule.needed} different persons of these"
     return f"{persons} must approve each job: {', '.join(rule.approvers)}."
 
 

@@ -31,9 +31,9 @@ async def absent(federation: AsyncFederation, data_set: str, names: Iterable[str
     found = {}
     for name in missing:
         if name not in known:  # a coordinator of an earlier version
-            found[name] = "not connected, or not offering the data set"
+            found[name] = "not connected, or does not offer the data set"
         elif known[name].is_connected:
-            found[name] = f"connected, but not offering {data_set!r}"
+            found[name] = f"connected, but does not offer {data_set!r}"
         else:
             found[name] = known[name].absence
     return found
@@ -79,7 +79,7 @@ def _reported() -> Iterator[None]:
     except FederationError:
         pass
     except DpspcaError as problem:  # what a coordinator says that is not trusted
-        print_message(f"Missing providers are not reported any more. {problem}")
+        print_message(f"Missing providers are no longer reported. {problem}")
 
 
 def _so_far(status: JobStatus, seconds: float, answer_seconds: int) -> str:

@@ -43,7 +43,8 @@ MAX_WIDTH: Final = 1000
 PLOTS: Final = ("scree.png", "loadings.png", "biplot.png", "scores.png")
 VEGA_LITE: Final = ("scree.json", "loadings.json", "biplot.json")
 NOISE_FITS_NOTE: Final = (
-    "The noise of some queries depends on the exact query, at the same price. The table shows the most that it can be."
+    "The noise of some queries depends on the content of the query, at the same price. The table shows its largest "
+    "value."
 )
 BLOCKS_NOTE: Final = (
     "Some queries are about blocks of rows. A row is in one block, and only the most expensive block counts, so the "
@@ -179,7 +180,7 @@ def show_count(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]
 
 @contextmanager
 def show_rows(what: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how many rows were read, of nobody knows how many: on a terminal, or in a line every ten seconds."""
+    """Show how many rows were read. The total is unknown. On a terminal, or in a line every ten seconds."""
     console = Console(stderr=True)
     if quiet:
         yield lambda _rows: None
@@ -266,8 +267,8 @@ def _notes(plan: dict[str, Any]) -> Iterator[str]:
     asked, rows = plan["queries"], PrivacyUnit(plan["job"]["unit"]).is_row
     one = "the most that one row can add to an answer" if rows else "the bound on the matrix's change"
     yield (
-        f"noise: the standard deviation of each provider's noise, where 1 is {one}. A query without noise asks for "
-        "something that the privacy unit leaves public."
+        f"noise: the standard deviation of each provider's noise, where 1 is {one}. The answer to a query without "
+        "noise is public under this privacy unit."
     )
     if any(query["noise_fits"] and query["noise_std"] for query in asked):
         yield NOISE_FITS_NOTE
@@ -276,7 +277,7 @@ def _notes(plan: dict[str, Any]) -> Iterator[str]:
             yield f"{MECHANISM} of the query '{query['name']}', which is private by itself: {query['mechanism']}"
         if query["or_kind"]:
             yield (
-                f"'{query['name']}': earlier answers decide whether a {query['or_kind']} is asked instead, at the same "
+                f"'{query['name']}': depending on earlier answers, a {query['or_kind']} is asked instead, at the same "
                 "price."
             )
     if any(query["block"] for query in asked):
@@ -290,7 +291,7 @@ def _total_line(total: dict[str, Any]) -> str:
     mu = format_up(total["mu"])
     if total["mu_is_exact"]:
         return f"Total: mu = {mu}, that is {epsilon}; {budget}"
-    return f"Total: {epsilon}; {budget} Not all noise is Gaussian: added up with other jobs, it counts as mu = {mu}."
+    return f"Total: {epsilon}; {budget} Not all noise is Gaussian: together with other jobs, it counts as mu = {mu}."
 
 
 def _bar(console: Console) -> Progress:

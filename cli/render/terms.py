@@ -27,8 +27,8 @@ WORDS: Final = {
     "refused": "whether jobs are admitted",
 }
 _NONE: Final = (
-    "No provider states terms to you. Either none that is connected has such a data set, or no policy names you. "
-    "Providers give the same answer in both cases. Ask the data steward."
+    "No provider shows you its terms. Either no connected provider has such a data set, or no policy names you. You "
+    "cannot tell which, because providers give the same answer in both cases. Ask the data steward."
 )
 
 
@@ -69,13 +69,13 @@ def print_terms(terms: Sequence[Terms]) -> None:
             ((rule[0], *(cells[at][1] for cells in columns)) for at, rule in enumerate(rules)),
         )
     print_text(
-        "Each provider signed these terms for you, and the signatures were verified. What is left changes with every "
-        "job of yours and, where analysts share a budget, with jobs of others."
+        "Each provider signed these terms for you, and the signatures were verified. What is left changes with each of "
+        "your jobs and, if analysts share a budget, with jobs of others."
     )
 
 
 def print_fit(made: Fit, terms: Sequence[Terms]) -> None:
-    """Say where providers differ, what to change in a job and where, and what is still in its way."""
+    """Say how the terms of providers differ, what to change in a job, and what still prevents it."""
     for line in fit_lines(made, terms):
         print_text(printable(line))
 
@@ -89,7 +89,7 @@ def fit_lines(made: Fit, terms: Sequence[Terms]) -> Iterator[str]:
         yield f"The job as given does not fit the terms of {who}. Change:"
     for change in made.changes:
         if change.key == "providers":
-            yield f"  providers: leave out {', '.join(change.providers)}, who state no terms to you now"
+            yield f"  providers: leave out {', '.join(change.providers)}, which show you no terms now"
         else:
             flag = FLAGS.get(change.key, "--" + change.key.replace("_", "-"))
             for_whom = ", ".join(change.providers)
@@ -99,7 +99,7 @@ def fit_lines(made: Fit, terms: Sequence[Terms]) -> Iterator[str]:
         yield from (f"  {why}" for why in made.obstacles)
     for each in differences([each for each in terms if each.party.name in made.providers]):
         stated = "; ".join(f"{', '.join(who)}: {_short(value)}" for value, who in each.stated)
-        yield f"Providers differ in {WORDS.get(each.rule, each.rule)}. {stated}"
+        yield f"The providers' terms differ in {WORDS.get(each.rule, each.rule)}. {stated}"
 
 
 def _columns(terms: Sequence[Terms]) -> dict[tuple[tuple[str, str], ...], list[str]]:

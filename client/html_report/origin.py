@@ -24,7 +24,7 @@ def origin_rows(origin: Origin) -> Iterator[tuple[str, str]]:
         return
     known = catalogue.CATALOGUE.get(origin["method"])
     yield "Method", f"{origin['method']}: {known.summary}" if known else origin["method"]
-    yield "Data set", origin["data_set"] or "none with a name: rows in one process"
+    yield "Data set", origin["data_set"] or "without a name: rows in one process"
     if origin["job"]:
         yield "Job", element("code", origin["job"])
     yield "Rounds that were answered", exact(origin["rounds"])
@@ -43,16 +43,14 @@ def who_took_part(origin: Origin) -> Iterator[Markup]:
         yield element(
             "p",
             counted(len(gone), "provider"),
-            " dropped out. What it had answered still counts; from then on, only the others.",
+            " dropped out. Earlier answers of such a provider still count; later sums have only the others.",
         )
-    yield element("p", "Who answered is what the coordinator reported.")
+    yield element("p", "This table is what the coordinator reported.")
 
 
 def software(origin: Origin) -> Markup:
     """Return which version made the model, and which wrote the report."""
-    made = (
-        f"Version {origin['software']} made this model" if origin else "The model does not hold which version made it"
-    )
+    made = f"Version {origin['software']} made this model" if origin else "The model does not say which version made it"
     return element("p", f"Software: dpspca. {made}. Version {__version__} wrote this report.")
 
 

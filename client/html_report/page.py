@@ -78,7 +78,7 @@ def _warnings(warnings: list[str]) -> Iterator[Markup]:
     if warnings:
         yield element("ul", *(element("li", sentence) for sentence in warnings), class_="warnings")
     else:
-        yield element("p", "There are none.")
+        yield element("p", "None.")
 
 
 def _asked(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -104,14 +104,14 @@ def _asked(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if unit.is_row:
         yield "Mean", _CENTRED[Centering(statement["centering"])]
         if statement["centering_reason"]:
-            yield "Centring, chosen by public facts", statement["centering_reason"]
+            yield "Centring, chosen from public facts", statement["centering_reason"]
         yield "Scale of columns", _SCALED[Scaling(statement["scaling"])]
     yield "Accounting", statement["accounting"]
 
 
 _SCALED: Final = {
     Scaling.NONE: "as they are",
-    Scaling.PRIVATE: "divided by the root of their mean square, which was found privately",
+    Scaling.PRIVATE: "divided by their root mean square, which was found privately",
 }
 
 _CENTRED: Final = {
@@ -170,9 +170,9 @@ def _component(component: dict[str, Any], facts: dict[str, Any]) -> Iterator[Mar
     )
     yield table("Features with the largest loadings", headings, rows)
     if component["support_size"] > len(features):
-        yield element("p", "Of all loadings, ", exact(component["support_size"]), " are not zero.")
+        yield element("p", "In all, ", exact(component["support_size"]), " loadings are not zero.")
     if not known:
-        yield element("p", "How far noise moved single loadings is not known.")
+        yield element("p", "The noise of single loadings is not known.")
 
 
 def _price(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -185,7 +185,7 @@ def _price(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _decision(facts: dict[str, Any]) -> str:
     decided = facts["statement"]["decision"] or (facts["decision"] or {"text": ""})["text"]
-    return decided or "As the plan of the job says. This method decides nothing on the way."
+    return decided or "As the plan of the job says. This method decides nothing while the job runs."
 
 
 def _citation(facts: dict[str, Any]) -> Iterator[Markup]:

@@ -26,8 +26,8 @@ def price_in_words(facts: dict[str, Any]) -> Markup:
         return element("p", "The price below is not the price of this result, which must not be released.")
     return element(
         "p",
-        f"Somebody who knows all the other data guesses {who}. A coin toss is right in 50% of cases. With this result, "
-        "the guess is right in at most ",
+        f"Suppose that somebody knows all the other data, and guesses {who}. Without this result, the guess is right "
+        "in 50% of cases. With this result, it is right in at most ",
         number(best, f"{best:.1%}"),
         " of cases. Further results about the same data make guesses better.",
     )
@@ -39,9 +39,9 @@ def how_stable(facts: dict[str, Any]) -> Iterator[Markup]:
     if sentences := in_words(found["neighbours"]):
         yield element("ul", *(element("li", sentence) for sentence in sentences))
     elif len(facts["components"]) > 1:
-        yield element("p", "Whether noise mixed components is not known: the noise of what they explain is not known.")
+        yield element("p", "It is not known whether noise mixed components: the noise of their variances is not known.")
     else:
-        yield element("p", "There is one component. What the next would explain was not asked.")
+        yield element("p", "There is one component. The job did not ask what a second one would explain.")
     if found["loadings_with_interval"]:
         counts = counted(found["loadings_with_interval"], "loading"), exact(found["loadings_clear_of_zero"])
-        yield element("p", "Of the ", counts[0], " listed above, ", counts[1], " are clear of zero.")
+        yield element("p", "Of the ", counts[0], " listed above, ", counts[1], " differ clearly from zero.")

@@ -16,15 +16,15 @@ TERMS: Final = {
     "Support": "The features whose loadings are not zero.",
     "Explained variance": "The variance of the rows along a component, estimated from noisy answers.",
     "Eigenvalue": "The factor by which the matrix stretches a component, estimated from noisy answers.",
-    "Noise": "Random numbers that providers put into answers, so that these say little about any one privacy unit.",
-    "Confidence interval": "A range that holds the number without noise about as often as its percentage says; it "
-    "does not say what other rows, or rows that were not clipped, would have given.",
-    "Within the noise": "Said of a number that noise alone might have made.",
+    "Noise": "Random numbers that providers add to answers, so that answers say little about any single privacy unit.",
+    "Confidence interval": "A range that contains the number without noise about as often as its percentage says. It "
+    "covers neither the sampling of rows nor the clipping of long rows.",
+    "Within the noise": "A number is within the noise if noise alone could have produced it.",
     "Provider": "An organisation that holds rows, or a share of a matrix, and answers queries about them with noise.",
-    "Privacy unit": "What the promise hides: it says in what two neighbouring data sets differ.",
-    "Epsilon (ε)": "The limit on how much likelier one privacy unit can make any conclusion, as an exponent: less is "
-    "more private.",
-    "Delta (δ)": "A small probability that is added to the limit of epsilon.",
+    "Privacy unit": "The difference between two neighbouring data sets, for example one row. The promise hides it.",
+    "Epsilon (ε)": "The limit on how much more or less likely one privacy unit can make any conclusion: a factor of at "
+    "most e to the power of ε. Smaller is more private.",
+    "Delta (δ)": "A small probability by which conclusions may exceed the limit of epsilon.",
     "Mu (μ)": "The price of all answers in Gaussian differential privacy, by which the prices of jobs are added up.",
     "Norm bound": "The length to which longer rows were shortened, or the size of a change of a matrix that is hidden.",
 }
@@ -84,7 +84,7 @@ def _sentences(facts: dict[str, Any]) -> Iterator[str]:
         yield rounded_up(statement["exact_epsilon"])
         yield " at this δ."
     if any(component["explained_variance_interval"] for component in facts["components"]):
-        yield " Confidence intervals cover this noise, but neither the sampling of rows nor the clipping of long ones."
+        yield " Confidence intervals cover this noise, but neither the sampling of rows nor the clipping of long rows."
     if statement["caveat"]:
         yield f" {statement['caveat']}"
 

@@ -68,5 +68,5 @@ def _sentence(each: dict[str, Any]) -> str:
     one, times = each["component"], each["difference"] / each["difference_std"]
     head = f"Components {one} and {one + 1} differ in size by {max(times, 0.0):.1f} times the noise of that difference"
     if each["told_apart"]:
-        return f"{head}: they are told apart."
-    return f"{head}: noise may have turned one towards the other, so read the two together."
+        return f"{head}: they are clearly separate."
+    return f"{head}: noise may have mixed them, so read the two together."

@@ -1,6 +1,6 @@
 """What a job asks for, costs and would send, as plain values and in words, for the person who decides about it.
 
-Everything follows from the signed job, the policy and the ledger. No row has a part in it.
+Everything follows from the signed job, the policy and the ledger, and nothing from a row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,14 +22,14 @@ from dpspca.provider.policy import Rules, filter_of
 from .requests import Request
 
 MOST_NAMES: Final = 100
-"""Columns that are named in words, so that whoever decides sees them. The plain values name all."""
+"""Columns that are named in words for the person who decides. The plain values name all."""
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "capped-product": "the matrix times a few directions",
-        "column-sizes": "how many entries of each column have a size in which range",
+        "column-sizes": "how many entries of each column are in each range of sizes",
         "column-sums": "the sum of each column",
-        "commit": "a hash of a random number, about no row",
+        "commit": "a hash of a random number, not of rows",
         "compressed-covariance": "the variance along the components, and the rest of it",
         "count": "the number of rows",
         "covariance": "the covariance of all columns",
@@ -37,20 +37,20 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "covariance-triangle": "the covariance of all columns",
         "drawn-subspace": "directions from a private mechanism",
         "entry-total": "the sum of the sizes of all entries",
-        "grouped-scores": "how many rows of each group have scores in which cell of a plane",
-        "norm-histogram": "how many rows have which length",
-        "norm-range": "how many rows have a length in which range",
-        "peaks": "sizes of a projection, which earlier answers give away",
+        "grouped-scores": "how many rows of each group have scores in each cell of a plane",
+        "norm-histogram": "how many rows are in each range of lengths",
+        "norm-range": "how many rows are in each rough range of lengths",
+        "peaks": "sizes of a projection, which earlier answers already reveal",
         "perturbed-subspace": "directions from a private mechanism",
         "projection": "the rows' part along a random sketch",
         "published-subspace": "directions from a private mechanism",
-        "reveal": "a random number that was hashed before, about no row",
-        "score-histogram": "how many rows have scores in which cell of a plane",
-        "sign-pairs": "how often each column was chosen in private",
+        "reveal": "the random number that was hashed before, not of rows",
+        "score-histogram": "how many rows have scores in each cell of a plane",
+        "sign-pairs": "how often a private mechanism chose each column",
         "sketch": "products of a random sketch of the rows",
         "spectral-product": "the matrix times a few directions",
         "symmetric-product": "the matrix times a few directions",
-        "tied-columns": "columns that were chosen in private",
+        "tied-columns": "columns that a private mechanism chose",
         "view-covariance": "the covariance of some or all columns",
         "view-product": "the covariance times a few directions",
         "view-squares": "the sum of squares of some or all columns",
@@ -65,7 +65,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
 CENTERING: Final = {
     Centering.NONE: "the rows as they are",
     Centering.PUBLIC: "the rows minus a public mean",
-    Centering.PRIVATE: "the rows minus their own mean, which is asked for with noise",
+    Centering.PRIVATE: "the rows minus their noisy mean",
     Centering.PAIRS: "differences of pairs of rows",
 }
 
@@ -213,15 +213,15 @@ def lines(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the facts about a waiting job in words, one paragraph a line."""
     yield f"Job {facts['job']}"
     yield f"  Who asks: {facts['analyst']}, about the data set {facts['data_set']}. Signed {facts['signed_at']}."
-    yield f"  State: {facts['state']}. It waits since {facts['waits_since']}, until {facts['waits_until']} at most."
+    yield f"  State: {facts['state']}. It waits from {facts['waits_since']} until {facts['waits_until']} at most."
     yield f"  What is asked: {_asked(facts['asks'])}"
     least = facts["minimum_parties"]
-    yield f"  With whom: {', '.join(facts['providers'])}. The job goes on with {least} of them or more."
+    yield f"  Providers: {', '.join(facts['providers'])}. The job goes on with {least} of them or more."
     yield f"  Who is protected: {facts['asks']['protects']}"
     yield from _cost(facts)
     yield (
-        f"  What will leave: {facts['answers']} answers in as many rounds, {facts['answer_bytes']:,} bytes together. "
-        "No row leaves."
+        f"  What will be sent: {facts['answers']} answers, one in each round, {facts['answer_bytes']:,} bytes in all. "
+        "No row is sent."
     )
     for each in facts["leaves"]:
         times = "once" if each["answers"] == 1 else f"{each['answers']} times"
@@ -237,12 +237,12 @@ def _asked(asks: Mapping[str, Any]) -> str:
     names = asks["column_names"] or []
     shown = ", ".join(f"{name!r:.60}" for name in names[:MOST_NAMES])  # quoted: the analyst may have chosen the names
     more = len(names) - MOST_NAMES
-    named = f" ({shown}{f' and {more} more, which --json names' if more > 0 else ''})" if names else ""
+    named = f" ({shown}{f' and {more} more (see --json)' if more > 0 else ''})" if names else ""
     rows = PrivacyUnit(asks["unit"]).is_row
     of = CENTERING[Centering(asks["centering"])] if rows else "a symmetric matrix"
     options = "".join(f", {name} = {value}" for name, value in sorted(asks["options"].items()))
-    prepared = f", prepared by the dictionary {asks['dictionary'][:12]}" if asks["dictionary"] else ""
-    scaled = ", divided by scales that are asked for with noise" if asks["scaling"] == Scaling.PRIVATE else ""
+    prepared = f", prepared with the dictionary {asks['dictionary'][:12]}" if asks["dictionary"] else ""
+    scaled = ", divided by noisy scales" if asks["scaling"] == Scaling.PRIVATE else ""
     variance = ", and the variance that they explain" if asks["explained_variance"] else ""
     components = "1 principal component" if asks["components"] == 1 else f"{asks['components']} principal components"
     return (
@@ -267,10 +267,10 @@ def _cost(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def _decisions(decided: Sequence[Mapping[str, Any]], approvers: Sequence[str], needed: int) -> Iterator[str]:
     if needed:
-        persons = "1 of these persons" if needed == 1 else f"{needed} different ones of these persons"
+        persons = "1 of these persons" if needed == 1 else f"{needed} different persons of these"
         yield f"  Who decides: {persons}: {', '.join(approvers)}."
     for each in decided:
         why = f": {each['reason']}" if each["reason"] else ""
-        where = "" if each.get("recorded", True) else " (the provider has not taken it up yet)"
+        where = "" if each.get("recorded", True) else " (the provider has not recorded it yet)"
         problem = f" This does not count. {each['problem']}" if each.get("problem") else ""
         yield f"  {each['verdict'].upper()} by {each['person']} ({each['login']}) at {each['at']}{why}.{where}{problem}"

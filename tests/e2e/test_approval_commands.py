@@ -73,14 +73,14 @@ def test_a_waiting_job_survives_kills_and_runs_once_two_persons_approve(tmp_path
                 for said in (
                     "Who asks: dpspca://town/analyst/ada",
                     "What it costs: mu",
-                    "What will leave:",
+                    "What will be sent:",
                     "What is left:",
                 ):
                     assert said in shown
                 await command(tmp_path, "approval", "approve", job.name[:10], "--yes", person=MARIA)
                 await north.kill()  # what was decided meanwhile counts when it starts again
                 late = await command(tmp_path, "approval", "approve", job.name[:10], "--yes", person=BEN)
-                assert "has not taken it up yet" in late
+                assert "has not recorded it yet" in late
                 await north.start()
                 assert (await job.result()).statement.parties == 1
             assert await north.end() == 0

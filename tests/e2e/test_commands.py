@@ -389,7 +389,9 @@ def test_a_job_file_that_leaves_centring_open_is_settled_and_says_why(
     (enrolment / "open.json").write_text(json.dumps(A_JOB | {"centering": "auto"}), encoding="utf-8")
     done = here("run", "open.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "open.dpspca")
     assert done.code == 0
-    assert "Centring, chosen by public facts: rows are not centred, because no bound for the mean is known" in done.err
+    assert (
+        "Centring, chosen from public facts: rows are not centred, because no bound for the mean is known" in done.err
+    )
     reason = load_model(enrolment / "open.dpspca").statement.centering_reason
     assert reason in here("model", "show", "open.dpspca").out.replace("\n", " ")
     planned = here("plan", "open.json", "--provider", "north", "--json")

@@ -91,7 +91,7 @@ def test_whoever_is_not_entitled_is_told_the_same_as_about_no_data_set(
     finally:
         put(enrolment / "policy.toml", kept)
     assert (refused.out, refused.code) == (nothing.out, nothing.code)
-    assert "No provider states terms to you" in nothing.out
+    assert "No provider shows you its terms" in nothing.out
 
 
 def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., Ended], enrolment: Path) -> None:

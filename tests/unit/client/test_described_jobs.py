@@ -79,7 +79,7 @@ def test_the_statement_and_the_model_say_how_rows_were_prepared() -> None:
     assert MODEL.dictionary == KNOWN.subset(FEATURES)
     assert MODEL.feature_names == MODEL.dictionary.columns
     assert MODEL.statement.dictionary == KNOWN.digest()
-    assert f"shared dictionary with the digest {KNOWN.digest()}" in MODEL.statement.text
+    assert f"shared dictionary whose digest is {KNOWN.digest()}" in MODEL.statement.text
     assert UNCENTRED not in MODEL.statement.warnings
     again = Model.from_bytes(MODEL.to_bytes())
     assert again.dictionary == MODEL.dictionary

@@ -342,7 +342,7 @@ def test_the_report_names_who_took_part_and_who_dropped_out_and_why() -> None:
 def test_the_report_of_an_older_model_says_what_it_lacks() -> None:
     text = of_tag(page(replace(fresh(MODEL), origin=None)), "body")[0].text
     assert "not in this model, which an earlier version made" in text
-    assert "The model does not hold which version made it" in text
+    assert "The model does not say which version made it" in text
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -375,10 +375,10 @@ def test_the_price_and_the_stability_are_said_in_words() -> None:
     assert f"right in at most {facts['price']['guess_at_most']:.1%} of cases" in text
     (pair,) = facts["stability"]["neighbours"]
     assert pair["told_apart"] == (pair["difference"] > 3 * pair["difference_std"])
-    assert ("told apart" in text) == pair["told_apart"]
+    assert ("clearly separate" in text) == pair["told_apart"]
     clear, known = (facts["stability"][f"loadings_{what}"] for what in ("clear_of_zero", "with_interval"))
     assert 0 < clear <= known
-    assert f"Of the {known} loadings listed above, {clear} are clear of zero." in text
+    assert f"Of the {known} loadings listed above, {clear} differ clearly from zero." in text
 
 
 def test_components_that_noise_may_have_mixed_are_said_to_be_read_together() -> None:
@@ -386,7 +386,7 @@ def test_components_that_noise_may_have_mixed_are_said_to_be_read_together() -> 
     assert "read the two together" in page(fresh(alike))
     assert "read the two together" in "\n".join(report.remarks(report.to_dict(alike)))  # the command line prints these
     apart = replace(MODEL, explained_variance=np.array([90.0, 9.9]), explained_variance_std=1.0)
-    assert "they are told apart" in page(fresh(apart))
+    assert "they are clearly separate" in page(fresh(apart))
     assert not any("Components" in each for each in report.remarks(report.to_dict(apart)))
     unknown = replace(MODEL, explained_variance_std=None)
     assert report.to_dict(unknown)["stability"]["neighbours"] == []

@@ -35,7 +35,7 @@ def test_an_eigenvalue_far_below_zero_is_not_within_the_noise() -> None:
 
 def test_an_eigenvalue_hidden_by_noise_is_marked() -> None:
     text = report.summary(model(9000.0, 0.0))
-    assert "Such an eigenvalue, and the component with it, may be nothing but noise." in text
+    assert "Such an eigenvalue and its component may be nothing but noise." in text
 
 
 def test_the_scree_plot_of_eigenvalues_is_drawn(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_row_more_moves_every_pair() -> None:
 
 @pytest.mark.parametrize("unit", [unit for unit in PrivacyUnit if unit.is_row and unit is not REPLACE])
 def test_other_units_are_refused(unit: PrivacyUnit) -> None:
-    with pytest.raises(InvalidParameterError, match="in other pairs"):
+    with pytest.raises(InvalidParameterError, match="all pairs change"):
         catalogue.plan(job(unit=unit))
 
 
@@ -137,7 +137,7 @@ def test_public_facts_choose_and_every_statement_says_why(name: str) -> None:
     assert JobSpec.from_json(made.to_json()) == made
     statement = PrivacyStatement.of(catalogue.plan(made), parties=1)
     assert why in statement.centering_reason
-    assert f"Centring was chosen by public facts: {statement.centering_reason}." in statement.text
+    assert f"Centring was chosen from public facts: {statement.centering_reason}." in statement.text
     (said,) = (each for each in findings.of_job(catalogue.plan(made)) if each.startswith("Centring"))
     assert statement.centering_reason in said
 
@@ -167,5 +167,5 @@ def test_a_reason_that_does_not_go_with_the_job_is_refused(changes: dict[str, An
 
 
 def test_a_job_with_a_centring_is_not_left_to_choose() -> None:
-    with pytest.raises(InvalidParameterError, match="has the centering pairs"):
+    with pytest.raises(InvalidParameterError, match="already has centering pairs"):
         AutoCentering().chosen(job(), providers=1)

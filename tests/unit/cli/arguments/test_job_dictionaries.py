@@ -145,7 +145,7 @@ def test_a_policy_is_tried_with_the_bound_that_follows(here: Here, tmp_path: Pat
     (tmp_path / "policy.toml").write_text(narrow, encoding="utf-8")
     tried = here("policy", "check", "policy.toml", "--job", "job.json", "--data-set", "cohort")
     assert tried.code == 0, tried.out
-    assert "prepared by the shared dictionary" in tried.out
+    assert "prepared with the shared dictionary" in tried.out
 
 
 def written(here: Here, folder: Path, *flags: str) -> Path:

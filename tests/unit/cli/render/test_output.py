@@ -57,7 +57,7 @@ def test_a_plan_warns_of_a_sparsity_that_is_no_limit(
     *, sparsity: str, warned: bool, here: Callable[..., Ended]
 ) -> None:
     words = [*PLAN, "--sparsity", sparsity]
-    message = f"A sparsity of {sparsity} is no limit: of 40 columns, all may be in the support."
+    message = f"A sparsity of {sparsity} limits nothing: all 40 columns may be in the support."
     assert here(*words, "--json").facts["remarks"] == ([message] if warned else [])
     assert (message in here(*words).out) is warned
 

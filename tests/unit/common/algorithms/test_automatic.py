@@ -136,13 +136,13 @@ def test_for_most_of_the_columns_no_stages_are_planned() -> None:
         assert [step.name for step in catalogue.plan(spec)] == ["count", "norms", "whole matrix"]
 
 
-@pytest.mark.parametrize(("rows", "said"), [(40_000, ""), (60, "No component showed above the noise")])
+@pytest.mark.parametrize(("rows", "said"), [(40_000, ""), (60, "No component stood out from the noise")])
 def test_a_model_says_that_it_was_blind(rows: int, said: str) -> None:
     model = fit(spiked(rows, 40, 40)[0])
     assert model.decision is not None
     assert model.decision.visible == (0 if said else 2)
     assert said in findings.decision_of(model)
-    assert ("showed above" in findings.decision_of(model)) == bool(said)
+    assert ("stood out from the noise of the largest" in findings.decision_of(model)) == bool(said)
 
 
 def test_what_auto_does_not_offer_is_refused() -> None:
@@ -370,9 +370,11 @@ def test_components_that_show_nothing_are_left_out_on_request(d: int, support: i
     assert (model.decision.asked, model.decision.useful) == (6, 2)
     assert model.decision.clear is not None
     told = findings.decision_of(model)
-    assert f"Of 6 components, {model.decision.clear} showed above the noise of the last release, and 2 of these" in told
+    assert (
+        f"Of 6 components, {model.decision.clear} stood out from the noise of the last release, and 2 of these" in told
+    )
     earlier = replace(model, decision=replace(model.decision, clear=None))
-    assert "Of 6 components, 2 showed above the noise and explain" in findings.decision_of(earlier)
+    assert "Of 6 components, 2 stood out from the noise and explain" in findings.decision_of(earlier)
     assert len(fit(rows, components=6).components) == 6
     assert Model.from_bytes(model.to_bytes()).decision == model.decision
 
@@ -384,13 +386,13 @@ def test_a_component_that_explains_little_is_left_out_with_that_reason() -> None
     model = fit(rows, bound=20.0, components=3, options={"fewer": True}, budget=Budget(8.0, 1e-6))
     assert model.decision is not None
     assert (model.decision.asked, model.decision.clear, model.decision.useful) == (3, 3, 2)
-    assert "3 showed above the noise of the last release, and 2 of these explain more" in findings.decision_of(model)
+    assert "3 stood out from the noise of the last release, and 2 of these explain more" in findings.decision_of(model)
 
 
 def test_one_component_is_kept_where_none_shows() -> None:
     model = fit(np.random.default_rng(1).standard_normal((100, 20)), components=3, options={"fewer": True})
     assert len(model.components) == 1
-    assert "has 1, because there has to be one" in findings.decision_of(model)
+    assert "has 1, because it needs at least one" in findings.decision_of(model)
 
 
 def test_whether_to_leave_out_components_is_true_or_false() -> None:

@@ -31,5 +31,5 @@ def test_whoever_decides_sees_the_columns_and_the_dictionary() -> None:
     told = _asked(asks(MOST_NAMES))
     assert all(f"'c{place}'" in told for place in range(MOST_NAMES))
     assert "more" not in told
-    assert "prepared by the dictionary abababababab," in told
-    assert " and 3 more, which --json names" in _asked(asks(MOST_NAMES + 3))
+    assert "prepared with the dictionary abababababab," in told
+    assert " and 3 more (see --json)" in _asked(asks(MOST_NAMES + 3))
