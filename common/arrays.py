@@ -45,9 +45,9 @@ def optional_scales(values: ArrayLike | None, length: int) -> FloatArray | None:
     return scales
 
 
-def refuse(what: str, remedy: str) -> NoReturn:
+def refuse(what: str, remedy: str, kind: type[InvalidQueryError] = InvalidQueryError) -> NoReturn:
     """Raise the error that refuses a query."""
-    raise InvalidQueryError(what, remedy)
+    raise kind(what, remedy)
 
 
 def _real(values: ArrayLike) -> FloatArray:

@@ -14,10 +14,15 @@ from .names import shortened
 _REAL: Final = (int, float, np.integer, np.floating)
 
 
-def check(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads as: check that it holds
+def check(
+    holds: bool,  # noqa: FBT001  # reads as: check that it holds
+    what: str,
+    remedy: str,
+    kind: type[InvalidParameterError] = InvalidParameterError,
+) -> None:
     """Refuse a parameter unless the condition holds."""
     if not holds:
-        raise InvalidParameterError(what, remedy)
+        raise kind(what, remedy)
 
 
 def check_all(*conditions: tuple[bool, str, str]) -> None:

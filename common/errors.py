@@ -38,6 +38,18 @@ class InvalidInputError(InvalidParameterError):
         self.faults = tuple(faults)
 
 
+class PlanOverBudgetError(InvalidParameterError):
+    """A job's plan costs more privacy than the job's own budget."""
+
+    code = "plan-over-budget"
+
+
+class NoiseTooWideError(InvalidParameterError):
+    """The noise of a query would be wider than the lattice of answers has room for."""
+
+    code = "noise-too-wide"
+
+
 class InvalidDataError(DpspcaError, ValueError):
     """The data cannot be used as they are."""
 
@@ -54,6 +66,12 @@ class InvalidQueryError(DpspcaError, ValueError):
     """A query that no provider may answer."""
 
     code = "invalid-query"
+
+
+class NotCanonicalQueryError(InvalidQueryError):
+    """A query that is not in the one form in which such a query is sent."""
+
+    code = "not-canonical-query"
 
 
 class RefusedError(DpspcaError):
@@ -104,6 +122,24 @@ class NotTrustedError(RefusedError):
     code = "not-trusted"
 
 
+class MalformedProofError(NotTrustedError):
+    """Bytes that are no certificate, request or revocation list of the form that this version writes."""
+
+    code = "malformed-proof"
+
+
+class WrongSignerError(NotTrustedError):
+    """Another key or another authority than the expected one signed this, or is certified by it."""
+
+    code = "wrong-signer"
+
+
+class RevokedError(NotTrustedError):
+    """The certificate was revoked."""
+
+    code = "revoked"
+
+
 class WrongRoleError(RefusedError):
     """The party is identified, but its role does not allow this."""
 
@@ -134,6 +170,18 @@ class UnsafeFileError(DpspcaError):
     code = "unsafe-file"
 
 
+class OccupiedFolderError(UnsafeFileError):
+    """Something is there already, and would be overwritten."""
+
+    code = "occupied-folder"
+
+
+class DamagedFileError(UnsafeFileError):
+    """A file of this package is cut short, or was changed by something else."""
+
+    code = "damaged-file"
+
+
 class BusyError(RefusedError):
     """Too many requests at the moment. The same call may be repeated a little later."""
 
@@ -149,10 +197,15 @@ class FaultError(DpspcaError):
         super().__init__("The coordinator had an internal error.", "Ask its operator, whose log has the details.")
 
 
-def require_trust(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # reads as: require that it holds
-    """Raise ``NotTrustedError`` unless the condition holds."""
+def require_trust(
+    holds: bool,  # noqa: FBT001  # reads as: require that it holds
+    what: str,
+    remedy: str,
+    kind: type[NotTrustedError] = NotTrustedError,
+) -> None:
+    """Raise ``NotTrustedError``, or a narrower kind of it, unless the condition holds."""
     if not holds:
-        raise NotTrustedError(what, remedy)
+        raise kind(what, remedy)
 
 
 class DpspcaWarning(UserWarning):

@@ -191,7 +191,7 @@ def largest_rows(matrix: FloatArray, count: int) -> IndexArray:
     """
     values = _finite_matrix(matrix, "The matrix to rank by rows")
     if count < 1:
-        raise InvalidParameterError("The number of rows to keep is below one.", "Keep at least one row.")
+        raise InvalidParameterError(f"The number of rows to keep is {count}.", "Keep at least 1 row.")
     rows = len(values)
     if count >= rows:
         return np.arange(rows, dtype=np.intp)
@@ -268,7 +268,8 @@ def _two_bases(U: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
     u, v = _orthonormal(U, "U"), _orthonormal(V, "V")
     if u.shape != v.shape:
         raise InvalidParameterError(
-            "U and V differ in shape.", "Compare subspaces of equal dimension in the same space, as d x k bases."
+            f"U has the shape {u.shape}, and V {v.shape}.",
+            "Compare subspaces of equal dimension in the same space, as d x k bases.",
         )
     return u, v
 
@@ -369,6 +370,4 @@ def _refuse_shape(shape: tuple[int, ...], what: str) -> None:
 
 def _refuse_not_finite(values: FloatArray, what: str) -> None:
     if not np.isfinite(values).all():
-        raise InvalidParameterError(
-            f"{what} has entries that are missing or infinite.", "Replace or drop them beforehand."
-        )
+        raise InvalidParameterError(f"{what} has entries that are NaN or infinite.", "Replace or drop them beforehand.")

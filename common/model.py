@@ -320,7 +320,10 @@ def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
     table: Any = rows if scipy.sparse.issparse(rows) else np.asarray(rows)
     values: Any = getattr(table, "data", table) if scipy.sparse.issparse(table) else table
     if table.ndim != MATRIX or table.dtype.kind not in "fiub" or not np.isfinite(values).all():
-        raise InvalidDataError("This is no table of finite numbers.", "Give rows and columns of finite numbers.")
+        raise InvalidDataError(
+            f"This is no table of finite numbers: it has {table.ndim} dimensions and numbers of type {table.dtype}.",
+            "Give rows and columns of finite numbers.",
+        )
     return table
 
 
@@ -330,8 +333,8 @@ def order_of(columns: Sequence[str], features: Sequence[str]) -> NDArray[np.intp
     times = Counter(columns)
     wrong = {
         "missing": [name for name in features if name not in places],
-        "no feature of the model": sorted(set(columns) - set(features)),
-        "there more than once": [name for name in places if times[name] > 1],
+        "unknown": sorted(set(columns) - set(features)),
+        "repeated": [name for name in places if times[name] > 1],
     }
     said = "; ".join(f"{what}: {_few(names)}" for what, names in wrong.items() if names)
     if said:
@@ -367,7 +370,7 @@ def _arrays(shapes: dict[str, list[int]], body: bytes) -> dict[str, FloatArray]:
         raise _corrupt("The length does not fit the arrays it announces.")
     flat = np.frombuffer(body, dtype="<f8").astype(np.float64)
     if not np.isfinite(flat).all():
-        raise _corrupt("A number is not finite.")
+        raise _corrupt("A number is NaN or infinite.")
     parts = np.split(flat, np.cumsum(sizes)[:-1]) if sizes else []
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 

@@ -61,6 +61,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
+from dpspca.common.errors import NoiseTooWideError
 from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import (
@@ -223,6 +224,7 @@ def _sketched(spec: JobSpec, share: float) -> GaussianEvent:
         std <= MAX_STD,
         "The budget leaves too little for the sketch: its noise would be larger than the lattice.",
         "Use a larger epsilon or delta.",
+        NoiseTooWideError,
     )
     return GaussianEvent(sensitivity, std, MAX_SKETCHED_ROWS * extent.columns * DRAW_SLACK)
 

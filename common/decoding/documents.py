@@ -50,7 +50,7 @@ def parse_form(content: str | bytes, form: str) -> dict[str, Any]:
 
 
 def _too_deep(name: str) -> InvalidParameterError:
-    return InvalidParameterError(f"{name} is nested too deeply.", "Write it as a sample is written.")
+    return InvalidParameterError(f"{name} is nested too deeply.", "Write it as `dpspca config sample` shows.")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
+from itertools import zip_longest
 from typing import Annotated, Any, Final, Self
 
 import numpy as np
@@ -118,9 +119,11 @@ class Dictionary:
         Refuse columns that no feature has, and a category without some of its levels.
         """
         chosen = self.subset(dict.fromkeys(feature_of(column) for column in columns))
+        pairs = enumerate(zip_longest(chosen.columns, columns), 1)
+        place = next((number for number, (right, given) in pairs if right != given), 0)
         check(
-            chosen.columns == tuple(columns),
-            "The columns are not those of whole features, one feature after the other.",
+            not place,
+            f"From column {place} on, the columns are not those of whole features, one feature after the other.",
             "Name features, and take the columns that follow from them.",
         )
         return chosen

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpspca.common.checks import check
-from dpspca.common.errors import BudgetExceededError, InvalidParameterError
+from dpspca.common.errors import BudgetExceededError, InvalidParameterError, NoiseTooWideError, PlanOverBudgetError
 from dpspca.common.privacy import (
     DRAW_SLACK,
     MAX_SCALE,
@@ -92,7 +92,7 @@ def _check_budget(spec: JobSpec, cost: tuple[Event, ...]) -> None:
         try:
             Filter.for_budget(epsilon, delta).admit(cost)
         except BudgetExceededError as problem:
-            raise InvalidParameterError(f"This job's plan costs more than its budget. {problem.what}", remedy) from None
+            raise PlanOverBudgetError(f"This job's plan costs more than its budget. {problem.what}", remedy) from None
         return
     needed = compose(cost).delta(epsilon)
     check(
@@ -100,6 +100,7 @@ def _check_budget(spec: JobSpec, cost: tuple[Event, ...]) -> None:
         f"This job's plan costs more than its budget: at epsilon {epsilon:g} it needs a delta of {needed:.3g}, but the "
         f"budget has {delta:.3g}.",
         remedy,
+        PlanOverBudgetError,
     )
 
 
@@ -118,6 +119,7 @@ def _check_delta(cost: tuple[Event, ...], epsilon: float, delta: float, share: F
         f"{format_up(loss.slack, 3)} from the ideal ones. At epsilon {epsilon:g} that takes a delta of "
         f"{format_up(least, 3)}, but the budget has {delta:g}.",
         f"Give a delta of {format_up(least, 3)} or more, or a smaller epsilon.",
+        PlanOverBudgetError,
     )
 
 
@@ -131,9 +133,11 @@ def _check_equal_blocks(steps: Iterable[Step]) -> None:
     for step in steps:
         if step.extent.blocks:
             groups.setdefault(step.extent.block, []).append(step.event)
+    first = next(iter(groups), 0)
+    other = next((block for block, group in groups.items() if group != groups[first]), 0)
     check(
-        len({tuple(group) for group in groups.values()}) <= 1,
-        "The queries about blocks of rows do not all cost the same.",
+        not other,
+        f"The queries about blocks {first} and {other} of the rows do not cost the same.",
         "Plan the same queries for every block.",
     )
 
@@ -247,6 +251,7 @@ def _check_width(planned: PlannedQuery, width: float, most: float) -> None:
         f"The noise of '{planned.name}' would leave the lattice: its width would be {width:.3g} lattice units, and at "
         f"most {most:.3g} is allowed.",
         "Raise epsilon or delta, or ask fewer queries.",
+        NoiseTooWideError,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, refuse
+from dpspca.common.errors import NotCanonicalQueryError
 from dpspca.common.privacy import ORTHONORMALITY
 
 from .base import RowSparse
@@ -17,9 +18,17 @@ def check_support(basis: RowSparse) -> None:
     """Refuse indices that are not strictly ascending, and zero rows, so that equal bases have one encoding."""
     support = basis.support
     if (support[1:] <= support[:-1]).any() or (support[:1] < 0).any() or (support[-1:] >= basis.dimension).any():
-        refuse("The row indices of the basis are not ascending below the dimension.", "Send each index once, in order.")
+        refuse(
+            f"The row indices of the basis are not ascending below the dimension, {basis.dimension}.",
+            "Send each index once, in order.",
+            NotCanonicalQueryError,
+        )
     if basis.rows.shape[:1] != support.shape or basis.has_zeros:
-        refuse("A row of the basis is missing, or is zero.", "Send exactly the rows that are not zero.")
+        refuse(
+            f"The basis has rows of shape {basis.rows.shape} for {len(support)} indices, or a row of zeros.",
+            "Send exactly the rows that are not zero.",
+            NotCanonicalQueryError,
+        )
 
 
 def check_orthonormal(rows: FloatArray, dimension: int) -> None:

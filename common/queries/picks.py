@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from dpspca.common.arrays import FloatArray, optional_scales, refuse
+from dpspca.common.errors import NotCanonicalQueryError
 from dpspca.common.privacy import PrivacyUnit
 
 from .base import Announcement, Content, Extent, RowQuery, check_unit
@@ -107,7 +108,11 @@ class TiedColumns(ColumnChoice, ViewQuery):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.view.factors != (1.0, 1.0):
-            refuse("The view of a choice of columns has a factor.", "Send factors of 1: only signs count.")
+            refuse(
+                f"The view of a choice of columns has the factors {self.view.factors}.",
+                "Send factors of 1: only signs count.",
+                NotCanonicalQueryError,
+            )
 
     kind = "tied-columns"
     mechanism: ClassVar[str] = (

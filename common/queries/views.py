@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, optional_scales, optional_vector, refuse
+from dpspca.common.errors import NotCanonicalQueryError
 from dpspca.common.privacy import PrivacyUnit, basis_gain
 
 from .base import (
@@ -79,7 +80,11 @@ class View:
                 f"Name fewer columns, or send at most {math.isqrt(MAX_TURNED**2 // len(columns))} axes.",
             )
         if not axes.shape[1] and self.along not in {None, self.scale}:
-            refuse("A view without axes has two factors.", "Send the same factor twice.")
+            refuse(
+                f"A view without axes has two factors, {self.scale} and {self.along}.",
+                "Send the same factor twice.",
+                NotCanonicalQueryError,
+            )
         axes += 0.0  # of the two zeros, one form
         axes.setflags(write=False)
         object.__setattr__(self, "columns", columns)
@@ -219,7 +224,7 @@ class ViewProduct(ViewQuery, SecondMomentQuery):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.extent.columns:
-            refuse("A product with a view has no axes.", "Send at least one.")
+            refuse("A product with a view has 0 axes.", "Send at least 1.")
         check_orthonormal(self.basis, len(self.view.columns))
 
     @property

@@ -122,7 +122,8 @@ class AnswerReader:
         numbers = np.frombuffer(frame, dtype=_WHOLE)
         if numbers.max() > self._largest or numbers.min() < -self._largest:
             raise InvalidAnswerError(
-                "The answer has a number beyond the range of the lattice.", "Ask the provider's operator."
+                f"The answer has a number beyond the range of the lattice, {self._largest}.",
+                "Ask the provider's operator.",
             )
         if self._received == self._added:
             start = self._added // _WHOLE.itemsize

@@ -30,7 +30,15 @@ from typing import Final, Self, TypeAlias
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ReasonFlags
 
-from dpspca.common.errors import InvalidParameterError, NotNowError, UnsafeFileError, require_trust
+from dpspca.common.errors import (
+    DamagedFileError,
+    InvalidParameterError,
+    NotNowError,
+    NotTrustedError,
+    OccupiedFolderError,
+    RevokedError,
+    require_trust,
+)
 from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import files
 
@@ -319,6 +327,7 @@ class Authority:
             f"This key was already certified for {known.name}, with serial number {known.serial}"
             f"{', which was revoked' if known.revoked else ''}.",
             f"Invite the party again, so that it makes a new key in a new folder: `dpspca study invite {asked.party}`.",
+            RevokedError if known.revoked else NotTrustedError,
         )
         if known.until <= self._clock():
             raise _expired(known)
@@ -353,7 +362,7 @@ class Authority:
         try:
             return IndexState.replay(self._lines())
         except (ValueError, KeyError, TypeError):
-            raise UnsafeFileError(
+            raise DamagedFileError(
                 f"{INDEX_FILE} is damaged.",
                 "Restore it from a backup. If only its last line is cut short, remove that line. A complete last line "
                 "ends with a line break.",
@@ -369,7 +378,7 @@ class Authority:
 def _make_empty(folder: Path) -> None:
     files.make_private_folder(folder)
     if any(folder.iterdir()):
-        raise UnsafeFileError(f"{folder} is not empty.", "Choose a new folder: an authority is never overwritten.")
+        raise OccupiedFolderError(f"{folder} is not empty.", "Choose a new folder: an authority is never overwritten.")
 
 
 def _is_for(key: PublicKey, entry: IndexEntry) -> bool:

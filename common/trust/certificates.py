@@ -27,7 +27,14 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dpspca.common.errors import InvalidParameterError, InvalidTypeError, NotTrustedError, require_trust
+from dpspca.common.errors import (
+    InvalidParameterError,
+    InvalidTypeError,
+    MalformedProofError,
+    NotTrustedError,
+    WrongSignerError,
+    require_trust,
+)
 from dpspca.common.names import COORDINATOR_HOST, PartyName, Role, check_name, shortened
 
 from . import external_ca
@@ -70,7 +77,7 @@ def read_key(pem: bytes) -> PrivateKey:
         key = load_pem_private_key(pem, None)
     require_trust(
         isinstance(key, PrivateKey),
-        "The private key is not an elliptic-curve key.",
+        "The private key is not an ECDSA key on the curve P-256.",
         "Make keys with `dpspca join`.",
     )
     assert isinstance(key, PrivateKey)
@@ -121,7 +128,9 @@ class Issuer:
         """Read both. Refuse them if the certificate is for another key."""
         certificate, key = read_authority(certificate_pem), read_key(key_pem)
         fits = same_key(key.public_key(), public_key_of(certificate))
-        require_trust(fits, "The authority's certificate is for another key.", "Restore both from one backup.")
+        require_trust(
+            fits, "The authority's certificate is for another key.", "Restore both from one backup.", WrongSignerError
+        )
         return cls(certificate, key)
 
 
@@ -167,9 +176,10 @@ def read_request(pem: bytes) -> tuple[PartyName, PublicKey]:
         request = x509.load_pem_x509_csr(pem)
         extensions = [each.value for each in request.extensions]
         signed = request.is_signature_valid
-    require_trust(signed, "The request is not signed with the key that it contains.", remedy)
+    require_trust(signed, "The request is not signed with the key that it contains.", remedy, WrongSignerError)
     only = extensions[0] if len(extensions) == 1 else None
-    require_trust(isinstance(only, x509.SubjectAlternativeName), "The request asks for more than a name.", remedy)
+    named = isinstance(only, x509.SubjectAlternativeName)
+    require_trust(named, "The request asks for more than a name.", remedy, MalformedProofError)
     assert isinstance(only, x509.SubjectAlternativeName)
     require_trust(
         len(list(only)) == 1, f"The request asks for {len(list(only))} names; there must be exactly one.", remedy
@@ -248,7 +258,7 @@ def readable(what: str) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE:
-        raise NotTrustedError(
+        raise MalformedProofError(
             f"{what} cannot be read.", "Compare the file with the original that was issued."
         ) from None
 
@@ -257,7 +267,7 @@ def _require_issued(certificate: x509.Certificate, authority: x509.Certificate) 
     try:
         certificate.verify_directly_issued_by(authority)
     except (*_UNREADABLE, InvalidSignature):
-        raise NotTrustedError("The certificate was not issued by this federation's authority.", _ASK) from None
+        raise WrongSignerError("The certificate was not issued by this federation's authority.", _ASK) from None
     weak = not isinstance(certificate.signature_hash_algorithm, SHA256)
     require_trust(not weak, "The certificate is not signed with SHA-256.", _ASK)
 

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from dpspca.common.errors import NotTrustedError, require_trust
+from dpspca.common.errors import MalformedProofError, NotTrustedError, WrongSignerError, require_trust
 
 MAX_CHAIN: Final = 8
 _MAY_BE_CRITICAL: Final = (x509.BasicConstraints, x509.KeyUsage)
@@ -56,12 +56,14 @@ def require_root(authority: x509.Certificate, roots_pem: bytes, now: datetime) -
     try:
         known = x509.load_pem_x509_certificates(roots_pem)
     except ValueError:
-        raise NotTrustedError("The certificates of the CA cannot be read.", _ROOT) from None
+        raise MalformedProofError("The certificates of the CA cannot be read.", _ROOT) from None
     below = authority
     for _ in range(MAX_CHAIN):
         _require_now(below, now)
         above = next((each for each in known if _has_signed(each, below)), None)
-        require_trust(above is not None, f"None of these certificates signed that of {_name(below)}.", _ROOT)
+        require_trust(
+            above is not None, f"None of these certificates signed that of {_name(below)}.", _ROOT, WrongSignerError
+        )
         assert above
         if above.issuer == above.subject:
             _require_now(above, now)

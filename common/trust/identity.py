@@ -18,7 +18,7 @@ from typing import Final, Self
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dpspca.common.errors import NotTrustedError, UnsafeFileError, require_trust
+from dpspca.common.errors import NotTrustedError, UnsafeFileError, WrongSignerError, require_trust
 from dpspca.common.names import PartyName
 from dpspca.common.storage import files
 
@@ -78,7 +78,7 @@ class Identity:
         certificate = read_certificate(certificate_pem)
         name = name_in(certificate, read_authority(authority_pem))
         fits = same_key(read_key(key_pem).public_key(), public_key_of(certificate))
-        require_trust(fits, f"The certificate of {name} is for another key.", _AGAIN)
+        require_trust(fits, f"The certificate of {name} is for another key.", _AGAIN, WrongSignerError)
         pems = (_canonical(certificate_pem), _canonical(authority_pem))
         return cls(name, key_pem, *pems, certificate.not_valid_after_utc)
 
@@ -157,6 +157,7 @@ def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Ident
             same,
             "The certificate is from another authority than before.",
             "To join another federation, use a new folder.",
+            WrongSignerError,
         )
     files.replace(folder / IDENTITY_FILE, made.key_pem + made.certificate_pem + made.authority_pem)
     (folder / WAITING_FILE).unlink()
@@ -184,7 +185,7 @@ def load_revocations(path: Path, authority_pem: bytes) -> RevocationList:
     try:
         return RevocationList.read(files.read(path, linked=True), authority_pem)
     except NotTrustedError as problem:
-        raise NotTrustedError(f"{path}: {problem.what}", problem.remedy) from None
+        raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
 
 
 class CurrentIdentity:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dpspca.common.errors import NotTrustedError, require_trust
+from dpspca.common.errors import MalformedProofError, WrongSignerError, require_trust
 from dpspca.common.names import PartyName
 
 from . import invitations, packing
@@ -91,14 +91,17 @@ def read(pem: bytes) -> Request:
         f"The request is {len(pem)} bytes long; at most {MAX_PEM_BYTES} are allowed.",
         _REMEDY,
     )
-    require_trust(pem.count(REQUEST_HEADER) < 2, "The file holds more than one request.", "Give one at a time.")  # noqa: PLR2004
+    held = pem.count(REQUEST_HEADER)
+    require_trust(held < 2, f"The file holds {held} requests.", "Give one at a time.", MalformedProofError)  # noqa: PLR2004
     whole = pem.replace(b"\r\n", b"\n") + b"\n"
     if invited := _INVITED.fullmatch(whole):
         return _read_invited(invited)
     renewal = _RENEWAL.fullmatch(whole)
     if not renewal:
         damaged = any(each.strip() in pem for each in _OWN_BLOCKS)
-        require_trust(not damaged, "The request is damaged, or something was added to it.", _DAMAGED)
+        require_trust(
+            not damaged, "The request is damaged, or something was added to it.", _DAMAGED, MalformedProofError
+        )
         return Request(*read_request(pem))
     party, key = read_request(renewal["request"])
     former = read_certificate(renewal["former"])
@@ -107,7 +110,7 @@ def read(pem: bytes) -> Request:
             base64.b64decode(renewal["signature"]), _signed_bytes(renewal["request"]), ec.ECDSA(SHA256())
         )
     except (InvalidSignature, ValueError):
-        raise NotTrustedError("The key of the former certificate did not sign this renewal.", _REMEDY) from None
+        raise WrongSignerError("The key of the former certificate did not sign this renewal.", _REMEDY) from None
     return Request(party, key, former)
 
 

@@ -18,7 +18,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dpspca.common.errors import NotNowError, WrongRoleError, require_trust
+from dpspca.common.errors import (
+    MalformedProofError,
+    NotNowError,
+    RevokedError,
+    WrongRoleError,
+    WrongSignerError,
+    require_trust,
+)
 from dpspca.common.names import PartyName, Role
 
 from .certificates import (
@@ -67,12 +74,14 @@ class RevocationList:
             )
             listed = x509.load_pem_x509_crl(pem)
             signed = _signed_by(listed, authority)
-        require_trust(signed, "This federation's authority did not sign the revocation list.", _FETCH)
+        require_trust(signed, "This federation's authority did not sign the revocation list.", _FETCH, WrongSignerError)
         extensions = extensions_of(listed)
         number = next((each.crl_number for each, _ in extensions if isinstance(each, x509.CRLNumber)), 0)
         end = listed.next_update_utc
         whole = end is not None and extensions == _list_extensions(number, public_key_of(authority))
-        require_trust(whole, "The revocation list is not in the form that the authority writes.", _FETCH)
+        require_trust(
+            whole, "The revocation list is not in the form that the authority writes.", _FETCH, MalformedProofError
+        )
         assert end is not None
         serials = frozenset(each.serial_number for each in listed)
         return cls(authority.fingerprint(SHA256()), number, listed.last_update_utc, end, serials)
@@ -130,10 +139,11 @@ def peer_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked
     short = until - since <= MAX_LIFE + CLOCK_SKEW
     problem = f"The certificate of {party} is valid for {days} days; at most {MAX_LIFE.days} are allowed."
     require_trust(short, problem, "Renew it.")
-    require_trust(revoked.authority == known.authority, "The installed revocation list is another authority's.", _FETCH)
+    ours = revoked.authority == known.authority
+    require_trust(ours, "The installed revocation list is another authority's.", _FETCH, WrongSignerError)
     revoked.require_current(now)
     free = known.serial not in revoked.serials
-    require_trust(free, f"The certificate of {party} was revoked.", "Ask the federation's operator why.")
+    require_trust(free, f"The certificate of {party} was revoked.", "Ask the federation's operator why.", RevokedError)
     return party
 
 

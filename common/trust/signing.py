@@ -29,6 +29,7 @@ from dpspca.common.errors import (
     NotNowError,
     NotTrustedError,
     WrongAudienceError,
+    WrongSignerError,
 )
 from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.privacy import MAX_PARTIES
@@ -260,7 +261,7 @@ def _require_signature(signed: SignedJob) -> None:
     try:
         public_key_of(certificate).verify(signed.signature, signed.payload, ec.ECDSA(SHA256()))
     except (InvalidSignature, ValueError):
-        raise NotTrustedError("The signature over the job is not the analyst's.", _SEND) from None
+        raise WrongSignerError("The signature over the job is not the analyst's.", _SEND) from None
 
 
 def _require_addressed_to(me: PartyName, analyst: PartyName, envelope: JobEnvelope) -> None:
@@ -269,7 +270,7 @@ def _require_addressed_to(me: PartyName, analyst: PartyName, envelope: JobEnvelo
             f"The job is for the federation {envelope.federation}, not {me.federation}.", "Send it there."
         )
     if envelope.analyst != analyst.name:
-        raise NotTrustedError(
+        raise WrongSignerError(
             f"The job was signed by {analyst.name}, but names {envelope.analyst or 'nobody'} as its analyst.", _SEND
         )
     if me.role is Role.PROVIDER and me.name not in envelope.audience:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dpspca.common.errors import DpspcaError, NotNowError, NotTrustedError, require_trust
+from dpspca.common.errors import DpspcaError, NotNowError, NotTrustedError, WrongSignerError, require_trust
 from dpspca.common.names import PartyName, Role, check_name, shortened
 
 from . import packing
@@ -197,7 +197,9 @@ def verify_statement(
     The provider's certificate must have been valid ``at`` this moment. Whether it was revoked is not known here.
     """
     signer = holder_at(statement.certificate_pem, authority_pem, at)
-    require_trust(signer == provider, f"The statement was signed by {signer}, not by {provider}.", _AGAIN)
+    require_trust(
+        signer == provider, f"The statement was signed by {signer}, not by {provider}.", _AGAIN, WrongSignerError
+    )
     _require_signature(statement, _signed_bytes(statement.content, request, provider), authority_pem)
     return statement.content
 
@@ -207,7 +209,9 @@ def _read_request(signed: SignedRequest, analyst: PartyName, authority_pem: byte
     _require_signature(signed, signed.payload, authority_pem)
     request = StatementRequest.from_bytes(signed.payload)
     same = (request.federation, request.analyst) == (analyst.federation, analyst.name)
-    require_trust(same, f"The request names {shortened(request.analyst)}, but {analyst} signed it.", _AGAIN)
+    require_trust(
+        same, f"The request names {shortened(request.analyst)}, but {analyst} signed it.", _AGAIN, WrongSignerError
+    )
     return request
 
 
@@ -218,7 +222,7 @@ def _require_signature(signed: SignedRequest | SignedStatement, content: bytes, 
     try:
         key.verify(signed.signature, content, _METHOD)
     except (InvalidSignature, ValueError):
-        raise NotTrustedError(f"The signature is not {party}'s.", _AGAIN) from None
+        raise WrongSignerError(f"The signature is not {party}'s.", _AGAIN) from None
 
 
 def _signed_bytes(content: bytes, request: SignedRequest, provider: PartyName) -> bytes:

@@ -425,7 +425,7 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
     write(NAMES[1:], table[:, 1:])
     assert f"missing: '{NAMES[0]}'" in scored("some.csv").error_line
     write([*NAMES, "more"], np.c_[table, table[:, 0]])
-    assert "no feature of the model: 'more'" in scored("some.csv").error_line
+    assert "unknown: 'more'" in scored("some.csv").error_line
     np.save(enrolment / "bare.npy", table)
     assert "bare.npy has no column names, but the model's features have" in scored("bare.npy").error_line
     assert scored("bare.npy", "--by-position").code == 0

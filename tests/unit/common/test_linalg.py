@@ -4,6 +4,7 @@ from math import pi, sqrt
 
 import numpy as np
 import pytest
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -168,13 +169,13 @@ class TestThinQR:
     def test_missing_and_infinite_entries_are_refused(self, rows: int, value: float) -> None:
         matrix = gaussian(rows, 3)
         matrix[7, 1] = value
-        with pytest.raises(InvalidParameterError, match="missing or infinite"):
+        with pytest.raises(InvalidParameterError, match=facts("NaN")):
             thin_qr(matrix)
 
     @pytest.mark.parametrize("rows", [2, 5, TALL])
     @pytest.mark.parametrize("entry", [1e305, 1.2e308, -1.7e308])
     def test_a_column_norm_that_could_overflow_on_the_way_is_refused(self, rows: int, entry: float) -> None:
-        with pytest.raises(InvalidParameterError, match="norm of a column"):
+        with pytest.raises(InvalidParameterError, match=facts("1e+304")):
             thin_qr(np.full((rows, 2), entry))
 
 
@@ -266,7 +267,7 @@ class TestHardThreshold:
 
     @pytest.mark.parametrize("kept", [0, -1])
     def test_keeping_no_row_is_refused(self, kept: int) -> None:
-        with pytest.raises(InvalidParameterError, match="below one"):
+        with pytest.raises(InvalidParameterError, match=facts(kept, 1)):
             hard_threshold(np.ones((3, 2)), kept)
 
     def test_a_missing_value_is_refused(self) -> None:
@@ -359,14 +360,14 @@ class TestSubspaces:
     )
     def test_a_basis_that_is_not_orthonormal_is_refused_on_either_side(self, measure, basis: FloatArray) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
         good = np.eye(4)[:, :2]
-        with pytest.raises(InvalidParameterError, match="U"):
+        with pytest.raises(InvalidParameterError, match=facts("U")):
             measure(basis, good)
-        with pytest.raises(InvalidParameterError, match="V"):
+        with pytest.raises(InvalidParameterError, match=facts("V")):
             measure(good, basis)
 
     @pytest.mark.parametrize("other", [np.eye(4)[:, :1], np.eye(5)[:, :2]])
     def test_subspaces_of_different_shapes_are_refused(self, other: FloatArray) -> None:
-        with pytest.raises(InvalidParameterError, match="differ in shape"):
+        with pytest.raises(InvalidParameterError, match=facts("(4, 2)", str(other.shape))):
             subspace_distance(np.eye(4)[:, :2], other)
 
 
@@ -448,7 +449,7 @@ class TestCoherence:
         assert basis_coherence(np.eye(16)[:, :3]) == pytest.approx(16 / 3)
 
     def test_basis_coherence_of_anything_but_an_orthonormal_basis_is_refused(self) -> None:
-        with pytest.raises(InvalidParameterError, match="not orthonormal"):
+        with pytest.raises(InvalidParameterError, match=facts("U", "thin_qr")):
             basis_coherence(np.ones((4, 2)))
 
     @given(nonzero_matrices)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,7 +106,7 @@ def test_a_damaged_model_is_refused(stored: bytes) -> None:
 
 def test_numbers_that_are_not_finite_are_refused() -> None:
     stored = replace(MODEL, mean=np.full(6, np.inf)).to_bytes()
-    with pytest.raises(CorruptModelError, match="not finite"):
+    with pytest.raises(CorruptModelError, match=facts("NaN")):
         Model.from_bytes(stored)
 
 
@@ -119,10 +120,18 @@ def test_transform_takes_the_mean_off_and_inverse_transform_puts_it_back() -> No
     assert Model(BASIS.T, STATEMENT).inverse_transform(rows @ BASIS) == pytest.approx(rows @ BASIS @ BASIS.T)
 
 
-@pytest.mark.parametrize("rows", [[[1.0, "a"]], np.ones(6), np.full((2, 6), np.nan), np.ones((2, 6)) * 1j])
-def test_what_is_no_table_of_numbers_is_refused(rows: object) -> None:
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        ([[1.0, "a"]], (2, "<U32")),
+        (np.ones(6), (1, "float64")),
+        (np.full((2, 6), np.nan), (2, "float64")),
+        (np.ones((2, 6)) * 1j, (2, "complex128")),
+    ],
+)
+def test_what_is_no_table_of_numbers_is_refused(rows: object, named: object) -> None:
     for projection in (MODEL.transform, MODEL.inverse_transform):
-        with pytest.raises(InvalidDataError, match="no table"):
+        with pytest.raises(InvalidDataError, match=facts(named)):
             projection(rows)  # type: ignore[arg-type]
 
 
@@ -134,9 +143,9 @@ def test_lists_are_tables_and_a_model_is_described_in_a_line() -> None:
 
 
 def test_rows_of_another_width_are_refused() -> None:
-    with pytest.raises(InvalidDataError, match="5 features; the model has 6"):
+    with pytest.raises(InvalidDataError, match=facts(5, 6)):
         MODEL.transform(np.ones((2, 5)))
-    with pytest.raises(InvalidDataError, match="3 components; the model has 2"):
+    with pytest.raises(InvalidDataError, match=facts(3, 2)):
         MODEL.inverse_transform(np.ones((2, 3)))
 
 
@@ -217,23 +226,23 @@ def test_columns_are_matched_to_features_by_name_in_any_order(order: list[int]) 
     ("names", "said"),
     [
         ("abcde", "missing: 'f'"),
-        ("abcdefg", "no feature of the model: 'g'"),
-        ("abcdeg", "missing: 'f'; no feature of the model: 'g'"),
-        ("abcdeff", "there more than once: 'f'"),
-        ("gggggg", "missing: 'a', 'b', 'c', 'd', 'e' and 1 more; .* model: 'g'; there more than once: 'g'"),
+        ("abcdefg", "unknown: 'g'"),
+        ("abcdeg", ("missing: 'f'", "unknown: 'g'")),
+        ("abcdeff", "repeated: 'f'"),
+        ("gggggg", ("missing: 'a', 'b', 'c', 'd', 'e' and 1 more", "unknown: 'g'", "repeated: 'g'")),
     ],
 )
-def test_columns_that_are_not_the_features_are_refused_by_name(names: str, said: str) -> None:
-    with pytest.raises(InvalidDataError, match=f"not the model's features.*{said}"):
+def test_columns_that_are_not_the_features_are_refused_by_name(names: str, said: object) -> None:
+    with pytest.raises(InvalidDataError, match=facts(said)):
         MODEL.order_of(names)
-    with pytest.raises(InvalidDataError, match=said):
+    with pytest.raises(InvalidDataError, match=facts(said)):
         MODEL.transform(pd.DataFrame(np.zeros((2, len(names))), columns=list(names)))
 
 
 def test_columns_with_names_are_refused_where_the_model_has_none() -> None:
     nameless = replace(MODEL, feature_names=None)
     frame = pd.DataFrame(TABLE, columns=list("fedcba"))
-    with pytest.raises(InvalidDataError, match="the model's features have none"):
+    with pytest.raises(InvalidDataError, match=facts("'f', 'e'", "by_position=True", "--by-position")):
         nameless.transform(frame)
     by_position = nameless.transform(TABLE)
     assert np.array_equal(nameless.transform(frame, by_position=True), by_position)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.spans import Span
@@ -17,22 +18,41 @@ def test_each_row_of_a_divided_table_belongs_to_one_span() -> None:
     assert (sum(~each.rows_of_others(9) for each in spans) == [1] * 7 + [3] * 2).all()
 
 
-@pytest.mark.parametrize("wrong", [(-1, 2, 5), (0, 0, 5), (0, 6, 5), (0, 1, 0), (5, 1, 5), (0, 1, 2**24), (0, -1, 5)])
-def test_rows_outside_the_table_are_refused(wrong: tuple[int, int, int]) -> None:
-    with pytest.raises(InvalidParameterError, match="it must lie between"):
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ((-1, 2, 5), ("start", -1, 0, 4)),
+        ((0, 0, 5), ("rows", 0, 1, 5)),
+        ((0, 6, 5), ("rows", 6, 1, 5)),
+        ((0, 1, 0), ("of", 0, 1, 2**24 - 1)),
+        ((5, 1, 5), ("start", 5, 0, 4)),
+        ((0, 1, 2**24), ("of", 2**24, 1, 2**24 - 1)),
+        ((0, -1, 5), ("rows", -1, 1, 5)),
+    ],
+)
+def test_rows_outside_the_table_are_refused(wrong: tuple[int, int, int], named: object) -> None:
+    with pytest.raises(InvalidParameterError, match=facts(named)):
         Span(*wrong)
 
 
 @pytest.mark.parametrize(("start", "rows", "of"), [(8, 20, 20), (4, 2, 5), (1, 5, 5)])
 def test_a_span_beyond_the_table_is_refused_and_its_arguments_explained(start: int, rows: int, of: int) -> None:
-    with pytest.raises(InvalidParameterError, match=rf"end at row {start + rows - 1}, but the last of {of}") as caught:
+    with pytest.raises(InvalidParameterError, match=facts(start + rows - 1, of, of - 1)) as caught:
         Span(start, rows, of)
-    assert "rows (the number of own rows, not their end)" in str(caught.value)
+    assert all(f"{name} (" in caught.value.remedy for name in ("start", "rows", "of"))
 
 
-@pytest.mark.parametrize("wrong", [(0.0, 1, 5), (0, "1", 5), (0, 1, True), (None, 1, 5)])
-def test_spans_need_whole_numbers(wrong: tuple[int, int, int]) -> None:
-    with pytest.raises(InvalidTypeError, match="not a whole number"):
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ((0.0, 1, 5), ("start", 0.0)),
+        ((0, "1", 5), ("rows", "'1'")),
+        ((0, 1, True), ("of", True)),
+        ((None, 1, 5), ("start", None)),
+    ],
+)
+def test_spans_need_whole_numbers(wrong: tuple[int, int, int], named: object) -> None:
+    with pytest.raises(InvalidTypeError, match=facts(named)):
         Span(*wrong)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from facts import facts
 
 from dpspca.client import findings
 from dpspca.client.reports import report
@@ -225,7 +226,7 @@ def test_a_table_too_wide_for_a_matrix_is_planned_without_one() -> None:
         schema=Schema(MAX_DIMENSION + 1), norm_bound=30.0, components=2, budget=Budget(1, 1e-6), unit=REPLACE
     )
     assert all(math.prod(step.shape) <= 1000**2 for step in catalogue.plan(spec))
-    with pytest.raises(InvalidParameterError, match=r"8193 columns, .* at most 256 components, not 257"):
+    with pytest.raises(InvalidParameterError, match=facts(MAX_DIMENSION + 1, 256, 257)):
         catalogue.plan(replace(spec, components=257))
 
 
@@ -346,7 +347,7 @@ def test_a_length_is_read_off_a_range_of_norms(counts: list[float], length: floa
 
 
 def test_only_a_method_that_finds_a_bound_goes_without() -> None:
-    with pytest.raises(InvalidParameterError, match=r"norm_bound is 'private', but the method analyze-gauss.*auto"):
+    with pytest.raises(InvalidParameterError, match=facts("norm_bound", "'private'", "analyze-gauss", "auto")):
         fit(np.ones((10, 5)), bound=PRIVATE_BOUND, method="analyze-gauss")
     text = json.dumps(json.loads(fit_spec().to_json()) | {"norm_bound": "private"})
     assert JobSpec.from_json(text) == replace(fit_spec(), norm_bound=PRIVATE_BOUND)
@@ -396,7 +397,7 @@ def test_one_component_is_kept_where_none_shows() -> None:
 
 
 def test_whether_to_leave_out_components_is_true_or_false() -> None:
-    with pytest.raises(InvalidTypeError, match="fewer is 'many'"):
+    with pytest.raises(InvalidTypeError, match=facts("fewer", "'many'")):
         fit(np.ones((10, 5)), options={"fewer": "many"})
 
 

@@ -63,7 +63,7 @@ def test_variances_are_left_out_and_axes_kept_if_a_provider_left() -> None:
 def test_a_mean_of_other_rows_than_were_counted_ends_the_job() -> None:
     job = spec(centering=Centering.PRIVATE, mean_bound=20.0)
     assert run(job, {}).mean is not None
-    with pytest.raises(PartiesChangedError, match="left between"):
+    with pytest.raises(PartiesChangedError):
         run(job, {ColumnSums: 2})
     with pytest.raises(PartiesChangedError):
         run(job, {Count: 4})

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import scipy.linalg
+from facts import facts
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms.steps.eigen_noise import eigen_noise
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.model import Model
+from dpspca.common.names import shortened
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 
@@ -92,7 +94,7 @@ def test_intervals_need_a_level_and_what_they_are_about(model_of_few: Model) -> 
     assert (low <= high).all()
     assert (high <= wide[1]).all()
     for level in (0, 1, "most"):
-        with pytest.raises(InvalidParameterError, match="level is"):
+        with pytest.raises(InvalidParameterError, match=facts("level", shortened(level))):
             model_of_few.intervals(level)  # type: ignore[arg-type]
     assert Model.from_bytes(model_of_few.to_bytes()).intervals().keys() == {"loadings", "explained_variance"}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue, improved_loop
@@ -92,7 +93,7 @@ def test_what_does_not_go_together_is_refused(changes: dict[str, Any]) -> None:
 
 
 def test_the_papers_noise_is_refused_for_another_loop() -> None:
-    with pytest.raises(InvalidParameterError, match="neither the paper's start nor its noise"):
+    with pytest.raises(InvalidParameterError, match=facts("improved", "plain", "exact")):
         catalogue.plan(job(60, options={"loop": "improved"}, accounting=Accounting.PUBLISHED))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import output_perturbation
@@ -123,7 +124,7 @@ def test_the_published_noise_is_the_paper_s_and_wider_than_the_exact() -> None:
 def test_published_noise_that_does_not_keep_its_promise_is_refused() -> None:
     job = spec(schema=Schema(2), components=1, accounting=Accounting.PUBLISHED, budget=Budget(48.0, 0.5))
     assert not keeps_promise(published_gaussian_constants(2, 45.0, 1e-22), 2, 45.0, 1e-22)
-    with pytest.raises(InvalidParameterError, match="Use exact accounting"):
+    with pytest.raises(InvalidParameterError, match=facts("exact", "epsilon", "delta")):
         output_perturbation.steps_of(job)
 
 

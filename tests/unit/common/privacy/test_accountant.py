@@ -10,6 +10,7 @@ from dataclasses import FrozenInstanceError
 from fractions import Fraction
 
 import pytest
+from facts import facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -248,7 +249,7 @@ def test_admission_returns_a_new_filter_and_leaves_the_old_one() -> None:
 
 def test_a_refusal_says_what_was_asked_what_is_left_and_what_to_do() -> None:
     after = Filter.for_budget(1.0, 1e-6).admit([GaussianEvent(0.2, 1)])
-    with pytest.raises(BudgetExceededError, match=r"mu = 0\.2 where mu = 0\.12660.* left.*nothing was spent") as caught:
+    with pytest.raises(BudgetExceededError, match=facts("mu = 0.2", "mu = 0.126606", "0.236704")) as caught:
         after.admit([GaussianEvent(0.2, 1)])
     assert "1.5797" in caught.value.remedy
     assert after.admit([GaussianEvent(0.12, 1)]).spent.units > after.spent.units
@@ -260,12 +261,12 @@ def test_what_is_left_can_be_spent_to_the_last_unit() -> None:
     assert empty.remaining_mu < 1e-7
     full = empty.charge(Price(empty.whole.units - empty.spent.units))
     assert full.remaining_mu == 0
-    with pytest.raises(BudgetExceededError, match=r" mu = 0 is left"):
+    with pytest.raises(BudgetExceededError, match=facts("mu = 0.2", "mu = 0", "0.236704")):
         full.admit([GaussianEvent(0.2, 1)])
     assert full.admit([GaussianEvent(0, 1), PureEvent(0)]) == full
-    with pytest.raises(BudgetExceededError, match="refused"):
+    with pytest.raises(BudgetExceededError, match=facts("mu = 0", "0.236704")):
         full.admit([GaussianEvent(1e-300, 1)])
-    with pytest.raises(BudgetExceededError, match="refused"):
+    with pytest.raises(BudgetExceededError, match=facts("mu = 0", "0.236704")):
         full.charge(Price(1))
 
 
@@ -348,7 +349,7 @@ def test_a_sampler_too_far_from_its_ideal_is_refused_whatever_its_noise() -> Non
     reserve = 1e-6 * 2**-20 / (1 + math.e)
     almost = state.admit([GaussianEvent(0.001, 1, 0.999 * reserve)])
     for sloppy in (GaussianEvent(0.001, 1, 0.002 * reserve), LaplaceEvent(0, 1, 0.002 * reserve)):
-        with pytest.raises(BudgetExceededError, match="total variation"):
+        with pytest.raises(BudgetExceededError, match=facts("approximate_delta")):
             almost.admit([sloppy])
 
 
@@ -420,7 +421,7 @@ def test_what_is_set_aside_and_the_rest_together_are_the_whole_delta(epsilon: fl
 
 def test_an_approximate_mechanism_finds_room_only_in_what_is_set_aside() -> None:
     mechanism = ApproximateEvent(0.1, 1e-8)
-    with pytest.raises(BudgetExceededError, match="total variation"):
+    with pytest.raises(BudgetExceededError, match=facts("approximate_delta")):
         Filter.for_budget(2.0, 1e-6).admit([mechanism])
     after = Filter.for_budget(2.0, 1e-6, aside=1e-7).admit([mechanism])
     assert after.aside == 1e-7

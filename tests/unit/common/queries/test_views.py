@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 
-from dpspca.common.errors import InvalidQueryError
+from dpspca.common.errors import InvalidQueryError, NotCanonicalQueryError
 from dpspca.common.plan import Step
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.units import PrivacyUnit
@@ -34,26 +35,33 @@ def test_columns_out_of_order_or_range_are_refused(columns: Any) -> None:
 @pytest.mark.parametrize("factor", [-1.0, np.nan, np.inf, 2 * MAX_FACTOR])
 @pytest.mark.parametrize("place", ["scale", "along"])
 def test_a_factor_out_of_range_is_refused(place: str, factor: float) -> None:
-    with pytest.raises(InvalidQueryError, match="factor"):
-        View(5, [1, 2], **{place: factor})
+    with pytest.raises(InvalidQueryError, match=facts(factor, f"{MAX_FACTOR:g}")):
+        View(5, [1, 2], axes=np.eye(2)[:, :1], **{place: factor})
 
 
 @pytest.mark.parametrize(
-    "axes", [np.zeros((3, 1)), np.zeros(2), np.full((2, 1), 1.5), np.full((2, 1), np.nan), np.zeros((2, MAX_AXES + 1))]
+    ("axes", "named"),
+    [
+        (np.zeros((3, 1)), ("(3, 1)", MAX_AXES)),
+        (np.zeros(2), ("(2,)", MAX_AXES)),
+        (np.full((2, 1), 1.5), (-1, 1)),
+        (np.full((2, 1), np.nan), (-1, 1)),
+        (np.zeros((2, MAX_AXES + 1)), (f"(2, {MAX_AXES + 1})", MAX_AXES)),
+    ],
 )
-def test_axes_of_another_shape_or_size_are_refused(axes: Any) -> None:
-    with pytest.raises(InvalidQueryError, match="axes"):
+def test_axes_of_another_shape_or_size_are_refused(axes: Any, named: Any) -> None:
+    with pytest.raises(InvalidQueryError, match=facts(named)):
         View(5, [1, 2], axes=axes)
 
 
 def test_a_power_other_than_one_or_two_is_refused() -> None:
-    with pytest.raises(InvalidQueryError, match="power"):
+    with pytest.raises(InvalidQueryError, match=facts("1", "2")):
         NormHistogram(View.whole(3), power=3)
 
 
 @pytest.mark.parametrize("axes", [None, np.eye(3)[:, :1], np.eye(3)])
 def test_a_histogram_of_scores_on_other_than_two_axes_is_refused(axes: Any) -> None:
-    with pytest.raises(InvalidQueryError, match="axes"):
+    with pytest.raises(InvalidQueryError, match=facts(0 if axes is None else axes.shape[1], 2)):
         ScoreHistogram(View(3, [0, 1, 2], axes=axes))
 
 
@@ -88,9 +96,9 @@ def test_queries_about_different_views_have_different_digests() -> None:
 
 
 def test_the_axes_of_a_product_must_be_orthonormal() -> None:
-    with pytest.raises(InvalidQueryError, match="not orthonormal"):
+    with pytest.raises(InvalidQueryError, match=facts("||Q^T Q - I||")):
         ViewProduct(View(3, range(3), axes=np.eye(3)[:, [0, 0]]))
-    with pytest.raises(InvalidQueryError, match="no axes"):
+    with pytest.raises(InvalidQueryError, match=facts("0 axes")):
         ViewProduct(View.whole(3))
     extent = ViewProduct(View(9, [0, 4, 8], axes=np.eye(3)[:, :2])).extent
     assert ViewProduct.answer_shape(extent) == (3, 2)
@@ -104,13 +112,13 @@ def test_the_shape_of_an_answer_follows_from_the_view() -> None:
 
 
 def test_a_view_has_one_form() -> None:
-    with pytest.raises(InvalidQueryError, match="two factors"):
+    with pytest.raises(NotCanonicalQueryError, match=facts(2.0, 3.0)):
         View(5, [1], 2.0, None, 3.0)
-    with pytest.raises(InvalidQueryError, match=r"32768 columns has 182 axes\. .*at most 181 axes"):
+    with pytest.raises(InvalidQueryError, match=facts(2**15, 182, 181)):
         View(2**15, np.arange(2**15), axes=np.zeros((2**15, 182)))
     zeros = View(2, [0, 1], axes=np.array([[-0.0], [1.0]])), View(2, [0, 1], axes=np.array([[0.0], [1.0]]))
     assert zeros[0].content() == zeros[1].content()
-    with pytest.raises(InvalidQueryError, match="has a factor"):
+    with pytest.raises(NotCanonicalQueryError, match=facts(2.0)):
         TiedColumns(View(5, [1], 2.0))
 
 

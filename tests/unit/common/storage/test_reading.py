@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from facts import facts
 
 from dpspca.common.decoding import decode
 from dpspca.common.errors import InvalidParameterError
@@ -129,7 +130,7 @@ def test_a_pattern_and_a_file_that_it_matches_are_the_same_rows(other: str, tmp_
     for name in ("a.csv", "b.csv", "c.tsv"):
         (tmp_path / "data" / name).touch()
     (tmp_path / "link.csv").symlink_to(tmp_path / "data" / "b.csv")
-    with pytest.raises(InvalidParameterError, match="hold the same rows"):
+    with pytest.raises(InvalidParameterError, match=facts("'cohort'", "'other'", "data_sets")):
         read_config(ProviderConfig, settings(tmp_path, f'other = "{other}"', "data/*.csv"))
     read = read_config(ProviderConfig, settings(tmp_path, 'other = "data/*.tsv"\nmore = "*.npy"', "data/*.csv"))
     assert read.names == {"cohort", "other", "more"}

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import InvalidAnswerError, InvalidQueryError
+from dpspca.common.errors import InvalidAnswerError, InvalidQueryError, NotCanonicalQueryError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import Step
 from dpspca.common.queries.base import Announcement, Extent, RowQuery
@@ -158,9 +159,9 @@ def test_t35_a_frame_of_another_length_is_refused(change: int) -> None:
     whole = bytes(PRODUCT.content())
     reader = wire.QueryReader(PRODUCT.announcement, step_for(PRODUCT))
     frame = whole[:change] if change < 0 else whole + bytes(change)
-    with pytest.raises(InvalidQueryError, match="not the next frame"):
+    with pytest.raises(InvalidQueryError, match=facts("Frame 0", f"{len(frame)} bytes")):
         reader.add(0, frame)
-    with pytest.raises(InvalidQueryError, match="0 of 140 bytes"):
+    with pytest.raises(InvalidQueryError, match=facts("0 of 140 bytes")):
         reader.query()
 
 
@@ -186,7 +187,7 @@ def test_t34_rows_of_a_basis_must_be_in_ascending_order(rows: list[int]) -> None
     whole = np.array(rows, dtype="<u4").tobytes() + bytes(PRODUCT.content())[20:]
     reader = wire.QueryReader(PRODUCT.announcement, step_for(PRODUCT))
     reader.add(0, whole)
-    with pytest.raises(InvalidQueryError, match="ascending"):
+    with pytest.raises(NotCanonicalQueryError, match=facts(40)):
         reader.query()
 
 
@@ -196,7 +197,7 @@ def test_a_basis_with_a_row_of_zeros_is_refused() -> None:
     wider = Extent(41, 3, 5)
     reader = wire.QueryReader(Announcement("covariance-product", wider), Step("a step", CovarianceProduct, wider, None))
     reader.add(0, padded)
-    with pytest.raises(InvalidQueryError, match="is zero"):
+    with pytest.raises(NotCanonicalQueryError):
         reader.query()
 
 
@@ -260,7 +261,7 @@ def test_t34_numbers_beyond_the_lattice_are_refused_and_add_nothing(value: int) 
     answer = np.zeros((2, 3), dtype=np.int64)
     answer[1, 1] = value
     reader = wire.AnswerReader(total, LARGEST)
-    with pytest.raises(InvalidAnswerError, match="range"):
+    with pytest.raises(InvalidAnswerError, match=facts(LARGEST)):
         send(reader, answer)
     assert not total.any()
     assert not reader.started
@@ -269,7 +270,7 @@ def test_t34_numbers_beyond_the_lattice_are_refused_and_add_nothing(value: int) 
 @pytest.mark.parametrize("size", [0, 1, 47, 49, 56, 2**20])
 def test_t34_an_answer_of_another_length_is_refused(size: int) -> None:
     reader = wire.AnswerReader(np.zeros((2, 3), dtype=np.int64), LARGEST)
-    with pytest.raises(InvalidAnswerError, match="not the next frame"):
+    with pytest.raises(InvalidAnswerError, match=facts("Frame 0", f"{size} bytes")):
         reader.add(0, bytes(size))
 
 

@@ -16,14 +16,20 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from facts import facts
 
 from dpspca.common.errors import (
+    DamagedFileError,
     DpspcaError,
     InvalidParameterError,
     InvalidTypeError,
+    MalformedProofError,
     NotNowError,
     NotTrustedError,
+    OccupiedFolderError,
+    RevokedError,
     UnsafeFileError,
+    WrongSignerError,
 )
 from dpspca.common.names import COORDINATOR_HOST, PartyName, Role
 from dpspca.common.storage import files
@@ -47,6 +53,11 @@ def request_by_hand(*extensions: x509.ExtensionType, key: Any = None) -> bytes:
 
 def names(*texts: str) -> x509.SubjectAlternativeName:
     return x509.SubjectAlternativeName([x509.UniformResourceIdentifier(text) for text in texts])
+
+
+def enrolled(entry: Any) -> str:
+    """Return the pattern for a refusal because this certificate is the newest one of its name."""
+    return facts(entry.name, entry.serial, "`dpspca identity renew`", f"`dpspca study revoke {entry.name}`")
 
 
 def mode(path: Path) -> int:
@@ -75,7 +86,7 @@ def test_the_authority_s_certificate_only_signs_certificates_and_lists(north: An
 
 def test_an_authority_is_never_overwritten(north: Any) -> None:
     before = {path.name: path.read_bytes() for path in north.authority.folder.iterdir()}
-    with pytest.raises(UnsafeFileError, match="not empty"):
+    with pytest.raises(OccupiedFolderError, match=facts(north.authority.folder)):
         Authority.init(north.authority.folder, "north", lambda: north.now)
     assert {path.name: path.read_bytes() for path in north.authority.folder.iterdir()} == before
 
@@ -111,11 +122,11 @@ def test_a_reopened_authority_continues_its_index_and_numbers(north: Any) -> Non
 def test_a_key_that_others_can_read_or_a_link_to_one_is_refused(north: Any, tmp_path: Path) -> None:
     key = north.authority.folder / "authority-key.pem"
     key.chmod(0o640)
-    with pytest.raises(UnsafeFileError, match="Other users can read"):
+    with pytest.raises(UnsafeFileError, match=facts(f"`chmod 600 {key}`")):
         Authority.open(north.authority.folder, lambda: north.now)
     key.chmod(0o600)
     north.authority.folder.chmod(0o755)
-    with pytest.raises(UnsafeFileError, match="only this user"):
+    with pytest.raises(UnsafeFileError, match=facts(f"`chmod 700 {north.authority.folder}`")):
         Authority.open(north.authority.folder, lambda: north.now)
     north.authority.folder.chmod(0o700)
     key.rename(tmp_path / "key")
@@ -129,7 +140,7 @@ def test_a_key_that_others_can_read_or_a_link_to_one_is_refused(north: Any, tmp_
 def test_a_key_of_another_authority_is_refused(north: Any, south: Any) -> None:
     north_key, south_key = (each.authority.folder / "authority-key.pem" for each in (north, south))
     north_key.write_bytes(south_key.read_bytes())
-    with pytest.raises(NotTrustedError, match="for another key"):
+    with pytest.raises(WrongSignerError):
         Authority.open(north.authority.folder, lambda: north.now)
 
 
@@ -157,35 +168,43 @@ def test_only_a_coordinator_s_certificate_is_valid_for_a_server(north: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("request_pem", "reason"),
+    ("request_pem", "kind", "reason"),
     [
-        (b"", "cannot be read"),
-        (b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", "cannot be read"),
-        (b"x" * 100_000, "at most 65536"),
-        (request_by_hand(), "more than a name"),
-        (request_by_hand(names()), "asks for 0 names"),
-        (request_by_hand(names(OSLO.uri, OSLO.uri)), "asks for 2 names"),
-        (request_by_hand(x509.SubjectAlternativeName([x509.DNSName(COORDINATOR_HOST)])), "0 URIs"),
-        (request_by_hand(names("https://north/provider/oslo")), "not the name of a party"),
-        (request_by_hand(names("dpspca://north/admin/oslo")), "not the name of a party"),
-        (request_by_hand(names("dpspca://south/provider/oslo")), "not in the federation"),
+        (b"", MalformedProofError, None),
+        (b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", MalformedProofError, None),
+        (b"x" * 100_000, NotTrustedError, facts(100_000, 65_536)),
+        (request_by_hand(), MalformedProofError, None),
+        (request_by_hand(names()), NotTrustedError, facts("0 names")),
+        (request_by_hand(names(OSLO.uri, OSLO.uri)), NotTrustedError, facts("2 names")),
+        (
+            request_by_hand(x509.SubjectAlternativeName([x509.DNSName(COORDINATOR_HOST)])),
+            NotTrustedError,
+            facts("0 URIs"),
+        ),
+        (request_by_hand(names(uri := "https://north/provider/oslo")), NotTrustedError, facts(f"'{uri}'")),
+        (request_by_hand(names(uri := "dpspca://north/admin/oslo")), NotTrustedError, facts(f"'{uri}'")),
+        (request_by_hand(names(uri := "dpspca://south/provider/oslo")), NotTrustedError, facts(uri, "north")),
         (
             request_by_hand(
                 x509.SubjectAlternativeName([x509.UniformResourceIdentifier(OSLO.uri), x509.DNSName(COORDINATOR_HOST)])
             ),
-            "asks for 2 names",
+            NotTrustedError,
+            facts("2 names"),
         ),
-        (request_by_hand(names(OSLO.uri), x509.BasicConstraints(ca=True, path_length=None)), "more than a name"),
+        (request_by_hand(names(OSLO.uri), x509.BasicConstraints(ca=True, path_length=None)), MalformedProofError, None),
         (
             request_by_hand(names(OSLO.uri), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])),
-            "more than a name",
+            MalformedProofError,
+            None,
         ),
-        (request_by_hand(names(OSLO.uri), key=ec.generate_private_key(ec.SECP384R1())), "P-256"),
-        (request_by_hand(names(OSLO.uri), key=rsa.generate_private_key(65537, 2048)), "P-256"),
+        (request_by_hand(names(OSLO.uri), key=ec.generate_private_key(ec.SECP384R1())), NotTrustedError, "P-256"),
+        (request_by_hand(names(OSLO.uri), key=rsa.generate_private_key(65537, 2048)), NotTrustedError, "P-256"),
     ],
 )
-def test_t33_a_request_for_anything_else_is_refused(north: Any, request_pem: bytes, reason: str) -> None:
-    with pytest.raises(NotTrustedError, match=reason):
+def test_t33_a_request_for_anything_else_is_refused(
+    north: Any, request_pem: bytes, kind: type[NotTrustedError], reason: str | None
+) -> None:
+    with pytest.raises(kind, match=reason):
         north.authority.sign(request_pem)
     assert north.authority.list() == ()
 
@@ -194,14 +213,15 @@ def test_a_request_with_a_changed_name_is_refused(north: Any) -> None:
     good = x509.load_pem_x509_csr(write_request(new_key(), OSLO)).public_bytes(Encoding.DER)
     changed = good.replace(b"provider/oslo", b"provider/oslp")
     pem = x509.load_der_x509_csr(changed).public_bytes(Encoding.PEM)
-    with pytest.raises(NotTrustedError, match="not signed with the key"):
+    with pytest.raises(WrongSignerError):
         north.authority.sign(pem)
 
 
 def test_a_request_for_a_name_that_the_operator_did_not_expect_is_refused(north: Any) -> None:
     pem = write_request(new_key(), OSLO)
-    with pytest.raises(NotTrustedError, match="not for"):
-        north.authority.sign(pem, expected=PartyName("north", Role.PROVIDER, "bergen"))
+    other = PartyName("north", Role.PROVIDER, "bergen")
+    with pytest.raises(NotTrustedError, match=facts(OSLO, other)):
+        north.authority.sign(pem, expected=other)
     north.authority.sign(pem, expected=OSLO)
     assert [entry.name for entry in north.authority.list()] == [OSLO]
 
@@ -214,12 +234,12 @@ def test_t32_a_key_has_one_certificate_whatever_name_it_asks_for(north: Any) -> 
     pem = north.authority.sign(write_request(key, OSLO))
     (entry,) = north.authority.list()
     for name in (PartyName("north", Role.PROVIDER, "bergen"), PartyName("north", Role.ANALYST, "oslo")):
-        with pytest.raises(NotTrustedError, match=f"already certified for {OSLO}, with serial number {entry.serial}"):
+        with pytest.raises(NotTrustedError, match=facts(OSLO, entry.serial, f"`dpspca study invite {name}`")):
             north.authority.sign(write_request(key, name))
     north.now += timedelta(days=29)
     assert north.authority.sign(write_request(key, OSLO), days=90) == pem
     north.authority.revoke(OSLO)
-    with pytest.raises(NotTrustedError, match=r"already certified .* which was revoked"):
+    with pytest.raises(RevokedError, match=facts(OSLO, entry.serial)):
         north.authority.sign(write_request(key, OSLO))
     assert [each.serial for each in north.authority.list()] == [entry.serial]
 
@@ -232,17 +252,18 @@ def test_t32_a_request_whose_certificate_has_expired_gets_no_other(north: Any, t
     index = (north.authority.folder / "index.jsonl").read_bytes()
     north.now = entry.until - timedelta(seconds=1)
     assert north.authority.sign(write_request(key, OSLO)) == pem
-    ended = rf"{OSLO} with serial number {entry.serial} expired at {entry.until:%Y-%m-%d %H:%M} UTC"
+    ended = facts(OSLO, entry.serial, f"{entry.until:%Y-%m-%d %H:%M} UTC")
     for north.now in (entry.until, entry.until + timedelta(days=365)):
         with pytest.raises(NotNowError, match=ended) as caught:
             north.authority.sign(write_request(key, OSLO), days=90)
         assert "`dpspca identity renew`" in caught.value.remedy
         assert f"`dpspca study revoke {OSLO}`" in caught.value.remedy
-    with pytest.raises(NotTrustedError, match="already certified"):  # ownership is checked first
-        north.authority.sign(write_request(key, PartyName("north", Role.PROVIDER, "bergen")))
+    bergen = PartyName("north", Role.PROVIDER, "bergen")
+    with pytest.raises(NotTrustedError, match=facts(OSLO, f"`dpspca study invite {bergen}`")):  # before its expiry
+        north.authority.sign(write_request(key, bergen))
     assert (north.authority.folder / "index.jsonl").read_bytes() == index
     north.authority.revoke(OSLO)
-    with pytest.raises(NotTrustedError, match="which was revoked"):
+    with pytest.raises(RevokedError, match=facts(OSLO, entry.serial)):
         north.authority.sign(write_request(key, OSLO))
     anew = north.authority.sign(request(tmp_path / "anew", OSLO))
     assert install(tmp_path / "anew", anew, north.pem).not_after > north.now
@@ -255,24 +276,24 @@ def test_t32_an_expired_certificate_can_be_renewed_but_not_requested_again(north
     install(home, north.authority.sign(first), north.pem)
     north.now += timedelta(days=365)
     renewal = renew_request(home)
-    with pytest.raises(NotNowError, match="expired at"):
+    with pytest.raises(NotNowError, match=facts("`dpspca identity renew`")):
         north.authority.sign(first)
     assert install(home, north.authority.sign(renewal), north.pem).not_after > north.now
-    with pytest.raises(NotNowError, match="identity renew"):
+    with pytest.raises(NotNowError, match=facts("`dpspca identity renew`")):
         north.authority.sign(first)
     assert len(north.authority.list()) == 2
     north.now += timedelta(days=365)
-    with pytest.raises(NotNowError, match="expired at"):
+    with pytest.raises(NotNowError, match=facts(north.authority.list()[-1].serial)):
         north.authority.sign(renewal)  # the certificate for this renewal has expired too
 
 
 def test_t32_nobody_else_is_enrolled_under_an_enrolled_name(north: Any) -> None:
     north.enrol("provider", "oslo")
     before = north.authority.list()
-    with pytest.raises(NotTrustedError, match="is already enrolled, with serial number"):
+    with pytest.raises(NotTrustedError, match=enrolled(before[-1])):
         north.authority.sign(write_request(new_key(), OSLO))
     north.now += timedelta(days=365)
-    with pytest.raises(NotTrustedError, match="already enrolled"):
+    with pytest.raises(NotTrustedError, match=enrolled(before[-1])):
         north.authority.sign(write_request(new_key(), OSLO))
     assert north.authority.list() == before
     north.authority.revoke(OSLO)
@@ -295,9 +316,7 @@ def test_t32_a_replaced_key_cannot_renew(north: Any) -> None:
     install(folder, north.authority.sign(renew_request(folder)), north.pem)
     stolen = write_renewal(write_request(new_key(), OSLO), old.certificate_pem, old.key_pem)
     newest = north.authority.list()[-1]
-    with pytest.raises(
-        NotTrustedError, match=f"is already enrolled, with serial number {newest.serial}, and the key of that"
-    ):
+    with pytest.raises(NotTrustedError, match=enrolled(newest)):
         north.authority.sign(stolen)
     north.authority.revoke(
         newest.serial
@@ -311,9 +330,9 @@ def test_text_around_a_renewal_is_ignored_and_a_damaged_one_is_refused(north: An
     pems = [good[:-1], good + b"\n\r\n \n", b"Dear operator,\n" + good, good.replace(b"\n", b"\r\n")]
     assert len({north.authority.sign(pem) for pem in pems}) == 1
     for damaged in (good + b"Best wishes", good[:-40], good.replace(b"-----BEGIN CERTIFICATE-----\n", b"")):
-        with pytest.raises(NotTrustedError, match=r"is damaged|cannot be read"):
+        with pytest.raises(MalformedProofError):
             north.authority.sign(damaged)
-    with pytest.raises(NotTrustedError, match="more than one request"):
+    with pytest.raises(MalformedProofError, match=facts("2 requests")):
         north.authority.sign(write_request(new_key(), OSLO) + good)
 
 
@@ -330,22 +349,23 @@ def test_t32_nobody_else_renews_a_partys_certificate(north: Any, south: Any, tmp
     )
     swapped = write_renewal(write_request(new_key(), OSLO), made.certificate_pem, made.key_pem)
     signature = swapped[swapped.index(b"-----BEGIN DPSPCA") :]
-    for pem, reason in (
-        (write_renewal(asked, made.certificate_pem, other.key_pem), "did not sign this renewal"),
-        (write_renewal(asked, other.certificate_pem, other.key_pem), "already enrolled"),
-        (write_renewal(asked, stranger.certificate_pem, stranger.key_pem), "not issued by this"),
-        (write_renewal(asked, forged, stranger.key_pem), "not issued by this"),
-        (good[: good.index(b"-----BEGIN DPSPCA")] + signature, "did not sign this renewal"),
-        (good.replace(asked, write_request(new_key(), OSLO)), "did not sign this renewal"),
-        (asked + made.certificate_pem, "cannot be read|already enrolled"),
-        (b"x" * 100_000, "at most 65536"),
+    taken, unsigned = enrolled(before[0]), facts("`dpspca identity renew`")
+    for pem, kind, reason in (
+        (write_renewal(asked, made.certificate_pem, other.key_pem), WrongSignerError, unsigned),
+        (write_renewal(asked, other.certificate_pem, other.key_pem), NotTrustedError, taken),
+        (write_renewal(asked, stranger.certificate_pem, stranger.key_pem), WrongSignerError, None),
+        (write_renewal(asked, forged, stranger.key_pem), WrongSignerError, None),
+        (good[: good.index(b"-----BEGIN DPSPCA")] + signature, WrongSignerError, unsigned),
+        (good.replace(asked, write_request(new_key(), OSLO)), WrongSignerError, unsigned),
+        (asked + made.certificate_pem, NotTrustedError, taken),
+        (b"x" * 100_000, NotTrustedError, facts(100_000, 65_536)),
     ):
-        with pytest.raises(NotTrustedError, match=reason):
+        with pytest.raises(kind, match=reason):
             north.authority.sign(pem)
     assert north.authority.list() == before
     north.authority.revoke(before[0].serial)
     north.authority.sign(request(tmp_path / "anew", OSLO))
-    with pytest.raises(NotTrustedError, match="already enrolled"):
+    with pytest.raises(NotTrustedError, match=enrolled(north.authority.list()[-1])):
         north.authority.sign(good)
 
 
@@ -359,11 +379,11 @@ def test_an_act_on_a_full_disk_leaves_the_index_unchanged(north: Any, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(UnsafeFileError, match=r"index\.jsonl cannot be written: No space left on device"):
+        with pytest.raises(UnsafeFileError, match=facts("index.jsonl", "No space left on device")):
             north.authority.sign(asked)
     assert index.read_bytes() == before
     index.write_bytes(before[:-1])
-    with pytest.raises(UnsafeFileError, match=r"index\.jsonl is damaged"):
+    with pytest.raises(DamagedFileError, match=facts("index.jsonl")):
         north.authority.sign(asked)
     assert index.read_bytes() == before[:-1]
 
@@ -375,7 +395,7 @@ def test_an_index_of_an_earlier_version_is_read_and_continued(north: Any) -> Non
     for line in older:
         line.pop("certificate", None)
     index.write_text("".join(json.dumps(line) + "\n" for line in older))
-    with pytest.raises(NotTrustedError, match="already enrolled"):
+    with pytest.raises(NotTrustedError, match=enrolled(north.authority.list()[-1])):
         north.authority.sign(write_request(new_key(), OSLO))
     north.authority.sign(renew_request(north.folder("provider", "oslo")))
     assert [bool(entry.certificate) for entry in north.authority.list()] == [False, True]
@@ -405,10 +425,10 @@ def test_t32_a_hundred_concurrent_requests_for_one_name_enrol_one_key(north: Any
 def test_t32_an_act_waits_for_the_lock_but_not_for_ever(north: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     index = north.authority.folder / "index.jsonl"
     with files.exclusive_lock(index):
-        with pytest.raises(UnsafeFileError, match=r"index\.jsonl for 0 seconds"), files.exclusive_lock(index, 0):
+        with pytest.raises(UnsafeFileError, match=facts(index, "0 seconds")), files.exclusive_lock(index, 0):
             pass
         monkeypatch.setattr(files, "exclusive_lock", partial(files.exclusive_lock, seconds=0.05))
-        with pytest.raises(UnsafeFileError, match="Another program"):
+        with pytest.raises(UnsafeFileError, match=facts(index, "0.05 seconds")):
             north.authority.sign(write_request(new_key(), OSLO))
     assert north.authority.list() == ()
     north.authority.sign(write_request(new_key(), OSLO))
@@ -416,7 +436,7 @@ def test_t32_an_act_waits_for_the_lock_but_not_for_ever(north: Any, monkeypatch:
 
 @pytest.mark.parametrize("days", [-1, 0, 91, 10_000])
 def test_no_certificate_is_valid_for_more_than_90_days(north: Any, days: int) -> None:
-    with pytest.raises(InvalidParameterError, match="1 to 90"):
+    with pytest.raises(InvalidParameterError, match=facts(days, "1 to 90")):
         north.authority.sign(write_request(new_key(), OSLO), days=days)
 
 
@@ -424,7 +444,8 @@ def test_no_certificate_outlives_its_authority(north: Any) -> None:
     north.now += AUTHORITY_LIFE - timedelta(days=10)
     north.authority.sign(write_request(new_key(), OSLO), days=10)
     north.authority.revoke(OSLO)
-    with pytest.raises(InvalidParameterError, match="expires earlier"):
+    ends = x509.load_pem_x509_certificate(north.pem).not_valid_after_utc
+    with pytest.raises(InvalidParameterError, match=facts(str(ends))):
         north.authority.sign(write_request(new_key(), OSLO), days=11)
 
 
@@ -447,7 +468,7 @@ def test_a_serial_number_revokes_one_certificate_and_a_name_revokes_all(north: A
 @pytest.mark.parametrize("which", ["", "0", "provider", "dpspca://north/provider/bergen", "oslo"])
 def test_revoking_an_unknown_serial_number_or_name_is_an_error(north: Any, which: str) -> None:
     north.enrol("provider", "oslo")
-    with pytest.raises(InvalidParameterError, match="not revoked yet"):
+    with pytest.raises(InvalidParameterError, match=facts(repr(which), "`dpspca study show`")):
         north.authority.revoke(which)
 
 
@@ -515,7 +536,7 @@ def test_an_act_that_cannot_be_recorded_is_not_done(north: Any, tmp_path: Path) 
 def test_an_index_that_the_authority_did_not_write_is_refused(north: Any, line: bytes) -> None:
     with (north.authority.folder / "index.jsonl").open("ab") as file:
         file.write(line)
-    with pytest.raises(UnsafeFileError, match="backup"):
+    with pytest.raises(DamagedFileError, match=facts("index.jsonl")):
         north.authority.list()
 
 
@@ -530,5 +551,5 @@ def test_a_request_reads_back_as_its_name_and_key() -> None:
 def test_a_refusal_has_a_code_and_a_remedy(north: Any) -> None:
     with pytest.raises(DpspcaError) as caught:
         north.authority.sign(b"")
-    assert caught.value.code == "not-trusted"
+    assert caught.value.code == "malformed-proof"
     assert caught.value.remedy

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from facts import facts
 
-from dpspca.common.errors import NotTrustedError, UnsafeFileError
+from dpspca.common.errors import NotTrustedError, UnsafeFileError, WrongSignerError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.trust import certificates
 from dpspca.common.trust import identity as module
@@ -93,7 +94,7 @@ def test_an_identity_that_others_can_read_is_refused(north: Any, rights: int) ->
     north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     (folder / "identity.pem").chmod(rights)
-    with pytest.raises(UnsafeFileError, match="Other users can read"):
+    with pytest.raises(UnsafeFileError, match=facts(f"`chmod 600 {folder / 'identity.pem'}`")):
         Identity.load(folder)
 
 
@@ -101,7 +102,7 @@ def test_an_identity_in_a_shared_folder_or_behind_a_link_is_refused(north: Any, 
     north.enrol("provider", "oslo")
     folder = north.folder("provider", "oslo")
     folder.chmod(0o755)
-    with pytest.raises(UnsafeFileError, match="only this user"):
+    with pytest.raises(UnsafeFileError, match=facts(f"`chmod 700 {folder}`")):
         Identity.load(folder)
     folder.chmod(0o700)
     (folder / "identity.pem").rename(tmp_path / "identity.pem")
@@ -214,7 +215,7 @@ def test_an_interrupted_write_leaves_the_old_identity(north: Any, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(UnsafeFileError, match=r"identity\.pem cannot be written: no space"):
+        with pytest.raises(UnsafeFileError, match=facts("identity.pem", "no space left")):
             install(folder, pem, north.pem)
     assert sorted(files_in(folder)) == ["identity.pem", "waiting.pem"]
     assert Identity.load(folder) == old
@@ -226,14 +227,14 @@ def test_a_renewal_cannot_change_the_authority(north: Any) -> None:
     asked = renew_request(folder)
     (north.root / "again").mkdir()
     pretender = type(north)(north.root / "again", "north")
-    with pytest.raises(NotTrustedError, match="another authority"):
+    with pytest.raises(WrongSignerError):
         install(folder, pretender.authority.sign(asked), pretender.pem)
 
 
 def test_nothing_is_installed_in_a_shared_folder(north: Any, tmp_path: Path) -> None:
     pem = north.authority.sign(request(tmp_path / "oslo", OSLO))
     (tmp_path / "oslo").chmod(0o755)
-    with pytest.raises(UnsafeFileError, match="only this user"):
+    with pytest.raises(UnsafeFileError, match=facts(f"`chmod 700 {tmp_path / 'oslo'}`")):
         install(tmp_path / "oslo", pem, north.pem)
 
 
@@ -242,5 +243,5 @@ def test_nothing_is_installed_in_a_shared_folder(north: Any, tmp_path: Path) -> 
 )
 def test_a_key_of_another_kind_is_refused(key: Any) -> None:
     made = key.generate() if key is ed25519.Ed25519PrivateKey else key
-    with pytest.raises(NotTrustedError, match=r"not an (elliptic-curve|ECDSA) key"):
+    with pytest.raises(NotTrustedError, match=facts("ECDSA", "P-256")):
         certificates.read_key(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

@@ -11,8 +11,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from facts import facts
 
-from dpspca.common.errors import NotNowError, NotTrustedError, UnsafeFileError, WrongRoleError
+from dpspca.common.errors import (
+    MalformedProofError,
+    NotNowError,
+    NotTrustedError,
+    RevokedError,
+    UnsafeFileError,
+    WrongRoleError,
+    WrongSignerError,
+)
 from dpspca.common.names import COORDINATOR_HOST, PartyName, Role
 from dpspca.common.trust import certificates, revocations
 from dpspca.common.trust import identity as module
@@ -119,9 +128,9 @@ def test_an_authority_s_certificate_in_any_other_form_is_refused(north: Any) -> 
 
 
 def test_certificates_and_lists_beyond_the_limit_are_not_parsed(north: Any) -> None:
-    with pytest.raises(NotTrustedError, match="at most"):
+    with pytest.raises(NotTrustedError, match=facts(certificates.MAX_PEM_BYTES)):
         peer_of(bytes(certificates.MAX_PEM_BYTES + 1), north.pem, north.now, north.revocations())
-    with pytest.raises(NotTrustedError, match="at most"):
+    with pytest.raises(NotTrustedError, match=facts(MAX_LIST_BYTES)):
         RevocationList.read(bytes(MAX_LIST_BYTES + 1), north.pem)
 
 
@@ -140,7 +149,8 @@ def test_a_certificate_is_valid_from_its_first_second_to_its_last(north: Any) ->
 def test_an_expired_authority_is_not_trusted(north: Any) -> None:
     late = north.now + timedelta(days=3653)
     pem = north.forge([URI(OSLO.uri)], since=late - timedelta(days=1), until=late + timedelta(days=1))
-    with pytest.raises(NotNowError, match="authority's certificate"):
+    ends = x509.load_pem_x509_certificate(north.pem).not_valid_after_utc
+    with pytest.raises(NotNowError, match=facts(str(ends))):
         peer_of(pem, north.pem, late, north.revocations())
 
 
@@ -171,7 +181,7 @@ def test_a_revoked_party_is_refused_and_its_renewed_certificate_is_not(north: An
     north.authority.revoke(OSLO)
     after = north.revocations()
     assert peer_of(made.certificate_pem, north.pem, north.now, before) == OSLO
-    with pytest.raises(NotTrustedError, match="revoked"):
+    with pytest.raises(RevokedError, match=facts(OSLO)):
         peer_of(made.certificate_pem, north.pem, north.now, after)
     folder = north.folder("provider", "oslo")
     again = install(folder, north.authority.sign(renew_request(folder)), north.pem)
@@ -181,13 +191,14 @@ def test_a_revoked_party_is_refused_and_its_renewed_certificate_is_not(north: An
 def test_nobody_is_trusted_with_an_expired_or_foreign_revocation_list(north: Any, south: Any) -> None:
     made = north.enrol("provider", "oslo", days=60)
     revoked = north.revocations()
-    with pytest.raises(NotNowError, match="revocation list"):
+    with pytest.raises(NotNowError, match=facts(str(revoked.next_update))):
         peer_of(made.certificate_pem, north.pem, north.now + timedelta(days=30), revoked)
-    with pytest.raises(NotTrustedError, match="another authority's"):
+    with pytest.raises(WrongSignerError):
         peer_of(made.certificate_pem, north.pem, north.now, south.revocations())
     north.now += timedelta(days=1)
-    with pytest.raises(NotNowError, match="revocation list"):
-        peer_of(made.certificate_pem, north.pem, north.now - timedelta(days=1), north.revocations())
+    later = north.revocations()
+    with pytest.raises(NotNowError, match=facts(str(later.issued_at))):
+        peer_of(made.certificate_pem, north.pem, north.now - timedelta(days=1), later)
 
 
 def test_a_list_that_the_authority_did_not_sign_is_refused(north: Any, south: Any) -> None:
@@ -222,7 +233,7 @@ def test_a_signed_list_in_another_form_is_refused(north: Any) -> None:
         for extension, critical in extensions:
             built = built.add_extension(extension, critical=critical)
         pem = built.sign(north.issuer.key, SHA256()).public_bytes(Encoding.PEM)
-        with pytest.raises(NotTrustedError, match="in the form"):
+        with pytest.raises(MalformedProofError):
             RevocationList.read(pem, north.pem)
 
 
@@ -252,14 +263,14 @@ def test_an_older_list_never_replaces_a_newer_one(north: Any, tmp_path: Path) ->
     install_revocations(path, new, north.pem)
     seen = current.get()
     assert len(seen.serials) == 1
-    with pytest.raises(NotTrustedError, match="was installed before"):
+    with pytest.raises(NotTrustedError, match=facts(2, 4)):
         install_revocations(path, old, north.pem)
     assert path.read_bytes() == new
     install_revocations(path, new, north.pem)
     assert current.get() == seen
     path.write_bytes(old)
     for _ in range(2):
-        with pytest.raises(NotTrustedError, match="was installed before"):
+        with pytest.raises(NotTrustedError, match=facts(2, 4)):
             current.get()
     path.write_bytes(new)
     assert current.get() == seen

@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +21,10 @@ from dpspca.common.errors import (
     MalformedJobError,
     NotNowError,
     NotTrustedError,
+    RevokedError,
     WrongAudienceError,
     WrongRoleError,
+    WrongSignerError,
 )
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.lattice import MAX_PARTIES
@@ -89,11 +92,11 @@ def test_a_signed_job_is_verified_as_the_analyst_signed_it(scene: Scene) -> None
 
 def test_t07_no_analyst_can_sign_another_s_job(scene: Scene) -> None:
     eve, job = scene.north.enrol("analyst", "eve"), sign(scene.draw(), scene.ada)
-    with pytest.raises(NotTrustedError, match="signed by eve, but names ada"):
+    with pytest.raises(WrongSignerError, match=facts("eve", "ada")):
         scene.verify(scene.sign_bytes(job.payload, eve))
-    with pytest.raises(NotTrustedError, match="belongs to ada"):
+    with pytest.raises(NotTrustedError, match=facts("ada")):
         sign(JobEnvelope.from_bytes(job.payload), eve)
-    with pytest.raises(NotTrustedError, match="signed by ada, but names nobody"):
+    with pytest.raises(WrongSignerError, match=facts("ada")):
         scene.verify(scene.sign_bytes(scene.draw().to_bytes()))
     again = sign(JobEnvelope.from_bytes(job.payload), scene.ada)
     assert (again.job_id, scene.verify(again)) == (job.job_id, scene.verify(job))
@@ -169,7 +172,7 @@ def test_t10_a_wrong_provider_or_federation_has_its_own_error(scene: Scene, sout
     signed = sign(scene.draw(), scene.ada)
     with pytest.raises(WrongAudienceError, match="pisa"):
         scene.verify(signed, PartyName("north", Role.PROVIDER, "pisa"))
-    with pytest.raises(WrongAudienceError, match="federation"):
+    with pytest.raises(WrongAudienceError, match=facts("north", "south")):
         scene.verify(signed, PartyName("south", Role.PROVIDER, "oslo"))
     with pytest.raises(NotTrustedError):
         verify(signed, south.pem, me=OSLO, now=scene.north.now, revoked=south.revocations())
@@ -213,11 +216,11 @@ def test_only_an_analyst_can_sign_a_job(scene: Scene, role: Role) -> None:
 def test_a_job_of_a_revoked_or_expired_analyst_is_refused(scene: Scene) -> None:
     signed = sign(scene.draw(life=timedelta(days=2)), scene.ada)
     scene.north.authority.revoke(scene.ada.name)
-    with pytest.raises(NotTrustedError, match="revoked"):
+    with pytest.raises(RevokedError, match=facts(scene.ada.name)):
         scene.verify(signed, revoked=scene.north.revocations())
     brief = scene.north.enrol("analyst", "eve", days=1)
     later = scene.north.now + timedelta(days=1)
-    with pytest.raises(NotNowError, match="certificate"):
+    with pytest.raises(NotNowError, match=facts("dpspca://north/analyst/eve")):
         scene.verify(sign(scene.draw(life=timedelta(days=2)), brief), now=later)
 
 
@@ -277,8 +280,11 @@ def test_t36_arbitrary_bytes_are_refused_as_malformed_jobs(content: bytes) -> No
 
 def test_t36_a_bomb_of_empty_parts_is_refused_at_once() -> None:
     bomb = bytes(signing.MAX_JOB_BYTES // 2)
-    for prefix, read in ((signing._CARRIER, SignedJob.from_bytes), (signing._ENVELOPE, JobEnvelope.from_bytes)):
-        with pytest.raises(MalformedJobError, match="more than"):
+    for prefix, read, parts in (
+        (signing._CARRIER, SignedJob.from_bytes, 3),
+        (signing._ENVELOPE, JobEnvelope.from_bytes, 8),
+    ):
+        with pytest.raises(MalformedJobError, match=facts(parts)):
             read(prefix + bomb)  # type: ignore[operator]
     with pytest.raises(MalformedJobError):
         SignedJob.from_bytes(signing._CARRIER + bytes(signing.MAX_JOB_BYTES))
