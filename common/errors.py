@@ -92,6 +92,42 @@ class MissingFeatureError(RefusedError):
     code = "missing-feature"
 
 
+class JobEndedError(RefusedError):
+    """The job has ended at this provider, and is not answered again."""
+
+    code = "job-ended"
+
+
+class DataChangedError(RefusedError):
+    """The data changed since the job was opened, or while it was opened."""
+
+    code = "data-changed"
+
+
+class RowsNotReadyError(RefusedError):
+    """The rows of a query have not arrived yet, or cannot be read now. The same query may be sent again later."""
+
+    code = "rows-not-ready"
+
+
+class DataSetUnusableError(RefusedError):
+    """A fault was found in a data set, and it answers nothing until the provider's operator has corrected it."""
+
+    code = "data-set-unusable"
+
+
+class AskAgainError(RefusedError):
+    """A query was paid for and not answered. The same query may be sent again, and costs nothing more."""
+
+    code = "ask-again"
+
+
+class LostDrawsError(RefusedError):
+    """The provider was restarted, and no longer has the random draws that the rest of the job needs."""
+
+    code = "draws-lost"
+
+
 class BudgetExceededError(RefusedError):
     """An answer would cost more privacy than the budget has left. Nothing was spent."""
 

@@ -47,7 +47,10 @@ TIMED: Final = frozenset({"Submit", "List", "Get", "Cancel", "DataSets", "Statem
 
 _CODES: Final = {
     each.code for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DpspcaError)
-} | {"withdrawn", "policy-unreadable", "quota-exceeded", "quarantined", "ledger"}
+} | {
+    *("withdrawn", "policy-unreadable", "quota-exceeded"),
+    *("ledger", "quarantined", "ledger-damaged", "ledger-in-use", "ledger-disk"),
+}
 
 
 class CoordinatorMetrics:

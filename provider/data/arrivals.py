@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import BusyError, RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
 
 from .arriving_rows import CountedFiles, Read
@@ -125,7 +125,7 @@ class WaitingQueries:
     def place(self, size: int) -> Iterator[None]:
         """Let a query of so many bytes wait, or refuse it. A query that waits alone may have any size."""
         if self._sizes and (len(self._sizes) >= self._most or sum(self._sizes) + size > self._most_bytes):
-            raise RefusedError("Too many queries wait for rows at this provider.", "Ask again later.")
+            raise BusyError("Too many queries wait for rows at this provider.", "Ask again later.")
         self._sizes.append(size)
         try:
             yield

@@ -36,7 +36,7 @@ from secrets import token_hex
 from threading import Lock
 from typing import Final, TypeAlias
 
-from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
+from dpspca.common.errors import DataSetUnusableError, DpspcaError, InvalidDataError, RowsNotReadyError
 
 from .checked import CheckedRows, Fingerprint, Table
 from .files import Form, Stamp, UnreadableError, files_of, stacked
@@ -124,7 +124,7 @@ class CountedFiles:
     def require_no_fault(self) -> None:
         """Refuse everything after a fault, in a constant text."""
         if self._fault is not None:
-            raise RefusedError(
+            raise DataSetUnusableError(
                 "This data set is out of order.", "Ask the provider's operator to read the provider's log."
             ) from None
 
@@ -148,7 +148,7 @@ class CountedFiles:
     def part(self, start: int, stop: int) -> Table:
         """Read rows by their position. Refuse if they are not the ones that were counted."""
         if stop > self.count:
-            raise RefusedError("The rows of this query have not arrived yet.", "Ask again later.")
+            raise RowsNotReadyError("The rows of this query have not arrived yet.", "Ask again later.")
         pieces, begins = [], 0
         with self._recording_faults():
             for each in tuple(self._counted):
@@ -206,7 +206,7 @@ class CountedFiles:
             yield
         except (UnreadableError, MemoryError) as problem:
             self._tell(str(problem) or "There is too little memory.")
-            raise RefusedError("This data set cannot be read at the moment.", "Ask again later.") from None
+            raise RowsNotReadyError("This data set cannot be read at the moment.", "Ask again later.") from None
         except Exception as problem:  # noqa: BLE001  # after any error, positions may no longer be right
             self._fault = self._fault or problem
             # The text of an error that is not ours may contain a part of a row.

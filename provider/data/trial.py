@@ -50,7 +50,9 @@ def require_readable(source: Source, seconds: float = SECONDS) -> None:
             f"Reading it did not end within {limit:.0f} seconds: it is damaged, or no regular file.", "Write it again."
         ) from None
     if ended.returncode < 0:
-        raise InvalidDataError("The library that reads it crashed: it is damaged.", "Write it again.")
+        raise InvalidDataError(
+            f"The library that reads it crashed (signal {-ended.returncode}): it is damaged.", "Write it again."
+        )
 
 
 def main() -> None:

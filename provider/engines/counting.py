@@ -60,7 +60,7 @@ def _count(cluster: Cluster, told: dict[str, Any]) -> tuple[list[PartFacts], lis
     """Return what was found in each file, and what fingerprints begin with, added up over all of them."""
     (listed, _), *_ = ask(cluster, [(Task(work=Work.LIST, **told), b"")])
     if not listed.files:
-        raise InvalidDataError(f"{told['source']} holds no file.", "Put at least one file there.")
+        raise InvalidDataError(f"{told['source']} holds 0 files.", "Put at least one file there.")
     found: dict[str, PartFacts] = {}
     totals = list[Words]()
     for reply, content in ask(cluster, _tasks(cluster, told, Work.COUNT, [PartTask(each) for each in listed.files])):

@@ -200,7 +200,7 @@ def read_arrays(content: memoryview) -> list[Words]:
         at += 1 + dimensions
         size = int(np.prod(shape, dtype=np.int64))
         if min(shape, default=0) < 0 or size > len(numbers) - at:
-            raise InvalidParameterError("A reply of the cluster was cut.", "Ask again.")
+            raise InvalidParameterError(f"A reply of the cluster was cut after {len(numbers)} numbers.", "Ask again.")
         arrays.append(numbers[at : at + size].reshape(shape).astype(np.int64))
         at += size
     return arrays

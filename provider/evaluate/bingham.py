@@ -37,7 +37,7 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import AskAgainError
 from dpspca.common.privacy import WordSource, normals, uniforms
 
 TRIES: Final = 128
@@ -77,7 +77,7 @@ def draw_in_axes(falls: FloatArray, words: WordSource, *, hurry: bool = False) -
         if chosen is not None:
             break
     if chosen is None:
-        raise RefusedError(
+        raise AskAgainError(
             "No proposal for a random axis was accepted, which almost never happens.",
             "Ask the same query again. It is paid for but was not answered, so it costs nothing more.",
         )

@@ -150,7 +150,8 @@ class MatrixShard:
         """Refuse a job of another width or with another bound, before anything is paid for."""
         if not self.fits(spec):
             raise InvalidParameterError(
-                "The matrix was prepared under another bound or unit than the job's.", "Prepare it for this job."
+                f"The matrix was not prepared for the job's norm_bound and unit: {spec.norm_bound} and {spec.unit}.",
+                "Prepare it for this job.",
             )
         if self._dimension != spec.schema.dimension:
             raise InvalidParameterError(

@@ -178,7 +178,7 @@ class LocalSums:
 
     def _column_sums(self, scales: FloatArray | None) -> Integers:
         if self._mean_bound is None:
-            raise InvalidQueryError("This job sets no bound for the mean.", "Sign a job that centres privately.")
+            raise InvalidQueryError("This job sets no mean_bound.", "Sign a job with the centering private.")
         return self.integers(self._mean_bound, scales=scales).sums()
 
     def _sizes(self, center: FloatArray | None) -> Integers:
@@ -254,5 +254,5 @@ def _scaled(matrix: Any, scales: FloatArray | None) -> Any:  # noqa: ANN401  # s
 def dense_when_centred() -> InvalidParameterError:
     """Say that sparse rows cannot be centred."""
     return InvalidParameterError(
-        "Centring sparse rows would make them dense.", "Leave centring out, or give dense rows."
+        "Centring sparse rows would make them dense.", "Use the centering none, or give dense rows."
     )

@@ -145,7 +145,8 @@ class Shard:
                 raise RefusedError("This provider has too many rows for a sketch.", "Choose another method.")
             if not isinstance(self._sums, LocalSums):
                 raise RefusedError(
-                    "A sketch needs rows that the provider reads itself, and a cluster reads those of this data set.",
+                    "The sketch of range-projection needs rows that the provider reads itself, and a cluster reads "
+                    "those of this data set.",
                     "Choose another method.",
                 )
 
@@ -172,7 +173,9 @@ class Shard:
         """Refuse a job of another width or with other bounds, before anything is paid for."""
         if not self.fits(spec):
             raise InvalidParameterError(
-                "The rows were prepared under other bounds than the job's.", "Prepare them for this job."
+                f"The rows were not prepared for the norm_bound, unit and centering of the job: {spec.norm_bound}, "
+                f"{spec.unit} and {spec.centering}.",
+                "Prepare them for this job.",
             )
         if self._rows.dimension != spec.schema.dimension:
             raise InvalidParameterError(

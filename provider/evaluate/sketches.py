@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray, Integers
-from dpspca.common.errors import InvalidQueryError, RefusedError
+from dpspca.common.errors import InvalidQueryError, LostDrawsError, RefusedError
 from dpspca.common.privacy import (
     DIRECTION_BITS,
     EMPTY_SLOT,
@@ -149,7 +149,8 @@ class SketchAnswers:
         """Refuse to reveal the nonce for a second list, or for one without this provider's commitment."""
         if query.entry(self._slot) != commitment(self._job, self._slot, self._require_nonce()):
             raise RefusedError(
-                "This provider's commitment is not in the list.", "Send the commitments as providers sent them."
+                f"This provider's commitment is not in place {self._slot + 1} of the list.",
+                "Send the commitments as providers sent them.",
             )
         if self._commitments is not None and (self._commitments != query.listed).any():
             raise RefusedError("Another list of commitments was sent before.", "Send the same list again.")
@@ -160,7 +161,10 @@ class SketchAnswers:
         if commitments is None:
             raise _lost()
         if query.entry(self._slot) != nonce:
-            raise RefusedError("This provider's nonce is not in the list.", "Send the nonces as providers sent them.")
+            raise RefusedError(
+                f"This provider's nonce is not in place {self._slot + 1} of the list.",
+                "Send the nonces as providers sent them.",
+            )
         for slot in range(SLOTS):
             shown, fixed = query.entry(slot), commitments[slot].astype("<u4").tobytes()
             opened = shown if fixed == EMPTY_SLOT else commitment(self._job, slot, shown)
@@ -304,8 +308,8 @@ def _root_above(square: int) -> int:
     return root
 
 
-def _lost() -> RefusedError:
-    return RefusedError(
+def _lost() -> LostDrawsError:
+    return LostDrawsError(
         "This provider has no random draws for this job. It keeps them in memory, so a restart loses them.",
         "Submit a new job.",
     )

@@ -43,6 +43,6 @@ def _require_sums_of_rows(spec: JobSpec) -> None:
         )
     if pairing_of(spec) is not None:
         raise RefusedError(
-            "The rows of this data set are with a cluster, which makes no differences of pairs.",
+            "The rows of this data set are with a cluster, which makes no differences of pairs (the centering pairs).",
             "Choose another centring.",
         )

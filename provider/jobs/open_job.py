@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import RowsNotReadyError
 from dpspca.common.plan import Plan, Step
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
@@ -119,4 +119,4 @@ class RowWait:
                     await self.rows.wait_for(reach, self.require_permission)
         except TimeoutError:
             what = f"The rows for '{step.name}' did not arrive within {self.seconds} seconds."
-            raise RefusedError(what, "Set answer_seconds higher, or ask about fewer rows.") from None
+            raise RowsNotReadyError(what, "Set answer_seconds higher, or ask about fewer rows.") from None

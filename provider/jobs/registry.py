@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import Preparation
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import DataChangedError, RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.plan import Plan
@@ -308,7 +308,7 @@ class JobRegistry:
                 del self._jobs[name]
         if not is_current:
             self.end(opened.name, WITHDRAWN)
-            raise RefusedError("The data set changed while this job was opened.", "Sign a new job.")
+            raise DataChangedError("The data set changed while this job was opened.", "Sign a new job.")
 
     def _require_approval(self, signed: SignedJob, envelope: JobEnvelope, analyst: str, rules: DataSetRules) -> None:
         """Have a job wait in the queue if persons have to approve it and have not. Nothing is reserved for it."""

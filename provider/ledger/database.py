@@ -15,7 +15,18 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from dpspca.common.storage import files, sqlite_file
 
-from .entries import GENESIS, Entry, Fact, Head, LedgerError, Quarantined, Started
+from .entries import (
+    GENESIS,
+    DamagedLedgerError,
+    Entry,
+    Fact,
+    Head,
+    LedgerDiskError,
+    LedgerError,
+    LedgerInUseError,
+    Quarantined,
+    Started,
+)
 
 FILE: Final = sqlite_file.FileKind(int.from_bytes(b"dpsl"))
 PIECE_BYTES: Final = 1 << 20
@@ -222,7 +233,9 @@ class Database:
         with database_errors(self._path):
             found = list(self._run("SELECT DISTINCT job, position FROM answers"))
         if not all(isinstance(job, str) and isinstance(position, int) for job, position in found):
-            raise LedgerError(f"{self._path} is damaged: a stored answer belongs to no query.", "Restore a backup.")
+            raise DamagedLedgerError(
+                f"{self._path} is damaged: a stored answer belongs to no query.", "Restore a backup."
+            )
         return found
 
     def drop(self, head: Head, jobs: Iterable[str]) -> None:
@@ -245,7 +258,7 @@ class Database:
             return self._run(sql, *parameters)
         except sqlite3.Error as problem:
             _log.error("%s cannot be read: %s", self._path, problem)
-            raise LedgerError(
+            raise LedgerDiskError(
                 "The provider's ledger cannot be read, so nothing was answered.", "The provider's log says why."
             ) from problem
 
@@ -261,7 +274,7 @@ class Database:
                 yield
         except sqlite3.Error as problem:
             _log.error("%s cannot be written: %s", self._path, problem)
-            raise LedgerError(
+            raise LedgerDiskError(
                 "The provider's ledger cannot be written, so nothing was answered.", "The provider's log says why."
             ) from problem
 
@@ -269,7 +282,7 @@ class Database:
         rows = self._run("SELECT number, hash FROM entries ORDER BY number DESC LIMIT 1")
         if (rows[0] if rows else (0, GENESIS)) != (head.entries, head.hash):
             _log.error("%s: another process wrote to it, or a write that had failed took effect.", self._path)
-            raise LedgerError(
+            raise LedgerInUseError(
                 "Another process changed the provider's ledger, so nothing was answered.",
                 "The provider's operator must stop the other daemon and restart this one.",
             )
@@ -289,11 +302,11 @@ def database_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as problem:
-        raise LedgerError(
+        raise LedgerDiskError(
             f"{path} cannot be used: {problem}.", "Check the disk: free space, health, permissions."
         ) from problem
     except sqlite3.Error as problem:
-        raise LedgerError(f"{path} is damaged: {problem}.", "Restore a backup.") from problem
+        raise DamagedLedgerError(f"{path} is damaged: {problem}.", "Restore a backup.") from problem
 
 
 def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> None:

@@ -32,6 +32,30 @@ class LedgerError(DpspcaError):
     code = "ledger"
 
 
+class DamagedLedgerError(LedgerError):
+    """A file of the ledger is damaged, or was altered by something else."""
+
+    code = "ledger-damaged"
+
+
+class LedgerInUseError(LedgerError):
+    """Another process uses the ledger, and a ledger has only one daemon."""
+
+    code = "ledger-in-use"
+
+
+class LedgerDiskError(LedgerError):
+    """A file of the ledger cannot be read or written now."""
+
+    code = "ledger-disk"
+
+
+class NotQuarantinedError(LedgerError):
+    """There is no quarantine that could be ended."""
+
+    code = "not-quarantined"
+
+
 class QuarantinedError(LedgerError):
     """The ledger may have forgotten what was spent. Nothing is answered until an operator decides what counts."""
 
@@ -335,7 +359,7 @@ class Entry:
                 parts[_NAMED[key]] = parts.pop(key)
             return cls(number, at, decode(make, parts, STORED), content, written_hash)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
-            raise LedgerError("An entry of the ledger cannot be read.", "Restore a backup.") from problem
+            raise DamagedLedgerError("An entry of the ledger cannot be read.", "Restore a backup.") from problem
 
     def after(self, head: Head, changes: Mapping[str, Any]) -> Self:
         """Return this entry after another head, with other values in some fields. The rest stays as it was written."""

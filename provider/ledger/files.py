@@ -22,7 +22,7 @@ from dpspca.common.decoding import STORED, Count, decode, parse_json
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import PRIVATE, files, posix
 
-from .entries import Head, LedgerError
+from .entries import Head, LedgerDiskError, LedgerInUseError
 from .row_key import KEY_BYTES, RowKey
 
 SLOT_BYTES: Final = 512
@@ -124,7 +124,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise LedgerError(
+        raise LedgerDiskError(
             f"{path} cannot be used: {problem.strerror}.", "Check the disk: free space, health, permissions."
         ) from problem
 
@@ -138,9 +138,9 @@ def _lock(descriptor: int, path: Path, holder: str) -> None:
     try:
         is_locked = posix.lock(descriptor)
     except OSError as problem:
-        raise LedgerError(f"{path} cannot be locked: {problem.strerror}.", "Use a local disk.") from problem
+        raise LedgerDiskError(f"{path} cannot be locked: {problem.strerror}.", "Use a local disk.") from problem
     if not is_locked:
-        raise LedgerError(
+        raise LedgerInUseError(
             f"{path} is in use by {holder or 'another process'}.",
             "Stop the other daemon first: a ledger has only one daemon.",
         )

@@ -26,6 +26,7 @@ from .accounts import Account, Answer, FindEnd, JobAccount, JobPosition, QueryRe
 from .entries import (
     GENESIS,
     Closed,
+    DamagedLedgerError,
     Decided,
     Entry,
     Fact,
@@ -33,7 +34,6 @@ from .entries import (
     Head,
     Keyed,
     Lapsed,
-    LedgerError,
     Named,
     Opening,
     Quarantined,
@@ -194,12 +194,12 @@ class History:
     def append(self, entry: Entry) -> None:
         """Apply the next entry, or refuse it if it was altered, is out of place, or does not follow."""
         if entry.number != self.head.entries + 1 or entry.hash != link(self.head.hash, entry.content):
-            raise LedgerError(
+            raise DamagedLedgerError(
                 f"The ledger was altered: its chain breaks at entry {self.head.entries + 1}.",
                 "Restore a backup.",
             )
         if not self._follows(entry.fact):
-            raise LedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup.")
+            raise DamagedLedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup.")
         self._apply(entry)
         ledger = self.head.ledger
         if isinstance(entry.fact, (Founded, Released)):

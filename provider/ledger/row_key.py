@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hmac import compare_digest, digest
 from typing import Any, Final, Self
 
-from .entries import Fact, LedgerError, Named, Opening
+from .entries import DamagedLedgerError, Fact, Named, Opening
 
 KEY_BYTES: Final = 32
 _ROWS: Final = b"dpspca name of rows 1\0"
@@ -33,7 +33,7 @@ class RowKey:
         except ValueError:
             secret = b""
         if len(secret) != KEY_BYTES:
-            raise LedgerError("The file with the key of rows is damaged.", "Restore it from a backup.")
+            raise DamagedLedgerError("The file with the key of rows is damaged.", "Restore it from a backup.")
         return cls(secret)
 
     def to_text(self) -> bytes:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from dpspca.common.errors import RefusedError
+from dpspca.common.errors import DataChangedError, JobEndedError, RefusedError
 from dpspca.common.privacy import NOTHING, Filter, Price
 from dpspca.common.trust import JOB_SKEW
 
@@ -22,6 +22,7 @@ from .entries import (
     LedgerError,
     Limits,
     Named,
+    NotQuarantinedError,
     Opening,
     QuarantinedError,
     Released,
@@ -127,7 +128,7 @@ class Books(History):
         own = found.account
         price = after.spent - own.spent
         if after.reached != len(found.queries) + 1 or not own.covers(price):
-            raise RefusedError("This query costs more than is reserved for its job.", "Sign a new job.")
+            raise RefusedError(f"Query {after.reached} costs more than is reserved for its job.", "Sign a new job.")
         return Reserved(job, after.reached - 1, query, digest, *price.pair)
 
     def to_store(self, job: str, position: int, shape: Sequence[int], size: int, digest: str) -> Stored:
@@ -167,11 +168,12 @@ class Books(History):
         A data set that is in neither stays refused, and can be named in a later release.
         """
         if self._accounted is None:
-            raise LedgerError("This ledger was never quarantined.", "There is nothing to release.")
+            raise NotQuarantinedError("This ledger was never quarantined.", "There is nothing to release.")
         if not reason.strip():
             raise LedgerError("A release needs a reason.", "Give --reason: why the ledger may be used again.")
-        if not all(NOTHING.is_within(price) for price in counted.values()):
-            raise LedgerError("The amount is negative.", "Count what may have been spent, or 0.")
+        negative = sorted(name for name, price in counted.items() if not NOTHING.is_within(price))
+        if negative:
+            raise LedgerError(f"The amount for '{negative[0]}' is negative.", "Count what may have been spent, or 0.")
         whole = {name: self._rest(name, budget) for name, budget in budgets.items()}
         return Released(reason, {name: list(price.pair) for name, price in sorted({**whole, **counted}.items())})
 
@@ -234,8 +236,8 @@ def _left(budget: Filter, *accounts: Account | None) -> Price:
     return (budget.whole - taken).at_least(NOTHING)
 
 
-def _over(state: str) -> RefusedError:
-    return RefusedError(f"This job has ended at this provider ({state}) and is not answered again.", "Sign a new job.")
+def _over(state: str) -> JobEndedError:
+    return JobEndedError(f"This job has ended at this provider ({state}) and is not answered again.", "Sign a new job.")
 
 
 def _require_same(job: JobAccount, opening: Opening) -> None:
@@ -243,7 +245,7 @@ def _require_same(job: JobAccount, opening: Opening) -> None:
         raise _over(job.state)
     changed = [name for name in _PINNED if getattr(job.opening, name) != getattr(opening, name)]
     if "data_digest" in changed:
-        raise RefusedError("The data changed since this job was opened.", "Sign a new job.")
+        raise DataChangedError("The data changed since this job was opened.", "Sign a new job.")
     if changed:
         raise RefusedError(
             f"The {changed[0].replace('_', ' ')} of this job changed since it was opened.", "Sign a new job."

@@ -30,7 +30,20 @@ from dpspca.common.storage import files, sqlite_file
 
 from .accounts import QueryRecord
 from .database import Connect, Database
-from .entries import Closed, Entry, Fact, Founded, Head, Keyed, LedgerError, Quarantined, Reserved, Started
+from .entries import (
+    Closed,
+    DamagedLedgerError,
+    Entry,
+    Fact,
+    Founded,
+    Head,
+    Keyed,
+    LedgerDiskError,
+    LedgerError,
+    Quarantined,
+    Reserved,
+    Started,
+)
 from .files import UNREADABLE, HeadFile, WriterLock, file_errors, make_row_key, read_head, read_row_key, row_key_path
 from .ledger import ANSWER, BaseLedger, Clock, StoredAnswer
 from .recall import RecalledJob, recalled
@@ -204,7 +217,7 @@ class SqliteLedger(BaseLedger):
             try:
                 self._head_store.write(head)
             except OSError as problem:
-                raise LedgerError(
+                raise LedgerDiskError(
                     "The provider cannot write its head file, so nothing was answered.",
                     "The provider's operator must check that disk.",
                 ) from problem
@@ -256,7 +269,7 @@ class SqliteLedger(BaseLedger):
     def _require_findable(self) -> None:
         """Refuse a file whose index lacks a job. That job could be admitted again, and answered with fresh noise."""
         if self._database.openings() != len(self._books.jobs):
-            raise LedgerError("The ledger is damaged: its index lacks some jobs.", "Restore a backup.")
+            raise DamagedLedgerError("The ledger is damaged: its index lacks some jobs.", "Restore a backup.")
 
 
 @contextmanager
@@ -293,7 +306,7 @@ def require_row_key(ledger: Path, books: Books, key: RowKey | None) -> None:
     if books.keyed is None or (key is not None and key.check == books.keyed.check):
         return
     path = row_key_path(ledger)
-    raise LedgerError(
+    raise DamagedLedgerError(
         f"The ledger's key for the names of rows is missing: {path}."
         if key is None
         else f"{path} is not the key for the names of rows in this ledger.",
@@ -319,7 +332,7 @@ def missing_entries(books: Books, remembered: Head | None, has: HasEntry, who: s
 
 
 def _answer_lost() -> LedgerError:
-    return LedgerError(
+    return DamagedLedgerError(
         "The stored answer is damaged.", "Sign a new job. The provider's operator can run `dpspca ledger verify`."
     )
 

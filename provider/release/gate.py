@@ -62,9 +62,11 @@ class Gate:
         """Allow a centre or scales only if the job uses them. Any value is safe: the bound on rows holds for all."""
         if getattr(query, "center", None) is not None and self.plan.spec.centering in _WITHOUT_CENTRE:
             raise RefusedError(
-                "The query has a centre, but this job does not centre its rows.", "Sign a job that centres them."
+                f"The query has a centre, but the job has centering = {self.plan.spec.centering}.",
+                "Sign a job that centres its rows.",
             )
         if getattr(query, "scales", None) is not None and self.plan.spec.scaling is Scaling.NONE:
             raise RefusedError(
-                "The query has scales, but this job does not scale columns.", "Sign a job that scales them."
+                f"The query has scales, but the job has scaling = {Scaling.NONE}.",
+                "Sign a job that scales its columns.",
             )

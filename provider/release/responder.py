@@ -244,11 +244,15 @@ def _clear_silent_rows(noise: Integers, exact: Integers, silent: NDArray[np.bool
         return
     if exact[silent].any():
         raise InvalidAnswerError(
-            "The answer is not zero in rows that are not this provider's own.", "Report this as a bug."
+            f"The answer is not zero in the {np.count_nonzero(silent)} rows that are not this provider's own.",
+            "Report this as a bug.",
         )
     noise[silent] = 0
 
 
 def _require_form(step: Step, answer: Integers) -> None:
     if answer.shape != step.shape or answer.dtype != np.int64:
-        raise InvalidAnswerError("The answer does not have the shape and type of its plan.", "Report this as a bug.")
+        raise InvalidAnswerError(
+            f"The answer is {answer.dtype} of shape {answer.shape}, but its plan has int64 of shape {step.shape}.",
+            "Report this as a bug.",
+        )

@@ -254,7 +254,7 @@ def test_of_callers_that_saw_the_same_balance_one_reserves(kept: Kept) -> None:
 
 def test_a_query_that_costs_more_than_reserved_is_refused(kept: Kept) -> None:
     kept.ledger.open(opening(units=PRICE - 1), LIMITS)
-    with pytest.raises(RefusedError, match="more than is reserved"):
+    with pytest.raises(RefusedError, match="costs more than"):
         reserve(kept.ledger, "job", 0)
     assert kept.ledger.standing("job") is None
 

@@ -6,6 +6,7 @@ Each row is handled by itself, except for the bound on a person's rows. ``intege
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
+from itertools import zip_longest
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -269,8 +270,11 @@ def numbers_of(rows: Any, *, lenient: bool = True) -> Table:  # noqa: ANN401
 def check_names(names: tuple[str, ...] | None, schema: Schema) -> None:
     """Refuse columns whose names or order differ from the schema's."""
     if schema.names and names and names != schema.names:
+        pairs = enumerate(zip_longest(names, schema.names), 1)
+        place = next(number for number, (own, asked) in pairs if own != asked)
         raise InvalidDataError(
-            "The rows' columns are not those of the schema.", "Give the schema's columns in the schema's order."
+            f"From column {place} on, the rows' columns are not those of the schema.",
+            "Give the schema's columns in the schema's order.",
         )
 
 
@@ -327,15 +331,15 @@ def _csr(rows: Any, *, lenient: bool = False) -> scipy.sparse.csr_array:  # noqa
     stray = (matrix.indices < 0) | (matrix.indices >= matrix.shape[1])
     if stray.any():
         if not lenient:
-            raise stray_column()
+            raise stray_column(matrix.shape[1])
         matrix.indices[stray], matrix.data[stray] = 0, np.nan
     matrix.sum_duplicates()
     return matrix
 
 
-def stray_column() -> InvalidDataError:
+def stray_column(columns: int) -> InvalidDataError:
     """Say that a number is in a column beyond the last."""
-    return InvalidDataError("A sparse row has a number in a column that does not exist.", "Write the file again.")
+    return InvalidDataError(f"A sparse row has a number beyond its {columns} columns.", "Write the file again.")
 
 
 def _check_row_ends(matrix: scipy.sparse.csr_array) -> None:

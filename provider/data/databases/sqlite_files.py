@@ -119,7 +119,9 @@ def _query(database: sqlite3.Connection, source: Source) -> tuple[str, Columns]:
     taken = {name.lower() for name in names}
     number = next((name for name in _ROW_NUMBERS if name not in taken), None)
     if number is None:
-        raise InvalidDataError("Columns of the table hide its row numbers.", "Write a query instead.")
+        raise InvalidDataError(
+            f"Columns hide the row numbers of the table ({', '.join(_ROW_NUMBERS)}).", "Write a query instead."
+        )
     columns = Columns(columns_used(names, source.reading).names, None)
     _require_stored(database, table, columns)
     chosen = ", ".join(map(_quoted, columns.names or ()))

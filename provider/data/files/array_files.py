@@ -119,7 +119,7 @@ def _rows_of_coordinates(stored: Any, *, lenient: bool) -> scipy.sparse.csr_arra
     stray = (column < 0) | (column >= columns)
     if stray.any():
         if not lenient:
-            raise stray_column()
+            raise stray_column(columns)
         column, numbers = np.where(stray, 0, column), np.where(stray, np.nan, numbers)
     return scipy.sparse.csr_array(scipy.sparse.coo_array((numbers, (row, column)), shape=(rows, columns)))
 

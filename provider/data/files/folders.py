@@ -108,7 +108,7 @@ def files_of(folder: Path) -> dict[Path, Stamp]:
             f"{folder} cannot be read: {problem.strerror}.", "Check its owner and permissions."
         ) from None
     if not files:
-        raise InvalidDataError(f"{folder} holds no file.", "Put at least one file there, or name a file instead.")
+        raise InvalidDataError(f"{folder} holds 0 files.", "Put at least one file there, or name a file instead.")
     stamps = {each: Stamp.of(each) for each in files}
     named: dict[tuple[int, int], Path] = {}
     for each, stamp in stamps.items():

@@ -174,7 +174,7 @@ def agree(variants: Sequence[Variant], reference: Sequence[Variant]) -> Agreemen
     _refuse("The reference lacks", [each.name for each in variants if each.name not in declared])
     pairs = [(each, declared[each.name]) for each in variants]
     orders = [_is_swapped(own, known) for own, known in pairs]
-    _refuse("On the other strand than in the reference", _where(pairs, orders, is_strand=True))
+    _refuse("On the other strand than in the reference (A for T, C for G)", _where(pairs, orders, is_strand=True))
     _refuse("Other alleles than in the reference, or in an order that cannot be told (A and T, C and G)",
             _where(pairs, orders, is_strand=False))  # fmt: skip
     means = [np.nan if known.mean is None else known.mean for _, known in pairs]

@@ -31,7 +31,7 @@ class KnownNames:
         self._places: dict[str | None, int] = {name: place for place, name in enumerate(names) if name}
         self.count = len(names)
         if len(self._places) < len(names) - list(names).count(""):
-            raise InvalidDataError("A row is named twice in the list of rows.", "Name each row once.")
+            raise InvalidDataError(f"A row is named twice in the list of {self.count} rows.", "Name each row once.")
 
     def find(self, cells: Any) -> Places:  # noqa: ANN401  # a list of texts or numbers, or a column of Arrow
         """Return the place of each cell's name, or ``UNKNOWN``."""

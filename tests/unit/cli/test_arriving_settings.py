@@ -49,7 +49,7 @@ def test_arriving_rows_are_offered_and_shown_by_doctor(folder: Path, here: Calla
 
 def test_an_empty_folder_is_reported_by_doctor_and_at_start(folder: Path, here: Callable[..., Ended]) -> None:
     assert any(
-        "measurements holds no file" in line for line in here("doctor", "--config", "provider.toml").failed_checks
+        "measurements holds 0 files" in line for line in here("doctor", "--config", "provider.toml").failed_checks
     )
     with pytest.raises(InvalidDataError, match="holds no file"):
         data_sets_of(read_config(ProviderConfig, folder / "provider.toml"))

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 from local_federation import AllowEverything, Enrolment, now
 from numpy.typing import NDArray
 from timeouts import TIMEOUT
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import NotTrustedError
+from dpspca.common.errors import RevokedError
 from dpspca.common.names import Role
 from dpspca.common.plan import prices
 from dpspca.common.privacy.keystream import Draw, Entropy, KeyStream, WordSource
@@ -291,7 +292,7 @@ def test_t33_a_coordinator_revoked_before_a_query_s_content_is_refused(table: Ta
         assert table.conversation._query
         table.enrolment.authority.revoke(table.hub.name)
         await table.stream.put(word)
-        with pytest.raises(NotTrustedError, match="revoked"):
+        with pytest.raises(RevokedError, match=facts("dpspca://town/coordinator/hub")):
             await asyncio.wait_for(table.hearing, TIMEOUT)
         assert table.ledger.standing(job.job_id) is None
 
@@ -316,7 +317,7 @@ def test_t33_a_coordinator_revoked_during_an_answer_does_not_get_it(table: Table
         assert table.conversation._outbound.empty()  # not even a refusal, which a new certificate would not undo
         assert table.ledger.standing(job.job_id) is not None  # what was drawn for is paid for, and is nobody's
         await table.stream.put(pb.ToProvider(heartbeat=pb.Heartbeat()))
-        with pytest.raises(NotTrustedError, match="revoked"):
+        with pytest.raises(RevokedError, match=facts("dpspca://town/coordinator/hub")):
             await asyncio.wait_for(table.hearing, TIMEOUT)
 
     table.source = late

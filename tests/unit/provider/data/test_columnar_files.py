@@ -13,6 +13,7 @@ import pyarrow.ipc
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
+from facts import facts
 
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
@@ -89,9 +90,9 @@ def test_columns_are_chosen_by_name_before_they_are_read(name: str, tmp_path: Pa
     assert rows.names == ("b.mi", "age")
     left = read_rows(tmp_path / name, Reading(leave_out=("id", "on", "b.mi")))
     assert (left.matrix == [[50], [60]]).all()
-    with pytest.raises(DpspcaError, match=r"no column 'bmi'.*'b\.mi'"):
+    with pytest.raises(DpspcaError, match=facts("'bmi'", "'b.mi'")):
         read_protected(tmp_path / name, Reading(columns=("bmi",)))
-    with pytest.raises(DpspcaError, match="delimiter, which says nothing about"):
+    with pytest.raises(DpspcaError, match=facts("[reading]", "delimiter", Path(name).suffix.lower())):
         read_protected(tmp_path / name, Reading(columns=("age",), delimiter=";"))
 
 
@@ -178,7 +179,7 @@ def test_without_pyarrow_the_command_that_installs_it_is_told(tmp_path: Path, mo
     monkeypatch.setattr(extras, "import_module", missing)
     for name in ("rows.parquet", "rows.feather", "rows.csv.zst"):
         (tmp_path / name).touch()
-        with pytest.raises(MissingExtraError, match=r"pip install 'dpspca\[formats\]'"):
+        with pytest.raises(MissingExtraError, match=facts("pip install 'dpspca[formats]'")):
             read_protected(tmp_path / name)
 
 
@@ -193,7 +194,7 @@ ORC_TABLE = pa.table({
 @pytest.mark.slow
 def test_orc_is_read_by_its_types(tmp_path: Path) -> None:
     pyarrow.orc.write_table(ORC_TABLE, tmp_path / "rows.orc")
-    with pytest.raises(DpspcaError, match=r"'text' .string."):
+    with pytest.raises(DpspcaError, match=facts("'text' (string)")):
         read_protected(tmp_path / "rows.orc")
     rows = read_protected(tmp_path / "rows.orc", Reading(leave_out=("text",), missing={"double": 7.0}))
     assert rows.names == tuple(ORC_TABLE.column_names[:-1])

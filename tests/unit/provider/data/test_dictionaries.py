@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from facts import facts
 
 from dpspca.common.dictionary import Dictionary, MappedFeature, Preparation
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, RefusedError
@@ -143,13 +144,13 @@ def test_a_cell_that_is_no_number_makes_its_own_row_zero(tmp_path: Path) -> None
     assert not np.asarray(rows.part(slice(1, 2))).any()
     assert rows.unusable is not None
     assert rows.unusable.count == 1
-    with pytest.raises(InvalidDataError, match="Line 3"):
+    with pytest.raises(InvalidDataError, match=facts("Line 3, column 4 ('Größe in')")):
         read_rows(tmp_path / "rows.csv", reading())
 
 
 def test_features_without_a_column_are_all_named(tmp_path: Path) -> None:
     place = csv(tmp_path, FRAME.drop(columns=["rs1", "Größe in"]))
-    with pytest.raises(InvalidDataError, match=r"'height' \(column 'Größe in'\), 'rs1' \(column 'rs1'\)"):
+    with pytest.raises(InvalidDataError, match=facts("'height' (column 'Größe in'), 'rs1' (column 'rs1')")):
         read_protected(place, reading())
     columns = {"sex": COLUMNS["sex"]}
     assert read_protected(place, reading(columns, ["height", "rs1"])).names == ("sex=female", "sex=male")
@@ -157,13 +158,13 @@ def test_features_without_a_column_are_all_named(tmp_path: Path) -> None:
 
 def test_files_without_column_names_cannot_be_matched(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.eye(3))
-    with pytest.raises(InvalidDataError, match="no column names"):
+    with pytest.raises(InvalidDataError, match=facts("names", "[reading]", "dictionary")):
         read_protected(tmp_path / "rows.npy", reading())
 
 
 def test_dates_are_refused_by_name(tmp_path: Path) -> None:
     frame = FRAME.assign(rs1=pd.to_datetime(["2001-01-01"] * 4))
-    with pytest.raises(DpspcaError, match="'rs1' \\(timestamp"):
+    with pytest.raises(DpspcaError, match=facts("'rs1' (timestamp[us])")):
         read_protected(parquet(tmp_path, frame), reading())
 
 

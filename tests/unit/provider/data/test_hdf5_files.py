@@ -1,5 +1,6 @@
 """HDF5 and AnnData: which array is read follows from names, types and shapes."""
 
+import errno
 import os
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse
+from facts import facts
 
 from dpspca.common.errors import DpspcaError, InvalidDataError
 from dpspca.common.storage.reading import Reading
@@ -68,8 +70,8 @@ def test_cells_are_rows_and_genes_are_named_columns(form: str, tmp_path: Path, m
         chosen = read(path, Reading(columns=("EGFR", "TP53"), array="counts"))
         assert (dense(chosen.matrix) == 2 * CELLS[:, [2, 0]]).all()
         assert chosen.names == ("EGFR", "TP53")
-    for wrong, facts in ((Reading(array="raw"), "X, counts"), (Reading(columns=("TP5",)), "'TP53'")):
-        with pytest.raises(DpspcaError, match=facts):
+    for wrong, named in ((Reading(array="raw"), "X, counts"), (Reading(columns=("TP5",)), "'TP53'")):
+        with pytest.raises(DpspcaError, match=facts(named)):
             read_protected(path, wrong)
 
 
@@ -95,14 +97,14 @@ def test_an_array_of_a_plain_file_is_the_only_one_or_is_named(tmp_path: Path) ->
     assert (read_protected(tmp_path / "rows.h5").matrix == CELLS).all()
     with h5py.File(tmp_path / "rows.hdf5", "w") as file:
         file["first"], file["second"] = CELLS, CELLS[:, :2].astype(np.int16)
-    with pytest.raises(DpspcaError, match="several arrays: first, second"):
+    with pytest.raises(DpspcaError, match=facts("first, second", "array", "[reading]")):
         read_protected(tmp_path / "rows.hdf5")
     assert (read_rows(tmp_path / "rows.hdf5", Reading(array="second")).matrix == CELLS[:, :2]).all()
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_names_that_do_not_fit_the_columns_are_refused(form: str, tmp_path: Path) -> None:
-    with pytest.raises(DpspcaError, match=r"4 genes, but the layer has shape \(50, 3\)"):
+    with pytest.raises(DpspcaError, match=facts("4 genes", "(50, 3)")):
         read_protected(h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS[:, :3])))
 
 
@@ -111,10 +113,10 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     whole = h5ad(tmp_path / "cells.h5ad", CELLS).read_bytes()
     for content in (b"", b"SECRET" * 99, whole[: len(whole) // 2]):
         (tmp_path / "cells.h5ad").write_bytes(content)
-        with pytest.raises(DpspcaError, match=r"cells\.h5ad") as caught:
+        with pytest.raises(DpspcaError, match=facts("cells.h5ad", "numpy.save")) as caught:
             read_protected(tmp_path / "cells.h5ad")
         assert "SECRET" not in str(caught.value)
-    with pytest.raises(DpspcaError, match=r"gone\.h5 cannot be read"):
+    with pytest.raises(DpspcaError, match=facts("gone.h5", os.strerror(errno.ENOENT))):
         read_protected(tmp_path / "gone.h5")
 
 
@@ -140,7 +142,7 @@ def test_a_file_that_is_read_for_ever_is_refused(name: str, tmp_path: Path, monk
     else:
         looping(path)
     monkeypatch.setattr(sources, "require_readable", partial(trial.require_readable, seconds=5.0))
-    with pytest.raises(DpspcaError, match=rf"{name}: Reading it did not end within 5 seconds"):
+    with pytest.raises(DpspcaError, match=facts(name, "5 seconds")):
         read_protected(path, Reading(array="name00000"))
 
 
@@ -149,7 +151,7 @@ def test_a_library_that_crashes_takes_its_own_process_alone(tmp_path: Path, monk
         file["x"] = np.zeros((2, 2))
     (tmp_path / "h5py.py").write_text("import os\nos.abort()\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    with pytest.raises(DpspcaError, match="crashed: it is damaged"):
+    with pytest.raises(DpspcaError, match=facts("rows.h5", "signal 6")):
         read_protected(tmp_path / "rows.h5")
 
 
@@ -186,5 +188,5 @@ def test_a_file_that_reads_other_files_of_the_machine_is_refused(
     path = tmp_path / f"rows{ending}"
     write(path, secret)
     for read in (read_rows, read_protected):
-        with pytest.raises(InvalidDataError, match="other files"):
+        with pytest.raises(InvalidDataError, match=facts("h5repack")):
             read(path)

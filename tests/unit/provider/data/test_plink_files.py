@@ -4,9 +4,11 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 from plink import alleles, genotypes, plink2, write_bed, write_bim
 
 from dpspca.cli.render import to_json
@@ -54,7 +56,7 @@ def test_columns_are_chosen_by_name_and_order(tmp_path: Path) -> None:
     names = ("rs7", "rs0", "rs3", "rs4", "rs9")
     assert (dense(path, Reading(columns=names, missing=0.5)) == expected()[:, [7, 0, 3, 4, 9]]).all()
     assert (dense(path, Reading(leave_out=NAMES[1:], missing=0.5)) == expected()[:, :1]).all()
-    with pytest.raises(DpspcaError, match="no column 'rs99'"):
+    with pytest.raises(DpspcaError, match=facts("'rs99'", "'rs9'")):
         read_protected(path, Reading(columns=("rs99",)))
 
 
@@ -75,7 +77,7 @@ def test_a_sample_that_lacks_a_genotype_is_zeros_if_nothing_is_declared(tmp_path
     assert (dense(path, Reading()) == np.where(lacking[:, None], 0, COUNTS)).all()
     first = int(np.argmax(lacking))
     variant = int(np.argmax(COUNTS[first] < 0))
-    with pytest.raises(DpspcaError, match=f"Sample {first + 1} has no genotype of variant 'rs{variant}'"):
+    with pytest.raises(DpspcaError, match=facts(f"Sample {first + 1}", f"'rs{variant}'")):
         read_rows(path)
 
 
@@ -136,21 +138,21 @@ def test_frequencies_of_the_reference_fill_in_missing_genotypes(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("own", "known", "facts"),
+    ("own", "known", "named"),
     [
-        (("T", "G"), ("A", "C"), "other strand than in the reference: 'rs1'"),
-        (("G", "T"), ("A", "C"), "other strand than in the reference: 'rs1'"),
-        (("A", "G"), ("A", "C"), "Other alleles.*'rs1'"),
-        (("T", "A"), ("A", "T"), "order that cannot be told.*'rs1'"),
-        (("0", "0"), ("A", "C"), "Other alleles.*'rs1'"),
+        (("T", "G"), ("A", "C"), ("'rs1'", "(A for T, C for G)")),
+        (("G", "T"), ("A", "C"), ("'rs1'", "(A for T, C for G)")),
+        (("A", "G"), ("A", "C"), ("'rs1'", "(A and T, C and G)")),
+        (("T", "A"), ("A", "T"), ("'rs1'", "(A and T, C and G)")),
+        (("0", "0"), ("A", "C"), ("'rs1'", "(A and T, C and G)")),
     ],
 )
 def test_other_alleles_are_refused_by_name(
-    own: tuple[str, str], known: tuple[str, str], facts: str, tmp_path: Path
+    own: tuple[str, str], known: tuple[str, str], named: Any, tmp_path: Path
 ) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS[:, :3], [("A", "C"), own, ("A", "C")])
     reference = write_bim(tmp_path / "reference.bim", [("A", "C"), known, ("A", "C")])
-    with pytest.raises(DpspcaError, match=facts):
+    with pytest.raises(DpspcaError, match=facts(named)):
         read_protected(path, Reading(alleles=reference))
 
 
@@ -165,9 +167,9 @@ def test_an_allele_that_no_sample_has_may_be_unknown(own: tuple[str, str], swapp
 def test_a_variant_that_the_reference_lacks_is_refused_by_name(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     reference = write_bim(tmp_path / "reference.bim", alleles(8))
-    with pytest.raises(DpspcaError, match="The reference lacks: 'rs9'"):
+    with pytest.raises(DpspcaError, match=facts("'rs9'", "leave_out", "[reading]")):
         read_protected(path, Reading(columns=("rs1", "rs9"), alleles=reference))
-    with pytest.raises(DpspcaError, match="no column 'rs10'"):
+    with pytest.raises(DpspcaError, match=facts("'rs10'", "'rs1'")):
         read_protected(path, Reading(alleles=write_bim(tmp_path / "more.bim", alleles(11))))
 
 
@@ -219,15 +221,15 @@ def test_a_dictionary_decides_where_a_reference_counts_the_other_allele(tmp_path
     assert isinstance(told, Genotypes)
     assert (told.toarray() == plain.toarray()).all()
     (tmp_path / "reference.afreq").write_text("\n".join(lines).replace("\tA\tG\t", "\tT\tC\t"), encoding="utf-8")
-    with pytest.raises(DpspcaError, match="'rs1'"):
+    with pytest.raises(DpspcaError, match=facts("'rs1'", "(A and T, C and G)")):
         read_protected(path, both)
 
 
 def test_an_allele_of_the_dictionary_that_the_file_lacks_is_refused_by_name(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
-    with pytest.raises(DpspcaError, match=r"Other alleles.*'rs1'"):
+    with pytest.raises(DpspcaError, match=facts("'rs1'", "(A and T, C and G)")):
         read_protected(path, described(DICTIONARY.replace('"A"', '"AT"')))
-    with pytest.raises(DpspcaError, match="'rs1'"):
+    with pytest.raises(DpspcaError, match=facts("'rs1'", "(A and T, C and G)")):
         read_protected(path, described(DICTIONARY.replace('"A"', '"C"')))
 
 
@@ -235,20 +237,20 @@ def test_an_allele_of_the_dictionary_that_the_file_lacks_is_refused_by_name(tmp_
 
 
 @pytest.mark.parametrize(
-    ("spoil", "facts"),
+    ("spoil", "named"),
     [
-        (lambda bed: b"\x00" + bed[1:], "no .bed file"),
-        (lambda _bed: b"", "no .bed file"),
-        (lambda bed: bed[:2] + b"\x00" + bed[3:], "ordered by sample"),
-        (lambda bed: bed[:2] + b"\x07" + bed[3:], "do not fit"),
-        (lambda bed: bed[:-1], "do not fit 10 variants in .bim and 21 samples in .fam"),
-        (lambda bed: bed + b"\x00", "do not fit"),
+        (lambda bed: b"\x00" + bed[1:], (".bed file", "plink2 --make-bed")),
+        (lambda _bed: b"", (".bed file", "plink2 --make-bed")),
+        (lambda bed: bed[:2] + b"\x00" + bed[3:], "plink --bfile PREFIX --make-bed --out OTHER"),
+        (lambda bed: bed[:2] + b"\x07" + bed[3:], ("63 bytes", 10, 21)),
+        (lambda bed: bed[:-1], ("62 bytes", "10 variants in .bim", "21 samples in .fam")),
+        (lambda bed: bed + b"\x00", ("64 bytes", 10, 21)),
     ],
 )
-def test_a_malformed_bed_file_is_refused(spoil, facts: str, tmp_path: Path) -> None:  # noqa: ANN001
+def test_a_malformed_bed_file_is_refused(spoil, named: Any, tmp_path: Path) -> None:  # noqa: ANN001
     path = write_bed(tmp_path / "cohort", COUNTS)
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(DpspcaError, match=facts) as caught:
+    with pytest.raises(DpspcaError, match=facts(named)) as caught:
         read_protected(path, FILLED)
     assert "cohort.bed" in str(caught.value)
 
@@ -257,14 +259,14 @@ def test_a_malformed_bed_file_is_refused(spoil, facts: str, tmp_path: Path) -> N
 def test_a_missing_companion_is_named(gone: str, tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     path.with_suffix(gone).unlink()
-    with pytest.raises(DpspcaError, match=rf"no cohort\{gone}"):
+    with pytest.raises(DpspcaError, match=facts(f"cohort{gone}")):
         read_protected(path)
 
 
 def test_a_file_without_samples_is_refused(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     (tmp_path / "cohort.fam").write_text("", encoding="utf-8")
-    with pytest.raises(DpspcaError, match=r"\.fam file lists no sample"):
+    with pytest.raises(DpspcaError, match=facts(".fam file", "plink2 --make-bed")):
         read_protected(path)
 
 
@@ -272,7 +274,7 @@ def test_a_line_with_too_few_cells_is_named(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     with (tmp_path / "cohort.bim").open("a", encoding="utf-8") as bim:
         bim.write("1 rs10 0\n")
-    with pytest.raises(DpspcaError, match=r"cohort\.bim, line 11 has too few cells"):
+    with pytest.raises(DpspcaError, match=facts("cohort.bim, line 11")):
         read_protected(path)
 
 
@@ -283,31 +285,31 @@ def test_a_line_with_too_few_cells_is_named(tmp_path: Path) -> None:
         ("cohort.pgen.zst", "unzstd"),
         ("cohort.vcf.gz", "plink2 --vcf"),
         ("cohort.bgen", "plink2 --bgen"),
-        ("cohort.bim", "Name the .bed file"),
-        ("cohort.psam", "Name the .pgen file"),
+        ("cohort.bim", ".bed file"),
+        ("cohort.psam", ".pgen file"),
     ],
 )
 def test_files_beside_are_refused_with_what_to_do(name: str, remedy: str, tmp_path: Path) -> None:
     (tmp_path / name).touch()
-    with pytest.raises(MissingExtraError, match=remedy):
+    with pytest.raises(MissingExtraError, match=facts(remedy)):
         read_protected(tmp_path / name)
 
 
 def test_a_prefix_of_two_files_needs_its_ending(tmp_path: Path) -> None:
     write_bed(tmp_path / "cohort", COUNTS)
     (tmp_path / "cohort.pgen").touch()
-    with pytest.raises(DpspcaError, match=r"may be cohort\.bed or cohort\.pgen"):
+    with pytest.raises(DpspcaError, match=facts("cohort.bed or cohort.pgen")):
         read_protected(tmp_path / "cohort")
 
 
 def test_genotypes_are_no_matrix_and_have_no_largest_entries(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     rows = read_protected(path, FILLED)
-    with pytest.raises(DpspcaError, match="unit"):
+    with pytest.raises(DpspcaError, match=facts("unit entry", "row_entries")):
         require_unit(PrivacyUnit.ENTRY, persons=False, cut=rows.uncut is not None)
-    with pytest.raises(DpspcaError, match="symmetric"):
+    with pytest.raises(DpspcaError, match=facts("Genotypes", "row_entries")):
         rows.as_matrix()
-    with pytest.raises(DpspcaError, match="row_entries"):
+    with pytest.raises(DpspcaError, match=facts("row_entries")):
         read_protected(path, FILLED, row_entries=3)
 
 
@@ -395,7 +397,7 @@ def test_several_alternative_alleles_are_refused_by_name(tmp_path: Path) -> None
     (tmp_path / "cohort.pgen").touch()
     (tmp_path / "cohort.psam").write_text("#IID\nS0\n", encoding="utf-8")
     (tmp_path / "cohort.pvar").write_text("##x\n#CHROM\tPOS\tID\tREF\tALT\n1\t5\trs1\tA\tC,G\n", encoding="utf-8")
-    with pytest.raises(DpspcaError, match="'rs1' has several ALT alleles"):
+    with pytest.raises(DpspcaError, match=facts("'rs1'", "plink2 --pfile PREFIX --max-alleles 2")):
         read_protected(tmp_path / "cohort.pgen")
 
 
@@ -406,7 +408,7 @@ def test_a_spoilt_pgen_file_is_refused(tmp_path: Path) -> None:
     whole = (tmp_path / "second.pgen").read_bytes()
     for content in (b"", b"SECRET" * 9, whole[:-7]):
         (tmp_path / "second.pgen").write_bytes(content)
-        with pytest.raises(DpspcaError, match=r"second\.pgen") as caught:
+        with pytest.raises(DpspcaError, match=facts("second.pgen", "numpy.save")) as caught:
             read_protected(tmp_path / "second.pgen", FILLED)
         assert "SECRET" not in str(caught.value)
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,22 +106,22 @@ def test_a_centre_is_taken_off_before_the_row_is_shortened() -> None:
     assert integer_rows(rows, 1.0, np.array([10.0, 0.0])).tolist() == [[BOUND, 0], [0, BOUND]]
 
 
-BAD_ROWS: list[tuple[str, Any, type[DpspcaError], str]] = [
+BAD_ROWS: list[tuple[str, Any, type[DpspcaError], Any]] = [
     ("nan", np.array([[1.0, np.nan], [0.0, 1.0]]), InvalidDataError, "NaN"),
     ("infinity", np.array([[1.0, np.inf], [0.0, 1.0]]), InvalidDataError, "infinity"),
-    ("no rows", np.empty((0, 3)), InvalidDataError, "no rows"),
-    ("no columns", np.empty((3, 0)), InvalidDataError, "0 feature"),
-    ("one row", np.ones((1, 3)), InvalidDataError, "one row"),
-    ("one dimension", np.ones(3), InvalidDataError, "got 1D"),
-    ("three dimensions", np.ones((2, 2, 2)), InvalidDataError, "got 3D"),
-    ("text", np.array([["a", "b"], ["c", "d"]]), InvalidTypeError, "not numbers"),
-    ("objects", np.array([[object(), 1], [2, 3]], dtype=object), InvalidTypeError, "objects"),
+    ("no rows", np.empty((0, 3)), InvalidDataError, "0 sample(s)"),
+    ("no columns", np.empty((3, 0)), InvalidDataError, "(3, 0)"),
+    ("one row", np.ones((1, 3)), InvalidDataError, "n_samples = 1"),
+    ("one dimension", np.ones(3), InvalidDataError, "1D"),
+    ("three dimensions", np.ones((2, 2, 2)), InvalidDataError, "3D"),
+    ("text", np.array([["a", "b"], ["c", "d"]]), InvalidTypeError, "<U1"),
+    ("objects", np.array([[object(), 1], [2, 3]], dtype=object), InvalidTypeError, "Python"),
     ("complex", np.ones((2, 2)) * 1j, InvalidDataError, "Complex"),
-    ("dates", np.array([["2020-01-01"], ["2021-01-01"]], dtype="datetime64[D]"), InvalidTypeError, "not numbers"),
-    ("too large", np.full((2, 2), 1e300), InvalidDataError, "larger than"),
-    ("wrong width", np.ones((2, 4)), InvalidDataError, "4 columns, but the schema has 3"),
+    ("dates", np.array([["2020-01-01"], ["2021-01-01"]], dtype="datetime64[D]"), InvalidTypeError, "datetime64[D]"),
+    ("too large", np.full((2, 2), 1e300), InvalidDataError, "1e+30"),
+    ("wrong width", np.ones((2, 4)), InvalidDataError, ("4 columns", 3)),
     ("sparse nan", scipy.sparse.csr_array([[np.nan, 0, 0], [1.0, 0, 0]]), InvalidDataError, "NaN"),
-    ("sparse one row", scipy.sparse.csr_array([[1.0, 0, 0]]), InvalidDataError, "one row"),
+    ("sparse one row", scipy.sparse.csr_array([[1.0, 0, 0]]), InvalidDataError, "n_samples = 1"),
     ("sparse complex", scipy.sparse.csr_array([[1j, 0, 0], [1, 0, 0]]), InvalidDataError, "Complex"),
 ]
 
@@ -128,16 +129,16 @@ BAD_ROWS: list[tuple[str, Any, type[DpspcaError], str]] = [
 @pytest.mark.parametrize(
     ("rows", "kind", "reason"), [case[1:] for case in BAD_ROWS], ids=[case[0] for case in BAD_ROWS]
 )
-def test_rows_that_cannot_be_used_are_refused(rows: Any, kind: type[DpspcaError], reason: str) -> None:
+def test_rows_that_cannot_be_used_are_refused(rows: Any, kind: type[DpspcaError], reason: Any) -> None:
     schema = Schema(3) if rows.ndim == 2 and rows.shape[1] in {3, 4} else None
-    with pytest.raises(kind, match=reason) as caught:
+    with pytest.raises(kind, match=facts(reason)) as caught:
         check_rows(rows, schema)
     assert caught.value.remedy
 
 
 def test_more_rows_than_the_lattice_has_room_for_are_refused() -> None:
     check_size(2**31, 1, least=2)
-    with pytest.raises(DpspcaError, match="could overflow"):
+    with pytest.raises(DpspcaError, match=facts(2**31 + 1, 2**31)):
         check_size(2**31 + 1, 1, least=2)
 
 

@@ -1,5 +1,7 @@
 """Rows come from files as they were written, and nothing in a file is executed."""
 
+import errno
+import os
 import pickle  # noqa: TID251  # to see that one is refused
 import zipfile
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,9 +61,9 @@ def test_an_array_of_several_is_named(tmp_path: Path) -> None:
     np.savez(path, x=ROWS)
     assert (read_protected(path).matrix == ROWS).all()
     np.savez_compressed(path, x=ROWS, y=ROWS[:, :1])
-    with pytest.raises(DpspcaError, match="several arrays: x, y"):
+    with pytest.raises(DpspcaError, match=facts("x, y", "array", "[reading]")):
         read_protected(path)
-    with pytest.raises(DpspcaError, match=r"no array 'z': x, y"):
+    with pytest.raises(DpspcaError, match=facts("'z'", "x, y", "[reading]")):
         read_protected(path, Reading(array="z"))
     assert (read_rows(path, Reading(array="y")).matrix == ROWS[:, :1]).all()
 
@@ -68,7 +71,7 @@ def test_an_array_of_several_is_named(tmp_path: Path) -> None:
 def test_columns_of_a_file_without_names_cannot_be_named(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     for reading in (Reading(columns=("a",)), Reading(missing={"a": 1.0}), Reading(missing_codes={"a": (9,)})):
-        with pytest.raises(DpspcaError, match="no column names"):
+        with pytest.raises(DpspcaError, match=facts("rows.npy", "names", "[reading]")):
             read_protected(tmp_path / "rows.npy", reading)
     coded = read_protected(tmp_path / "rows.npy", Reading(missing_codes=(4,)))
     assert (coded.matrix == np.where(np.arange(4)[:, None] == 1, 0, ROWS)).all()
@@ -118,18 +121,18 @@ def test_a_pattern_stands_for_the_files_that_match(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "visits-[!3].npy").count == 2 * len(ROWS)
     np.save(tmp_path / "odd[1].npy", ROWS[:2])
     assert read_rows(tmp_path / "odd[1].npy").count == 2
-    with pytest.raises(DpspcaError, match="holds no file"):
+    with pytest.raises(DpspcaError, match=facts("none-*.npy", "0 files")):
         read_protected(tmp_path / "none-*.npy")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DpspcaError, match=r"gone\.npy cannot be read"):
+    with pytest.raises(DpspcaError, match=facts("gone.npy", os.strerror(errno.ENOENT))):
         read_rows(tmp_path / "gone.npy")
 
 
 def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([[{}, 1], [2, 3]], dtype=object), allow_pickle=True)
-    with pytest.raises(DpspcaError, match="table of numbers"):
+    with pytest.raises(DpspcaError, match=facts("a.npy", "numpy.save")):
         read_rows(tmp_path / "a.npy")
 
 
@@ -144,7 +147,7 @@ def test_a_table_s_columns_keep_their_names(tmp_path: Path) -> None:
 def test_a_first_line_of_numbers_is_not_taken_for_names(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("1,2\n3,4\n5,6\n")
-    with pytest.raises(DpspcaError, match="not the names"):
+    with pytest.raises(DpspcaError, match=facts("names", "[reading]")):
         read_rows(path)
 
 
@@ -232,7 +235,7 @@ def test_a_single_row_is_enough_for_whoever_asks_for_no_more(tmp_path: Path) -> 
     assert read_rows(table(tmp_path, HEAD), least=1).count == 1
     np.save(tmp_path / "one.npy", np.ones((1, 3)))
     assert read_rows(tmp_path / "one.npy", least=1).count == 1
-    with pytest.raises(DpspcaError, match="one row"):
+    with pytest.raises(DpspcaError, match=facts("n_samples = 1")):
         read_rows(tmp_path / "one.npy")
 
 
@@ -240,7 +243,7 @@ def test_a_sparse_file_cut_short_is_refused(tmp_path: Path) -> None:
     scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(ROWS))
     whole = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(whole[:-40])
-    with pytest.raises(DpspcaError, match="does not hold a table of numbers"):
+    with pytest.raises(DpspcaError, match=facts("a.npz", "scipy.sparse.save_npz")):
         read_rows(tmp_path / "a.npz")
 
 
@@ -264,7 +267,7 @@ def test_whatever_a_broken_file_sets_off_it_is_named_in_words(tmp_path: Path) ->
     }
     for name, content in broken.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(InvalidDataError, match=rf"{name} (does not hold a table|takes more memory)"):
+        with pytest.raises(InvalidDataError, match=rf"{name}.*(numpy\.save|memory_mebibytes)"):
             read_rows(tmp_path / name)
     with zipfile.ZipFile(tmp_path / "large.npz", "w") as file:
         file.writestr("rows.npy", broken["large.npy"])
@@ -274,7 +277,7 @@ def test_whatever_a_broken_file_sets_off_it_is_named_in_words(tmp_path: Path) ->
 
 def test_a_table_of_text_is_named(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([["x", "y"], ["z", "w"]]))
-    with pytest.raises(InvalidDataError, match=r"a\.npy: The rows have type"):
+    with pytest.raises(InvalidDataError, match=facts("a.npy", "<U1")):
         read_rows(tmp_path / "a.npy")
 
 
@@ -318,11 +321,11 @@ def test_persons_who_differ_in_a_zero_byte_are_two(tmp_path: Path) -> None:
     assert read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").bounded(1).count == 2
 
 
-@pytest.mark.parametrize(("text", "why"), [("a\n", "has 1 lines, but"), ("", "has 0 lines, but")])
-def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: str, why: str) -> None:
+@pytest.mark.parametrize(("text", "lines"), [("a\n", 1), ("", 0)])
+def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: str, lines: int) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     (tmp_path / "whose.txt").write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidDataError, match=why):
+    with pytest.raises(InvalidDataError, match=facts("whose.txt", lines, len(ROWS))):
         read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
 
 
@@ -340,7 +343,7 @@ def test_a_last_row_of_nobody_needs_no_line_break(end: str, is_ended: bool, tmp_
 
 def test_a_file_of_persons_that_is_not_there_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
-    with pytest.raises(InvalidDataError, match="cannot be read"):
+    with pytest.raises(InvalidDataError, match=facts("gone.txt", os.strerror(errno.ENOENT))):
         read_protected(tmp_path / "rows.npy", persons=tmp_path / "gone.txt")
 
 

@@ -1,5 +1,7 @@
 """SQLite: rows of a table come in the order in which they were added, and any value may stand anywhere."""
 
+import errno
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -7,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
@@ -109,14 +112,14 @@ def test_a_changed_value_moves_no_row_along_an_index(tmp_path: Path) -> None:
 
 def test_a_table_whose_columns_hide_its_row_numbers_needs_a_query(tmp_path: Path) -> None:
     path = database(tmp_path / "rows.db", "CREATE TABLE visits (oid REAL, ROWID REAL, _rowid_ TEXT)")
-    with pytest.raises(DpspcaError, match="hide its row numbers"):
+    with pytest.raises(DpspcaError, match=facts("rows.db", "rowid")):
         read_protected(path, Reading(columns=("oid",)))
 
 
 def test_a_table_without_row_numbers_needs_a_query(tmp_path: Path) -> None:
     made = "CREATE TABLE visits (age REAL PRIMARY KEY, bmi REAL, name TEXT) WITHOUT ROWID"
     path = database(tmp_path / "rows.db", made)
-    with pytest.raises(DpspcaError, match="no such column: rowid"):
+    with pytest.raises(DpspcaError, match=facts("rowid", "[reading]")):
         read_protected(path, Reading(columns=("age",)))
     query = "SELECT age, bmi FROM visits ORDER BY age"
     assert (read_protected(path, Reading(query=query)).matrix == [[50, 24.5], [60, 25]]).all()
@@ -129,7 +132,7 @@ def test_a_column_computed_while_it_is_read_is_refused_whatever_rows_hold(first:
         database.execute("CREATE TABLE visits (age INTEGER, twice AS (age * 2.0) STORED)")
         database.executemany("INSERT INTO visits VALUES (?)", [(first,), (3,)])
         database.execute("ALTER TABLE visits ADD COLUMN size AS (abs(age))")
-    with pytest.raises(DpspcaError, match="'size' is computed while it is read"):
+    with pytest.raises(DpspcaError, match=facts("'size'", "STORED", "leave_out")):
         read_protected(tmp_path / "rows.db")
     read = read_protected(tmp_path / "rows.db", Reading(leave_out=("size",)))
     assert np.asarray(read.matrix).tolist() == [[first, 2.0 * first], [3, 6]]
@@ -140,7 +143,7 @@ def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
     path = database(tmp_path / "rows.db")
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(UnreadableError, match="locked"):
+        with pytest.raises(UnreadableError, match=facts("rows.db")):
             read_arriving(path, Reading(columns=("age",)))
     assert read_arriving(path, Reading(columns=("age",)))[0].count == 2
 
@@ -148,10 +151,10 @@ def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_named_and_not_quoted(tmp_path: Path) -> None:
     for content in (b"", b"SECRET" * 99):
         (tmp_path / "rows.db").write_bytes(content)
-        with pytest.raises(DpspcaError, match=r"rows\.db") as caught:
+        with pytest.raises(DpspcaError, match=facts("rows.db", "[reading]")) as caught:
             read_protected(tmp_path / "rows.db")
         assert "SECRET" not in str(caught.value)
-    with pytest.raises(DpspcaError, match=r"gone\.db cannot be read"):
+    with pytest.raises(DpspcaError, match=facts("gone.db", os.strerror(errno.ENOENT))):
         read_protected(tmp_path / "gone.db")
 
 

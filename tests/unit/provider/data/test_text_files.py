@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,14 +79,14 @@ def test_a_decimal_comma_is_declared(tmp_path: Path) -> None:
     path = saved(tmp_path / "rows.csv", text(";", ","))
     assert (both(path, Reading(decimal=",")).matrix == ROWS).all()
     assert read_protected(path).unusable is not None
-    with pytest.raises(DpspcaError, match="a number with a comma in it") as caught:
+    with pytest.raises(DpspcaError, match=facts("Line 2, column 1", 'decimal = ","')) as caught:
         read_rows(path)
     assert "decimal" in caught.value.remedy
     quoted = saved(tmp_path / "quoted.csv", text(",", ",", '"'))
     assert (both(quoted, Reading(decimal=",")).matrix == ROWS).all()
     thousands = saved(tmp_path / "thousands.csv", "a;b\n1.234,5;1\n1.5;2\n1;2\n")
     assert (read_protected(thousands, Reading(decimal=",")).matrix == [[0, 0], [0, 0], [1, 2]]).all()
-    with pytest.raises(DpspcaError, match="a number with a point in it"):
+    with pytest.raises(DpspcaError, match=facts("Line 2, column 1 ('a')", 'decimal = ","')):
         read_rows(saved(thousands, "a;b\n1.5;2\n"), Reading(decimal=","))
 
 
@@ -110,7 +111,7 @@ def test_columns_are_chosen_by_name_and_others_may_hold_anything(tmp_path: Path)
     assert left.names == ("Age", "bmi")
     indexed = saved(tmp_path / "indexed.csv", ",a,b\n0,1,2\n1,3,4\n")
     assert (both(indexed, Reading(leave_out=("",))).matrix == [[1, 2], [3, 4]]).all()
-    with pytest.raises(DpspcaError, match=r"Column 1 of 3 has an empty name.*leave_out"):
+    with pytest.raises(DpspcaError, match=facts("Column 1 of 3", 'leave_out = [""]')):
         read_protected(indexed)
 
 
@@ -152,7 +153,7 @@ def test_similar_names_are_never_numbers_of_a_row_that_was_taken_for_names(tmp_p
 def test_a_name_that_occurs_twice_is_refused_only_if_it_is_used(tmp_path: Path) -> None:
     path = saved(tmp_path / "rows.csv", "a,b,a\n1,2,3\n4,5,6\n")
     assert both(path, Reading(columns=("b",))).names == ("b",)
-    with pytest.raises(DpspcaError, match="several columns"):
+    with pytest.raises(DpspcaError, match=facts("'a'")):
         read_protected(path, Reading(columns=("a",)))
 
 
@@ -179,9 +180,9 @@ def test_missing_values_may_be_filled_in_for_those_who_may_see_rows(tmp_path: Pa
     path = saved(tmp_path / "rows.csv", "age,bmi\n50,\nNA,-9\n")
     reading = Reading(missing_codes=(-9, "NA"), missing={"age": 40.0, "bmi": 22.0})
     assert (read_rows(path, reading).matrix == [[50, 22], [40, 22]]).all()
-    with pytest.raises(DpspcaError, match=r"Line 2, column 2 \('bmi'\) holds an empty cell"):
+    with pytest.raises(DpspcaError, match=facts("Line 2, column 2 ('bmi')")):
         read_rows(path, Reading(missing_codes=("NA",), missing={"age": 40.0}))
-    with pytest.raises(DpspcaError, match="NaN"):  # a code for which nothing is declared
+    with pytest.raises(DpspcaError, match=facts("NaN")):  # a code for which nothing is declared
         read_rows(saved(path, "age,bmi\n50,-9\n1,2\n"), Reading(missing_codes=(-9,)))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import zarr
+from facts import facts
 
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
@@ -65,7 +66,7 @@ def test_an_array_of_a_group_is_named(version: Version, tmp_path: Path) -> None:
     group.create_array("other", data=np.arange(4.0))
     assert (read_rows(tmp_path / "rows.zarr").matrix == ROWS).all()
     group.create_array("y", data=2 * ROWS)
-    with pytest.raises(DpspcaError, match="several arrays: x, y"):
+    with pytest.raises(DpspcaError, match=facts("x, y", "array", "[reading]")):
         read_rows(tmp_path / "rows.zarr")
     assert (read_rows(tmp_path / "rows.zarr", Reading(array="y")).matrix == 2 * ROWS).all()
 
@@ -80,7 +81,7 @@ def test_anndata_has_genes_as_columns(version: Version, sparse: bool, tmp_path: 
     chosen = read_protected(path, Reading(columns=("é", "b"), array="raw")).matrix
     numbers = chosen.toarray() if isinstance(chosen, scipy.sparse.csr_array) else np.asarray(chosen)
     assert (numbers == 2 * ROWS[:, [4, 1]]).all()
-    with pytest.raises(DpspcaError, match=r"no layer 'counts'.*X, raw"):
+    with pytest.raises(DpspcaError, match=facts("'counts'", "X, raw")):
         read_protected(path, Reading(array="counts"))
 
 
@@ -88,11 +89,11 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.zarr").mkdir()
     array(tmp_path / "cube.zarr", np.ones((2, 2)), 3)
     for broken in ("empty.zarr", "gone.zarr"):
-        with pytest.raises(DpspcaError, match=broken):
+        with pytest.raises(DpspcaError, match=facts(broken, "numpy.save")):
             read_protected(tmp_path / broken)
     chunk = next(each for each in (tmp_path / "cube.zarr").rglob("*") if each.is_file() and each.name == "0")
     chunk.write_bytes(b"SECRET")
-    with pytest.raises(DpspcaError, match=r"cube\.zarr") as caught:
+    with pytest.raises(DpspcaError, match=facts("cube.zarr", "numpy.save")) as caught:
         read_protected(tmp_path / "cube.zarr")
     assert "SECRET" not in str(caught.value)
 
@@ -101,7 +102,7 @@ def test_links_within_a_folder_are_refused(tmp_path: Path) -> None:
     path = array(tmp_path / "rows.zarr", ROWS, 3)
     (path / "zarr.json").rename(tmp_path / "outside.json")
     (path / "zarr.json").symlink_to(tmp_path / "outside.json")
-    with pytest.raises(DpspcaError, match=r"zarr\.json within it is a link"):
+    with pytest.raises(DpspcaError, match=facts("rows.zarr", "zarr.json")):
         read_protected(path)
 
 

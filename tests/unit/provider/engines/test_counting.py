@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from clusters import Here, folder_of, rows_of
+from facts import facts
 
 from dpspca.common.decoding import decode
 from dpspca.common.dictionary import Dictionary, Preparation
@@ -127,7 +128,7 @@ def test_digests_change_with_any_row_and_not_with_the_division_into_tasks(table:
 def test_a_job_about_more_rows_than_there_are_is_refused(table: np.ndarray, tmp_path: Path) -> None:
     rows = rows_of(folder_of(table, tmp_path / "cohort"))
     assert rows.first(None).count == rows.first(101).count == 101
-    with pytest.raises(InvalidDataError, match="this provider has fewer"):
+    with pytest.raises(InvalidDataError, match=facts(102)):
         rows.first(102)
 
 
@@ -144,7 +145,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setitem(sys.modules, package.partition(".")[0], None)
     cluster = open_cluster(decode(EngineSettings, table))
-    with pytest.raises(MissingExtraError, match=rf"The engine {extra} needs .*pip install 'dpspca\[{extra}\]'"):
+    with pytest.raises(MissingExtraError, match=facts(extra, f"pip install 'dpspca[{extra}]'")):
         count_rows(cluster, told_of(tmp_path, Reading(), None, None))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from facts import facts
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidQueryError
 from dpspca.common.linalg import thin_qr
@@ -104,7 +105,7 @@ def test_too_large_entries_are_cut_for_entry_and_refused_for_spectral() -> None:
     for form in (np.array, scipy.sparse.csr_array):
         asked = SymmetricProduct(basis_of(4))
         assert (shard(form(values)).evaluate(asked) == shard(form(cut)).evaluate(asked)).all()
-        with pytest.raises(InvalidDataError, match="times the least bound"):
+        with pytest.raises(InvalidDataError, match=facts(2**20, "norm_bound")):
             shard(form(values), SPECTRAL)
         shard(form(cut), SPECTRAL)
 
@@ -142,11 +143,11 @@ def test_a_sum_beyond_the_lattice_counts_as_its_end() -> None:
 
 @pytest.mark.parametrize("form", [np.array, scipy.sparse.csr_array])
 def test_what_is_no_symmetric_matrix_is_refused_with_a_reason(form: Any) -> None:
-    with pytest.raises(InvalidDataError, match="3 rows and 4 columns"):
+    with pytest.raises(InvalidDataError, match=facts("3 rows", "4 columns")):
         shard(form(np.ones((3, 4))))
     values = symmetric(5)
     values[1, 2] = np.nextafter(values[1, 2], 9.0)
-    with pytest.raises(InvalidDataError, match="not symmetric"):
+    with pytest.raises(InvalidDataError, match=facts("(M + M.T) / 2")):
         shard(form(values))
 
 
@@ -173,9 +174,9 @@ def test_a_job_with_another_bound_width_or_unit_is_refused() -> None:
     made.check(spec())
     for changes in ({"norm_bound": 4.0}, {"unit": SPECTRAL}, {"unit": "row-replace-one"}):
         assert not made.fits(spec(**changes))
-        with pytest.raises(InvalidParameterError, match="another bound"):
+        with pytest.raises(InvalidParameterError, match=facts("norm_bound", *(str(each) for each in changes.values()))):
             made.check(spec(**changes))
-    with pytest.raises(InvalidParameterError, match="4 columns, but the job has 5"):
+    with pytest.raises(InvalidParameterError, match=facts("4 columns", 5)):
         made.check(spec(schema=Schema(5)))
 
 
@@ -184,15 +185,15 @@ def test_columns_that_are_called_otherwise_are_refused() -> None:
     named = pandas.DataFrame(symmetric(2), columns=["a", "b"])
     made = shard(named)
     made.check(spec(schema=Schema.of(["a", "b"])))
-    with pytest.raises(DpspcaError, match="not those of the schema"):
+    with pytest.raises(DpspcaError, match=facts("column 1")):
         made.check(spec(schema=Schema.of(["b", "a"])))
 
 
 def test_a_query_over_rows_is_refused() -> None:
     made = shard(symmetric(4))
-    with pytest.raises(InvalidQueryError, match="cannot answer 'count'"):
+    with pytest.raises(InvalidQueryError, match=facts("'count'")):
         made.evaluate(Count())
-    with pytest.raises(InvalidQueryError, match="cannot answer 'count'"):
+    with pytest.raises(InvalidQueryError, match=facts("'count'")):
         made.release(Count(), None, KeyStream(bytes(32)))
 
 
@@ -211,6 +212,6 @@ def test_refusing_a_spectral_share_does_not_depend_on_the_job_s_bound() -> None:
     """Else jobs of one bound after another would tell the largest entry. The policy's least bound decides for all."""
     large = check_rows(np.diag([2.0**20 * 3, 1.0]), least=1)
     for bound in (2.0, 4.0, 1000.0):
-        with pytest.raises(InvalidDataError, match="least bound that jobs may have"):
+        with pytest.raises(InvalidDataError, match=facts(2**20, "norm_bound")):
             MatrixShard(large, bound, SPECTRAL, 2.0)
         MatrixShard(large, bound + 2, SPECTRAL, 4.0)

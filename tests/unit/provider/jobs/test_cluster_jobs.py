@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clusters import Here, folder_of, rows_of
+from facts import facts
 from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.common.errors import RefusedError
@@ -85,9 +86,9 @@ def test_the_interval_of_answers_covers_the_reading_of_a_row(
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"unit": PrivacyUnit.ENTRY, "method": "noisy-power", "options": {}}, "about a matrix"),
-        ({"centering": Centering.PAIRS}, "no differences of pairs"),
-        ({"method": "range-projection", "options": {}}, "sketch"),
+        ({"unit": PrivacyUnit.ENTRY, "method": "noisy-power", "options": {}}, "unit entry"),
+        ({"centering": Centering.PAIRS}, "centering pairs"),
+        ({"method": "range-projection", "options": {}}, "range-projection"),
     ],
 )
 def test_a_job_that_needs_more_than_sums_is_refused_before_it_reserves(
@@ -96,7 +97,7 @@ def test_a_job_that_needs_more_than_sums_is_refused_before_it_reserves(
     rows = rows_of(folder_of(ROWS[:, :5], tmp_path / "cohort"))
     held = registry(enrolment, me, rows)
     ada = enrolment.identity(Role.ANALYST, "ada")
-    with pytest.raises(RefusedError, match=reason):
+    with pytest.raises(RefusedError, match=facts(reason)):
         held.open(enrolment.job(replace(SPEC, **changes), ada, ["north"]))
     assert not list(held._settings.ledger.open_jobs())
 
@@ -105,7 +106,7 @@ def test_rows_keep_their_budget_when_a_cluster_reads_them(enrolment: Enrolment, 
     """The same rows under another name are refused, whoever reads them."""
     folder = folder_of(ROWS, tmp_path / "cohort")
     both = {"cohort": rows_of(folder), "again": read_protected(folder)}
-    with pytest.raises(RefusedError, match="rows have only one budget"):
+    with pytest.raises(RefusedError, match=facts("'again'", "'cohort'")):
         JobRegistry(ProviderSetup("", lambda: me, enrolment.revocations, now, both, AllowEverything))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from facts import facts
 from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.common.algorithms import catalogue
@@ -167,7 +168,7 @@ def test_features_that_a_provider_lacks_are_named_before_it_reserves(
     setup: ProviderSetup, enrolment: Enrolment, ada: Identity
 ) -> None:
     before = entries(setup)
-    with pytest.raises(MissingFeatureError, match="does not have: 'height'"):
+    with pytest.raises(MissingFeatureError, match=facts("'height'")):
         opened(setup, enrolment, ada, spec("age", "height"))
     assert entries(setup) == before
 
@@ -200,7 +201,7 @@ def test_a_policy_may_demand_a_dictionary_and_allows_the_bound_that_follows(
         (spec("age", "sex", dictionary="0" * 64), "norm_bound"),
         (spec("age", "height", norm_bound=3.5), "columns"),
     ):
-        with pytest.raises(DpspcaError, match=f"rule '{rule}'"):
+        with pytest.raises(DpspcaError, match=facts("'cohort'", f"'{rule}'")):
             opened(strict, enrolment, ada, wrong)
 
 

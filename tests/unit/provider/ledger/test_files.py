@@ -1,12 +1,14 @@
 """The lock file and the head file beside a ledger: reading, locking, and errors."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
+from facts import facts
 
 from dpspca.provider.ledger import files
-from dpspca.provider.ledger.entries import Head, LedgerError
+from dpspca.provider.ledger.entries import Head, LedgerDiskError
 from dpspca.provider.ledger.files import HeadFile, WriterLock, read_head
 
 
@@ -22,7 +24,7 @@ def test_the_head_can_be_read_while_the_head_file_is_in_use(tmp_path: Path) -> N
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="lock cannot be used: No such file"):
+    with pytest.raises(LedgerDiskError, match=facts("nowhere/lock", os.strerror(errno.ENOENT))):
         WriterLock(tmp_path / "nowhere" / "lock", "instance")
 
 
@@ -30,7 +32,7 @@ def test_a_failing_lock_is_not_reported_as_a_file_in_use(tmp_path: Path) -> None
     """A network disk may refuse to lock, and so does a closed file."""
     gone = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     os.close(gone)
-    with pytest.raises(LedgerError, match="cannot be locked"):
+    with pytest.raises(LedgerDiskError, match=facts(tmp_path / "lock", os.strerror(errno.EBADF))):
         files._lock(gone, tmp_path / "lock", "another")
 
 

@@ -92,7 +92,7 @@ def test_t12_a_receipt_finds_a_ledger_restored_with_its_head_file(lost: Lost) ->
             lambda: ledger.stored("job", 0),
             lambda: ledger.close("other", "done"),
         ):
-            with pytest.raises(QuarantinedError, match="forgotten what was spent"):
+            with pytest.raises(QuarantinedError):
                 refused()
     assert verify(lost.place.path, lost.place.head)[0].startswith(f"Quarantined: {TELLS}")
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from facts import facts
 from ledgers import (
     BUDGET,
     LIMITS,
@@ -24,9 +25,9 @@ from ledgers import (
 from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.privacy.costs import Price
 from dpspca.provider.ledger.database import Database
-from dpspca.provider.ledger.entries import Head
+from dpspca.provider.ledger.entries import Head, LedgerDiskError, NotQuarantinedError
 from dpspca.provider.ledger.files import SLOT_BYTES, HeadFile
-from dpspca.provider.ledger.ledger import LedgerError, QuarantinedError
+from dpspca.provider.ledger.ledger import QuarantinedError
 from dpspca.provider.ledger.sqlite import SqliteLedger, export, verify
 
 
@@ -80,7 +81,7 @@ def test_t12_every_older_backup_is_found(place: Place) -> None:
                 lambda: reserve(ledger, "job", 0),
                 lambda: ledger.close("job", "done"),
             ):
-                with pytest.raises(QuarantinedError, match="forgotten what was spent"):
+                with pytest.raises(QuarantinedError):
                     refused()
         assert verify(place.path, place.head)[0].startswith("Quarantined")
     place.restore(last)
@@ -129,7 +130,7 @@ def test_t12_an_operator_may_count_less_and_leave_the_rest_usable(place: Place) 
         with pytest.raises(BudgetExceededError):
             ledger.open(replace(rest, units=rest.units + 1), LIMITS)
         assert ledger.open(rest, LIMITS) is None
-        with pytest.raises(RefusedError, match="before the last quarantine ended"):
+        with pytest.raises(RefusedError, match=facts("300 seconds")):
             ledger.open(opening("lost"), LIMITS)
     place.start().shut()
 
@@ -172,7 +173,7 @@ def test_t12_a_missing_or_unreadable_head_file_is_found(used: Place) -> None:
 
 
 def test_a_release_without_a_quarantine_is_refused(used: Place) -> None:
-    with used.start() as ledger, pytest.raises(LedgerError, match="nothing to release"):
+    with used.start() as ledger, pytest.raises(NotQuarantinedError):
         ledger.release("just in case", {"cohort": BUDGET})
 
 
@@ -217,9 +218,9 @@ def test_an_answer_is_not_sent_before_the_head_file_has_it(used: Place) -> None:
 
     with used.start(open_head_store=remember) as ledger:
         made[0].broken = True
-        with pytest.raises(LedgerError, match="cannot write its head file"):
+        with pytest.raises(LedgerDiskError):
             respond(ledger, "job", 2)
-        with pytest.raises(LedgerError, match="cannot write its head file"):
+        with pytest.raises(LedgerDiskError):
             ledger.stored("job", 2)
         made[0].broken = False
         again = ledger.stored("job", 2)

@@ -1,5 +1,6 @@
 """The ledger in a file: its one writer, the files it refuses, and what it costs."""
 
+import errno
 import gc
 import json
 import os
@@ -22,6 +23,7 @@ import apsw
 import numpy as np
 import pytest
 from disks import Connection, Disk, RecordedHeadFile, Shim
+from facts import facts
 from ledgers import EXPIRY, LIMITS, PRICE, SIGNED, SLACK, Place, answer, opening, reserve, respond, standing_at
 
 from dpspca.common.algorithms import catalogue
@@ -36,7 +38,17 @@ from dpspca.common.storage.sqlite_file import connect
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.database import MIGRATIONS, migrate
-from dpspca.provider.ledger.entries import GENESIS, Entry, Head, Reserved, Stored, link
+from dpspca.provider.ledger.entries import (
+    GENESIS,
+    DamagedLedgerError,
+    Entry,
+    Head,
+    LedgerDiskError,
+    LedgerInUseError,
+    Reserved,
+    Stored,
+    link,
+)
 from dpspca.provider.ledger.ledger import LedgerError, Opening
 from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_books, verify
 from dpspca.provider.release.entropy import system_entropy
@@ -97,13 +109,13 @@ def test_files_and_folders_are_this_users_alone(used: Place) -> None:
 @pytest.mark.parametrize("which", ["path", "head"])
 def test_a_folder_in_which_others_can_write_is_refused(used: Place, which: str) -> None:
     getattr(used, which).parent.chmod(0o770)
-    with pytest.raises(UnsafeFileError, match="only this user"):
+    with pytest.raises(UnsafeFileError, match=facts(f"`chmod 700 {getattr(used, which).parent}`")):
         used.start()
 
 
 def test_a_ledger_that_others_can_read_is_refused(used: Place) -> None:
     used.path.chmod(0o644)
-    with pytest.raises(LedgerError, match="Other users can read"):
+    with pytest.raises(LedgerError, match=facts(f"`chmod 600 {used.path}`")):
         used.start()
 
 
@@ -135,7 +147,7 @@ def test_readers_see_the_ledger_while_its_daemon_writes_it(used: Place) -> None:
 def test_reading_never_creates_a_ledger(place: Place) -> None:
     place.path.parent.mkdir()
     for read in (read_books, lambda path: list(export(path))):
-        with pytest.raises(LedgerError, match="no ledger at"):
+        with pytest.raises(LedgerError, match=facts(place.path, "`dpspca ledger release --help`")):
             read(place.path)
     assert "no ledger at" in verify(place.path)[0]
     assert not place.path.exists()
@@ -196,7 +208,7 @@ def test_a_lost_answer_is_made_after_a_restart_or_given_back(place: Place) -> No
 
 
 def test_a_job_that_was_not_opened_is_refused(place: Place) -> None:
-    with place.start() as ledger, pytest.raises(RefusedError, match="is not open at this provider"):
+    with place.start() as ledger, pytest.raises(RefusedError, match=facts("Job job")):
         responder(ledger, "job").respond(0, CovarianceProduct(np.eye(6)[:, :2]))
 
 
@@ -205,7 +217,7 @@ def test_a_job_that_was_not_opened_is_refused(place: Place) -> None:
 
 def test_t13_a_second_writer_gets_an_error_that_names_the_first(used: Place) -> None:
     with used.start() as first:
-        with pytest.raises(LedgerError, match=f"process {os.getpid()} on .*{first.instance}"):
+        with pytest.raises(LedgerInUseError, match=facts(f"process {os.getpid()}", first.instance)):
             used.start()
         respond(first, "job", 2)
     used.start().shut()
@@ -213,7 +225,7 @@ def test_t13_a_second_writer_gets_an_error_that_names_the_first(used: Place) -> 
 
 def test_t13_a_copy_of_the_ledger_with_the_same_head_file_is_refused(used: Place, tmp_path: Path) -> None:
     shutil.copytree(used.path.parent, tmp_path / "copy")
-    with used.start(), pytest.raises(LedgerError, match="head is in use by another ledger"):
+    with used.start(), pytest.raises(LedgerInUseError, match=facts(used.head)):
         SqliteLedger(tmp_path / "copy" / "ledger.sqlite", used.head)
 
 
@@ -229,7 +241,7 @@ def test_t13_a_second_writer_past_the_locks_is_found_before_reserving(used: Plac
                 lambda: first.close("job", "done"),
                 lambda: first.expire(EXPIRY),
             ):
-                with pytest.raises(LedgerError, match="Another process changed"):
+                with pytest.raises(LedgerInUseError):
                     attempted()
             respond(second, "job", 2)
     assert read_books(used.path).data_sets["cohort"].spent.units == 3 * PRICE
@@ -283,27 +295,27 @@ class Careless:
     "pragma", ["synchronous = OFF", "synchronous = NORMAL", "synchronous = FULL", "journal_mode = MEMORY"]
 )
 def test_t14_a_database_that_does_not_sync_is_refused(place: Place, pragma: str) -> None:
-    with pytest.raises(LedgerError, match="does not sync"):
+    with pytest.raises(LedgerError, match=facts("SQLite", "synchronous", "journal")):
         place.start(connect=lambda path: Careless(path, pragma))
     with place.start() as ledger:
         assert ledger.head().entries == 2
 
 
-NO_LEDGERS: list[tuple[Callable[[Place], Any], str]] = [
-    (lambda place: place.path.write_text("a list of names\n" * 100), "damaged|no ledger"),
-    (lambda place: place.tamper("CREATE TABLE theirs (x)"), "not a ledger of this"),
-    (lambda place: place.tamper("PRAGMA application_id = 7"), "not a ledger of this"),
+NO_LEDGERS: list[tuple[Callable[[Place], Any], type[LedgerError]]] = [
+    (lambda place: place.path.write_text("a list of names\n" * 100), DamagedLedgerError),
+    (lambda place: place.tamper("CREATE TABLE theirs (x)"), LedgerError),
+    (lambda place: place.tamper("PRAGMA application_id = 7"), LedgerError),
 ]
 
 
-@pytest.mark.parametrize(("make", "reason"), NO_LEDGERS, ids=["text", "another database", "another application"])
+@pytest.mark.parametrize(("make", "kind"), NO_LEDGERS, ids=["text", "another database", "another application"])
 def test_a_file_that_is_no_ledger_is_refused_and_unchanged(
-    place: Place, make: Callable[[Place], Any], reason: str
+    place: Place, make: Callable[[Place], Any], kind: type[LedgerError]
 ) -> None:
     place.restore({place.path: b""})
     make(place)
     before = place.path.read_bytes()
-    with pytest.raises(LedgerError, match=reason):
+    with pytest.raises(kind, match=facts(place.path)):
         place.start()
     assert place.path.read_bytes() == before
 
@@ -311,7 +323,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_unchanged(
 @pytest.mark.parametrize("version", [len(MIGRATIONS) + 1, 1000, 0, -1])
 def test_an_unknown_version_is_refused_and_unchanged(used: Place, version: int) -> None:
     used.tamper(f"PRAGMA user_version = {version}")
-    with pytest.raises(LedgerError, match=f"has version {version}, but this software knows|not a ledger of this"):
+    with pytest.raises(LedgerError, match=facts(used.path, *([version, len(MIGRATIONS)] if version > 0 else []))):
         used.start()
     used.tamper(f"PRAGMA user_version = {len(MIGRATIONS)}")
     used.start().shut()
@@ -328,7 +340,7 @@ def test_a_migration_keeps_every_entry_and_raises_the_version(used: Place) -> No
     rows = connection.execute("SELECT content, hash FROM entries ORDER BY number")
     assert [Entry.read(*row).to_dict() for row in rows] == before
     connection.close()
-    with pytest.raises(LedgerError, match="Use the software that wrote it"):
+    with pytest.raises(LedgerError, match=facts(len(MIGRATIONS) + 1, len(MIGRATIONS))):
         used.start()
 
 
@@ -368,7 +380,7 @@ def test_an_entry_changed_without_triggers_is_found_at_the_next_start(used: Plac
         "DROP TRIGGER entries_are_never_changed",
         "UPDATE entries SET content = replace(content, 'query 0', 'query 9')",
     )
-    with pytest.raises(LedgerError, match="chain breaks at entry 4"):
+    with pytest.raises(DamagedLedgerError, match=facts("entry 4")):
         used.start()
     assert "chain breaks at entry 4" in verify(used.path, used.head)[0]
 
@@ -409,7 +421,7 @@ def test_a_stored_answer_that_was_changed_is_never_sent(used: Place, change: str
     assert "not the one that was stored" in verify(used.path, used.head)[0]
     with used.start() as ledger:
         assert ledger.stored("job", 0) is not None
-        with pytest.raises(LedgerError, match="is damaged"):
+        with pytest.raises(DamagedLedgerError, match=facts("`dpspca ledger verify`")):
             ledger.stored("job", 1)
 
 
@@ -417,7 +429,7 @@ def test_a_stored_answer_that_was_removed_is_never_replaced(used: Place) -> None
     used.tamper("DELETE FROM answers")
     with used.start() as ledger:
         assert ledger.stored("job", 1) is None
-        with pytest.raises(RefusedError, match="was not reserved, or"):
+        with pytest.raises(RefusedError, match=facts("Query 2")):
             ledger.store("job", 1, answer("job", 1))
 
 
@@ -431,14 +443,14 @@ def test_verify_lists_missing_and_extra_answers(used: Place) -> None:
 
 def test_an_unwritable_folder_is_a_ledger_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(DpspcaError, match="cannot be created"):
+    with pytest.raises(UnsafeFileError, match=facts(tmp_path / "file" / "kept", os.strerror(errno.ENOTDIR))):
         Place(tmp_path / "file" / "kept" / "ledger.sqlite", tmp_path / "head" / "head").start()
 
 
 def test_a_read_only_disk_is_a_ledger_error_and_spends_nothing(used: Place) -> None:
     disk = Disk(refuse=read_only)
     shim = Shim("only reads", disk)
-    with pytest.raises(LedgerError, match=r"cannot be (used|written)"):
+    with pytest.raises(LedgerDiskError):
         used.start(connect=lambda path: Connection(path, shim))
     assert read_books(used.path).data_sets["cohort"].spent.units == 2 * PRICE
 

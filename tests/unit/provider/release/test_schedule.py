@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import pytest
+from facts import facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -87,7 +88,7 @@ def test_a_refusal_leaves_on_the_schedule_too() -> None:
             await asyncio.sleep(0.1)
             raise RefusedError("No.", "Ask something else.")
 
-        with pytest.raises(RefusedError, match="No"):
+        with pytest.raises(RefusedError, match=facts("No")):
             await delay_result(asyncio.ensure_future(refuse()), INTERVAL, lambda: 0.25)
         return clock() - begun
 
