@@ -114,8 +114,8 @@ class Model:
         covers what the same clipped rows would have given without noise. It does not cover what other rows would have
         given, or rows that were not clipped. Methods that clip at a private bound scale variances up by the part of
         the second moments that clipping took away. They estimate it from released lengths, and its error is not
-        covered either. Each interval is about a single number, so a share of 1 - ``level`` of them misses. The interval of a
-        column outside the support is [0, 0].
+        covered either. Each interval is about a single number, so a share of 1 - ``level`` of them misses. The
+        interval of a column outside the support is [0, 0].
         """
         check(is_real(level) and 0 < level < 1, f"level is {level!r:.60}.", "Give a number between 0 and 1.")
         reach = NormalDist().inv_cdf((1 + level) / 2)

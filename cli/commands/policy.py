@@ -141,15 +141,14 @@ def explanation(rules: Rules) -> Iterator[str]:
     yield f"Data set {rules.data_set}"
     if rules.unit.is_person:
         yield (
-            f"  Rows per person: a job must use {rules.rows_per_person} or more rows of each person (rows_per_person), "
-            "if a person has as many. The provider's own persons file ([persons]) says which person each row belongs "
-            "to."
+            f"  Rows per person: a job must allow for {rules.rows_per_person} or more rows of each person "
+            "(rows_per_person). The provider uses at most as many as the job allows for. Its own persons file "
+            "([persons]) says which person each row belongs to."
         )
     elif rules.rows_per_person > 1:
         yield (
-            f"  Rows per person: one person may have up to {rules.rows_per_person} rows here. A job must protect all "
-            f"of them together (rows_per_person = {rules.rows_per_person} or more), which makes its noise wider by "
-            "that factor."
+            f"  Rows per person: one person may have {rules.rows_per_person} rows here. A job must protect all of them "
+            f"together (rows_per_person = {rules.rows_per_person} or more), which makes its noise wider by that factor."
         )
     yield f"  Who may ask: {', '.join(rules.analysts)}, and nobody else."
     yield f"  What may be asked: {_queries(rules)}."

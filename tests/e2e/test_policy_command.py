@@ -63,7 +63,7 @@ def test_the_sample_policy_allows_the_sample_job() -> None:
     "words",
     [
         "Who may ask: ada, grace, and nobody else.",
-        "rows as they are or the rows minus their own mean.*noise",
+        "rows as they are or .*noisy mean",
         "variance",
         "Accounting: exact",
         "Columns: .*40",

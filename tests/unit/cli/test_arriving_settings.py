@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import Ended, commands_in
+from facts import facts
 from local_federation import permissive_policy
 
 from dpspca.common.errors import InvalidDataError
@@ -51,5 +52,5 @@ def test_an_empty_folder_is_reported_by_doctor_and_at_start(folder: Path, here: 
     assert any(
         "measurements holds 0 files" in line for line in here("doctor", "--config", "provider.toml").failed_checks
     )
-    with pytest.raises(InvalidDataError, match="holds no file"):
+    with pytest.raises(InvalidDataError, match=facts("measurements", 0)):
         data_sets_of(read_config(ProviderConfig, folder / "provider.toml"))
