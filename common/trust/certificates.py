@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final, Self, TypeAlias
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpspca.common.errors import (
@@ -38,6 +37,7 @@ from dpspca.common.errors import (
 from dpspca.common.names import COORDINATOR_HOST, PartyName, Role, check_name, shortened
 
 from . import external_ca
+from .external_ca import UNREADABLE
 
 PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey
@@ -49,16 +49,6 @@ MAX_PEM_BYTES: Final = 1 << 16
 
 Extensions: TypeAlias = list[tuple[x509.ExtensionType, bool]]
 _ASK: Final = "Ask the federation's operator for a new certificate."
-_UNREADABLE: Final = (
-    ValueError,
-    TypeError,
-    KeyError,  # older versions of the library, for a text encoding that they do not know
-    UnsupportedAlgorithm,
-    x509.DuplicateExtension,
-    x509.InvalidVersion,
-    x509.UnsupportedGeneralNameType,
-    CryptographyDeprecationWarning,  # if warnings are errors: the library will soon refuse this form
-)
 
 
 def new_key() -> PrivateKey:
@@ -229,7 +219,7 @@ def read_certificate(pem: bytes, what: str = "The certificate") -> x509.Certific
         require_trust(
             len(pem) <= MAX_PEM_BYTES, f"{what} is {len(pem)} bytes long; at most {MAX_PEM_BYTES} are allowed.", _ASK
         )
-        certificates = x509.load_pem_x509_certificates(pem)
+        certificates = external_ca.certificates_in(pem)
     require_trust(
         len(certificates) == 1, f"{what} must be one PEM block; there are {len(certificates)}.", "Give exactly one."
     )
@@ -257,7 +247,7 @@ def readable(what: str) -> Iterator[None]:
     """Turn every error with which the library rejects unreadable bytes into one refusal."""
     try:
         yield
-    except _UNREADABLE:
+    except UNREADABLE:
         raise MalformedProofError(
             f"{what} cannot be read.", "Compare the file with the original that was issued."
         ) from None
@@ -266,7 +256,7 @@ def readable(what: str) -> Iterator[None]:
 def _require_issued(certificate: x509.Certificate, authority: x509.Certificate) -> None:
     try:
         certificate.verify_directly_issued_by(authority)
-    except (*_UNREADABLE, InvalidSignature):
+    except (*UNREADABLE, InvalidSignature):
         raise WrongSignerError("The certificate was not issued by this federation's authority.", _ASK) from None
     weak = not isinstance(certificate.signature_hash_algorithm, SHA256)
     require_trust(not weak, "The certificate is not signed with SHA-256.", _ASK)

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dpspca.common.errors import MalformedProofError, NotTrustedError, WrongSignerError, require_trust
@@ -23,6 +24,18 @@ _SIGN: Final = (
     "keyCertSign, cRLSign, and subjectKeyIdentifier = hash."
 )
 _ROOT: Final = "Give the certificates of the CA, from the one that signed the authority up to its root, in one file."
+
+UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    KeyError,  # older versions of the library, for a text encoding that they do not know
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+    CryptographyDeprecationWarning,  # if warnings are errors: the library will soon refuse this form
+)
+"""Errors with which the library rejects bytes."""
 
 
 def require_form(authority: x509.Certificate, extensions: Sequence[tuple[x509.ExtensionType, bool]]) -> None:
@@ -54,8 +67,8 @@ def require_form(authority: x509.Certificate, extensions: Sequence[tuple[x509.Ex
 def require_root(authority: x509.Certificate, roots_pem: bytes, now: datetime) -> str:
     """Refuse an authority that no chain of these certificates leads to, now. Return the name of the root."""
     try:
-        known = x509.load_pem_x509_certificates(roots_pem)
-    except ValueError:
+        known = certificates_in(roots_pem)
+    except UNREADABLE:
         raise MalformedProofError("The certificates of the CA cannot be read.", _ROOT) from None
     below = authority
     for _ in range(MAX_CHAIN):
@@ -72,12 +85,20 @@ def require_root(authority: x509.Certificate, roots_pem: bytes, now: datetime) -
     raise NotTrustedError(f"The chain has more than {MAX_CHAIN} certificates.", _ROOT)
 
 
+def certificates_in(pem: bytes) -> list[x509.Certificate]:
+    """Read certificates, with all that the library would only read later, and fail then."""
+    found = x509.load_pem_x509_certificates(pem)
+    for each in found:
+        _ = each.subject, each.issuer, each.signature_hash_algorithm
+    return found
+
+
 def _has_signed(above: x509.Certificate, below: x509.Certificate) -> bool:
     """Whether a certificate of a CA signed another."""
     try:
         below.verify_directly_issued_by(above)
         return above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound, x509.DuplicateExtension):
+    except (*UNREADABLE, InvalidSignature, x509.ExtensionNotFound):
         return False
 
 

@@ -2,6 +2,9 @@
 
 import shutil
 import subprocess
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -140,13 +143,26 @@ def test_openssl_signs_the_request_of_an_authority_as_it_is(tmp_path: Path) -> N
     assert checked.returncode == 0, checked.stderr
 
 
-def test_a_damaged_certificate_of_a_ca_is_an_error_and_no_crash(north: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("bit", [1, 32])
+def test_a_damaged_certificate_of_a_ca_is_an_error_and_no_crash(bit: int, north: Any, tmp_path: Path) -> None:
     organisation = Organisation(north.now)
     signed = organisation.sign(Authority.prepare(tmp_path / "authority", "north"))
-    for place in range(30, len(signed), 61):
-        changed = signed[:place] + bytes([signed[place] ^ 1]) + signed[place + 1 :]
+    for changed in damaged(signed, bit):
         try:
             require_root(read_authority(changed), organisation.pem, north.now)
         except DpspcaError:
             continue
-        assert read_authority(changed) == read_authority(signed)
+        # Only bytes beside what is signed may differ, such as the number of unused bits of the signature.
+        assert read_authority(changed).tbs_certificate_bytes == read_authority(signed).tbs_certificate_bytes
+    for changed in damaged(organisation.pem, bit):
+        with suppress(DpspcaError):  # what its root says of itself is not looked at
+            require_root(read_authority(signed), changed, north.now)
+
+
+def damaged(pem: bytes, bit: int) -> Iterator[bytes]:
+    """Give a certificate with this bit of each of its bytes changed."""
+    whole = x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+    for place in range(len(whole)):
+        changed = whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :]
+        text = b64encode(changed).decode()
+        yield f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n".encode()
