@@ -38,7 +38,7 @@ from .checked import (
     with_persons,
 )
 from .files import Form
-from .memory import BLOCK_CELLS, Genotypes, RowWriter, Scratch, stored_type
+from .memory import BLOCK_CELLS, Genotypes, RowWriter, Scratch, StoredRows, stored_type
 from .sources import (
     RawTables,
     complete,
@@ -52,7 +52,7 @@ from .sources import (
     read_as_stored,
     without_rows,
 )
-from .tables import RowBatches
+from .tables import RowBatches, without_codes
 from .threads import OneBehind
 
 _PLAIN: Final = Reading()
@@ -164,8 +164,20 @@ def _usable(
     # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
     # ones, do not give the rows a new budget.
     as_read = rows_or_zeros(stored)
-    before = (*as_read.fingerprints_in_order(), *used.before)
-    return replace(used, uncut=used.fingerprints() | as_read.fingerprints(), before=before)
+    prints, before = as_read.fingerprints(), as_read.fingerprints_in_order()
+    del as_read
+    lacking = _lacking(stored, table.names, reading)
+    before = (*before, *lacking.fingerprints_in_order(), *used.before)
+    return replace(used, uncut=used.fingerprints() | prints | lacking.fingerprints(), before=before)
+
+
+def _lacking(stored: Any, names: Sequence[str] | None, reading: Reading) -> CheckedRows:  # noqa: ANN401  # of any form
+    """Return rows as they were read, but each number that is missing or cannot be used is zero.
+
+    If such a number made its row one of zeros, as it does where rows are used, then nothing would be left to recognise
+    of a table whose rows all lack some number.
+    """
+    return rows_or_zeros(without_codes(stored, names, reading)).as_matrix()
 
 
 def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
@@ -247,7 +259,8 @@ class _Stages:
     """One data set's rows: as they were read, completed, and cut to their largest entries.
 
     Fingerprints are taken of the first two stages, so that another list of persons, other numbers in place of missing
-    ones, or fewer entries do not give the rows a new budget. Only the last stage is kept.
+    ones, or fewer entries do not give the rows a new budget. Of the first, they are taken again with zeros in place of
+    single numbers (``_lacking`` says why). Only the last stage is kept.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # all that is declared
@@ -267,6 +280,8 @@ class _Stages:
         final = np.dtype(np.float64) if changes else kind
         as_read = partial(RowWriter, scratch, empty.dimension, kind, with_first=True)
         self._read = as_read() if changes or lines is not None else None
+        has_codes = self._without_codes(empty.matrix) is not empty.matrix
+        self._lacking = as_read() if self._read is not None and has_codes else None
         self._completed = RowWriter(scratch, width, final, with_first=True)
         self._row_entries = None if row_entries is None or row_entries >= width else row_entries
         self._cut = None if self._row_entries is None else RowWriter(scratch, width, final)
@@ -279,6 +294,10 @@ class _Stages:
         if self._read is not None:
             for part in _parts(batch):
                 self._read.add(*self._usable(part))
+        if self._lacking is not None:
+            for part in _parts(self._without_codes(batch)):
+                numbers, blank = self._usable(part)
+                self._lacking.add(numbers, np.zeros_like(blank))
         for part in _parts(self._complete(batch)):
             self._add_completed(part)
 
@@ -300,15 +319,25 @@ class _Stages:
         """Return the rows of the last stage."""
         check_size(self._count, 1, least=0)
         last = (self._completed if self._cut is None else self._cut).rows()
-        whole = [each.rows() for each in (self._read, self._completed) if each is not None]
+        whole = [*self._as_read(), self._completed.rows()]
         prints: frozenset[str] | None = None
         if self._read is not None or self._cut is not None:
             prints = frozenset().union(*map(fingerprints.of_table, whole))
         before = tuple(map(fingerprints.in_order, whole if self._cut is not None else whole[:-1]))
         return CheckedRows(last, names, unusable=unusable_rows(self._unusable), uncut=prints, before=before)
 
+    def _as_read(self) -> list[StoredRows]:
+        """Return the first stage: with rows of zeros, and with zeros in place of single numbers."""
+        if self._read is None:
+            return []
+        read = self._read.rows()
+        return [read, replace(read, blank=None, first=None) if self._lacking is None else self._lacking.rows()]
+
     def _complete(self, batch: Any) -> Any:  # noqa: ANN401
         return complete(batch, self._names, self._reading)
+
+    def _without_codes(self, batch: Any) -> Any:  # noqa: ANN401
+        return without_codes(batch, self._names, self._reading)
 
 
 def _parts(rows: FloatArray) -> Iterator[FloatArray]:

@@ -20,7 +20,7 @@ from dpspca.common.storage import Reading
 from .checked import CheckedRows, check_size, usable_entries, with_largest_entries
 from .files import files_of
 from .sources import complete, file_errors, is_several, prepared_names, raw_tables
-from .tables import RowBatches
+from .tables import RowBatches, without_codes
 
 STREAMED: Final = frozenset({".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".npy"})
 """The endings of files that workers read: dense rows, by libraries that end on every damaged file."""
@@ -40,6 +40,8 @@ class Batch:
     """Before any entry was left out."""
     stored: FloatArray | None
     """As the file has them, if they were changed."""
+    lacking: FloatArray | None
+    """The same with zeros in place of single numbers that are missing or cannot be used (``protected.py``)."""
     unusable: int
     """Number of rows that count as zeros."""
 
@@ -89,14 +91,15 @@ class RowStream:
         numbers, blank = usable_entries(whole)
         completed = np.where(blank[:, None], 0.0, numbers)
         used = self._cut(completed)
-        stored = None
+        stored = lacking = None
         if whole is not batch:
             kept, odd = usable_entries(batch)
             stored = np.where(odd[:, None], 0.0, kept)
+            lacking, _ = usable_entries(without_codes(batch, names, self.reading))
         self.count += len(used)
         self.unusable += (unusable := int(np.count_nonzero(blank)))
         self._hash.update(np.ascontiguousarray(used).reshape(-1).data)
-        return Batch(used, completed, stored, unusable)
+        return Batch(used, completed, stored, lacking, unusable)
 
     def _cut(self, completed: FloatArray) -> FloatArray:
         """Keep the largest entries of each row."""

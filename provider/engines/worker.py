@@ -104,7 +104,7 @@ def _stream(task: Task, part: PartTask) -> RowStream:
 
 
 class _Prints:
-    """What fingerprints are made of, for the rows as they are completed, and as stored if that differs."""
+    """What fingerprints are made of, for the rows in each of their stages (``_stages``)."""
 
     def __init__(self, before: list[_Words] | None = None, *, is_last: bool = False) -> None:
         self._before = before
@@ -157,9 +157,9 @@ def _printed(task: Task, before: list[NDArray[np.int64]]) -> bytes:
 
 
 def _stages(stream: RowStream) -> Iterator[list[FloatArray]]:
-    """Give rows as they are completed, and as stored if that differs."""
+    """Give rows as they are completed, and in both forms of how they are stored if that differs."""
     for batch in stream.batches():
-        yield [batch.completed] if batch.stored is None else [batch.completed, batch.stored]
+        yield [each for each in (batch.completed, batch.stored, batch.lacking) if each is not None]
 
 
 # --- Sums -------------------------------------------------------------------------------------------------------------

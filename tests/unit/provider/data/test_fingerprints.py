@@ -172,6 +172,35 @@ def test_arriving_rows_are_recognised_under_other_settings(tmp_path: Path, other
     assert not changed & read_protected(csv(tmp_path / "other.csv", rows + 1), reading).fingerprints()
 
 
+INCOMPLETE = np.where(np.arange(40)[:, None] % 6 == np.arange(6), np.nan, np.rint(8 * RNG.random((40, 6))))
+"""Every row lacks a number, as most rows of patients do."""
+INCOMPLETE_FORMS: dict[str, Callable[[Path], Path]] = {
+    "text": lambda folder: csv(folder / "rows.csv", INCOMPLETE),
+    "numbers": lambda folder: npy(folder / "rows.npy", INCOMPLETE),
+    "sparse": lambda folder: npz(folder / "rows.npz", INCOMPLETE),
+    "text with codes": lambda folder: csv(folder / "rows.csv", np.nan_to_num(INCOMPLETE, nan=-9.0)),
+    "sparse with codes": lambda folder: npz(folder / "rows.npz", np.nan_to_num(INCOMPLETE, nan=-9.0)),
+}
+
+
+@pytest.mark.parametrize("form", INCOMPLETE_FORMS)
+@pytest.mark.parametrize("in_scratch", [False, True])
+def test_rows_that_all_lack_a_number_are_recognised_with_other_fills(
+    tmp_path: Path, form: str, in_scratch: bool
+) -> None:
+    scratch = Scratch(tmp_path / "scratch") if in_scratch else None
+    codes = (-9.0,) if "codes" in form else ()
+    reading = Reading(missing=3.0, missing_codes=codes)
+    first = read_protected(csv(tmp_path / "first.csv", INCOMPLETE), Reading(missing=7.0), scratch=scratch)
+    path = INCOMPLETE_FORMS[form](tmp_path)
+    assert read_protected(path, reading, scratch=scratch).fingerprints() & first.fingerprints()
+    arrived = read_arriving(path, reading, scratch=scratch)[0].fingerprints_in_order()
+    assert frozenset().union(*(each.names for each in arrived)) & first.fingerprints()
+    assert (
+        not read_protected(csv(tmp_path / "other.csv", INCOMPLETE + 1), reading).fingerprints() & first.fingerprints()
+    )
+
+
 def test_tables_that_hold_nothing_yet_have_no_name_and_so_not_the_same(tmp_path: Path) -> None:
     assert check_rows(np.zeros((4, 3))).fingerprints() == frozenset()
     (tmp_path / "empty").mkdir()

@@ -87,6 +87,13 @@ def same(local: Any, remote: ClusterRows) -> None:
     assert (shards[0].evaluate(query) == shards[1].evaluate(query)).all()
 
 
+def test_rows_that_all_lack_a_number_are_identified_with_other_fills(table: np.ndarray, tmp_path: Path) -> None:
+    lacking = np.where(np.arange(len(table))[:, None] % 5 == np.arange(5), np.nan, table)
+    folder = folder_of(lacking, tmp_path / "cohort")
+    first, again = (rows_of(folder, reading=Reading(missing=fill)).fingerprints() for fill in (0.0, 1.0))
+    assert first & again
+
+
 @pytest.mark.parametrize("cells", [7, 10**6])
 @pytest.mark.parametrize("how", READINGS)
 def test_rows_are_identified_as_if_the_provider_read_them(
