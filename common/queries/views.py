@@ -42,6 +42,9 @@ from .content import INDEX, REAL, place_size, read_center, read_scales, write_co
 BINS: Final = 41
 """Bins of a histogram of norms: one for rows at or above the bound, and one for each factor of sqrt(2) below it."""
 MAX_FACTOR: Final = 2.0**200
+MIN_FACTOR: Final = 2.0**-100
+"""Of factors other than 0. For smaller ones the entries of a view, or powers of them, would be subnormal numbers. On
+some processors these take longer, so the time of an answer would tell which entries of a row are not zero."""
 SIDE: Final = 32
 """Cells of a histogram of scores in each direction."""
 SCORES: Final = 2
@@ -369,6 +372,6 @@ def _columns(given: Any, dimension: int) -> Any:  # noqa: ANN401  # integers, as
 
 
 def _factor(given: float) -> float:
-    if not (math.isfinite(given) and 0 <= given <= MAX_FACTOR):
-        refuse(f"A factor of a view is {given!r}.", f"Send a number from 0 to {MAX_FACTOR:g}.")
-    return float(given)
+    if not (given == 0 or MIN_FACTOR <= given <= MAX_FACTOR):  # which NaN is not
+        refuse(f"A factor of a view is {given!r}.", f"Send 0, or a number from {MIN_FACTOR:g} to {MAX_FACTOR:g}.")
+    return float(given) + 0.0  # of the two zeros, one form

@@ -17,6 +17,7 @@ from dpspca.common.queries.views import (
     BINS,
     MAX_AXES,
     MAX_FACTOR,
+    MIN_FACTOR,
     NormHistogram,
     ScoreHistogram,
     View,
@@ -32,7 +33,7 @@ def test_columns_out_of_order_or_range_are_refused(columns: Any) -> None:
         View(5, columns)
 
 
-@pytest.mark.parametrize("factor", [-1.0, np.nan, np.inf, 2 * MAX_FACTOR])
+@pytest.mark.parametrize("factor", [-1.0, np.nan, np.inf, 2 * MAX_FACTOR, MIN_FACTOR / 2, 5e-324])
 @pytest.mark.parametrize("place", ["scale", "along"])
 def test_a_factor_out_of_range_is_refused(place: str, factor: float) -> None:
     with pytest.raises(InvalidQueryError, match=facts(factor, f"{MAX_FACTOR:g}")):

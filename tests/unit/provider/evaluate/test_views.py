@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.views import (
     BINS,
+    MAX_FACTOR,
+    MIN_FACTOR,
     SIDE,
     NormHistogram,
     ScoreHistogram,
@@ -136,7 +138,10 @@ def test_scores_beyond_the_edge_are_in_the_cells_at_the_edge(*, sparse: bool) ->
     assert answer.sum() == 5
 
 
-@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0, 2.0**200), along=st.floats(0, 2.0**200))
+FACTORS = st.just(0.0) | st.floats(MIN_FACTOR, MAX_FACTOR)
+
+
+@given(seed=st.integers(0, 2**32 - 1), scale=FACTORS, along=FACTORS)
 def test_each_row_is_in_one_cell_whatever_the_requester_sends(seed: int, scale: float, along: float) -> None:
     rng = np.random.default_rng(seed)
     view = View(6, [0, 2, 3, 5], scale, rng.uniform(-1, 1, (4, 2)), along)
@@ -154,7 +159,7 @@ def seen(rows: np.ndarray, view: View, start: int, stop: int) -> np.ndarray:
     return ViewedRows(shard(rows)._sums._columns(query, slice(None)), view, query.lift).block(start, stop)
 
 
-@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0, 2.0**200), along=st.floats(0, 2.0**200))
+@given(seed=st.integers(0, 2**32 - 1), scale=FACTORS, along=FACTORS)
 def test_t16_no_row_of_a_view_is_longer_than_the_bound(seed: int, scale: float, along: float) -> None:
     """Whatever the requester sends: axes that are not orthonormal, factors of any size."""
     rng = np.random.default_rng(seed)
@@ -187,3 +192,25 @@ def test_rows_far_below_the_bound_stay_precise(*, sparse: bool, power: int) -> N
 def test_no_rows_at_all_are_counted_nowhere(query: type[ViewQuery]) -> None:
     empty = Shard(check_rows(np.zeros((0, 12)), least=0), BOUND)
     assert not empty.evaluate(query(PLANE)).any()
+
+
+EXTREMES = (0.0, MIN_FACTOR, 1.0, MAX_FACTOR)
+
+
+@pytest.mark.parametrize("scale", [None, 2.0**-110, 2.0**110])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_t04_no_number_underflows_whatever_view_is_asked_about(sparse: bool, scale: float | None) -> None:
+    """A processor may be slower on such numbers, and the coordinator chooses factors, axes and scales."""
+    axes = thin_qr(RNG.standard_normal((6, 2)))[0]
+    rows = np.vstack([axes.T, np.eye(6), 2.0 ** RNG.integers(-220, 100, (60, 6)), 1e-310 * np.eye(6)])
+    divided = None if scale is None else np.full(6, scale)
+    with np.errstate(under="raise"):
+        for factor in EXTREMES:
+            for along in EXTREMES:
+                view = View(6, range(6), factor, axes, along)
+                asked = [
+                    kind(view, None, divided) for kind in (ViewCovariance, ViewProduct, ViewSquares, ScoreHistogram)
+                ]
+                asked += [NormHistogram(view, None, divided, power=power) for power in (1, 2)]
+                for query in asked:
+                    shard(rows, sparse=sparse).evaluate(query)
