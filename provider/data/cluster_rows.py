@@ -12,9 +12,9 @@ from hashlib import sha256
 from itertools import accumulate
 from typing import Any, Protocol, Self
 
-from dpspca.common.errors import InvalidDataError, InvalidQueryError
+from dpspca.common.errors import InvalidQueryError
 
-from .checked import Table, Unusable, unusable_rows
+from .checked import Table, Unusable, require_rows, unusable_rows
 
 
 class Cluster(Protocol):
@@ -115,11 +115,7 @@ class ClusterRows:
         """Keep the first ``rows`` rows, or all if None. Refuse if there are fewer."""
         if rows is None or rows == self.count:
             return self
-        if rows > self.count:
-            raise InvalidDataError(
-                f"The job is about the first {rows} rows of each provider, but this provider has fewer.",
-                "Use smaller or fewer blocks of rows, or wait until the rows have arrived.",
-            )
+        require_rows(rows, self.count)
         return replace(self, limit=rows)
 
     def with_columns(self, names: Sequence[str] | None) -> Self:

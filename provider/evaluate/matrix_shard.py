@@ -43,6 +43,8 @@ from dpspca.common.spans import Span
 from dpspca.common.spec import JobSpec
 from dpspca.provider.data import CheckedRows, check_names
 
+from .integer_rows import without_specks
+
 SPARSE_DIGIT_BITS: Final = 25
 """2^25 times 2^20 sqrt(d) is at most 2^57."""
 BLOCK_ENTRIES: Final = 2**18
@@ -141,6 +143,7 @@ class MatrixShard:
 
     makes_matrix: ClassVar[bool] = False
     """The matrix is the data, so the first query has nothing to compute in advance."""
+    copied_columns: ClassVar[int] = 0
 
     def fits(self, spec: JobSpec) -> bool:
         """Tell whether the share was prepared under this job's bound, for its unit."""
@@ -265,7 +268,9 @@ def _integers(matrix: Any, norm_bound: float) -> Matrix:  # noqa: ANN401  # dens
     is_sparse = scipy.sparse.issparse(matrix)
     values = matrix.data if is_sparse else matrix
     limit = 2.0**ENTRY_BITS * largest
-    whole = np.rint(np.clip(values * (2.0**ENTRY_BITS / norm_bound), -limit, limit)).astype(np.int64)
+    scaled = without_specks(values, norm_bound)
+    scaled *= 2.0**ENTRY_BITS / norm_bound
+    whole = np.rint(np.clip(scaled, -limit, limit, out=scaled), out=scaled).astype(np.int64)
     if not is_sparse:
         return DenseMatrix(whole)
     return SparseMatrix(scipy.sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape))

@@ -30,7 +30,7 @@ from dpspca.common.queries import (
     ViewQuery,
 )
 from dpspca.common.spec import Centering, JobSpec
-from dpspca.provider.data import UsableRows, check_names, differences
+from dpspca.provider.data import UsableRows, check_names, copied_columns, paired_later
 
 from .block_sums import LocalThreads
 from .mechanisms import release_subspace
@@ -112,7 +112,7 @@ class Shard:
                 f"A Gram matrix of {rows.dimension} columns is too large: at most {MAX_GRAM_DIMENSION} are allowed.",
                 "Use the strategy stream.",
             )
-        self._rows = rows if pairing is None else differences(rows, pairing)
+        self._rows = rows if pairing is None else paired_later(rows, pairing)
         self._pairing = pairing
         self._norm_bound = norm_bound
         self._mean_bound = mean_bound
@@ -128,6 +128,11 @@ class Shard:
     def is_sparse(self) -> bool:
         """Tell whether the rows are in CSR form."""
         return self._rows.is_sparse
+
+    @property
+    def copied_columns(self) -> int:
+        """Return how many numbers of each row are copied before the first answer."""
+        return copied_columns(self._rows)
 
     def require_sums(self, plan: Sequence[Step], parties: int) -> None:
         """Refuse a job if sums over so many rows, or over those of so many providers, would not fit."""

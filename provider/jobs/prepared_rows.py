@@ -8,7 +8,7 @@ from dpspca.common.centering import pairing_of
 from dpspca.common.errors import RefusedError
 from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec
-from dpspca.provider.data import CheckedRows, ClusterRows, DataSet, UsableRows, columns_of
+from dpspca.provider.data import CheckedRows, ClusterRows, DataSet, UsableRows, columns_of, used_later
 from dpspca.provider.engines import ClusterSums
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
 
@@ -70,11 +70,11 @@ def _prepared(
 ) -> Shard | MatrixShard:
     limit, columns = preparation.limit, preparation.columns
     if isinstance(rows, CheckedRows):
-        held = rows.bounded(preparation.rows_per_person).first(limit).with_columns(columns)
         if not spec.unit.is_row:
+            held = rows.first(limit).with_columns(columns)
             _require_room_for_matrix(held, preparation.memory)
             return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
-        return _shard_of(held, spec, preparation)
+        return _shard_of(used_later(rows, preparation.rows_per_person, limit, columns), spec, preparation)
     if isinstance(rows, ClusterRows):
         return _shard_of(rows.first(limit).with_columns(columns), spec, preparation)
     if limit is None:

@@ -205,8 +205,8 @@ class JobRegistry:
     async def find_or_open(self, signed: SignedJob) -> OpenJob:
         """Return a job, and open it first if necessary. Callers that ask at once share one opening.
 
-        Otherwise two copies of one job could each make an answer to the same query. Preparing the rows takes a time
-        that depends on them, so opening ends on a schedule too, and shows no more than the time of an answer does.
+        Otherwise two copies of one job could each make an answer to the same query. No row is copied, and opening ends
+        on a schedule too: it costs nothing, so it could be repeated until its time shows anything that it depends on.
         """
         job = self.find(signed.job_id)
         if job is not None:
@@ -280,6 +280,7 @@ class JobRegistry:
             is_sparse=shard.is_sparse,
             makes_matrix=shard.makes_matrix,
             read_columns=rows.dimension if isinstance(rows, ClusterRows) else 0,
+            copied_columns=shard.copied_columns,
             toss=settings.toss,
         )
         return OpenJob(

@@ -46,6 +46,11 @@ READ_SECONDS: Final = 1e-5
 
 Only the workers of a cluster read the source for each answer. A number in text takes 430 to 650 ns, with hashing and
 rounding, and a number in Parquet 50 to 80 ns (``bench/engines.py``)."""
+COPY_SECONDS: Final = 4e-7
+"""Seconds of the interval for each number of a row that is copied before an answer: ten times what copying takes.
+
+Rows are copied for the first query about them if it is known whose they are, if differences of pairs are used, or if
+columns are chosen. A number in scratch takes 17 ns, and up to 50 ns in a pair."""
 
 system_coin: Final[Coin] = SystemRandom().random
 
@@ -61,18 +66,20 @@ class Schedule:
         is_sparse: bool = False,
         makes_matrix: bool = False,
         read_columns: int = 0,
+        copied_columns: int = 0,
         toss: Coin = system_coin,
     ) -> None:
         """``interval`` is the steward's choice in seconds, and 0 sends answers at once. By default it follows the plan.
 
         ``makes_matrix`` says that the first query about second moments also computes the Gram matrix, and
-        ``read_columns`` how many numbers of each row an answer reads from the source of the rows.
+        ``read_columns`` how many numbers of each row an answer reads from the source of the rows. ``copied_columns`` is
+        how many numbers of each row are copied before an answer, which may be the first after the job was opened again.
         """
         self._plan = plan
         self._interval = interval
         self._is_sparse = is_sparse
         self._matrix = _first_of_moments(plan) if makes_matrix else None
-        self._read_columns = read_columns
+        self._moved = READ_SECONDS * read_columns + COPY_SECONDS * copied_columns
         self._toss = toss
 
     def interval(self, position: int) -> float:
@@ -82,8 +89,8 @@ class Schedule:
         step = self._plan[position]
         entries = max(*map(_entries, step.choices), step.extent.dimension**2 if position == self._matrix else 0)
         if self._is_sparse:
-            return max(LEAST_INTERVAL, SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension))
-        return max(LEAST_INTERVAL, ENTRY_SECONDS * entries + READ_SECONDS * self._read_columns)
+            return max(LEAST_INTERVAL, SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension) + self._moved)
+        return max(LEAST_INTERVAL, ENTRY_SECONDS * entries + self._moved)
 
     async def delay_result(self, position: int, work: "asyncio.Future[Result]") -> Result:
         """Return the answer to a query, or raise its refusal, at a moment of the schedule."""

@@ -4,6 +4,7 @@ from . import fingerprints
 from .chosen_columns import columns_of
 from .fingerprints import Fingerprint, Table, duplicates
 from .largest_entries import largest_entries_of, with_largest_entries
+from .later_rows import copied_columns, paired_later, used_later
 from .odd_rows import (
     UsableEntries,
     make_unusable,
@@ -26,6 +27,7 @@ from .preparation import (
     check_size,
     numbers_of,
     numeric,
+    require_rows,
     stray_column,
 )
 
@@ -41,6 +43,7 @@ __all__ = [
     "check_rows",
     "check_size",
     "columns_of",
+    "copied_columns",
     "differences",
     "duplicates",
     "fingerprints",
@@ -51,13 +54,16 @@ __all__ = [
     "numbers_of",
     "numeric",
     "ordered_totals",
+    "paired_later",
     "require_genotypes",
+    "require_rows",
     "require_unit",
     "rows_or_zeros",
     "second_keys",
     "stray_column",
     "unusable_rows",
     "usable_entries",
+    "used_later",
     "with_largest_entries",
     "with_persons",
     "zero_row",

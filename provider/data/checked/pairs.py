@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import scipy.sparse
@@ -15,15 +15,25 @@ from dpspca.provider.data.memory import BLOCK_CELLS, RowWriter, StoredRows
 
 from .preparation import CheckedRows, UsableRows
 
+_SMALLEST: Final = 2.0**-200
+"""Far below anything that counts for a job."""
 
-def differences(rows: UsableRows, seed: int) -> CheckedRows:
-    """Return (x - y) / sqrt(2) for each pair. Entries were checked to be far below the largest number."""
+
+def require_pairs(rows: UsableRows) -> CheckedRows:
+    """Refuse rows that cannot be paired."""
     matrix: Any = rows.matrix if isinstance(rows, CheckedRows) else None
     if not isinstance(rows, CheckedRows) or not isinstance(matrix, np.ndarray | scipy.sparse.csr_array | StoredRows):
         raise InvalidParameterError(
             "Differences of pairs need rows of numbers, and these are packed genotypes or rows that arrive.",
             "Use another centring. Genotypes have a public centre in a dictionary.",
         )
+    return rows
+
+
+def differences(rows: UsableRows, seed: int) -> CheckedRows:
+    """Return (x - y) / sqrt(2) for each pair. Entries were checked to be far below the largest number."""
+    rows = require_pairs(rows)
+    matrix: Any = rows.matrix
     first, second = pairs_of(rows.count, seed)
     if isinstance(matrix, StoredRows):
         made: Any = _stored_differences(matrix, first, second)
@@ -33,7 +43,15 @@ def differences(rows: UsableRows, seed: int) -> CheckedRows:
 
 
 def _scaled(unscaled: Any) -> Any:  # noqa: ANN401  # dense or sparse
-    return unscaled * math.sqrt(0.5)
+    """Divide by the root of two. Numbers next to zero are zeros first, as the processor is slower on some."""
+    if isinstance(unscaled, np.ndarray):
+        return _without_specks(unscaled) * math.sqrt(0.5)
+    data = _without_specks(unscaled.data) * math.sqrt(0.5)
+    return type(unscaled)((data, unscaled.indices, unscaled.indptr), shape=unscaled.shape)
+
+
+def _without_specks(numbers: FloatArray) -> FloatArray:
+    return np.where(np.abs(numbers) < _SMALLEST, 0.0, numbers)
 
 
 def _stored_differences(rows: StoredRows, first: NDArray[np.intp], second: NDArray[np.intp]) -> StoredRows:

@@ -167,11 +167,7 @@ class CheckedRows:
         """Keep the first ``rows`` rows, or all if None. Refuse if there are fewer."""
         if rows is None or rows == self.count:
             return self
-        if rows > self.count:
-            raise InvalidDataError(
-                f"The job is about the first {rows} rows of each provider, but this provider has fewer.",
-                "Use smaller or fewer blocks of rows, or wait until the rows have arrived.",
-            )
+        require_rows(rows, self.count)
         persons = None if self.persons is None else self.persons[:rows]
         return replace(self, matrix=self.matrix[:rows], persons=persons, unusable=None)
 
@@ -194,6 +190,15 @@ class CheckedRows:
             stored = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
             stored[self.unusable.places] = self.unusable.entries
         return replace(self, matrix=matrix, unusable=None)
+
+
+def require_rows(rows: int | None, there: int) -> None:
+    """Refuse a job about more rows, from the first, than there are."""
+    if rows is not None and rows > there:
+        raise InvalidDataError(
+            f"The job is about the first {rows} rows of each provider, but this provider has fewer.",
+            "Use smaller or fewer blocks of rows, or wait until the rows have arrived.",
+        )
 
 
 def with_places(matrix: Table, places: Sequence[int]) -> Table:

@@ -215,3 +215,11 @@ def test_refusing_a_spectral_share_does_not_depend_on_the_job_s_bound() -> None:
         with pytest.raises(InvalidDataError, match=facts(2**20, "norm_bound")):
             MatrixShard(large, bound, SPECTRAL, 2.0)
         MatrixShard(large, bound + 2, SPECTRAL, 4.0)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_t04_entries_next_to_zero_are_zero_before_they_are_multiplied(form: Any) -> None:
+    """Under the unit spectral, a neighbour may have such an entry wherever there is a zero."""
+    with np.errstate(under="raise"):
+        made = shard(form(np.full((4, 4), 1e-310)), SPECTRAL, 2.0**100)
+    assert not made.evaluate(SpectralProduct(basis_of(4))).any()

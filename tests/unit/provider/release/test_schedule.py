@@ -25,6 +25,7 @@ from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.provider.data.threads import run_in_row_thread
 from dpspca.provider.release.schedule import (
+    COPY_SECONDS,
     ENTRY_SECONDS,
     LEAST_INTERVAL,
     READ_SECONDS,
@@ -161,6 +162,9 @@ def test_the_interval_follows_from_the_plan_alone() -> None:
     assert Schedule(plan()).interval(0) == LEAST_INTERVAL
     read = Schedule(wide, read_columns=3000)
     assert read.interval(0) == pytest.approx(Schedule(wide).interval(0) + 3000 * READ_SECONDS)
+    for form in (False, True):
+        copied = Schedule(wide, is_sparse=form, copied_columns=3000).interval(0)
+        assert copied == pytest.approx(Schedule(wide, is_sparse=form).interval(0) + 3000 * COPY_SECONDS)
     sparse = Schedule(wide, is_sparse=True)
     assert sparse.interval(asked[0]) == pytest.approx(SPARSE_ENTRY_SECONDS * 200_000 * 5)
 
