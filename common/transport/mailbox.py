@@ -151,7 +151,7 @@ class RemoteMailbox:
             status, body = asyncio.run(self._within_time(heading.encode("ascii") + content, MAX_BYTES[mail]))
         except TimeoutError:
             raise self._away("it did not answer in time") from None
-        except (OSError, ValueError, EOFError) as problem:
+        except (OSError, ValueError, EOFError, asyncio.LimitOverrunError) as problem:
             raise self._away(getattr(problem, "strerror", None) or str(problem)) from None
         if status == HTTPStatus.NOT_FOUND and method == "GET":
             return b""

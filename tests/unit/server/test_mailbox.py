@@ -297,7 +297,11 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         b"nonsense\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1",
         b"",
+        b"HTTP/1.1 200 OK\r\n" + bytes(2**17),
+        b"HTTP/1.1 200 OK\r\nContent-Length: -9\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
     ],
+    ids=["much", "nonsense", "cut", "nothing", "a heading without end", "less than nothing", "a long length"],
 )
 def test_t35_a_lying_mailbox_is_read_within_bounds(reply: bytes) -> None:
     """It promises too much, speaks nonsense, stops in the middle, or says nothing."""
