@@ -38,10 +38,8 @@ class Batch:
     """As jobs use them. A row that cannot be used is a row of zeros."""
     completed: FloatArray
     """Before any entry was left out."""
-    stored: FloatArray | None
-    """As the file has them, if they were changed."""
-    lacking: FloatArray | None
-    """The same with zeros in place of single numbers that are missing or cannot be used (``protected.py``)."""
+    read: FloatArray | None
+    """As the file has them, if that was changed."""
     unusable: int
     """Number of rows that count as zeros."""
 
@@ -60,6 +58,7 @@ class RowStream:
     unusable: int = 0
     has_cut: bool = False
     """Whether a row had more entries than are kept."""
+    _stored_names: tuple[str, ...] | None = None
     _hash: Any = field(default_factory=lambda: sha256(_FORM))
 
     def batches(self) -> Iterator[Batch]:
@@ -72,34 +71,40 @@ class RowStream:
             if not isinstance(raw.numbers, RowBatches):
                 raise _not_dense(self.file)
             with file_errors(file):
-                stored_names = raw.columns.names
-                self.names = prepared_names(stored_names, self.reading)
-                first = self._finished(np.empty((0, raw.numbers.columns)), stored_names)
+                self._stored_names = raw.columns.names
+                self.names = prepared_names(raw.columns.names, self.reading)
+                first = self._finished(np.empty((0, raw.numbers.columns)))
                 self.dimension = first.used.shape[1]
                 check_size(0, self.dimension, least=0)
                 self._hash.update(repr((self.dimension, self.names)).encode())
                 yield first
                 for batch in raw.numbers.batches:
-                    yield self._finished(batch, stored_names)
+                    yield self._finished(batch)
+
+    def stages(self, batch: Batch) -> list[FloatArray]:
+        """Return rows as they are completed and, if that differs, as the file has them.
+
+        These are there twice: with rows of zeros, and with zeros in place of single numbers (``protected.py``).
+        """
+        if batch.read is None:
+            return [batch.completed]
+        kept, odd = usable_entries(batch.read)
+        lacking, _ = usable_entries(without_codes(batch.read, self._stored_names, self.reading))
+        return [batch.completed, np.where(odd[:, None], 0.0, kept), lacking]
 
     def digest(self) -> str:
         """Return a hash of the rows as jobs use them, once all were read. It does not depend on the batches."""
         return str(self._hash.hexdigest())
 
-    def _finished(self, batch: FloatArray, names: tuple[str, ...] | None) -> Batch:
-        whole: FloatArray = complete(batch, names, self.reading)
+    def _finished(self, batch: FloatArray) -> Batch:
+        whole: FloatArray = complete(batch, self._stored_names, self.reading)
         numbers, blank = usable_entries(whole)
         completed = np.where(blank[:, None], 0.0, numbers)
         used = self._cut(completed)
-        stored = lacking = None
-        if whole is not batch:
-            kept, odd = usable_entries(batch)
-            stored = np.where(odd[:, None], 0.0, kept)
-            lacking, _ = usable_entries(without_codes(batch, names, self.reading))
         self.count += len(used)
         self.unusable += (unusable := int(np.count_nonzero(blank)))
         self._hash.update(np.ascontiguousarray(used).reshape(-1).data)
-        return Batch(used, completed, stored, lacking, unusable)
+        return Batch(used, completed, None if whole is batch else batch, unusable)
 
     def _cut(self, completed: FloatArray) -> FloatArray:
         """Keep the largest entries of each row."""

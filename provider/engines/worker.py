@@ -157,9 +157,8 @@ def _printed(task: Task, before: list[NDArray[np.int64]]) -> bytes:
 
 
 def _stages(stream: RowStream) -> Iterator[list[FloatArray]]:
-    """Give rows as they are completed, and in both forms of how they are stored if that differs."""
-    for batch in stream.batches():
-        yield [each for each in (batch.completed, batch.stored, batch.lacking) if each is not None]
+    """Give rows in each of their stages, some at a time."""
+    return map(stream.stages, stream.batches())
 
 
 # --- Sums -------------------------------------------------------------------------------------------------------------
