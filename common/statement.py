@@ -88,7 +88,7 @@ TIMES: Final = (
     "Timing: this statement covers the content of the answers, but not the times at which they were sent. An answer "
     "takes longer to compute if there are more rows, and this unit keeps the number of rows secret. Therefore each "
     "provider sent its answers at set intervals, unless its policy says otherwise, so that the time of one answer "
-    "reveals almost nothing about one row. The times of all answers together may still show the coordinator roughly "
+    "reveals almost nothing about {0}. The times of all answers together may still show the coordinator roughly "
     "how many rows there are."
 )
 
@@ -207,7 +207,7 @@ class PrivacyStatement:
             f"How the budget was spent: {self.decision}" if self.decision else None,
             f"How much each provider counted: {self.weights}" if self.weights else None,
             self._trust(),
-            TIMES if self.federated and self.unit.is_add_remove else None,
+            TIMES.format(self._timed) if self.federated and self._has_secret_count else None,
         ]
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
@@ -266,6 +266,18 @@ class PrivacyStatement:
         if self.rows_per_person > 1:
             return SEVERAL_ROWS.format(self.rows_per_person, self._change_of_rows)
         return OF_A_MATRIX.get(self.unit, ADDING_UP)
+
+    @property
+    def _has_secret_count(self) -> bool:
+        """Whether the number of rows, or of those of a person, is protected."""
+        return self.unit.is_add_remove or self.unit.is_person
+
+    @property
+    def _timed(self) -> str:
+        """Say of what an interval is ten times the time."""
+        if self.unit.is_person:
+            return "one person, unless they have far more rows than were used"
+        return _rows(self.rows_per_person)
 
     @property
     def _change_of_rows(self) -> str:

@@ -51,6 +51,10 @@ COPY_SECONDS: Final = 4e-7
 
 Rows are copied for the first query about them if it is known whose they are, if differences of pairs are used, or if
 columns are chosen. A number in scratch takes 17 ns, and up to 50 ns in a pair."""
+ROW_SECONDS: Final = 2e-5
+"""Seconds of the interval for each of several rows that are protected together: ten times what a narrow one adds."""
+LONGEST_INTERVAL: Final = 10.0
+"""The most seconds to which the number of rows that are protected together makes an interval longer."""
 
 system_coin: Final[Coin] = SystemRandom().random
 
@@ -67,6 +71,7 @@ class Schedule:
         makes_matrix: bool = False,
         read_columns: int = 0,
         copied_columns: int = 0,
+        rows_together: int = 1,
         toss: Coin = system_coin,
     ) -> None:
         """``interval`` is the steward's choice in seconds, and 0 sends answers at once. By default it follows the plan.
@@ -74,12 +79,14 @@ class Schedule:
         ``makes_matrix`` says that the first query about second moments also computes the Gram matrix, and
         ``read_columns`` how many numbers of each row an answer reads from the source of the rows. ``copied_columns`` is
         how many numbers of each row are copied before an answer, which may be the first after the job was opened again.
+        ``rows_together`` is how many rows of one person neighbours differ in.
         """
         self._plan = plan
         self._interval = interval
         self._is_sparse = is_sparse
         self._matrix = _first_of_moments(plan) if makes_matrix else None
         self._moved = READ_SECONDS * read_columns + COPY_SECONDS * copied_columns
+        self._rows = rows_together
         self._toss = toss
 
     def interval(self, position: int) -> float:
@@ -88,9 +95,9 @@ class Schedule:
             return self._interval
         step = self._plan[position]
         entries = max(*map(_entries, step.choices), step.extent.dimension**2 if position == self._matrix else 0)
-        if self._is_sparse:
-            return max(LEAST_INTERVAL, SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension) + self._moved)
-        return max(LEAST_INTERVAL, ENTRY_SECONDS * entries + self._moved)
+        sparse = SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension)
+        row = self._moved + (sparse if self._is_sparse else ENTRY_SECONDS * entries)
+        return max(LEAST_INTERVAL, row, min(self._rows * max(row, ROW_SECONDS), LONGEST_INTERVAL))
 
     async def delay_result(self, position: int, work: "asyncio.Future[Result]") -> Result:
         """Return the answer to a query, or raise its refusal, at a moment of the schedule."""

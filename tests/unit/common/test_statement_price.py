@@ -100,6 +100,23 @@ def test_the_statement_names_the_rows_of_a_person_that_noise_covers() -> None:
     assert "noise was sized for 3 rows" in told
 
 
+@pytest.mark.parametrize(
+    ("unit", "rows", "said"),
+    [
+        (PrivacyUnit.ROW_ADD_REMOVE, 1, "nothing about one row."),
+        (PrivacyUnit.ROW_ADD_REMOVE, 3, "nothing about 3 rows."),
+        (PrivacyUnit.PERSON_ADD_REMOVE, 3, "nothing about one person, unless"),
+        (PrivacyUnit.PERSON_REPLACE_ONE, 1, "nothing about one person, unless"),
+        (PrivacyUnit.ROW_REPLACE_ONE, 1, None),
+    ],
+)
+def test_the_statement_says_of_whom_times_tell_little(unit: PrivacyUnit, rows: int, said: str | None) -> None:
+    """Under replace-one of persons as well: how many rows a person has is no public number."""
+    whole = catalogue.plan(replace(SPEC, unit=unit, rows_per_person=rows, options={"sparsity": 4}))
+    text = PrivacyStatement.of(whole, parties=3, federated=True).text
+    assert said in text if said else "Timing" not in text
+
+
 def stated(sampler: str, *, fresh_noise: bool = True, **changes: Any) -> PrivacyStatement:
     spec = replace(SPEC, **({"method": "ppca", "options": {"sampler": sampler}, "components": 1} | changes))
     return PrivacyStatement.of(catalogue.plan(spec), parties=1, fresh_noise=fresh_noise)

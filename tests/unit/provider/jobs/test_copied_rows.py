@@ -84,6 +84,7 @@ def test_t22_a_job_is_opened_without_a_look_at_any_row(
     opened = registry.open(enrolment.job(spec, ada, ["north"]))
     assert not looks
     assert opened.schedule._moved == pytest.approx(COPY_SECONDS * 4)
+    assert opened.schedule._rows == spec.rows_per_person
     opened.responder.respond(0, FIRST)
     assert looks
 

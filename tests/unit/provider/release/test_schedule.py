@@ -28,7 +28,9 @@ from dpspca.provider.release.schedule import (
     COPY_SECONDS,
     ENTRY_SECONDS,
     LEAST_INTERVAL,
+    LONGEST_INTERVAL,
     READ_SECONDS,
+    ROW_SECONDS,
     SPARSE_ENTRY_SECONDS,
     Schedule,
     delay_result,
@@ -167,6 +169,17 @@ def test_the_interval_follows_from_the_plan_alone() -> None:
         assert copied == pytest.approx(Schedule(wide, is_sparse=form).interval(0) + 3000 * COPY_SECONDS)
     sparse = Schedule(wide, is_sparse=True)
     assert sparse.interval(asked[0]) == pytest.approx(SPARSE_ENTRY_SECONDS * 200_000 * 5)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_several_rows_that_are_protected_together_take_as_many_times_as_long(sparse: bool) -> None:
+    wide, narrow = plan(20_000), plan()
+    one = Schedule(wide, is_sparse=sparse, copied_columns=20_000)
+    ten = Schedule(wide, is_sparse=sparse, copied_columns=20_000, rows_together=10)
+    assert [ten.interval(at) for at in range(3)] == pytest.approx([10 * one.interval(at) for at in range(3)])
+    assert Schedule(narrow, rows_together=10).interval(0) == LEAST_INTERVAL
+    assert Schedule(narrow, rows_together=1000).interval(0) == pytest.approx(1000 * ROW_SECONDS)
+    assert Schedule(wide, rows_together=2**31).interval(0) == LONGEST_INTERVAL
 
 
 def test_the_query_that_computes_the_matrix_has_a_longer_interval() -> None:
