@@ -66,7 +66,7 @@ class Singular:
         kept = kept[np.argsort(-values[kept], kind="stable")]
         check(
             kept.size > 0,
-            "None of the model's eigenvalues is above zero.",
+            f"None of the {values.size} eigenvalues of the model is above 0.",
             "Ask for more components, or use a larger epsilon.",
         )
         vectors = np.sqrt(2) * fix_signs(model.components[kept])

@@ -228,10 +228,14 @@ def _listed(what: str, given: Any, shards: Any, remedy: str) -> list[Any]:  # no
         return [given.get(name) for name in shards]
     if isinstance(shards, Mapping) or isinstance(given, Mapping):
         raise InvalidParameterError(
-            f"The names of the {what} are not those of the shards.",
+            f"The names of the {what} ({_names(given)}) are not those of the shards ({_names(shards)}).",
             "Give both as lists, or both as mappings with the same names.",
         )
     return list(given)
+
+
+def _names(given: object) -> str:
+    return ", ".join(map(str, given)) if isinstance(given, Mapping) else "none"
 
 
 def _require_disjoint(spans: Sequence[Span | None]) -> None:

@@ -90,7 +90,9 @@ class Model:
         if not all(isinstance(name, str) for name in self.feature_names or ()):
             raise _corrupt("A feature's name is not text.")
         if self.dictionary is not None and self.dictionary.columns != self.feature_names:
-            raise _corrupt("The features of the dictionary are not those of the model.")
+            raise _corrupt(
+                f"The dictionary has the columns {_few(self.dictionary.columns)}, which are not those of the model."
+            )
         if not isinstance(self.explained_variance_std, float | None):
             raise _corrupt("The noise of the explained variance is no number.")
 

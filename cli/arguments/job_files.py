@@ -69,7 +69,8 @@ def from_file(path: Path, flags: Flags) -> JobFile:
         job, file = _with_full_unit_name(raw.get("job", raw)), job_dictionaries.file_beside(rows, path.parent)
         known: Dictionary | None = None
         if job_dictionaries.names_a_file(job):
-            check(file is None, "The job names its dictionary's file twice.", f"Leave {job_dictionaries.FILE} out.")
+            twice = f"The job names the file of its dictionary as dictionary and as {job_dictionaries.FILE}."
+            check(file is None, twice, f"Leave {job_dictionaries.FILE} out.")
             file, job, known = job_dictionaries.resolved(job, path.parent)
         job, centering = _with_centering(_with_component_count(job), str(path))
         spec = JobSpec.from_plain(job, str(path))

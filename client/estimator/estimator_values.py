@@ -23,7 +23,7 @@ _BESIDE: Final = (Count, ColumnSizes, ColumnSums, CompressedCovariance, EntryTot
 
 def numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
     """Convert an array of Python objects that are numbers to a numeric array, as scikit-learn's callers expect."""
-    check(rows is not None, "No rows are given.", "Give X, or a federation and the name of a data set.")
+    check(rows is not None, "X is None.", "Give X, or a federation and the name of a data set.")
     if isinstance(rows, str | PathLike):
         raise InvalidTypeError(
             f"X is {str(rows)!r:.80}, not a table of numbers.",

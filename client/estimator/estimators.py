@@ -236,7 +236,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             names = getattr(self, "feature_names_in_", None)
             spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
         else:
-            check(X is not None, "No rows are given.", "Give X, or a federation and the name of a data set.")
+            check(X is not None, "X is None.", "Give X, or a federation and the name of a data set.")
             rows, spec = X, self._spec(Schema.of(known[1].columns), start_seed)
             self._remember(known[1].names)
         check(

@@ -39,7 +39,7 @@ def arrows(model: Model) -> list[tuple[str, float, float]]:
     plane = model.components[:PLANE]
     lengths = np.linalg.norm(plane, axis=0)
     if not lengths.any():
-        raise InvalidParameterError("All loadings of this model are zero.", "Plot a model that was fitted.")
+        raise InvalidParameterError("The largest loading of this model is 0.", "Plot a model that was fitted.")
     long = np.count_nonzero(lengths >= SHORTEST * lengths.max())
     order = np.argsort(-lengths, kind="stable")[: min(MOST_ARROWS, long)]
     return [(model.name_of(int(place)), float(plane[0, place]), float(plane[1, place])) for place in order]

@@ -231,7 +231,7 @@ def loadings(model: Model, path: Destination | None = None) -> "Figure":
     """Draw the components as a heat map of the features in the support. Write a PNG if a path is given."""
     support = model.support
     if not len(support):
-        raise InvalidParameterError("All loadings of this model are zero.", "Plot a model that was fitted.")
+        raise InvalidParameterError("The largest loading of this model is 0.", "Plot a model that was fitted.")
     values = model.components[:, support].T
     rows, columns = values.shape
     names = [_label(model, int(index)) for index in support]

@@ -39,7 +39,7 @@ def _by_name(rows: Any, names: Sequence[str], dictionary: Dictionary) -> Iterato
     counts = Counter(names)
     missing = [name for name in dictionary.names if not counts[name]]
     twice = [name for name in dictionary.names if counts[name] > 1]
-    for what, wrong in (("have no column for", missing), ("have several columns with the name", twice)):
+    for what, wrong in (("have 0 columns for", missing), ("have several columns with the name", twice)):
         if wrong:
             more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
             raise InvalidDataError(
@@ -64,7 +64,7 @@ def _raw(feature: Feature, cells: Any) -> FloatArray:  # noqa: ANN401  # a colum
     array = np.asarray(cells)
     if array.dtype.kind in "Mm":
         raise InvalidTypeError(
-            f"The column {feature.name!r:.60} holds dates or durations.",
+            f"The column {feature.name!r:.60} holds dates or durations ({array.dtype}).",
             "Compute a number from them, such as the age on a public day.",
         )
     raw = raw_values(array, feature)

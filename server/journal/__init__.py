@@ -1,6 +1,6 @@
 """The coordinator's durable record of jobs and of sums of answers."""
 
-from .contract import Journal, JournalError, RecordedJob, Sum, damaged_error
+from .contract import Journal, JournalError, RecordedJob, StoppingError, Sum, damaged_error
 from .journal_thread import JournalThread
 from .postgres import PostgresJournal
 from .sqlite import SqliteJournal, TemporaryJournal
@@ -13,6 +13,7 @@ __all__ = [
     "PostgresJournal",
     "RecordedJob",
     "SqliteJournal",
+    "StoppingError",
     "Sum",
     "TemporaryJournal",
     "damaged_error",

@@ -40,6 +40,24 @@ class JournalError(DpspcaError):
     code = "journal"
 
 
+class DamagedJournalError(JournalError):
+    """The journal holds what no coordinator writes."""
+
+    code = "journal-damaged"
+
+
+class JournalLostError(JournalError):
+    """This coordinator does not hold the journal, or no longer. Another one may hold it."""
+
+    code = "journal-lost"
+
+
+class StoppingError(JournalError):
+    """The coordinator is stopping, and begins nothing new."""
+
+    code = "stopping"
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Sum:
     """The complete sum of the answers to one query, the number of providers in it, and how they were weighed."""
@@ -205,6 +223,8 @@ def join(pieces: Iterable[bytes], shape: tuple[int, ...]) -> Integers:
     return total.astype(np.int64, copy=False)
 
 
-def damaged_error(what: str) -> JournalError:
+def damaged_error(what: str) -> DamagedJournalError:
     """Return the error for contents that no coordinator writes."""
-    return JournalError(f"The journal is damaged: {what}.", "Restore a backup of it, or start with a new journal.")
+    return DamagedJournalError(
+        f"The journal is damaged: {what}.", "Restore a backup of it, or start with a new journal."
+    )

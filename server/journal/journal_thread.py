@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from .contract import Journal, JournalError
+from .contract import Journal, JournalError, StoppingError
 
 Value = TypeVar("Value")
 
@@ -28,7 +28,7 @@ class JournalThread:
     async def run(self, work: Callable[[Journal], Value]) -> Value:
         """Run work with the journal and wait for it. It is finished even if its caller is cancelled."""
         if self._closing:
-            raise JournalError("The coordinator is stopping.", "Try again after it has restarted.")
+            raise StoppingError("The coordinator is stopping.", "Try again after it has restarted.")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._attempt, loop, work)
 

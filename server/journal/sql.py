@@ -15,6 +15,7 @@ from .contract import (
     NO_RECEIPTS,
     PIECE,
     JournalError,
+    JournalLostError,
     RecordedJob,
     RecordedQuery,
     Sum,
@@ -265,9 +266,9 @@ def _content(cell: object) -> bytes:
     return bytes(cell)
 
 
-def not_held_error() -> JournalError:
+def not_held_error() -> JournalLostError:
     """Return the error for using a journal without holding it."""
-    return JournalError("The journal is not held by this coordinator.", "Restart the coordinator.")
+    return JournalLostError("The journal is not held by this coordinator.", "Restart the coordinator.")
 
 
 def _pieces(content: memoryview) -> Iterator[memoryview]:

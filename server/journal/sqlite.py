@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from dpspca.common.storage import files, posix, sqlite_file
 from dpspca.server.job import JobRecord
 
-from .contract import NO_RECEIPTS, JournalError
+from .contract import NO_RECEIPTS, JournalError, JournalLostError
 from .sql import Cursor, Migrations, SqlJournal, not_held_error
 
 FILE: Final = sqlite_file.FileKind(int.from_bytes(b"dpsj"))
@@ -154,12 +154,12 @@ class SqliteJournal(_Tables):
     def _require_files(self) -> None:
         """Raise if either file was moved, replaced or deleted."""
         if _file_at(self._path) != self._opened:
-            raise JournalError(
+            raise JournalLostError(
                 f"{self._label} was moved or replaced while it was in use.",
                 "Stop the coordinator before you change it.",
             )
         if self._lock is None or _file_at(self._lock_path) != _file(os.fstat(self._lock)):
-            raise JournalError(
+            raise JournalLostError(
                 f"{self._lock_path} was deleted, moved or replaced while it was in use. Another coordinator may take "
                 "the journal.",
                 "Restart the coordinator, and never change its lock file.",
@@ -168,7 +168,7 @@ class SqliteJournal(_Tables):
     def _require_signature(self) -> None:
         """Raise if another coordinator has taken the journal."""
         if self._rows("SELECT signature FROM holder") != [(self._signature,)]:
-            raise JournalError(
+            raise JournalLostError(
                 f"{self._label} was taken by another coordinator while it was in use.",
                 "Restart this coordinator as a standby, and never change the lock file.",
             )

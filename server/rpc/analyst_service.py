@@ -30,7 +30,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.job import Event, JobRecord, Results, State
 from dpspca.server.jobs import JobRunner, NameEvents, Roster
-from dpspca.server.journal import Journal, JournalError, JournalThread, RecordedJob, damaged_error
+from dpspca.server.journal import Journal, JournalError, JournalThread, RecordedJob, StoppingError, damaged_error
 
 from .messages import as_message, no_result_error, require_storable
 from .statement_relay import statements
@@ -264,7 +264,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
                 await self._journal.run(lambda journal: journal.accept(job, runner.signed))
                 self._roster.events("submitted", job=job.name, analyst=job.analyst, queries=job.queries, **runner.asked)
                 if self._stopping:
-                    raise JournalError("The coordinator is stopping.", "The job continues after it has restarted.")
+                    raise StoppingError("The coordinator is stopping.", "The job continues after it has restarted.")
                 self._start(runner)
         return await self._job(self._known[job.name])
 

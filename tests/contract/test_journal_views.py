@@ -5,6 +5,7 @@ from pathlib import Path
 
 import database
 import pytest
+from facts import facts
 
 from dpspca.common.storage import DatabaseUrl
 from dpspca.server.job import Event, JobRecord, Participant
@@ -41,7 +42,7 @@ def test_jobs_and_receipts_are_read_while_the_coordinator_goes_on(place: Path | 
 
 
 def test_a_journal_that_is_missing_or_of_another_program_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="There is no journal"):
+    with pytest.raises(JournalError, match=facts(tmp_path / "journal.db", "`journal`")):
         read_jobs(tmp_path / "journal.db")
     assert not (tmp_path / "journal.db").exists()
     (tmp_path / "other.db").write_bytes(b"noise" * 1000)

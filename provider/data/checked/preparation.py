@@ -285,7 +285,9 @@ def check_names(names: tuple[str, ...] | None, schema: Schema) -> None:
 
 def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
     if np.ma.is_masked(rows):
-        raise InvalidDataError("Some entries are masked: values are missing.", "Fill in or drop missing values first.")
+        raise InvalidDataError(
+            "Some entries are masked (numpy.ma): values are missing.", "Fill in or drop missing values first."
+        )
     array = np.asarray(rows)
     if array.dtype.kind == "O" and column_names(rows):  # a frame whose columns differ in type, or may miss values
         array = numeric(rows)

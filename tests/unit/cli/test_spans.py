@@ -1,5 +1,6 @@
 """A span that contradicts its data set is reported by every check, and no daemon starts with it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from commands import Ended, commands_in
+from facts import facts
 
 from dpspca.client.matrices import dilation
 from dpspca.common.errors import InvalidDataError
@@ -55,18 +57,18 @@ def test_a_data_set_is_offered_with_its_span(folder: Path, here: Callable[..., E
 @pytest.mark.parametrize(
     ("span", "why"),
     [
-        ("{ start = 1, rows = 3, of = 7 }", "is outside its span: rows 1 to 3 and 4 columns"),
-        ("{ start = 2, rows = 3, of = 11 }", "too few for a span of 11 rows"),
+        ("{ start = 1, rows = 3, of = 7 }", ("1 to 3", "4 columns")),
+        ("{ start = 2, rows = 3, of = 11 }", ("11 columns", "11 rows")),
     ],
 )
 def test_a_span_that_contradicts_the_data_is_refused_at_start(
-    span: str, why: str, folder: Path, here: Callable[..., Ended]
+    span: str, why: object, folder: Path, here: Callable[..., Ended]
 ) -> None:
     settings = read_config(ProviderConfig, write(folder, span))
-    with pytest.raises(InvalidDataError, match=why) as caught:
+    with pytest.raises(InvalidDataError, match=facts("ratings.npz", why)) as caught:
         data_sets_of(settings)
     assert "ratings.npz" in str(caught.value)
-    assert any(why in line for line in here("doctor", "--config", "provider.toml").failed_checks)
+    assert any(re.search(facts(why), line) for line in here("doctor", "--config", "provider.toml").failed_checks)
 
 
 @pytest.mark.parametrize(

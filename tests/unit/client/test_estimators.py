@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
+from facts import facts
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -48,9 +49,9 @@ def test_defaults_construct_but_fit_needs_a_unit() -> None:
     fitted = DPSPCA(n_components=2, unit="replace-one").fit(ROWS)
     assert "found privately" in fitted.privacy_.text
     for bound in (None, "private"):
-        with pytest.raises(InvalidParameterError, match=r"norm_bound is (not set|'private')"):
+        with pytest.raises(InvalidParameterError, match=facts("norm_bound")):
             DPSPCA(n_components=2, unit="replace-one", method="dps-pca", norm_bound=bound).fit(ROWS)
-    with pytest.raises(InvalidParameterError, match=r"unit is None.*add-remove"):
+    with pytest.raises(InvalidParameterError, match=facts("unit", None, "'add-remove'")):
         DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
 
 
@@ -191,26 +192,26 @@ def changed(value: float) -> np.ndarray:
     return rows
 
 
-BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
+BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], Any]] = [
     ("NaN", {}, changed(np.nan), InvalidDataError, "NaN"),
     ("infinity", {}, changed(np.inf), InvalidDataError, "infinity"),
-    ("no rows", {}, ROWS[:0], InvalidDataError, "no rows"),
-    ("one row", {}, ROWS[:1], InvalidDataError, "one row"),
-    ("no columns", {}, ROWS[:, :0], InvalidDataError, "0 feature"),
-    ("one dimension", {}, ROWS[0], InvalidDataError, "1D array"),
-    ("text", {}, np.array([["a", "b"], ["c", "d"]]), InvalidTypeError, "not numbers"),
-    ("objects", {}, np.array([[object(), 1], [2, 3]], dtype=object), InvalidTypeError, "objects"),
+    ("no rows", {}, ROWS[:0], InvalidDataError, "0 sample(s)"),
+    ("one row", {}, ROWS[:1], InvalidDataError, "n_samples = 1"),
+    ("no columns", {}, ROWS[:, :0], InvalidDataError, "(300, 0)"),
+    ("one dimension", {}, ROWS[0], InvalidDataError, "1D"),
+    ("text", {}, np.array([["a", "b"], ["c", "d"]]), InvalidTypeError, "<U1"),
+    ("objects", {}, np.array([[object(), 1], [2, 3]], dtype=object), InvalidTypeError, "Python"),
     ("complex", {}, ROWS * 1j, InvalidDataError, "Complex"),
-    ("overflow", {}, changed(1e200), InvalidDataError, "larger than"),
-    ("k > d", {"n_components": 7, "sparsity": 10}, ROWS, InvalidParameterError, "between 1 and 6"),
-    ("k = 0", {"n_components": 0}, ROWS, InvalidParameterError, "between 1 and 6"),
-    ("k not whole", {"n_components": 1.5}, ROWS, InvalidTypeError, "whole number"),
+    ("overflow", {}, changed(1e200), InvalidDataError, "1e+30"),
+    ("k > d", {"n_components": 7, "sparsity": 10}, ROWS, InvalidParameterError, ("components", 1, 6)),
+    ("k = 0", {"n_components": 0}, ROWS, InvalidParameterError, ("components", 1, 6)),
+    ("k not whole", {"n_components": 1.5}, ROWS, InvalidTypeError, ("components", 1.5)),
     (
         "s < k",
         {"n_components": 3, "sparsity": 2},
         ROWS,
         InvalidParameterError,
-        "to that of columns. is 2; it must lie between 3 and 6",
+        ("sparsity", 2, 3, 6),
     ),
     ("epsilon = 0", {"epsilon": 0.0}, ROWS, InvalidParameterError, "epsilon"),
     ("epsilon < 0", {"epsilon": -1.0}, ROWS, InvalidParameterError, "epsilon"),
@@ -220,29 +221,47 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
     ("delta = 1", {"delta": 1.0}, ROWS, InvalidParameterError, "delta"),
     ("delta < 0", {"delta": -1e-6}, ROWS, InvalidParameterError, "delta"),
     ("bound = 0", {"norm_bound": 0.0}, ROWS, InvalidParameterError, "norm_bound"),
-    ("bound unset", {"norm_bound": None}, ROWS, InvalidParameterError, "norm_bound is not set"),
+    ("bound unset", {"norm_bound": None}, ROWS, InvalidParameterError, "norm_bound"),
     ("bound text", {"norm_bound": "auto"}, ROWS, InvalidParameterError, "norm_bound"),
     ("unit unset", {"unit": None}, ROWS, InvalidParameterError, "unit"),
     ("unit unknown", {"unit": "swap"}, ROWS, InvalidParameterError, "unit"),
     ("method unknown", {"method": "magic"}, ROWS, InvalidParameterError, "dps-pca"),
-    ("method a list", {"method": ["dps-pca"]}, ROWS, InvalidParameterError, "There is no method"),
-    ("option unknown", {"options": {"pace": 3}}, ROWS, InvalidParameterError, "no option pace"),
-    ("option of a parameter", {"options": {"rounds": 3}}, ROWS, InvalidParameterError, "Give rounds= instead"),
-    ("options a list", {"options": ["rounds"]}, ROWS, InvalidTypeError, r"options is \['rounds'\]"),
+    ("method a list", {"method": ["dps-pca"]}, ROWS, InvalidParameterError, "dps-pca"),
+    (
+        "option unknown",
+        {"options": {"pace": 3}},
+        ROWS,
+        InvalidParameterError,
+        ("pace", "sparsity, rounds, start, loop"),
+    ),
+    (
+        "option of a parameter",
+        {"options": {"rounds": 3}},
+        ROWS,
+        InvalidParameterError,
+        ("options", "'rounds'", "rounds="),
+    ),
+    ("options a list", {"options": ["rounds"]}, ROWS, InvalidTypeError, ("options", "['rounds']")),
     ("unit unfit", {"unit": "spectral"}, ROWS, InvalidParameterError, "spectral"),
     ("variance not bool", {"explained_variance": "no"}, ROWS, InvalidTypeError, "explained_variance"),
-    ("mean unasked", {"mean_bound": 3.0}, ROWS, InvalidParameterError, "mean_bound is set"),
+    ("mean unasked", {"mean_bound": 3.0}, ROWS, InvalidParameterError, "mean_bound"),
     ("mean no list", {"center": "public", "public_mean": 0}, ROWS, InvalidParameterError, "public_mean"),
     ("unit a list", {"unit": ["a"]}, ROWS, InvalidParameterError, "unit"),
-    ("three dimensions", {}, ROWS[None], InvalidDataError, "got 3D"),
-    ("sparse, one dimension", {}, scipy.sparse.coo_array(np.ones(5)), InvalidDataError, "got 1D"),
+    ("three dimensions", {}, ROWS[None], InvalidDataError, "3D"),
+    ("sparse, one dimension", {}, scipy.sparse.coo_array(np.ones(5)), InvalidDataError, "1D"),
     ("rounds = 0", {"rounds": 0}, ROWS, InvalidParameterError, "rounds"),
     ("rounds text", {"rounds": "many"}, ROWS, InvalidTypeError, "rounds"),
-    ("method misspelt", {"method": "analyse-gauss"}, ROWS, InvalidParameterError, "no method 'analyse-gauss'"),
-    ("no rows", {}, None, InvalidParameterError, "No rows are given"),
-    ("a file's name", {}, "rows.csv", InvalidTypeError, "X is 'rows.csv'"),
-    ("no rounds", {"method": "sulq", "rounds": 4}, ROWS, InvalidParameterError, "rounds is 4.* sulq .*Leave rounds"),
-    ("no start", {"method": "ppca", "start": "published"}, ROWS, InvalidParameterError, "start is 'published'"),
+    ("method misspelt", {"method": "analyse-gauss"}, ROWS, InvalidParameterError, ("'analyse-gauss'", "analyze-gauss")),
+    ("no rows", {}, None, InvalidParameterError, "X"),
+    ("a file's name", {}, "rows.csv", InvalidTypeError, ("X", "'rows.csv'")),
+    ("no rounds", {"method": "sulq", "rounds": 4}, ROWS, InvalidParameterError, ("rounds", 4, "sulq", "dps-pca")),
+    (
+        "no start",
+        {"method": "ppca", "start": "published"},
+        ROWS,
+        InvalidParameterError,
+        ("start", "'published'", "ppca"),
+    ),
     ("start unknown", {"start": "warm"}, ROWS, InvalidParameterError, "start"),
     ("centre unknown", {"center": "median"}, ROWS, InvalidParameterError, "center"),
     ("mean unbounded", {"center": "private"}, ROWS, InvalidParameterError, "mean_bound"),
@@ -253,7 +272,7 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
         {"center": "public", "public_mean": [1.0] * 6},
         scipy.sparse.csr_array(ROWS),
         InvalidParameterError,
-        "make them dense",
+        "centering none",
     ),
 ]
 
@@ -262,23 +281,23 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], str]] = [
     ("change", "rows", "kind", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
 )
 def test_bad_input_is_refused_with_a_reason_and_a_remedy(
-    change: dict[str, Any], rows: Any, kind: type[DpspcaError], reason: str
+    change: dict[str, Any], rows: Any, kind: type[DpspcaError], reason: Any
 ) -> None:
-    with pytest.raises(kind, match=reason) as caught:
+    with pytest.raises(kind, match=facts(reason)) as caught:
         estimator(**{"method": "dps-pca"} | change).fit(rows)
     assert caught.value.what
     assert caught.value.remedy
 
 
 def test_masked_entries_count_as_missing() -> None:
-    with pytest.raises(InvalidDataError, match="masked"):
+    with pytest.raises(InvalidDataError, match=facts("numpy.ma")):
         estimator().fit(np.ma.masked_greater(ROWS, 1.0))
 
 
 def test_a_column_without_numbers_is_named_in_the_error() -> None:
     frame = pd.DataFrame(ROWS, columns=list("abcdef"))
     frame["c"] = "text"
-    with pytest.raises(InvalidTypeError, match="Column 'c'"):
+    with pytest.raises(InvalidTypeError, match=facts("'c'")):
         estimator().fit(frame)
     nullable = pd.DataFrame(ROWS, columns=list("abcdef")).round().astype("Int64")
     assert estimator().fit(nullable).n_features_in_ == 6
@@ -286,7 +305,7 @@ def test_a_column_without_numbers_is_named_in_the_error() -> None:
 
 @pytest.mark.parametrize("state", [-1, "seed", np.random.default_rng(0)])
 def test_an_invalid_random_state_is_refused(state: Any) -> None:
-    with pytest.raises(InvalidParameterError, match="random_state"):
+    with pytest.raises(InvalidParameterError, match=facts("random_state")):
         estimator(random_state=state).fit(ROWS)
 
 
@@ -303,16 +322,16 @@ def test_constant_columns_fit_like_any_other() -> None:
 
 def test_transform_refuses_rows_of_other_width_or_column_names() -> None:
     fitted = estimator().fit(pd.DataFrame(ROWS, columns=list("abcdef")))
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match=facts("- g", "- f")):
         fitted.transform(pd.DataFrame(ROWS, columns=list("abcdeg")))
-    with pytest.raises(ValueError, match="6 features"):
+    with pytest.raises(ValueError, match=facts("5 features", "6 features")):
         estimator().fit(ROWS).transform(ROWS[:, :5])
 
 
 def test_the_package_exports_its_names_and_no_others() -> None:
     assert set(dir(dpspca)) == set(dpspca.__all__)
     assert all(getattr(dpspca, name) is not None for name in dpspca.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'PCA'"):
+    with pytest.raises(AttributeError, match=facts("'dpspca'", "'PCA'")):
         dpspca.PCA  # noqa: B018  # asking is the test
 
 
@@ -328,7 +347,7 @@ def test_a_person_is_protected_with_all_their_rows() -> None:
 
 
 def test_persons_and_the_unit_have_to_agree() -> None:
-    with pytest.raises(InvalidParameterError, match="persons="):
+    with pytest.raises(InvalidParameterError, match=facts("'person-add-remove'", "persons=")):
         estimator(unit="person-add-remove").fit(ROWS)
-    with pytest.raises(InvalidParameterError, match="Persons were given, but the unit row-add-remove"):
+    with pytest.raises(InvalidParameterError, match=facts("row-add-remove", "person-add-remove")):
         estimator(unit="add-remove").fit(ROWS, persons=np.arange(len(ROWS)))

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from facts import facts
 from html_pages import elements_of, of_tag
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,7 +193,7 @@ def test_the_intervals_of_the_json_are_those_of_the_model() -> None:
 
 
 def test_a_number_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with pytest.raises(ValueError, match=facts("JSON")):
         page(fresh(MODEL, mu=float("nan")))
 
 

@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from facts import facts
 from local_federation import spec
 
 from dpspca.client.connection.errors import TooMuchError
@@ -95,7 +96,7 @@ def test_an_offer_names_its_dictionary() -> None:
     assert offer("ab" * 32, "Three hospitals").dictionary == PinnedDictionary("ab" * 32, "Three hospitals")
     assert offer("ab" * 32).to_dict()["dictionary"] == {"digest": "ab" * 32, "title": ""}
     for digest, title in (("ab", ""), ("AB" * 32, ""), ("ab" * 32, "t" * (MOST_TITLE + 1))):
-        with pytest.raises(InvalidParameterError, match="does not name a dictionary"):
+        with pytest.raises(InvalidParameterError):
             offer(digest, title)
 
 
@@ -119,16 +120,16 @@ def test_columns_that_all_differ_are_refused_before_they_fill_the_memory() -> No
 
     for number in range(30):  # each takes 850 kB
         offers.read(offer(number))
-    with pytest.raises(TooMuchError, match="more than 33554432 bytes of column names"):
+    with pytest.raises(TooMuchError, match=facts(2**25)):
         list(map(offers.read, map(offer, range(30, 60))))
 
 
 @pytest.mark.parametrize("name", ["", "North", "n" * 64, "n\n"])
 def test_an_offer_of_an_invalid_provider_name_is_refused(name: str) -> None:
-    with pytest.raises(InvalidParameterError, match="the provider is"):
+    with pytest.raises(InvalidParameterError, match=facts("provider", repr(name))):
         OfferList().read(pb.Offer(provider=name, data_set=pb.DataSet(name="cohort", dimension=3)))
 
 
 def test_a_status_with_too_many_participants_is_refused() -> None:
-    with pytest.raises(TooMuchError, match="1025 participants"):
+    with pytest.raises(TooMuchError, match=facts(1025, 128)):
         JobStatus.of(pb.Job(job="a", participants=[pb.Participant(name="b")] * 1025))

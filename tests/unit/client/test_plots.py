@@ -10,6 +10,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 from commands import commands_in
+from facts import facts
 from local_federation import spec
 
 from dpspca import save_model
@@ -83,7 +84,7 @@ def test_a_model_has_the_plots_that_its_numbers_allow(model: Model) -> None:
     for wrong in (one.plot.biplot, one.plot.scree, lambda: one.plot.vega_lite("biplot")):
         with pytest.raises(InvalidParameterError):
             wrong()
-    with pytest.raises(InvalidParameterError, match="Choose one of: scree, loadings, biplot"):
+    with pytest.raises(InvalidParameterError, match=facts("'pie'", "scree, loadings, biplot")):
         model.plot.vega_lite("pie")
 
 

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from facts import facts
 
 from dpspca.client.connection.bounds import MESSAGE_BYTES
 from dpspca.client.connection.calls import CoordinatorLink
@@ -77,18 +78,18 @@ def test_nobody_is_asked_about_nobody_and_others_are_left_out() -> None:
 
 @pytest.mark.parametrize("name", ["a b", "", 3, None])
 def test_what_is_no_name_is_refused_before_anybody_is_asked(name: Any) -> None:
-    with pytest.raises(DpspcaError, match="a provider is"):
+    with pytest.raises(DpspcaError, match=facts("provider", repr(name))):
         asked(Teller(), "north", name)
 
 
 def test_t35_an_endless_answer_is_given_up() -> None:
-    with pytest.raises(TooMuchError, match="more than 2 parties"):
+    with pytest.raises(TooMuchError, match=facts("2 parties")):
         asked(Teller(endless=True), "north", "south")
 
 
 def test_t35_one_provider_is_not_revoked_a_thousand_times() -> None:
     told = [pb.Party(name="north", state="revoked")] * 1000
-    with pytest.raises(TooMuchError, match="more than 1 parties"):
+    with pytest.raises(TooMuchError, match=facts("1 parties")):
         asked(Teller(*told), "north")
     assert len(asked(Teller(*told[:2]), "north", "south")) == 1
 
@@ -100,11 +101,11 @@ def test_t35_an_answer_takes_no_more_memory_than_an_honest_one() -> None:
     honest = pb.Party(name="x" * MAX_NAME, data_sets=["x" * MAX_NAME] * MAX_DATA_SETS, since=SINCE)
     assert honest.ByteSize() <= most < 2 * honest.ByteSize()
     told = [pb.Party(name=each, data_sets=["ab"] * (most // 4)) for each in names]
-    with pytest.raises(TooMuchError, match="bytes of parties"):
+    with pytest.raises(TooMuchError, match=facts(2**22)):
         asked(Teller(*told), *names)
 
 
 def test_only_a_revoked_provider_is_not_waited_for() -> None:
     require_admissible([party(state=state) for state in ("connected", "away", "expired", "unknown")])
-    with pytest.raises(RefusedError, match=r"north: its certificate was revoked; .* Nothing was sent"):
+    with pytest.raises(RefusedError, match=facts("north")):
         require_admissible([party(state="revoked"), party(name="south")])

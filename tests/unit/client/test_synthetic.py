@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,13 +129,13 @@ def test_impossible_model_parameters_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_zero_rows_and_a_wrong_generator_are_refused() -> None:
-    with pytest.raises(InvalidParameterError, match="number of rows"):
+    with pytest.raises(InvalidParameterError, match=facts("rows", 0)):
         spiked_rows(SMALL, 0, np.random.default_rng(0))
-    with pytest.raises(InvalidTypeError, match="Generator"):
+    with pytest.raises(InvalidTypeError, match=facts("numpy.random.Generator")):
         spiked_rows(SMALL, 10, 0)  # type: ignore[arg-type]  # the mistake that is tested
 
 
 @pytest.mark.parametrize("providers", [0, 6])
 def test_shards_of_fewer_than_two_rows_are_refused(providers: int) -> None:
-    with pytest.raises(InvalidParameterError, match="number of providers"):
+    with pytest.raises(InvalidParameterError, match=facts("providers", 1, 5)):
         unequal_shards(np.zeros((11, 2)), providers)

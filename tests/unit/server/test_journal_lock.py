@@ -1,5 +1,6 @@
 """The lock file of a journal may be deleted or replaced by anybody who tidies up: of two coordinators one goes on."""
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -9,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from facts import facts
 
 from dpspca.common.storage.sqlite_file import connect
 from dpspca.server.job import Event, JobRecord
-from dpspca.server.journal.contract import JournalError
+from dpspca.server.journal.contract import JournalError, JournalLostError
 from dpspca.server.journal.sqlite import Connection, SqliteJournal
 
 JOB = JobRecord("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5)
@@ -76,7 +78,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         journal.close()
 
 
-def assert_lost(journal: SqliteJournal, why: str) -> None:
+def assert_lost(journal: SqliteJournal, path: Path) -> None:
     """Hold somebody to noticing at every single thing that only a holder may do."""
     for work in (
         journal.check,
@@ -87,7 +89,7 @@ def assert_lost(journal: SqliteJournal, why: str) -> None:
         lambda: journal.drop_models([JOB.name]),
         lambda: journal.forget([JOB.name]),
     ):
-        with pytest.raises(JournalError, match=why):
+        with pytest.raises(JournalLostError, match=facts(path)):
             work()
 
 
@@ -98,7 +100,7 @@ def test_whoever_comes_second_past_a_lock_that_is_gone_acts_alone(place: Place, 
     first.accept(JOB, b"signed")
     spoil(place.lock)
     assert second.hold()
-    assert_lost(first, "deleted, moved or replaced")
+    assert_lost(first, place.lock)
     assert [each.job for each in second.jobs()] == [JOB]
     second.check()
     second.accept(OTHER, b"signed")
@@ -111,7 +113,7 @@ def test_a_holder_whose_lock_is_gone_stops_before_anybody_else_comes(place: Plac
     assert holder.hold()
     holder.accept(JOB, b"signed")
     spoil(place.lock)
-    assert_lost(holder, "deleted, moved or replaced")
+    assert_lost(holder, place.lock)
     assert place.written() == [JOB.name]
 
 
@@ -125,8 +127,8 @@ def test_the_signature_alone_keeps_out_whoever_was_there_before(place: Place) ->
     assert second.hold()
     second.accept(OTHER, b"signed")
     place.lock.with_name("kept").replace(place.lock)
-    assert_lost(first, "taken by another coordinator")
-    assert_lost(second, "deleted, moved or replaced")
+    assert_lost(first, place.path)
+    assert_lost(second, place.lock)
     assert place.written() == [JOB.name, OTHER.name]
 
 
@@ -137,7 +139,7 @@ def test_two_names_of_one_journal_have_two_locks_and_one_holder(place: Place) ->
     place.path.with_name("link.db").symlink_to(place.path)
     second = SqliteJournal(place.path.with_name("link.db"))
     assert second.hold()
-    assert_lost(first, "taken by another coordinator")
+    assert_lost(first, place.path)
     second.accept(OTHER, b"signed")
     second.close()
     assert place.written() == [JOB.name, OTHER.name]
@@ -177,7 +179,7 @@ def test_a_write_that_began_before_another_came_is_not_finished(place: Place) ->
         assert second.hold()
 
     made[0].happens = taken
-    with pytest.raises(JournalError, match="taken by another coordinator"):
+    with pytest.raises(JournalLostError, match=facts(place.path)):
         first.accept(JOB, b"signed")
     assert second.jobs() == []
     second.accept(OTHER, b"signed")
@@ -231,10 +233,10 @@ def test_a_journal_that_is_not_held_is_not_found_good(place: Place) -> None:
     first, second = place.journal(), place.journal()
     assert first.hold()
     assert not second.hold()
-    with pytest.raises(JournalError, match="not held"):
+    with pytest.raises(JournalLostError):
         second.check()
     first.close()
-    with pytest.raises(JournalError, match="not held"):
+    with pytest.raises(JournalLostError):
         first.check()
 
 
@@ -257,7 +259,7 @@ def test_a_link_in_the_place_of_the_lock_keeps_everybody_else_out(place: Place) 
     first, second = place.journal(), place.journal()
     assert first.hold()
     linked(place.lock)
-    with pytest.raises(JournalError, match=r"lock cannot be opened"):
+    with pytest.raises(JournalError, match=facts(place.lock, os.strerror(errno.ELOOP))):
         second.hold()
     first.accept(JOB, b"signed")
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Ended, commands_in
+from facts import facts
 
 from dpspca.cli.app import app
 from dpspca.cli.arguments.empty_values import command_with_checks
@@ -45,13 +47,13 @@ def test_every_flag_and_argument_refuses_empty_text(blank: str) -> None:
     assert len(found) > 100
     for parameter in found:
         for given in (blank, (blank,), ("a", blank)):
-            with pytest.raises(InvalidParameterError, match="which is empty"):
+            with pytest.raises(InvalidParameterError, match=facts(repr(blank))):
                 parameter.process_value(None, given)
 
 
 def test_run_refuses_an_empty_data_set_name(here: Callable[..., Ended]) -> None:
     message = here("run", "--config", "ada.toml", "--data-set", "").error_line
-    assert message == "--data-set is '', which is empty. Give a value, or leave it out."
+    assert re.search(facts("--data-set", "''"), message)
 
 
 @pytest.mark.parametrize("blank", BLANKS)
@@ -95,16 +97,16 @@ def test_a_policy_refuses_empty_text(blank: str) -> None:
 
 @pytest.mark.parametrize("blank", BLANKS)
 def test_column_names_refuse_empty_text(blank: str) -> None:
-    with pytest.raises(DpspcaError, match="Column 2 of 3 has an empty name"):
+    with pytest.raises(DpspcaError, match=facts("Column 2 of 3")):
         Schema.of(["a", blank, "c"])
-    with pytest.raises(DpspcaError, match="empty name"):
+    with pytest.raises(DpspcaError, match=facts("Column 2 of 2")):
         Schema(2, ("a", blank)).require_named()
 
 
 async def refuses(blank: str) -> None:
     """Call a method with an empty name, without a connection."""
     federation = object.__new__(AsyncFederation)
-    with pytest.raises(DpspcaError, match="which is empty"):
+    with pytest.raises(DpspcaError, match=facts(repr(blank))):
         await federation.job(blank)
 
 
@@ -112,5 +114,5 @@ async def refuses(blank: str) -> None:
 def test_arguments_of_python_functions_refuse_empty_text(blank: str, tmp_path: Path) -> None:
     asyncio.run(refuses(blank))
     for given in ((blank, None), (blank, tmp_path), ("127.0.0.1:1", blank)):
-        with pytest.raises(DpspcaError, match="which is empty"):
+        with pytest.raises(DpspcaError, match=facts(repr(blank))):
             settings(*given)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from commands import Ended, commands_in
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 from steward import ADA, GRACE, LIFETIME, QUERIES, Site, job, opening
 
+from dpspca.common.errors import BudgetExceededError
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.calibration import format_down, gaussian_delta
 from dpspca.common.privacy.costs import UNIT, Price, mu_of
@@ -134,7 +136,10 @@ def test_budget_reports_as_many_fits_as_the_ledger_admits(here: Callable[..., En
             site.answer(ledger, f"job {number}", 1)
     refused = here(*asking, "--analyst", "ada")
     assert refused.code == 1
-    with site.running() as ledger, pytest.raises(Exception, match="The budget of dpspca://town/analyst/ada"):
+    with (
+        site.running() as ledger,
+        pytest.raises(BudgetExceededError, match=facts("dpspca://town/analyst/ada", "'cohort'")),
+    ):
         ledger.open(opening("job 4", job()), limits)
     others = here(*asking).facts["job"]
     assert {each["analyst"]: each["fits"] for each in others["analysts"]} == {"ada": False, "grace": True}

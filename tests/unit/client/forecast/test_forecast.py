@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from facts import facts
 
 import dpspca
 from dpspca.client.forecast import Answers, Hints, answer, chance, curves, forecast, of_job
@@ -209,7 +210,7 @@ def test_the_epsilon_for_a_target_reaches_it_and_less_does_not() -> None:
     )
     assert reached <= 0.1 < missed
     assert asked(target_error=1e-6).epsilon_for_target is None
-    with pytest.raises(InvalidParameterError, match="9"):
+    with pytest.raises(InvalidParameterError, match=facts("9.0")):
         asked(target_error=9.0)
 
 
@@ -256,5 +257,5 @@ def test_the_estimator_plans_what_it_would_ask() -> None:
 
 
 def test_jobs_over_matrices_have_no_forecast() -> None:
-    with pytest.raises(InvalidParameterError, match="entry"):
+    with pytest.raises(InvalidParameterError, match=facts("entry")):
         forecast(job(unit=PrivacyUnit.ENTRY, method="noisy-power"), rows=100)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.client.forecast import Hints
 from dpspca.client.forecast.population import Population, length_quantile
@@ -66,7 +67,7 @@ def test_without_hints_the_components_explain_about_half() -> None:
     ],
 )
 def test_impossible_facts_are_refused_with_their_value(hints: dict[str, Any], fact: str) -> None:
-    with pytest.raises(InvalidParameterError, match=fact):
+    with pytest.raises(InvalidParameterError, match=facts(fact)):
         of(**hints)
 
 

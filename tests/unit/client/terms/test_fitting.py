@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -264,7 +265,7 @@ def test_t39_terms_that_no_policy_states_are_refused_by_provider(changes: dict[s
         lambda bad: refusals(bad, SPEC, ("north", "south")),
         lambda bad: fit(SPEC, None, (terms("north"), bad)),
     ):
-        with pytest.raises(InvalidDataError, match="south"):
+        with pytest.raises(InvalidDataError, match=facts("south")):
             hold(terms("south", **changes))
 
 

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
@@ -64,14 +65,14 @@ def test_t24_the_most_and_largest_answers_do_not_overflow() -> None:
     [
         (np.zeros((6, 2)), "float64"),
         (np.zeros((6, 2), dtype=np.int32), "int32"),
-        (np.zeros((6, 3), dtype=np.int64), "shape"),
-        (np.zeros(12, dtype=np.int64), "shape"),
+        (np.zeros((6, 3), dtype=np.int64), "(6, 3)"),
+        (np.zeros(12, dtype=np.int64), "(12,)"),
         (np.full((6, 2), LARGEST_ANSWER + 1), str(LARGEST_ANSWER)),
         (np.full((6, 2), np.iinfo(np.int64).min), str(LARGEST_ANSWER)),
     ],
 )
 def test_a_malformed_answer_is_refused(answer: np.ndarray, reason: str) -> None:
-    with pytest.raises(InvalidAnswerError, match=reason):
+    with pytest.raises(InvalidAnswerError, match=facts("'round 1 of 5'", reason)):
         combine(SPEC, ROUND, [np.zeros((6, 2), dtype=np.int64), answer])
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from facts import facts
 from ipv6 import needs_ipv6
 
 from dpspca.common.errors import InvalidParameterError
@@ -71,7 +72,7 @@ def test_a_machine_without_ipv6_listens_on_its_other_addresses(reason: int, monk
     with listening("localhost:0") as (only,):
         assert only.family == socket.AF_INET
     named(monkeypatch, V6)
-    with pytest.raises(InvalidParameterError, match=r"Cannot listen on \[::1\]:0"):
+    with pytest.raises(InvalidParameterError, match=facts("[::1]:0")):
         listen("[::1]:0", 5)
 
 
@@ -79,6 +80,6 @@ def test_a_port_that_is_taken_is_refused_and_nothing_stays_open(monkeypatch: pyt
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         named(monkeypatch, (*V4[:4], ("127.0.0.2", port)), (*V4[:4], ("127.0.0.1", port)))
-        with pytest.raises(InvalidParameterError, match="Cannot listen on"):
+        with pytest.raises(InvalidParameterError, match=facts(f"host:{port}")):
             listen(f"host:{port}", 5)
         socket.create_server(("127.0.0.2", port)).close()
