@@ -38,6 +38,7 @@ from .connection import (
     Attempts,
     AwayError,
     CoordinatorLink,
+    DishonestCoordinatorError,
     FederationError,
     Inquirer,
     JobList,
@@ -357,9 +358,11 @@ class AsyncFederation:
         reply = await self._link.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=bounds.ANSWER_SECONDS))
         signed = SignedJob.from_bytes(reply.signed_job)
         if signed.job_id != reply.job or not reply.job.startswith(name):
-            raise RefusedError("The coordinator replied with another job than the one asked for.", NO_TRUST)
+            raise DishonestCoordinatorError(
+                "The coordinator replied with another job than the one asked for.", NO_TRUST
+            )
         if signer_of(signed, self._identity.authority_pem) != self._identity.name:
-            raise RefusedError("The coordinator replied with a job that you did not sign.", NO_TRUST)
+            raise DishonestCoordinatorError("The coordinator replied with a job that you did not sign.", NO_TRUST)
         spec, providers, about = _contents(signed)
         features = None if dictionary is None else attached(spec, dictionary)
         return AsyncJob(reply.job, catalogue.plan(spec), self.stub, self._link, providers, about, features)

@@ -4,8 +4,9 @@ Each error has a stable ``code`` for programs, which may be sent over the networ
 message never contains a value from the data, because a refusal must not depend on a row.
 """
 
+import re
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class DpspcaError(Exception):
@@ -231,6 +232,14 @@ class FaultError(DpspcaError):
 
     def __init__(self) -> None:
         super().__init__("The coordinator had an internal error.", "Ask its operator, whose log has the details.")
+
+
+_CODE: Final = re.compile(r"[a-z]{1,20}(-[a-z]{1,20}){0,3}")
+
+
+def is_code(text: str) -> bool:
+    """Return whether a text from outside has the form of a code, so that a message may quote it."""
+    return _CODE.fullmatch(text) is not None
 
 
 def require_trust(

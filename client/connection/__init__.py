@@ -2,7 +2,7 @@
 
 from . import bounds, probe
 from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning
-from .errors import AwayError, FederationError, JobFailedError, TooMuchError
+from .errors import AwayError, DishonestCoordinatorError, FederationError, JobFailedError, TooMuchError
 from .job_checks import require_done, require_fit, validity_of
 from .job_models import model_from
 from .jobs import AWAITING_APPROVAL, JobList, JobStatus, Offer, OfferList, ParticipantStatus
@@ -22,6 +22,7 @@ __all__ = [
     "AwayError",
     "Collected",
     "CoordinatorLink",
+    "DishonestCoordinatorError",
     "FederationError",
     "Inquirer",
     "JobFailedError",

@@ -9,7 +9,7 @@ retried.
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from secrets import randbelow
 from time import monotonic
@@ -150,8 +150,9 @@ class CoordinatorLink:
         if problem.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return FederationError("The coordinator did not answer before the timeout.", "Try again later.")
         self._note_response()
+        code = f", {rpc.code_of(problem)}" if rpc.code_of(problem) else ""
         return FederationError(
-            f"The coordinator refused the call ({problem.code().name}): {said}",
+            f"The coordinator refused the call ({problem.code().name}{code}): {said}",
             "If you cannot resolve this, ask the operator of the coordinator.",
         )
 
@@ -166,8 +167,7 @@ def _is_temporary(problem: grpc.aio.AioRpcError) -> bool:
         return True
     if problem.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
         return False
-    metadata = dict(cast("Iterable[tuple[str, str]]", problem.trailing_metadata() or ()))
-    return metadata.get(rpc.CODE_KEY) == BusyError.code or problem.details() == _TOO_MANY_CALLS
+    return rpc.code_of(problem) == BusyError.code or problem.details() == _TOO_MANY_CALLS
 
 
 class Attempts:

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from dpspca.common.errors import DpspcaError
+from dpspca.common.errors import DpspcaError, NotTrustedError
 
 
 class FederationError(DpspcaError):
@@ -21,6 +21,18 @@ class JobFailedError(FederationError):
     """The job ended without a model."""
 
     code = "job-failed"
+
+
+class UnpaidJobError(JobFailedError):
+    """The job ended without a model before a provider was sent a query, says the coordinator. It cost nothing."""
+
+    code = "job-failed-unpaid"
+
+
+class DishonestCoordinatorError(NotTrustedError):
+    """The coordinator sent what an honest coordinator never sends."""
+
+    code = "coordinator-dishonest"
 
 
 class TooMuchError(FederationError):

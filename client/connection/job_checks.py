@@ -10,7 +10,7 @@ from dpspca.common.plan import Plan
 from dpspca.common.spec import JobSpec
 from dpspca.common.trust import MAX_JOB_LIFE
 
-from .errors import JobFailedError
+from .errors import JobFailedError, UnpaidJobError
 from .jobs import JobStatus, Offer
 
 VALIDITY: Final = timedelta(hours=12)
@@ -62,9 +62,8 @@ def require_done(status: JobStatus) -> None:
         asked = any(each.asked for each in status.participants)
         nothing = "According to the coordinator no provider was sent a query, so this job cost nothing."
         cost = "What was answered stays spent." if asked else nothing
-        raise JobFailedError(
-            f"The job ended ({status.state}): {status.reason}", f"Fix the cause and submit a new job. {cost}"
-        )
+        kind = JobFailedError if asked else UnpaidJobError
+        raise kind(f"The job ended ({status.state}): {status.reason}", f"Fix the cause and submit a new job. {cost}")
 
 
 def _require_offered(columns: Sequence[str], data_set: str, offered: Mapping[str, Sequence[str] | None]) -> None:

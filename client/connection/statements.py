@@ -27,6 +27,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .bounds import LIST_SECONDS, STATEMENTS
 from .calls import CoordinatorLink
+from .errors import DishonestCoordinatorError
 from .jobs import Offer
 
 NO_TRUST: Final = "Do not trust this coordinator, and tell its operator."
@@ -60,9 +61,9 @@ class Inquirer:
             call = self.stub.Statements(message, timeout=LIST_SECONDS)
             waiting = set(asked)
             async for each in self.link.stream(call, STATEMENTS):
-                require_trust(
-                    each.provider in waiting, "The coordinator sent a reply that was not asked for.", NO_TRUST
-                )
+                if each.provider not in waiting:
+                    problem = "The coordinator sent a reply that was not asked for."
+                    raise DishonestCoordinatorError(problem, NO_TRUST)
                 waiting.remove(each.provider)
                 self._keep(collected, each)
             return collected
@@ -88,7 +89,7 @@ class Inquirer:
             statement = SignedStatement.from_bytes(reply.signed_statement)
             verify_statement(statement, collected.request, provider, self.identity.authority_pem, at=self.clock())
         except DpspcaError as problem:
-            raise NotTrustedError(
+            raise DishonestCoordinatorError(
                 f"The coordinator sent a statement of {reply.provider} that does not hold: {problem.what}", NO_TRUST
             ) from None
         collected.statements[reply.provider] = statement

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -30,6 +30,7 @@ from dpspca.common.errors import (
     NotTrustedError,
     RefusedError,
     WrongRoleError,
+    is_code,
 )
 from dpspca.common.log_context import OURSELVES, STRANGERS, about
 from dpspca.common.names import COORDINATOR_HOST, PartyName, Role
@@ -268,6 +269,13 @@ def reason_of(problem: grpc.aio.AioRpcError) -> str:
     """
     reason = (problem.details() or "")[:MAX_REASON]
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in reason)
+
+
+def code_of(problem: grpc.aio.AioRpcError) -> str:
+    """Return the code of the error with which the other side ended a call, or nothing if it sent none."""
+    metadata = dict(cast("Iterable[tuple[str, str | bytes]]", problem.trailing_metadata() or ()))
+    code = metadata.get(CODE_KEY, "")
+    return code if isinstance(code, str) and is_code(code) else ""
 
 
 def status_of(problem: DpspcaError) -> grpc.StatusCode:

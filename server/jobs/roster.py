@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from dpspca.common.dictionary import PinnedDictionary
-from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
+from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError, is_code
 from dpspca.common.spec import Schema
 from dpspca.common.storage import Emit, ignore
 from dpspca.common.transport import AnswerReader
@@ -207,7 +207,8 @@ class Link:
         if pending and not pending.done.done():
             self.metrics.refused("provider", refusal.code)
             what, remedy = _escape(refusal.what), _escape(refusal.remedy)
-            pending.done.set_exception(ProviderRefusedError(f"Refused: {what}", remedy or "Ask its operator."))
+            refused = f"Refused ({refusal.code})" if is_code(refusal.code) else "Refused"
+            pending.done.set_exception(ProviderRefusedError(f"{refused}: {what}", remedy or "Ask its operator."))
 
     def send_farewell(self, job: str, state: str, receipts: Iterable[pb.HeldReceipt] = ()) -> None:
         """Send the provider that a job has ended, if the queue has room."""

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dishonest_peers import reissued
+from facts import facts
 from local_federation import NOISE_SEED, SHARDS, Enrolment, federation, noise_for, now, seeded_noise, spec
 
 from dpspca import (
@@ -90,7 +91,7 @@ def test_a_centring_is_chosen_for_the_providers_that_are_asked(tmp_path: Path) -
 
 def test_a_federation_issues_each_warning_of_a_simulation_once(tmp_path: Path) -> None:
     doubtful = spec(budget=Budget(0.01, 1e-2))
-    with pytest.warns(DpspcaWarning, match="too few rows") as inside:
+    with pytest.warns(DpspcaWarning) as inside:
         expected = simulate(list(SHARDS.values()), doubtful, noise_seed=NOISE_SEED).statement.warnings
     assert [str(each.message) for each in inside] == list(expected)
     me = tmp_path / "analyst-ada"
@@ -125,7 +126,7 @@ def test_an_expired_certificate_is_refused_and_no_thread_remains(
         return threads[-1]
 
     monkeypatch.setattr(blocking, "Thread", recorded)
-    with pytest.raises(NotNowError, match=r"certificate of \S+/analyst/ada .* Renew it"):
+    with pytest.raises(NotNowError, match=facts("dpspca://town/analyst/ada", "`dpspca identity renew`")):
         Federation.connect("127.0.0.1:1", tmp_path / "analyst-ada")
     assert len(threads) == 1
     assert not threads[0].is_alive()
@@ -156,15 +157,15 @@ def test_the_estimator_works_the_same_over_the_wire(tmp_path: Path) -> None:
         assert over.privacy_.parties == 3
         assert over.rounds_ == 4
         assert over.transform(NAMED["site-1"]).shape == (250, 2)
-        with pytest.raises(InvalidParameterError, match=r"'other'.*Available: cohort\."):
+        with pytest.raises(InvalidParameterError, match=facts("'other'", "cohort")):
             over.fit(federation=fed, data_set="other")
-        with pytest.raises(InvalidParameterError, match="Leave X out"):
+        with pytest.raises(InvalidParameterError, match=facts("X", "federation")):
             over.fit(SHARDS["site-0"], federation=fed, data_set="cohort")
         with pytest.raises(InvalidParameterError):  # an empty name does not stand for the only data set
             DPSPCA(**parameters).fit(federation=fed, data_set="")
         again = DPSPCA(**parameters).fit(federation=fed)  # there is one data set, which need not be named
         assert again.components_.tobytes() == over.components_.tobytes()
-        with pytest.raises(InvalidParameterError, match=r"do not offer the data set 'cohort' now: west\."):
+        with pytest.raises(InvalidParameterError, match=facts("'cohort'", "west")):
             over.fit(federation=fed, data_set="cohort", providers=["site-0", "west"])
     here = DPSPCA(**parameters).fit(pd.concat(NAMED.values()))
     assert set(here.support_[:2]) == set(over.support_[:2])
@@ -184,13 +185,13 @@ def test_other_column_names_are_refused_by_client_and_provider(tmp_path: Path) -
         method="dps-pca",
     )
     with connected(tmp_path, NAMED) as fed:
-        with pytest.raises(InvalidParameterError, match="column 1 is 'gene 29' for the job, and 'gene 0' for site-0"):
+        with pytest.raises(InvalidParameterError, match=facts("column 1", "'gene 29'", "'gene 0'", "site-0")):
             fed.submit(asked, "cohort", list(NAMED))
         assert fed.jobs() == []
         with pytest.MonkeyPatch.context() as patching:  # like a client that skips the check
             patching.setattr(JobSpec, "with_names", lambda self, _: self)
             job = fed.submit(asked, "cohort", list(NAMED))
-        with pytest.raises(FederationError, match="columns are not those of the schema"):
+        with pytest.raises(FederationError, match=facts("site-0: Refused (invalid-data)", "column 1")):
             job.result()
         last = job.status()
         assert last.state == "failed"
@@ -200,7 +201,7 @@ def test_other_column_names_are_refused_by_client_and_provider(tmp_path: Path) -
 def test_calls_on_a_closed_connection_are_refused(tmp_path: Path) -> None:
     with connected(tmp_path) as fed:
         fed.close()
-        with pytest.raises(FederationError, match="was closed"):
+        with pytest.raises(FederationError, match=facts("Federation.connect")):
             fed.jobs()
         fed.close()
 

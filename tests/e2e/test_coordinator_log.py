@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from facts import facts
 from local_federation import SHARDS, Enrolment, federation, spec
 
 from dpspca.client.connection import FederationError, JobFailedError
@@ -72,7 +73,7 @@ def test_the_log_gives_the_reason_of_a_refused_call(enrolment: Enrolment, caplog
         async with federation(enrolment, ("site-0",)) as running:
             stranger = enrolment.identity(Role.PROVIDER, "mallory")
             async with AsyncFederation(running.coordinator.address, stranger) as misplaced:
-                with pytest.raises(FederationError, match="provider"):
+                with pytest.raises(FederationError, match=facts("wrong-role", "provider")):
                     await misplaced.jobs()
 
     asyncio.run(scenario())

@@ -12,10 +12,12 @@ import pytest
 from coordinator_processes import Barrier, SlowLedger
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
+from facts import facts
 from local_federation import NOISE_SEED, SHARDS, AllowEverything, Enrolment, federation, noise_for, now, spec
 from timeouts import TIMEOUT
 
 from dpspca.client.connection import FederationError, JobFailedError
+from dpspca.client.connection.errors import UnpaidJobError
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
@@ -108,7 +110,7 @@ def test_below_the_minimum_the_job_fails_with_the_reason(enrolment: Enrolment) -
     async def scenario() -> None:
         async with federation(enrolment, ("site-0",)) as running:
             job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
-            with pytest.raises(JobFailedError, match="1 of at least 2"):
+            with pytest.raises(JobFailedError, match=facts(1, 2, "site-1", "site-2")):
                 await job.result()
 
     asyncio.run(scenario())
@@ -133,7 +135,7 @@ def test_a_method_that_asks_more_than_its_plan_fails_the_job(
     async def scenario() -> None:
         async with federation(enrolment) as running:
             job = await running.analyst.submit(spec(), "cohort", list(SHARDS))
-            with pytest.raises(JobFailedError, match=r"dps-pca asked for more than the 6 queries.*bug"):
+            with pytest.raises(JobFailedError, match=facts("dps-pca", "6 queries")):
                 await job.result()
 
     asyncio.run(scenario())
@@ -154,9 +156,11 @@ def test_submitting_a_signed_job_twice_gives_one_job(enrolment: Enrolment) -> No
                 assert first.name == again.name
                 assert (await first.result()).to_bytes() == (await again.result()).to_bytes()
                 assert len(await analyst.jobs()) == 1
-            with pytest.raises(FederationError, match=r"was signed by .*/ada-again, but .*/ada submits it"):
+            with pytest.raises(
+                FederationError, match=facts("dpspca://town/analyst/ada-again", "dpspca://town/analyst/ada")
+            ):
                 await running.analyst.submit_signed(signed, spec())
-            with pytest.raises(FederationError, match="no such job"):
+            with pytest.raises(FederationError, match=facts("FAILED_PRECONDITION", "`dpspca jobs`")):
                 await AsyncJob(first.name, catalogue.plan(spec()), running.analyst.stub).result()
 
     asyncio.run(scenario())
@@ -171,7 +175,7 @@ def test_t07_a_tampered_job_is_refused(enrolment: Enrolment) -> None:
             signed = sign(envelope, enrolment.identity(Role.ANALYST, "bea"))
             looser = replace(signed, payload=signed.payload.replace(b'"epsilon":4.0', b'"epsilon":9.0'))
             assert looser.payload != signed.payload
-            with pytest.raises(FederationError, match="signature"):
+            with pytest.raises(FederationError, match=facts("UNAUTHENTICATED, wrong-signer")):
                 await running.analyst.submit_signed(looser, spec())
 
     asyncio.run(scenario())
@@ -205,7 +209,7 @@ def test_a_waiting_job_can_be_cancelled(enrolment: Enrolment) -> None:
         async with federation(enrolment, ()) as running:
             job = await running.analyst.submit(spec(answer_seconds=600), "cohort", list(SHARDS))
             assert (await job.cancel()).state == "cancelled"
-            with pytest.raises(JobFailedError, match="cancelled"):
+            with pytest.raises(UnpaidJobError, match=facts("(cancelled)")):
                 await job.result()
             assert (await job.cancel()).state == "cancelled"
 
@@ -216,7 +220,7 @@ def test_a_job_on_an_unknown_data_set_fails_with_its_name(enrolment: Enrolment) 
     async def scenario() -> None:
         async with federation(enrolment) as running:
             job = await running.analyst.submit(spec(answer_seconds=1), "other", list(SHARDS))
-            with pytest.raises(JobFailedError, match="'other'"):
+            with pytest.raises(JobFailedError, match=facts("'other'")):
                 await job.result()
 
     asyncio.run(scenario())
@@ -227,7 +231,7 @@ def test_t33_roles_are_read_from_certificates_and_enforced(enrolment: Enrolment)
         async with federation(enrolment, ()) as running:
             provider = enrolment.identity(Role.PROVIDER, "intruder")
             async with AsyncFederation(running.coordinator.address, provider) as wrong:
-                with pytest.raises(FederationError, match="PERMISSION_DENIED"):
+                with pytest.raises(FederationError, match=facts("PERMISSION_DENIED, wrong-role")):
                     await wrong.jobs()
 
     asyncio.run(scenario())
@@ -247,7 +251,7 @@ def test_a_certificate_of_another_authority_is_refused(enrolment: Enrolment, tmp
                 now() + timedelta(days=1),
             )
             async with AsyncFederation(running.coordinator.address, trusting) as wrong:
-                with pytest.raises(FederationError, match="UNAVAILABLE"):
+                with pytest.raises(FederationError, match=facts("UNAVAILABLE")):
                     await wrong.jobs()
 
     asyncio.run(scenario())
@@ -279,7 +283,7 @@ def test_t10_a_job_belongs_to_the_analyst_named_in_it(enrolment: Enrolment) -> N
             async with AsyncFederation(running.coordinator.address, bob) as other:
                 for submit in (asyncio.sleep(0), running.analyst.submit_signed(signed, spec())):
                     await submit
-                    with pytest.raises(FederationError, match="signed by bob, but names"):
+                    with pytest.raises(FederationError, match=facts("wrong-signer", "bob", "ada")):
                         await other.submit_signed(ours, spec())
                     assert await other.jobs() == []
             assert [job.name for job in await running.analyst.jobs()] == [signed.job_id]
@@ -290,14 +294,14 @@ def test_t10_a_job_belongs_to_the_analyst_named_in_it(enrolment: Enrolment) -> N
 def test_the_data_set_must_be_named_if_there_are_several(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         async with federation(enrolment, ()) as running:
-            with pytest.raises(InvalidParameterError, match="No data set was named, and no connected provider"):
+            with pytest.raises(InvalidParameterError):
                 await running.analyst.submit(spec())
             await running.start("site-0")
             assert (await running.analyst.fit(spec())).components.shape == (2, 30)
             rows = {name: check_rows(SHARDS["site-1"] + shift) for shift, name in enumerate(("cohort", "trial"))}
             await running.start("site-1", data_sets=rows)
             for ask in (running.analyst.submit, running.analyst.fit):
-                with pytest.raises(InvalidParameterError, match=r"No data set was named.* Available: cohort, trial\."):
+                with pytest.raises(InvalidParameterError, match=facts("cohort, trial")):
                     await ask(spec())
             assert len(await running.analyst.jobs()) == 1
 

@@ -26,6 +26,7 @@ from dishonest_messages import (
     answer_of,
 )
 from dishonest_peers import DishonestProvider, dishonest_provider
+from facts import facts
 from local_federation import NOISE_SEED, SHARDS, Enrolment, RunningFederation, federation, noise_for, spec
 from scipy import sparse
 
@@ -53,12 +54,12 @@ def enrolment(tmp_path: Path) -> Enrolment:
 
 
 @pytest.mark.parametrize(("case", "reason"), DISHONEST_JOBS.values(), ids=DISHONEST_JOBS.keys())
-def test_a_job_not_signed_by_the_caller_is_refused_and_not_kept(enrolment: Enrolment, case: Case, reason: str) -> None:
+def test_a_job_not_signed_by_the_caller_is_refused_and_not_kept(enrolment: Enrolment, case: Case, reason: Any) -> None:
     async def scenario() -> None:
         bea = enrolment.identity(Role.ANALYST, "bea")
         signed = case(enrolment, bea)
         async with federation(enrolment, ()) as running, AsyncFederation(running.coordinator.address, bea) as analyst:
-            with pytest.raises(FederationError, match=reason):
+            with pytest.raises(FederationError, match=facts(reason)):
                 await analyst.submit_signed(signed, spec())
             assert await analyst.jobs() == []
 

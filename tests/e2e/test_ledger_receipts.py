@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from coordinator_processes import CoordinatorProcess, StableEnrolment, retry_while_away, with_providers
 from dishonest_peers import dishonest_provider
+from facts import facts
 from ledgers import Place
 from local_federation import Enrolment, RunningFederation, federation, spec
 from timeouts import TIMEOUT
@@ -81,7 +82,7 @@ async def answers(running: RunningFederation) -> None:
 
 async def refuses(running: RunningFederation) -> None:
     job = await retry_while_away(lambda: running.analyst.submit(spec(), "cohort", [SITE]))
-    with pytest.raises(JobFailedError, match="quarantine"):
+    with pytest.raises(JobFailedError, match=facts("Refused (quarantined)")):
         await job.result()
 
 

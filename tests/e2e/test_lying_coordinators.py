@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from local_federation import Enrolment, server_credentials, spec
 
+from dpspca.client.connection.errors import DishonestCoordinatorError
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import Role
@@ -73,7 +74,7 @@ def test_a_job_the_analyst_did_not_sign_is_refused(tmp_path: Path, way: str) -> 
 
 def test_another_analyst_s_job_is_refused(tmp_path: Path) -> None:
     enrolment = Enrolment.create(tmp_path)
-    with pytest.raises(DpspcaError, match="did not sign"):
+    with pytest.raises(DishonestCoordinatorError):
         shown_to_ada(enrolment, lambda _, bob: enrolment.job(spec(), bob, ["site-0"]))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from coordinator_processes import free_port
 from daemons import daemons
+from facts import facts
 from local_federation import permissive_policy, spec
 from timeouts import TIMEOUT
 
@@ -164,7 +165,7 @@ def test_credentials_have_to_be_in_a_private_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("ward:moon")
     proxy = ProxyAddress.parse("http://proxy.example:3128/")
     files.create(tmp_path / "empty", b"moon\n")
-    with pytest.raises(InvalidParameterError, match="no credentials"):
+    with pytest.raises(InvalidParameterError, match=facts(tmp_path / "empty", "USER:PASSWORD")):
         Route.of(proxy.address, proxy, tmp_path / "empty")
     (tmp_path / "secret").chmod(0o600)
     route = Route.of(proxy.address, proxy, tmp_path / "secret")

@@ -10,6 +10,7 @@ import grpc.aio
 import numpy as np
 import pytest
 from dishonest_peers import measured_coordinator
+from facts import facts
 from local_federation import Enrolment, federation, spec
 from scipy import sparse
 
@@ -50,7 +51,7 @@ def test_a_dropped_result_is_reported_and_its_job_stays_done(enrolment: Enrolmen
                 jobs.append(await running.analyst.submit(wide(), "cohort"))
                 assert await last_state(jobs[-1]) == "done"
             assert [each.state for each in await running.analyst.jobs()] == 3 * ["done"]
-            with pytest.raises(FederationError, match="80000 bytes of results"):
+            with pytest.raises(FederationError, match=facts("result-gone", "80000 bytes")):
                 await jobs[0].result()
             for job in jobs[1:]:
                 assert (await job.result()).components.shape == (2, 2000)
@@ -80,7 +81,7 @@ def test_one_analyst_s_results_do_not_displace_another_s(enrolment: Enrolment) -
 def test_a_job_whose_model_cannot_be_kept_is_refused_at_no_cost(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         async with federation(enrolment, shards=shards(), result_bytes=ROOM) as running:
-            with pytest.raises(FederationError, match="takes 96000 bytes; the coordinator keeps at most 80000"):
+            with pytest.raises(FederationError, match=facts("96000 bytes", "80000 bytes")):
                 await running.analyst.submit(wide(components=5), "cohort")
             assert await running.analyst.jobs() == []
 
@@ -131,7 +132,7 @@ def test_a_slow_reader_does_not_hold_a_dropped_result(enrolment: Enrolment) -> N
             reading = job.stub.Result(pb.JobName(job=job.name))
             assert len((await reading.read()).content) == FRAME
             assert await last_state(await running.analyst.submit(large, "cohort")) == "done"
-            with pytest.raises(grpc.aio.AioRpcError, match="make room"):
+            with pytest.raises(grpc.aio.AioRpcError, match=facts("25000000 bytes")):
                 [frame async for frame in frames(reading)]
 
     asyncio.run(scenario())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from local_federation import ROWS, AllowEverything, Enrolment, RunningFederation, federation, now, spec
 
-from dpspca.common.errors import DpspcaError
+from dpspca.client.connection.errors import JobFailedError
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.daemon import Daemon
 from dpspca.provider.data.checked.preparation import check_rows
@@ -72,7 +72,7 @@ def test_a_provider_lost_after_committing_ends_the_job(
                     tasks.append(asyncio.create_task(stop()))
 
             monkeypatch.setattr(Link, "receive_answer", take)
-            with pytest.raises(DpspcaError, match="left between commitment and projection"):
+            with pytest.raises(JobFailedError):
                 await running.analyst.fit(JOB, "cohort", list(SHARDS))
             await asyncio.gather(*tasks)
             (job,) = await running.analyst.jobs()

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from facts import facts
 from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, server_credentials, spec
 
 from dpspca.client.connection.bounds import STATEMENTS
 from dpspca.client.connection.calls import CoordinatorLink
-from dpspca.client.connection.errors import FederationError
+from dpspca.client.connection.errors import DishonestCoordinatorError, FederationError
 from dpspca.client.connection.statements import Inquirer
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import fit
@@ -100,12 +101,15 @@ def test_t35_the_coordinator_passes_on_only_what_the_caller_signed(tmp_path: Pat
         ]
         theirs, own = sign_request(drawn[0], mallory).to_bytes(), sign_request(drawn[1], ada).to_bytes()
         for request, reason in (
-            (pb.StatementsRequest(signed_request=theirs, providers=["site-0"]), "signed by .*/mallory, not by .*/ada"),
-            (pb.StatementsRequest(signed_request=b"", providers=["site-0"]), "not a request of this version"),
-            (pb.StatementsRequest(signed_request=own, providers=["site-0"] * 129), "at most 128 may be"),
+            (
+                pb.StatementsRequest(signed_request=theirs, providers=["site-0"]),
+                ("dpspca://town/analyst/mallory", "dpspca://town/analyst/ada"),
+            ),
+            (pb.StatementsRequest(signed_request=b"", providers=["site-0"]), "not-trusted"),
+            (pb.StatementsRequest(signed_request=own, providers=["site-0"] * 129), 128),
         ):
             line = CoordinatorLink(retry_seconds=0)
-            with pytest.raises(FederationError, match=reason):
+            with pytest.raises(FederationError, match=facts(reason)):
                 [each async for each in line.stream(stub.Statements(request), STATEMENTS)]
         assert len(await running.analyst.terms()) == 1
 
@@ -228,13 +232,13 @@ def unsigned(liar: Liar, request: bytes) -> bytes:
 
 @pytest.mark.parametrize("forge", [more_left, signed_by_another, of_another_provider, unsigned])
 def test_t39_terms_that_a_coordinator_forged_or_swapped_are_refused(tmp_path: Path, forge: Forge) -> None:
-    with pytest.raises(NotTrustedError, match="Do not trust this coordinator"):
+    with pytest.raises(DishonestCoordinatorError):
         asked(tmp_path, forge)
 
 
 def test_t39_terms_that_a_coordinator_replays_are_refused(tmp_path: Path) -> None:
     assert len(asked(tmp_path / "first", kept_back)) == 1  # the first reply is true
-    with pytest.raises(NotTrustedError, match="Do not trust this coordinator"):
+    with pytest.raises(DishonestCoordinatorError):
         asked(tmp_path / "second", kept_back, times=2)
 
 
@@ -243,12 +247,12 @@ def test_t39_terms_that_a_coordinator_replays_are_refused(tmp_path: Path) -> Non
     [{"data_set": "labs"}, {"analyst": "dpspca://town/analyst/bob"}, {"provider": "dpspca://town/provider/south"}],
 )
 def test_t39_signed_terms_about_something_else_are_refused(tmp_path: Path, changes: dict[str, str]) -> None:
-    with pytest.raises(NotTrustedError, match="about something else"):
+    with pytest.raises(NotTrustedError, match=facts("north")):
         asked(tmp_path, lambda liar, request: liar.stated(request, "north", **changes))
 
 
 def test_t39_signed_terms_that_no_policy_states_are_their_provider_s(tmp_path: Path) -> None:
-    with pytest.raises(NotTrustedError, match=r"What north signed as its terms is not: .*Tell its operator"):
+    with pytest.raises(NotTrustedError, match=facts("north")):
         asked(tmp_path, lambda liar, request: liar.stated(request, "north", dimension=0))
 
 
@@ -275,7 +279,7 @@ def test_t39_a_reply_that_was_not_asked_for_is_refused(tmp_path: Path, names: Se
     inquirer = Inquirer(
         Strangers([pb.Statement(provider=name) for name in names]), CoordinatorLink(retry_seconds=0), ada, now
     )
-    with pytest.raises(NotTrustedError, match="not asked for"):
+    with pytest.raises(DishonestCoordinatorError):
         asyncio.run(inquirer.ask(Kind.TERMS, "cohort", ["north"]))
 
 
@@ -283,7 +287,7 @@ def test_t39_a_reply_that_was_not_asked_for_is_refused(tmp_path: Path, names: Se
 def test_t35_a_statement_that_is_too_long_or_none_is_refused(tmp_path: Path, size: int) -> None:
     ada = Enrolment.create(tmp_path).identity(Role.ANALYST, "ada")
     reply = pb.Statement(provider="north", signed_statement=bytes(size))
-    with pytest.raises(NotTrustedError, match="does not hold"):
+    with pytest.raises(DishonestCoordinatorError, match=facts("north")):
         asyncio.run(
             Inquirer(Strangers([reply]), CoordinatorLink(retry_seconds=0), ada, now).ask(
                 Kind.TERMS, "cohort", ["north"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.client.audit.answers import audit
 from dpspca.client.audit.neighbours import neighbours
@@ -130,5 +131,5 @@ def test_a_span_that_takes_the_noise_off_an_own_row_is_caught(monkeypatch: pytes
 @pytest.mark.parametrize("span", [SPAN, Span(0, 8, 59), Span(0, 60, 60)])
 def test_a_span_without_a_table_is_refused(span: Span) -> None:
     spec = None if span.of < 60 else job(ENTRY)
-    with pytest.raises(DpspcaError, match="span"):
+    with pytest.raises(DpspcaError, match=facts("span")):
         audit(spec, span=span)

@@ -339,7 +339,7 @@ def test_a_plot_names_the_caveat_before_the_promise() -> None:
 
 
 def test_a_model_that_cannot_be_plotted_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameterError, match="explained_variance=True"):
+    with pytest.raises(InvalidParameterError, match=facts("explained_variance=True")):
         report.scree(handmade([0.6, 0.8]), tmp_path / "scree.png")
     with pytest.raises(InvalidParameterError, match=facts(0)):
         report.loadings(handmade([0.0, 0.0]), tmp_path / "loadings.png")

@@ -73,7 +73,7 @@ def test_other_units_are_refused(unit: PrivacyUnit) -> None:
 def test_rows_that_arrive_and_pictures_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match=facts("centering", "pairs", "block_rows")):
         catalogue.plan(job(method="streaming-power", options={"block_rows": 5}))
-    with pytest.raises(InvalidParameterError, match="picture"):
+    with pytest.raises(InvalidParameterError, match=facts("picture")):
         catalogue.plan(job(components=2, options={"picture": True}))
 
 
@@ -163,7 +163,7 @@ def test_a_choice_changes_no_query_and_no_price() -> None:
     ],
 )
 def test_a_reason_that_does_not_go_with_the_job_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameterError, match="centering_reason"):
+    with pytest.raises(InvalidParameterError, match=facts("centering_reason")):
         replace(job(), **{"centering": Centering.NONE} | changes)
 
 

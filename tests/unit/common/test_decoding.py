@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import pytest
+from facts import facts
 
 from dpspca.common.checks import check
 from dpspca.common.decoding import (
@@ -164,7 +165,7 @@ def test_an_error_of_a_function_names_where_the_value_is() -> None:
 def test_a_field_that_is_known_from_elsewhere_is_no_key() -> None:
     read = decode(Form, {"count": 2}, name="x")
     assert (read.name, read.count) == ("x", 2)
-    with pytest.raises(InvalidInputError, match="unknown key 'name'"):
+    with pytest.raises(InvalidInputError, match=facts("'name'", "'names'")):
         decode(Form, {"name": "y"}, name="x")
     assert "made" not in keys_of(Form)
 
@@ -187,7 +188,7 @@ def test_rules_may_say_what_to_write_for_a_whole_union() -> None:
     class One:
         at: Annotated[int | str, Rule("Give a number or a name.")]
 
-    with pytest.raises(InvalidInputError, match=r"at is \[\]\. Give a number or a name\."):
+    with pytest.raises(InvalidInputError, match=facts("at", "[]")):
         decode(One, {"at": []})
 
 
@@ -206,7 +207,7 @@ def test_rules_may_say_what_to_write_for_a_whole_union() -> None:
     ],
 )
 def test_json_that_could_be_read_in_two_ways_is_refused(text: str | bytes, fact: str) -> None:
-    with pytest.raises(InvalidParameterError, match=r"^job\.json") as caught:
+    with pytest.raises(InvalidParameterError, match=facts("job.json")) as caught:
         parse_json(text, "job.json")
     assert fact in str(caught.value)
 
@@ -222,7 +223,7 @@ def test_json_that_could_be_read_in_two_ways_is_refused(text: str | bytes, fact:
     ],
 )
 def test_text_that_is_no_toml_is_refused(text: str, fact: str) -> None:
-    with pytest.raises(InvalidParameterError, match=r"^s\.toml") as caught:
+    with pytest.raises(InvalidParameterError, match=facts("s.toml")) as caught:
         parse_toml(text, "s.toml")
     assert fact in str(caught.value)
 

@@ -138,7 +138,7 @@ def test_what_is_no_table_of_numbers_is_refused(rows: object, named: object) -> 
 def test_lists_are_tables_and_a_model_is_described_in_a_line() -> None:
     assert MODEL.transform(np.ones((2, 6)).tolist()).shape == (2, 2)
     assert repr(MODEL) == "<Model: 2 components over 6 features, 6 in the support>"
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ValueError, match=facts("read-only")):
         MODEL.components[0, 0] = 1.0
 
 

@@ -126,7 +126,7 @@ def test_a_result_is_stored_until_a_newer_one_needs_its_room() -> None:
     assert results.keep("ada", "a", 10) == []
     results.require("ada", "a")
     assert results.keep("ada", "b", MOST) == ["a"]
-    with pytest.raises(ResultGoneError, match=str(MOST)):
+    with pytest.raises(ResultGoneError, match=facts(MOST)):
         results.require("ada", "a")
 
 

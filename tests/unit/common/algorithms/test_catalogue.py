@@ -86,7 +86,7 @@ def test_the_catalogue_lists_the_options_that_the_algorithm_s_module_reads(name:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_unknown_option_is_refused_and_the_known_ones_are_listed(name: str) -> None:
-    with pytest.raises(InvalidParameterError, match="nonsense") as refused:
+    with pytest.raises(InvalidParameterError, match=facts("nonsense")) as refused:
         catalogue.plan(with_option(examples(name)[0], "nonsense", 1))
     for each in CATALOGUE[name].options:
         assert each.name in refused.value.remedy
@@ -97,7 +97,7 @@ def test_every_option_has_help_and_a_default_equal_to_leaving_it_out(name: str, 
     assert option.help.endswith(".")
     spec = without_option(examples(name)[0], option.name)
     if option.required:
-        with pytest.raises(InvalidParameterError, match=option.name):
+        with pytest.raises(InvalidParameterError, match=facts(option.name)):
             catalogue.plan(spec)
     else:
         assert catalogue.plan(with_option(spec, option.name, option.default)).steps == catalogue.plan(spec).steps
@@ -114,7 +114,7 @@ def test_an_option_of_another_kind_is_refused(name: str, option: Option) -> None
 def test_an_option_takes_each_of_its_choices_and_no_other(name: str, option: Option) -> None:
     for value in option.choices:
         assert catalogue.plan(with_option(examples(name)[0], option.name, value))
-    with pytest.raises(InvalidParameterError, match=", ".join(option.choices)):
+    with pytest.raises(InvalidParameterError, match=facts(", ".join(option.choices))):
         catalogue.plan(with_option(examples(name)[0], option.name, "no such choice"))
 
 
@@ -136,7 +136,7 @@ def test_an_algorithm_has_just_the_accounting_that_the_catalogue_lists(name: str
         planned = [catalogue.plan(spec) for spec in examples(name) if spec.accounting is accounting]
         assert planned, f"give an example of {name} with {accounting} accounting"
         return
-    with pytest.raises(InvalidParameterError, match=accounting.value):
+    with pytest.raises(InvalidParameterError, match=facts(accounting.value)):
         catalogue.plan(replace(examples(name)[0], accounting=accounting))
 
 

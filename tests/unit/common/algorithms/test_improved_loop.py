@@ -88,7 +88,7 @@ def test_any_rows_end_in_a_model(rows: np.ndarray) -> None:
     "changes", [{"options": {"loop": "improved", "start": "published"}}, {"options": {"loop": "best"}}]
 )
 def test_what_does_not_go_together_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameterError, match=r"loop"):
+    with pytest.raises(InvalidParameterError, match=facts("loop")):
         catalogue.plan(job(60, **changes))
 
 

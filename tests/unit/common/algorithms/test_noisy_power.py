@@ -229,7 +229,7 @@ def test_what_makes_no_sense_is_refused_by_name(changes: dict[str, Any], reason:
 def test_a_table_that_is_not_square_is_refused_with_its_shard_or_shape() -> None:
     with pytest.raises(DpspcaError, match=facts("59 rows", "60 columns")):
         simulate([np.ones((59, 60))], job(), noise_seed=1)
-    with pytest.raises(DpspcaError, match="Shard 2 of 2"):
+    with pytest.raises(DpspcaError, match=facts("Shard 2 of 2")):
         simulate([np.ones((60, 60)), np.ones((60, 61))], job(), noise_seed=1)
 
 

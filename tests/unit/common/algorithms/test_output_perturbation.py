@@ -139,5 +139,5 @@ def test_published_noise_that_does_not_keep_its_promise_is_refused() -> None:
     ],
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(InvalidParameterError, match=named):
+    with pytest.raises(InvalidParameterError, match=facts(named)):
         output_perturbation.steps_of(spec(**changes))

@@ -199,7 +199,7 @@ def test_an_iterate_beyond_the_coherence_fails_the_job_and_ends_its_queries() ->
     for accounting in Accounting:
         seen: list[Progress] = []
         spec = job(components=1, options={"rounds": 5, "coherence": 20}, accounting=accounting)
-        with pytest.raises(IncoherenceError, match="coherence"):
+        with pytest.raises(IncoherenceError, match=facts("coherence")):
             simulate([whole], spec, noise_seed=1, watch=seen.append)
         assert 0 < len(seen) < 5
 

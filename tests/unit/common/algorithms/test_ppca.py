@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import ppca
@@ -123,5 +124,5 @@ def test_a_private_mean_is_paid_for_out_of_epsilon() -> None:
     ],
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(InvalidParameterError, match=named):
+    with pytest.raises(InvalidParameterError, match=facts(named)):
         ppca.steps_of(spec(**changes))

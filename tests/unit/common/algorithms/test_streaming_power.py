@@ -170,7 +170,7 @@ def test_published_accounting_is_refused_for_the_paper_has_no_noise() -> None:
     ],
 )
 def test_bad_options_are_refused_by_name(options: dict[str, int], named: str) -> None:
-    with pytest.raises(InvalidParameterError, match=named):
+    with pytest.raises(InvalidParameterError, match=facts(named)):
         catalogue.plan(spec(options=options))
 
 

@@ -125,7 +125,7 @@ def test_sulq_s_formula_is_refused_where_it_promises_more_than_it_gives() -> Non
 def test_a_matrix_that_is_too_large_and_an_option_are_refused_by_name(method: str) -> None:
     with pytest.raises(InvalidParameterError, match=facts(method, 10_000, 8192)):
         catalogue.plan(spec(method, schema=Schema(10_000)))
-    with pytest.raises(InvalidParameterError, match="rounds"):
+    with pytest.raises(InvalidParameterError, match=facts("rounds")):
         catalogue.plan(spec(method, options={"rounds": 3}))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
+from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,5 +140,5 @@ def test_noises_that_share_an_epsilon_need_no_delta() -> None:
     ("sensitivity", "epsilon", "named"), [(0.0, 1.0, "sensitivity"), (1.0, 0.0, "epsilon"), (1.0, math.inf, "epsilon")]
 )
 def test_a_scale_of_nothing_or_for_nothing_is_refused(sensitivity: float, epsilon: float, named: str) -> None:
-    with pytest.raises(InvalidParameterError, match=named):
+    with pytest.raises(InvalidParameterError, match=facts(named)):
         calibrated_scale(sensitivity, epsilon)

@@ -198,7 +198,7 @@ def test_an_interrupted_installation_can_be_repeated(north: Any, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", killed)
-        with pytest.raises(OSError, match="gone"):
+        with pytest.raises(OSError, match=facts("gone")):
             install(folder, pem, north.pem)
     assert Identity.load(folder).certificate_pem == pem
     install(folder, pem, north.pem)

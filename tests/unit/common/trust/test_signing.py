@@ -170,7 +170,7 @@ def test_t10_a_job_is_valid_only_for_its_audience_federation_and_time(north: Any
 
 def test_t10_a_wrong_provider_or_federation_has_its_own_error(scene: Scene, south: Any) -> None:
     signed = sign(scene.draw(), scene.ada)
-    with pytest.raises(WrongAudienceError, match="pisa"):
+    with pytest.raises(WrongAudienceError, match=facts("pisa")):
         scene.verify(signed, PartyName("north", Role.PROVIDER, "pisa"))
     with pytest.raises(WrongAudienceError, match=facts("north", "south")):
         scene.verify(signed, PartyName("south", Role.PROVIDER, "oslo"))

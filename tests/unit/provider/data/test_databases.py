@@ -263,7 +263,7 @@ def test_the_password_may_come_from_the_environment_or_a_file(
 def test_a_connection_string_that_others_can_read_is_refused(server: database.Server, tmp_path: Path) -> None:
     path = postgres(server, tmp_path, VISITS, ROWS)
     path.chmod(0o644)
-    with pytest.raises(DpspcaError, match=r"warehouse\.postgresql"):
+    with pytest.raises(DpspcaError, match=facts("warehouse.postgresql")):
         read_protected(path, CHOSEN)
 
 

@@ -202,7 +202,7 @@ def test_a_matrix_with_values_filled_in_is_refused(reading: Reading, tmp_path: P
     """Otherwise one entry would decide whether what is left is symmetric."""
     rows = read_protected(saved(tmp_path / "rows.csv", "a,b\n1,2\n2,1\n"), reading)
     assert rows.uncut is not None
-    with pytest.raises(RefusedError, match="missing_codes"):
+    with pytest.raises(RefusedError, match=facts("missing_codes")):
         require_unit(PrivacyUnit.ENTRY, persons=False, cut=rows.uncut is not None)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from threading import get_ident
 
 import pytest
+from facts import facts
 
 from dpspca.provider.data.threads import OneBehind
 
@@ -53,6 +54,6 @@ def test_what_fails_while_parts_are_made_is_raised_after_the_work_under_way() ->
             for part in made():
                 behind.put(part)
 
-    with pytest.raises(OSError, match="the disk"):
+    with pytest.raises(OSError, match=facts("disk")):
         put_all()
     assert done == [1]

@@ -112,5 +112,5 @@ def test_without_zarr_the_command_that_installs_it_is_told(tmp_path: Path, monke
 
     monkeypatch.setattr(extras, "import_module", missing)
     (tmp_path / "rows.zarr").mkdir()
-    with pytest.raises(MissingExtraError, match=r"dpspca\[zarr\]"):
+    with pytest.raises(MissingExtraError, match=facts("dpspca[zarr]")):
         read_protected(tmp_path / "rows.zarr")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from facts import facts
 
 from dpspca.common.errors import RefusedError
 from dpspca.common.linalg import thin_qr
@@ -131,5 +132,5 @@ def test_many_cores_take_every_job_that_few_cores_take(kind: type, shape: tuple[
                 used == threads or need.bytes(used + 1) > memory or used == LocalThreads(threads).threads_for(entries)
             )
     for threads in (1, 2, 256):
-        with pytest.raises(RefusedError, match="memory_mebibytes"):
+        with pytest.raises(RefusedError, match=facts("memory_mebibytes")):
             Shard(rows, 1.0, threads=threads, memory=least - 8).require_sums([asked], 1)

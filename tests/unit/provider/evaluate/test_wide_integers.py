@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from facts import facts
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -131,7 +132,7 @@ def test_answers_that_take_more_memory_than_allowed_are_refused(kind: type, shap
     for rows in (3, 500):
         held = check_rows(np.zeros((rows, 600)))
         Shard(held, 1.0, threads=2, memory=120 * 600**2).require_sums([step], 1)
-        with pytest.raises(RefusedError, match="memory_mebibytes"):
+        with pytest.raises(RefusedError, match=facts("memory_mebibytes")):
             Shard(held, 1.0, threads=2, memory=8 * 600**2).require_sums([step], 1)
 
 

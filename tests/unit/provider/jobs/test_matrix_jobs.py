@@ -80,7 +80,7 @@ def test_a_matrix_too_large_for_memory_is_refused_before_it_is_loaded(
                 registry.rows.of(registry.offer, "cohort", catalogue.plan(spec))
                 assert 2 * memory > 2 * (tracemalloc.get_traced_memory()[1] - before) > memory
                 continue
-            with pytest.raises(RefusedError, match="memory_mebibytes"):
+            with pytest.raises(RefusedError, match=facts("memory_mebibytes")):
                 registry.open(enrolment.job(spec, ada, ["north"]))
             assert not setup.ledger.open_jobs()
     finally:

@@ -95,7 +95,7 @@ def test_jobs_together_keep_within_the_lifetime_of_their_data_set(enrolment: Enr
     first, second = signed(enrolment, 2)
     opened = registry.open(first)
     assert cost_units(events(opened.plan)) > Filter.for_budget(1.0, 1e-6).whole.units // 2
-    with pytest.raises(BudgetExceededError, match="cohort"):
+    with pytest.raises(BudgetExceededError, match=facts("'cohort'")):
         registry.open(second)
 
 

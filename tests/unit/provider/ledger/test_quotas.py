@@ -113,7 +113,7 @@ def test_an_exceeded_quota_is_a_refusal_with_its_own_code() -> None:
 
 def test_quotas_are_whole_numbers_from_one() -> None:
     for wrong in (0, -1, 2**41):
-        with pytest.raises(InvalidParameterError, match="open_jobs"):
+        with pytest.raises(InvalidParameterError, match=facts("open_jobs")):
             Quotas(open_jobs=wrong)
 
 

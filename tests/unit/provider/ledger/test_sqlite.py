@@ -371,7 +371,7 @@ def test_triggers_stop_changing_removing_or_skipping_entries(used: Place) -> Non
         "DELETE FROM entries WHERE number = 5",
         "INSERT INTO entries VALUES (1000, '', '')",
     ):
-        with pytest.raises(sqlite3.IntegrityError, match="entries of a ledger"):
+        with pytest.raises(sqlite3.IntegrityError, match=facts("entries")):
             used.tamper(statement)
 
 

@@ -56,7 +56,7 @@ def test_the_order_of_answers_does_not_matter() -> None:
 def test_t24_the_most_and_largest_answers_do_not_overflow() -> None:
     answers = [np.full((6, 2), largest_answer(MAX_PARTIES), dtype=np.int64)] * MAX_PARTIES
     assert (combine(SPEC, ROUND, answers).values > 0).all()
-    with pytest.raises(InvalidParameterError, match=str(MAX_PARTIES)):
+    with pytest.raises(InvalidParameterError, match=facts(MAX_PARTIES)):
         combine(SPEC, ROUND, [*answers, answers[0]])
 
 
