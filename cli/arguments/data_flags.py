@@ -5,9 +5,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from dpspca.client.job_file import JobFile
 from dpspca.common.names import check_name
-
-from .job_files import JobFile
 
 DataSet: TypeAlias = Annotated[
     str | None,

@@ -5,17 +5,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpspca.client import component_count
-from dpspca.client.described_jobs import attached
 from dpspca.client.files import reading
+from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.centering import AutoCentering
 from dpspca.common.checks import check
 from dpspca.common.decoding import Source, decode, parse_json
-from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import check_name, shortened
-from dpspca.common.plan import Plan
-from dpspca.common.spec import Centering, JobSpec
+from dpspca.common.spec import JobSpec
 from dpspca.common.storage import read_toml
 
 from . import job_dictionaries, method_options
@@ -24,38 +22,6 @@ from .job_flags import SHORT_UNITS, Flags, UnitFlag, flag_name, given_flags
 DATA_KEYS: Final = ("data_set", "providers", job_dictionaries.FILE)
 """Keys that a job's file may have besides the job: the data set, the providers, and where its dictionary is."""
 A_JOB: Final = "a job as JSON or TOML"
-
-
-@dataclass(frozen=True, slots=True)
-class JobFile:
-    """The content of a job's file: a job and, if the file names them, the data set and the providers."""
-
-    plan: Plan
-    data_set: str | None = None
-    providers: tuple[str, ...] | None = None
-    dictionary: Dictionary | None = None
-    """The job's dictionary, if its file is known."""
-    dictionary_file: Path | None = None
-    """That file."""
-    centering: AutoCentering | None = None
-    """How to choose the centring, if the file leaves it open. The plan's was chosen for the providers in the file."""
-
-    def for_providers(self, count: int | None) -> JobSpec:
-        """Return the job with its centring chosen for so many providers, if the file leaves that open."""
-        if self.centering is None:
-            return self.spec
-        bare = replace(self.spec, centering=Centering.NONE, mean_bound=None, public_mean=None, centering_reason=None)
-        return self.centering.chosen(bare, providers=count)
-
-    @property
-    def public_bound(self) -> float | None:
-        """The norm bound that follows from the dictionary, if its file is known."""
-        return None if self.dictionary is None else attached(self.spec, self.dictionary).norm_bound()
-
-    @property
-    def spec(self) -> JobSpec:
-        """The job."""
-        return self.plan.spec
 
 
 def from_file(path: Path, flags: Flags) -> JobFile:
@@ -67,7 +33,7 @@ def from_file(path: Path, flags: Flags) -> JobFile:
         raw = _content(path)
         rows: dict[str, Any] = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
         job, file = _with_full_unit_name(raw.get("job", raw)), job_dictionaries.file_beside(rows, path.parent)
-        known: Dictionary | None = None
+        known = None
         if job_dictionaries.names_a_file(job):
             twice = f"The job names the file of its dictionary as dictionary and as {job_dictionaries.FILE}."
             check(file is None, twice, f"Leave {job_dictionaries.FILE} out.")
@@ -154,3 +120,15 @@ def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | Non
         return named, None if providers is None else tuple(check_name("a provider", each) for each in providers)
     except DpspcaError as problem:
         raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
+
+
+def data_set_of(job_file: JobFile, given: str | None) -> str:
+    """Return the name of a job's data set, from its file or from --data-set."""
+    check(
+        None in {given, job_file.data_set},
+        f"--data-set is {given!r:.80}, but the job's file already names {job_file.data_set!r:.80}.",
+        "Remove one of the two.",
+    )
+    name = given or job_file.data_set
+    check(name is not None, "The job names no data set.", "Name one with --data-set.")
+    return str(name)

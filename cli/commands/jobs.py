@@ -40,6 +40,7 @@ from dpspca.client import findings
 from dpspca.client.connection import RETRY_SECONDS, FederationError, JobStatus, Offer, require_done
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.federation import AsyncFederation, AsyncJob
+from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.terms import Terms
@@ -286,7 +287,7 @@ def _result(  # noqa: PLR0913  # a command's flags are its parameters
 
 async def _submit(
     federation: AsyncFederation,
-    job_file: job_files.JobFile | None,
+    job_file: JobFile | None,
     flags: job_flags.Flags,
     chosen: Chosen,
     life: timedelta | None,

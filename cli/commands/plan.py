@@ -24,6 +24,7 @@ from dpspca.cli.arguments import (
 from dpspca.cli.render import output, print_fit, print_table, print_text, to_json, write_file
 from dpspca.client import expected_error, prices
 from dpspca.client.forecast import Hints, answer, curves, draw, of_hints
+from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import RefusedError
@@ -102,9 +103,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         print_fit(held.made, held.terms)
 
 
-def _spec(
-    read: job_files.JobFile | None, flags: job_flags.Flags, providers: int | None, schema: Schema | None = None
-) -> JobSpec:
+def _spec(read: JobFile | None, flags: job_flags.Flags, providers: int | None, schema: Schema | None = None) -> JobSpec:
     """Return the job of a file or of flags. If the flags do not say how many columns, take those on offer.
 
     ``providers`` is their number, if it is known.
@@ -114,7 +113,7 @@ def _spec(
     return job_flags.from_flags(flags, None if flags.dimension is not None else schema, providers=providers)
 
 
-def _held(config: Path, read: job_files.JobFile | None, flags: job_flags.Flags, chosen: Chosen) -> Held:
+def _held(config: Path, read: JobFile | None, flags: job_flags.Flags, chosen: Chosen) -> Held:
     """Hold the job of a file or of flags against the terms."""
     bound = read.public_bound if read else job_flags.public_bound(flags)
     return hold_to_terms(config, lambda schema, count: _spec(read, flags, count, schema), chosen, bound)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from dpspca.cli.commands import budget, doctor, outbox, policy
+from dpspca.cli.commands import doctor, outbox
 from dpspca.client.enrolment import certificates
-from dpspca.client.steward import ApprovalOffice, login_name
+from dpspca.client.steward import ApprovalOffice, balance, explanation, login_name
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import files
 from dpspca.provider.approval import APPROVE, REJECT, lines
@@ -91,7 +91,7 @@ class StewardView:
             view = read_ledger(self._config)
             rules = {each.data_set: each for each in read_policy(view.settings.policy).data_sets}
             for name in sorted(view.settings.names | rules.keys() | view.books.data_sets.keys()):
-                found = budget.balance(view, name, rules.get(name))
+                found = balance(view, name, rules.get(name))
                 points = [Point(each["at"], each["share"]) for each in found.get("history", ())]
                 facts["data_sets"].append(found | {"chart": spending(name, points)})
             facts["quarantine"] = view.quarantine_reason
@@ -121,7 +121,7 @@ class StewardView:
         office = ApprovalOffice.of(self._config)
         try:
             shown = read_policy(office.settings.policy).data_sets
-            words = [[each.strip() for each in policy.explanation(rules)] for rules in shown]
+            words = [[each.strip() for each in explanation(rules)] for rules in shown]
             facts: dict[str, Any] = {"data_sets": words, "problem": None}
         except DpspcaError as problem:
             facts = {"data_sets": [], "problem": str(problem)}

@@ -1,15 +1,24 @@
 """What a steward sees and decides on his own machine: his rows, and the jobs that wait for him."""
 
 from .approvals import ApprovalOffice, login_name
+from .balances import balance, cost
 from .data_check import Examined, examine_file, examine_settings, reading_of_file
+from .job_check import check_job
 from .job_seconds import JobSeconds
+from .policy_numbers import rules_facts
+from .policy_words import explanation
 
 __all__ = [
     "ApprovalOffice",
     "Examined",
     "JobSeconds",
+    "balance",
+    "check_job",
+    "cost",
     "examine_file",
     "examine_settings",
+    "explanation",
     "login_name",
     "reading_of_file",
+    "rules_facts",
 ]

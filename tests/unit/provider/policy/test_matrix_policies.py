@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from facts import facts
 
-from dpspca.cli.commands.policy import explanation
+from dpspca.client.steward import explanation
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.names import PartyName, Role
