@@ -1,6 +1,5 @@
 """Commands that check programs: `dpspca doctor`, `dpspca health` and `dpspca config`."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
 from enum import StrEnum
@@ -13,14 +12,10 @@ import typer
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnySettings, AsJson
 from dpspca.cli.render import print_output
 from dpspca.client.checks import examine, require_fit
-from dpspca.client.clock import now
-from dpspca.client.connection import probe, require_in_force
 from dpspca.client.enrolment import certificates
+from dpspca.client.health import health_message
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import (
-    AnalystConfig,
-    AnyConfig,
-    CoordinatorConfig,
     ProviderConfig,
     faults,
     kind_of,
@@ -31,16 +26,8 @@ from dpspca.common.text import printable
 from dpspca.common.trust import Identity
 from dpspca.provider.connection import names_warning
 from dpspca.provider.data import names_in
-from dpspca.provider.ledger import require_trusted
-from dpspca.provider.policy import read_readable_part
-from dpspca.provider.reload import require_reloaded
 
 CHECK_FAILED: Final = 1
-_HEALTHY_MESSAGES: Final[dict[type[Any], str]] = {
-    CoordinatorConfig: "serving",
-    ProviderConfig: "connected",
-    AnalystConfig: "serving",
-}
 _MARKS: Final = {True: "ok     ", False: "FAILED ", None: "skipped"}
 
 _IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "methods", "minimum_parties", "analysts", "unit"})
@@ -168,40 +155,6 @@ def health(config: AnySettings, *, as_json: AsJson = False) -> None:
     facts = {"passed": passed, "details": message, "certificates": found, "warnings": soon}
     print_output(facts, *map(printable, (message, *soon)), as_json=as_json)
     _exit_unless(passed=passed)
-
-
-def health_message(config: Path) -> tuple[bool, str]:
-    """Return whether a program is healthy, and what there is to say about it."""
-    problems = _health_problems(config)
-    return not problems, " ".join(problems) or _HEALTHY_MESSAGES[kind_of(read_toml(config))]
-
-
-def _health_problems(config: Path) -> list[str]:
-    """Return everything that is wrong with the connection and on this machine."""
-    try:
-        settings = read_any_config(config)
-    except DpspcaError as problem:
-        return [str(problem)]
-    found = _problems_of(lambda: _require_connected(settings))
-    if isinstance(settings, ProviderConfig):
-        found += [str(problem) for problem in read_readable_part(settings.policy)[1]]
-        found += _problems_of(lambda: require_trusted(settings, config))
-        found += _problems_of(lambda: require_reloaded(settings, config))
-    return found
-
-
-def _problems_of(require: Callable[[], None]) -> list[str]:
-    try:
-        require()
-    except DpspcaError as problem:
-        return [str(problem)]
-    return []
-
-
-def _require_connected(settings: AnyConfig) -> None:
-    me = Identity.load(settings.identity)
-    require_in_force(me, now())
-    asyncio.run(probe.ask(probe.route_of(settings), me, probe.service_of(settings, me)))
 
 
 def _exit_unless(*, passed: bool) -> None:

@@ -1,32 +1,33 @@
 """What a stored model is turned into: scores of rows, which stay here, and files for other programs."""
 
-import io
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from dpspca.cli.arguments import AsJson
 from dpspca.cli.render import print_output, to_json, write_file
 from dpspca.client.described_jobs import load_dictionary
-from dpspca.client.files import load_model, plink_scores, reading, score_files
+from dpspca.client.files import (
+    TABLES,
+    load_model,
+    loadings_facts,
+    plink_scores,
+    reading,
+    rows_of_model,
+    score_files,
+    scores_of,
+)
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Preparation
 from dpspca.common.model import Model
 from dpspca.common.storage import Reading, read_data_config
-from dpspca.common.text import to_csv
-from dpspca.provider.data import CheckedRows, Genotypes, import_extra, read_rows, read_variants
+from dpspca.provider.data import read_variants
 
 SCORES_WARNING: Final = (
     "Scores are not private: each is computed from one row and reveals something about it. Treat them like the rows."
 )
 PLINK: Final = "plink2"
-_FORMS: Final = ("json", "csv", "parquet", PLINK)
+_FORMS: Final = ("json", *TABLES, PLINK)
 
 Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 
@@ -102,15 +103,10 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     read, reading_as = read_model(stored), _declared(config, data_set)
     if dictionary is not None:
         read = read.with_dictionary(load_dictionary(dictionary))
-    if read.statement.dictionary:
-        found = _rows_of_dictionary(read, rows, reading_as)
-    else:
-        found = read_rows(rows, reading_as, least=1)
-        order = None if by_position else _columns_in_model_order(read, found.names, rows)
-        found = found if order is None else replace(found, matrix=found.matrix[:, order], names=None)
+    found = rows_of_model(read, rows, reading_as, by_position=by_position)
     listed = ids or (score_files.names_beside(rows) if reading_as.triplets is None else reading_as.triplets.rows)
     names = None if listed is None else score_files.RowNames.read(listed, found.count)
-    scores = _scores(read, found.matrix)
+    scores = scores_of(read, found.matrix)
     score_files.write_scores(out, scores, names, table)
     facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": SCORES_WARNING}
     print_output(facts | ({} if table is None else {"table": table}), str(out), as_json=as_json)
@@ -155,7 +151,7 @@ def export(  # noqa: PLR0913  # a command's flags are its parameters
     if chosen == PLINK and alleles is not None:
         _export_for_plink(read, out, alleles, dictionary, as_json=as_json)
         return
-    write_file(out, _WRITERS[chosen](read))
+    write_file(out, TABLES[chosen](read) if chosen in TABLES else to_json(loadings_facts(read)) + "\n")
     print_output({"file": str(out)}, str(out), as_json=as_json)
 
 
@@ -198,91 +194,3 @@ def _declared(config: Path | None, data_set: str | None) -> Reading:
     settings = read_data_config(config)
     settings.require_name(data_set)
     return settings.reading_of(data_set)
-
-
-def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading) -> CheckedRows:
-    """Prepare the rows of a file by the model's dictionary, and take the model's features.
-
-    With settings, the columns are mapped as they say, and the dictionary must be the model's.
-    """
-    if reading_as.preparation is None:
-        check(
-            read.dictionary is not None,
-            f"Rows have to be prepared by the dictionary {read.statement.dictionary:.12}, which the model lacks.",
-            "Give --dictionary FILE, or --config and --data-set of a provider that has it.",
-        )
-        assert read.dictionary is not None
-        reading_as = Reading().prepared(Preparation.parse(read.dictionary, None, None))
-    else:
-        held = reading_as.preparation.dictionary.digest()
-        check(
-            held == read.statement.dictionary,
-            f"The model's job names the dictionary {read.statement.dictionary}, and the settings hold {held}.",
-            "Use the settings with the dictionary of the job.",
-        )
-    table = read_rows(rows, reading_as, least=1)
-    held_names = table.names or ()
-    absent = [name for name in read.feature_names or () if name not in held_names]
-    check(not absent, f"The data set does not have {', '.join(absent[:8])}.", "Use rows that have all features.")
-    return table.with_columns(read.feature_names)
-
-
-def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:
-    """Match columns to features by name. Refuse if only the model has names: the file's columns may have any order."""
-    check(
-        names is not None or read.feature_names is None,
-        f"{rows} has no column names, but the model's features have names, so columns cannot be matched to features.",
-        "Give a file with names, such as .csv or .parquet. Or give --by-position if the columns are in the order of "
-        "the features, which `dpspca model export` shows.",
-    )
-    return read.order_of(names)
-
-
-def _scores(read: Model, matrix: Any) -> NDArray[np.float64]:  # noqa: ANN401  # of any form
-    """Project rows, which are prepared. Genotypes are widened some at a time."""
-    blocks = (each.toarray() for each in matrix.blocks()) if isinstance(matrix, Genotypes) else [matrix]
-    return np.concatenate([read.transform(each, by_position=True, prepared=True) for each in blocks])
-
-
-def _headings(read: Model) -> list[str]:
-    return [f"component {number}" for number in range(1, len(read.components) + 1)]
-
-
-def _features(read: Model) -> tuple[str, ...]:
-    return read.feature_names or tuple(f"feature {index}" for index in range(read.components.shape[1]))
-
-
-def _table(read: Model) -> str:
-    lines = [[name, *loadings] for name, loadings in zip(_features(read), read.components.T.tolist(), strict=True)]
-    return to_csv([["feature", *_headings(read)], *lines])
-
-
-def _parquet(read: Model) -> bytes:
-    columns = {"feature": _features(read), **dict(zip(_headings(read), read.components, strict=True))}
-    content = io.BytesIO()
-    import_extra("pyarrow.parquet").write_table(import_extra("pyarrow").table(columns), content)
-    return content.getvalue()
-
-
-def _loadings_facts(read: Model) -> dict[str, Any]:
-    optional = {
-        name: None if value is None else value.tolist()
-        for name, value in {
-            "mean": read.mean,
-            "explained_variance": read.explained_variance,
-            "explained_variance_ratio": read.explained_variance_ratio,
-        }.items()
-    }
-    return {
-        "promise": read.statement.headline,  # first, because it also says if the model must not be released
-        "feature_names": read.feature_names,
-        "components": read.components.tolist(),
-        **optional,
-        "explained_variance_std": read.explained_variance_std,
-        "statement": read.statement.to_dict(),
-    }
-
-
-_WRITERS: Final[Mapping[str, Callable[[Model], str | bytes]]] = MappingProxyType({
-    "csv": _table, "json": lambda read: to_json(_loadings_facts(read)) + "\n", "parquet": _parquet,
-})  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -11,7 +11,7 @@ from dpspca.cli.render import print_table, print_text, to_json
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.text import printable
-from dpspca.provider.ledger import Release, format_time, read_ledger, short_name
+from dpspca.provider.ledger import Release, format_time, read_ledger, release_facts, short_name
 
 OTHER_MESSAGES: Final = {
     "greeting": (
@@ -69,21 +69,6 @@ def outbox(
         _print_outbox(chosen, len(every), view.gaps)
         if analyst is not None:
             _list_known_analysts(analyst, every)
-
-
-def release_facts(sent: Release) -> dict[str, Any]:
-    """Return an answer that left, as plain values."""
-    return {
-        "at": format_time(sent.at),
-        "job": sent.job,
-        "data_set": sent.data_set,
-        "analyst": sent.analyst,
-        "query": sent.position + 1,
-        "name": sent.query,
-        "bytes": sent.bytes,
-        "sha256": sent.sha256,
-        "signed_job_sha256": sent.signature_hash,
-    }
 
 
 def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) -> None:

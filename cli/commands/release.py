@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from fractions import Fraction
-from math import ceil
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,10 +10,11 @@ import typer
 
 from dpspca.cli.arguments import AsJson, DaemonSettings, job_files, job_flags
 from dpspca.cli.render import print_output
+from dpspca.client.steward import answers_again, largest_gaussian_price, prices_to_record
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.privacy import DRAW_SLACK, SLACK_UNIT, STRETCH_TAIL, Filter, Price
+from dpspca.common.privacy import Price
 from dpspca.common.spec import Budget
 from dpspca.common.statement import format_up
 from dpspca.common.text import printable
@@ -23,20 +22,14 @@ from dpspca.common.trust import JOB_SKEW
 from dpspca.provider.ledger import (
     Account,
     LedgerView,
-    Limits,
-    QuarantinedError,
     SqliteLedger,
-    admission_error,
     format_time,
-    hypothetical_opening,
     ledger_paths,
     price_facts,
     read_ledger,
 )
 from dpspca.provider.policy import Policy, filter_of, read_policy
 
-MAX_DRAWS: Final = 2**60
-"""More noisy numbers than anybody can have been sent: eight exbibytes. Each may be ``DRAW_SLACK`` from its ideal."""
 NOTHING: Final = "nothing"
 
 
@@ -81,29 +74,13 @@ def release(
         f"Available: {', '.join(sorted(known))}.",
     )
     if view.quarantine_reason is None:
-        _prices_to_record(view, lifetimes, reason, counted)  # refuses before anything is written
+        prices_to_record(view, lifetimes, reason, counted)  # refuses before anything is written
     with SqliteLedger(*ledger_paths(view.settings, config)) as writer:
         found = read_ledger(config)
-        prices = _prices_to_record(found, lifetimes, reason, counted)
+        prices = prices_to_record(found, lifetimes, reason, counted)
         require_confirmation(_confirmation_lines(found, prices), "Release the ledger?", yes=yes)
         writer.release(reason, {}, prices)
     _print_release(read_ledger(config), reason, prices, known, as_json=as_json)
-
-
-def _prices_to_record(
-    view: LedgerView, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
-) -> dict[str, Price]:
-    """Return what a release would count as spent of each data set for which this is not recorded yet."""
-    whole = {
-        name: budget for name, budget in lifetimes.items() if view.quarantine_reason or not _answers_again(view, name)
-    }
-    fact = view.books.to_release(reason, whole, counted)
-    check(
-        bool(view.quarantine_reason or fact.counted),
-        "What counts as spent is already recorded for every data set.",
-        "To count more for one of them, name it with --count.",
-    )
-    return {name: Price(*pair) for name, pair in fact.counted.items()}
 
 
 def _parse_counts(given: Sequence[str], policy: Policy) -> dict[str, Price]:
@@ -133,10 +110,9 @@ def parse_count(given: str, name: str, text: str, policy: Policy) -> Price:
             "Write DATA_SET=EPSILON,DELTA (such as cohort=1,1e-6), DATA_SET=FILE with a job's file, or "
             "DATA_SET=nothing.",
         ) from None
-    units = filter_of(Budget(epsilon, delta)).whole.units
+    most = largest_gaussian_price(Budget(epsilon, delta))
     _require_gaussian(given, name, policy)
-    # Whatever the budget: how far the implemented noise of so many numbers may be off, and a sketch's tail.
-    return Price(units, ceil((MAX_DRAWS * Fraction(DRAW_SLACK) + Fraction(STRETCH_TAIL)) / SLACK_UNIT))
+    return most
 
 
 def _price_of(name: str, file: Path) -> Price:
@@ -162,12 +138,6 @@ def _require_gaussian(given: str, name: str, policy: Policy) -> None:
         f"Give the job's file, as in --count {name}=job.toml, once for each job that may be missing. Or leave --count "
         "out, so that everything counts as spent.",
     )
-
-
-def _answers_again(view: LedgerView, name: str) -> bool:
-    """Whether jobs on a data set are answered again after a quarantine."""
-    some = Limits(Filter.for_budget(1.0, 1e-6))
-    return not isinstance(admission_error(view.books, hypothetical_opening(name), some), QuarantinedError)
 
 
 def _confirmation_lines(view: LedgerView, counted: Mapping[str, Price]) -> Iterator[str]:
@@ -196,7 +166,7 @@ def require_confirmation(lines: Iterator[str], query: str, *, yes: bool) -> None
 def _print_release(
     view: LedgerView, reason: str, counted: Mapping[str, Price], known: set[str], *, as_json: bool
 ) -> None:
-    refused = sorted(name for name in known if not _answers_again(view, name))
+    refused = sorted(name for name in known if not answers_again(view, name))
     head = asdict(view.books.head)
     after = format_time(view.books.signed_after)
     facts = {

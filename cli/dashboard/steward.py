@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from dpspca.cli.commands import doctor, outbox
 from dpspca.client.enrolment import certificates
+from dpspca.client.health import health_message
 from dpspca.client.steward import ApprovalOffice, balance, explanation, login_name
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import files
 from dpspca.provider.approval import APPROVE, REJECT, lines
-from dpspca.provider.ledger import ledger_paths, read_ledger
+from dpspca.provider.ledger import ledger_paths, read_ledger, release_facts
 from dpspca.provider.policy import read_policy
 
 from .chart import Point, spending
@@ -78,7 +78,7 @@ class StewardView:
 
     def _overview(self) -> Page:
         office = ApprovalOffice.of(self._config)
-        passed, details = doctor.health_message(self._config)
+        passed, details = health_message(self._config)
         facts: dict[str, Any] = {
             "passed": passed,
             "details": details,
@@ -134,7 +134,7 @@ class StewardView:
             return Page("steward_outbox.html", "Outbox", "dpspca outbox", {"releases": [], "problem": str(problem)})
         every = sorted(view.books.outbox(), key=lambda each: (each.at, each.job, each.position), reverse=True)
         facts = {
-            "releases": [outbox.release_facts(each) for each in every[:MOST_RELEASES]],
+            "releases": [release_facts(each) for each in every[:MOST_RELEASES]],
             "of": len(every),
             "gaps": view.gaps,
             "problem": None,

@@ -1,14 +1,20 @@
 """Files that a user gives or gets: models, scores, and what PLINK reads."""
 
 from . import score_files
+from .component_files import TABLES, loadings_facts
 from .input_files import reading
 from .model_files import load_model, save_model
 from .plink import plink_scores
+from .projected_rows import rows_of_model, scores_of
 
 __all__ = [
+    "TABLES",
     "load_model",
+    "loadings_facts",
     "plink_scores",
     "reading",
+    "rows_of_model",
     "save_model",
     "score_files",
+    "scores_of",
 ]

@@ -38,6 +38,7 @@ from .view import (
     ledger_paths,
     price_facts,
     read_ledger,
+    release_facts,
     require_trusted,
     short_name,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "read_books",
     "read_head",
     "read_ledger",
+    "release_facts",
     "require_trusted",
     "short_name",
     "verify",

@@ -12,7 +12,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy import NOTHING, UNIT, Filter, Mixture, Price, PrivacyLoss, root_down, round_down, round_up
 from dpspca.common.storage import ProviderConfig, read_config, require_own
 
-from .accounts import Account
+from .accounts import Account, Release
 from .database import Database
 from .entries import QUARANTINE_REMEDY, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
 from .files import file_errors, read_head, read_row_key
@@ -198,6 +198,21 @@ def format_time(at: int) -> str:
 def price_facts(price: Price) -> dict[str, Any]:
     """Return a price in mu, rounded up, and its exact units."""
     return {"mu": price.mu, "units": price.units, "slack_units": price.slack_units}
+
+
+def release_facts(sent: Release) -> dict[str, Any]:
+    """Return an answer that left, as plain values."""
+    return {
+        "at": format_time(sent.at),
+        "job": sent.job,
+        "data_set": sent.data_set,
+        "analyst": sent.analyst,
+        "query": sent.position + 1,
+        "name": sent.query,
+        "bytes": sent.bytes,
+        "sha256": sent.sha256,
+        "signed_job_sha256": sent.signature_hash,
+    }
 
 
 def epsilon_of(price: Price, delta: float) -> float | None:

@@ -1,0 +1,68 @@
+"""Scores of rows: what a file holds, in the form and the order of a model's features, projected onto its components."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.checks import check
+from dpspca.common.dictionary import Preparation
+from dpspca.common.model import Model
+from dpspca.common.storage import Reading
+from dpspca.provider.data import CheckedRows, Genotypes, read_rows
+
+
+def rows_of_model(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> CheckedRows:
+    """Return the rows of a file with the model's features in their order, prepared by the dictionary of its job."""
+    if read.statement.dictionary:
+        return _rows_of_dictionary(read, rows, reading_as)
+    found = read_rows(rows, reading_as, least=1)
+    order = None if by_position else _columns_in_model_order(read, found.names, rows)
+    return found if order is None else replace(found, matrix=found.matrix[:, order], names=None)
+
+
+def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading) -> CheckedRows:
+    """Prepare the rows of a file by the model's dictionary, and take the model's features.
+
+    With settings, the columns are mapped as they say, and the dictionary must be the model's.
+    """
+    if reading_as.preparation is None:
+        check(
+            read.dictionary is not None,
+            f"Rows have to be prepared by the dictionary {read.statement.dictionary:.12}, which the model lacks.",
+            "Give --dictionary FILE, or --config and --data-set of a provider that has it.",
+        )
+        assert read.dictionary is not None
+        reading_as = Reading().prepared(Preparation.parse(read.dictionary, None, None))
+    else:
+        held = reading_as.preparation.dictionary.digest()
+        check(
+            held == read.statement.dictionary,
+            f"The model's job names the dictionary {read.statement.dictionary}, and the settings hold {held}.",
+            "Use the settings with the dictionary of the job.",
+        )
+    table = read_rows(rows, reading_as, least=1)
+    held_names = table.names or ()
+    absent = [name for name in read.feature_names or () if name not in held_names]
+    check(not absent, f"The data set does not have {', '.join(absent[:8])}.", "Use rows that have all features.")
+    return table.with_columns(read.feature_names)
+
+
+def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:
+    """Match columns to features by name. Refuse if only the model has names: the file's columns may have any order."""
+    check(
+        names is not None or read.feature_names is None,
+        f"{rows} has no column names, but the model's features have names, so columns cannot be matched to features.",
+        "Give a file with names, such as .csv or .parquet. Or give --by-position if the columns are in the order of "
+        "the features, which `dpspca model export` shows.",
+    )
+    return read.order_of(names)
+
+
+def scores_of(read: Model, matrix: Any) -> NDArray[np.float64]:  # noqa: ANN401  # of any form
+    """Project rows, which are prepared. Genotypes are widened some at a time."""
+    blocks = (each.toarray() for each in matrix.blocks()) if isinstance(matrix, Genotypes) else [matrix]
+    return np.concatenate([read.transform(each, by_position=True, prepared=True) for each in blocks])

@@ -1,0 +1,63 @@
+"""Whether a program is healthy: the coordinator serves, or the provider answers jobs. It takes seconds at most."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from dpspca.client.clock import now
+from dpspca.client.connection import probe, require_in_force
+from dpspca.common.errors import DpspcaError
+from dpspca.common.storage import (
+    AnalystConfig,
+    AnyConfig,
+    CoordinatorConfig,
+    ProviderConfig,
+    kind_of,
+    read_any_config,
+    read_toml,
+)
+from dpspca.common.trust import Identity
+from dpspca.provider.ledger import require_trusted
+from dpspca.provider.policy import read_readable_part
+from dpspca.provider.reload import require_reloaded
+
+_HEALTHY_MESSAGES: Final[dict[type[Any], str]] = {
+    CoordinatorConfig: "serving",
+    ProviderConfig: "connected",
+    AnalystConfig: "serving",
+}
+
+
+def health_message(config: Path) -> tuple[bool, str]:
+    """Return whether a program is healthy, and what there is to say about it."""
+    problems = _health_problems(config)
+    return not problems, " ".join(problems) or _HEALTHY_MESSAGES[kind_of(read_toml(config))]
+
+
+def _health_problems(config: Path) -> list[str]:
+    """Return everything that is wrong with the connection and on this machine."""
+    try:
+        settings = read_any_config(config)
+    except DpspcaError as problem:
+        return [str(problem)]
+    found = _problems_of(lambda: _require_connected(settings))
+    if isinstance(settings, ProviderConfig):
+        found += [str(problem) for problem in read_readable_part(settings.policy)[1]]
+        found += _problems_of(lambda: require_trusted(settings, config))
+        found += _problems_of(lambda: require_reloaded(settings, config))
+    return found
+
+
+def _problems_of(require: Callable[[], None]) -> list[str]:
+    try:
+        require()
+    except DpspcaError as problem:
+        return [str(problem)]
+    return []
+
+
+def _require_connected(settings: AnyConfig) -> None:
+    me = Identity.load(settings.identity)
+    require_in_force(me, now())
+    asyncio.run(probe.ask(probe.route_of(settings), me, probe.service_of(settings, me)))
