@@ -26,6 +26,7 @@ from dpspca.common.storage import (
     DatabaseUrl,
     EventStream,
     ProviderConfig,
+    posix,
     read_config,
     require_own,
 )
@@ -131,6 +132,7 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
 
 
 def _run_coordinator(config: Path) -> None:
+    posix.require()
     require_own(CoordinatorConfig, config)
     settings = read_config(CoordinatorConfig, config)
     mail = _mail(settings, config)
@@ -197,6 +199,7 @@ def _start_provider(
 
 
 def _run_provider(config: Path) -> None:
+    posix.require()
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
     mail = _mail(settings, config)

@@ -31,6 +31,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.spec import JobSpec
+from dpspca.common.storage import posix
 from dpspca.common.text import printable
 from dpspca.common.trust import Authority
 from dpspca.common.trust import identity as identities
@@ -181,6 +182,7 @@ class Parties:
 @contextmanager
 def new_federation() -> Iterator[Parties]:
     """Found a federation. At the end of the block, stop its processes and then remove its folder."""
+    posix.require()
     with _stop_signals_interrupt(), tempfile.TemporaryDirectory(prefix="dpspca-") as place:
         folder = Path(place)
         parties = Parties(folder, Authority.init(folder / "authority", FEDERATION, lambda: datetime.now(UTC)))

@@ -32,15 +32,22 @@ class UnsupportedSystemError(DpspcaError):
     code = "unsupported-system"
 
 
-def lock(descriptor: int) -> bool:
-    """Lock an open file for this process, without waiting. Return False if the file is already locked."""
+def require() -> None:
+    """Refuse a system without file locks. Daemons and demonstrations call this before they begin anything."""
     try:
-        import fcntl  # noqa: PLC0415  # not on every system
+        import fcntl  # noqa: F401, PLC0415  # not on every system
     except ImportError:
         raise UnsupportedSystemError(
             f"Files cannot be locked on {sys.platform}; this needs a POSIX system.",
             "Run daemons, the authority and demonstrations on Linux or macOS.",
         ) from None
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file for this process, without waiting. Return False if the file is already locked."""
+    require()
+    import fcntl  # noqa: PLC0415  # not on every system
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

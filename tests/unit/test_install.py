@@ -2,15 +2,22 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 ELSEWHERE = """
-import os, sys
-for module in ("fcntl", "resource", "pwd", "grp", "termios"):
+import asyncio, os, signal, sys
+for module in ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty"):
     sys.modules[module] = None
-for name in ("geteuid", "getuid", "fchmod", "O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY"):
+for name in (
+    "geteuid", "getuid", "getgid", "fchmod", "fork", "killpg", "setsid", "sysconf", "pread", "sched_getaffinity",
+    "O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY", "O_CLOEXEC",
+):
     delattr(os, name)
+for name in ("SIGHUP", "SIGKILL", "SIGALRM", "SIGUSR1", "SIGPIPE", "pthread_sigmask"):
+    delattr(signal, name)
+del asyncio.SelectorEventLoop.add_signal_handler
 """
 ANALYST = """
 import warnings
@@ -36,10 +43,10 @@ with files.exclusive_lock(Path("lock")):
 """
 
 
-def ended(code: str, folder: object) -> subprocess.CompletedProcess[str]:
+def ended(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603  # our own code
         [sys.executable, "-c", ELSEWHERE + code],
-        cwd=str(folder),
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
@@ -48,13 +55,31 @@ def ended(code: str, folder: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_the_client_works_without_posix_modules(tmp_path: object) -> None:
+def test_the_client_works_without_posix_modules(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     done = ended(ANALYST, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-def test_parts_that_need_file_locks_say_so(tmp_path: object) -> None:
+def test_parts_that_need_file_locks_say_so(tmp_path: Path) -> None:
     done = ended(LOCKED, tmp_path)
     assert "UnsupportedSystemError" in done.stderr
     assert "POSIX" in done.stderr
+
+
+COMMANDS = """
+from dpspca.cli.app import run
+for words in ("demo", "audit --runs 2", "coordinator start --config none.toml", "provider start --config none.toml"):
+    sys.argv = ["dpspca", *words.split()]
+    try:
+        run()
+    except SystemExit as ended:
+        assert ended.code == 2, words
+"""
+
+
+@pytest.mark.slow
+def test_commands_that_need_posix_say_so(tmp_path: Path) -> None:
+    done = ended(COMMANDS, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("POSIX") == 4
