@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*/README.md"))]
+PAGES: Final = [
+    *sorted(set(ROOT.glob("*.md")) - {ROOT / "CHANGELOG.md"}),
+    *(path for folder in ("deploy", "docs", "examples") for path in sorted((ROOT / folder).rglob("*.md"))),
+]
 BLOCK: Final = re.compile(r"```(\w*)\n(.*?)```|`(dpspca [^`]+)`", re.DOTALL)
 SHELL: Final = ("sh", "console")
 
