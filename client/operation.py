@@ -25,10 +25,10 @@ from dpspca.common.trust import (
     REVOKED,
     Identity,
     RevocationList,
+    certificate_status,
     identity,
     load_revocations,
     owner_of,
-    standing_of,
 )
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
@@ -157,7 +157,7 @@ class _Sources:
             return state, None
         certificate = pb.Receipt.FromString(self.receipts[name]).certificate
         try:
-            standing = standing_of(certificate, self.me.authority_pem, now(), self.revoked)
+            standing = certificate_status(certificate, self.me.authority_pem, now(), self.revoked)
         except DpspcaError:
             return state, None
         return standing.problem or state, standing.until

@@ -16,7 +16,7 @@ SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 """Upper ends of the buckets of times."""
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a family's numbers are."""
 
     COUNTER = "counter"
@@ -29,20 +29,20 @@ class Family:
     """A metric: its name, what it counts, and its labels."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
 
     @property
     def series(self) -> tuple[str, ...]:
         """The names under which its numbers are read."""
-        if self.kind is Kind.HISTOGRAM:
+        if self.kind is MetricKind.HISTOGRAM:
             return tuple(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
         return (self.name,)
 
 
-CERTIFICATE: Final = Family("dpspca_certificate_days", Kind.GAUGE, "Days until the certificate expires.")
-REVOCATIONS: Final = Family("dpspca_revocation_list_days", Kind.GAUGE, "Days until the revocation list expires.")
+CERTIFICATE: Final = Family("dpspca_certificate_days", MetricKind.GAUGE, "Days until the certificate expires.")
+REVOCATIONS: Final = Family("dpspca_revocation_list_days", MetricKind.GAUGE, "Days until the revocation list expires.")
 """Both daemons have these."""
 
 Values = tuple[str, ...]
@@ -58,7 +58,7 @@ class Metrics:
 
     def count(self, name: str, *values: str, by: float = 1.0) -> None:
         """Add to a counter."""
-        numbers = self._numbers[self._known(name, Kind.COUNTER)]
+        numbers = self._numbers[self._known(name, MetricKind.COUNTER)]
         key = self._key(name, values, numbers)
         numbers[key] = numbers.get(key, 0.0) + by
 
@@ -72,7 +72,7 @@ class Metrics:
 
     def observe(self, name: str, seconds: float, *values: str) -> None:
         """Add a time to a histogram."""
-        times = self._times[self._known(name, Kind.HISTOGRAM)]
+        times = self._times[self._known(name, MetricKind.HISTOGRAM)]
         key = self._key(name, values, times)
         held = times.setdefault(key, [0.0] * (len(SECONDS) + 2))
         for place, most in enumerate(SECONDS):
@@ -97,7 +97,7 @@ class Metrics:
             yield f"{family.name}_sum{_labels(family.labels, values)} {held[-1]:.17g}"
             yield f"{family.name}_count{_labels(family.labels, values)} {held[-2]:.17g}"
 
-    def _known(self, name: str, kind: Kind) -> str:
+    def _known(self, name: str, kind: MetricKind) -> str:
         assert self._families[name].kind is kind
         return name
 

@@ -37,7 +37,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Cap:
+class StatedCap:
     """The most that one job, or all jobs of one analyst, may cost. ``approximate_delta`` is a part of ``delta``."""
 
     epsilon: float
@@ -65,8 +65,8 @@ class Conditions:
     mean_bound: Bounds | None
     minimum_parties: int
     unproven: bool
-    per_job: Cap
-    per_analyst: Cap | None
+    per_job: StatedCap
+    per_analyst: StatedCap | None
     quotas: Mapping[str, int]
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.metrics import CERTIFICATE, REVOCATIONS, Family, Kind, Metrics
+from dpspca.common.metrics import CERTIFICATE, REVOCATIONS, Family, MetricKind, Metrics
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import UNIT, root_down
 from dpspca.common.transport import days_until
@@ -17,16 +17,16 @@ from .jobs import ProviderSetup
 from .ledger import Limits, QuarantinedError
 from .policy import Rules, filter_of
 
-CONNECTED: Final = Family("dpspca_provider_connected", Kind.GAUGE, "1 if the coordinator proved itself, else 0.")
-QUARANTINE: Final = Family("dpspca_ledger_quarantined", Kind.GAUGE, "1 if the ledger is in quarantine, else 0.")
+CONNECTED: Final = Family("dpspca_provider_connected", MetricKind.GAUGE, "1 if the coordinator proved itself, else 0.")
+QUARANTINE: Final = Family("dpspca_ledger_quarantined", MetricKind.GAUGE, "1 if the ledger is in quarantine, else 0.")
 RELOAD_FAILED: Final = Family(
-    "dpspca_provider_reload_failed", Kind.GAUGE, "1 if the settings could not be reloaded, else 0."
+    "dpspca_provider_reload_failed", MetricKind.GAUGE, "1 if the settings could not be reloaded, else 0."
 )
-OPEN_JOBS: Final = Family("dpspca_provider_jobs_open", Kind.GAUGE, "Jobs that are open here.")
+OPEN_JOBS: Final = Family("dpspca_provider_jobs_open", MetricKind.GAUGE, "Jobs that are open here.")
 LEFT: Final = Family(
-    "dpspca_budget_left_mu", Kind.GAUGE, "What is left of a data set's lifetime, in mu.", ("data_set",)
+    "dpspca_budget_left_mu", MetricKind.GAUGE, "What is left of a data set's lifetime, in mu.", ("data_set",)
 )
-WHOLE: Final = Family("dpspca_budget_mu", Kind.GAUGE, "A data set's lifetime, in mu.", ("data_set",))
+WHOLE: Final = Family("dpspca_budget_mu", MetricKind.GAUGE, "A data set's lifetime, in mu.", ("data_set",))
 
 FAMILIES: Final = (CONNECTED, CERTIFICATE, REVOCATIONS, QUARANTINE, RELOAD_FAILED, OPEN_JOBS, LEFT, WHOLE)
 

@@ -22,7 +22,7 @@ from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationL
 from .approval import ApprovalDesk
 from .connection import Daemon
 from .data import Arrivals, CheckedRows, ClusterRows, DataSet, Scratch
-from .jobs import Offer, ProviderSetup
+from .jobs import OfferedData, ProviderSetup
 from .ledger import ledger_paths
 from .policy import CurrentPolicy, Policy
 from .startup import arriving_data_set, read_data_set
@@ -122,7 +122,7 @@ class _New:
     route: Route
     policy: CurrentPolicy
     revocations: CurrentRevocations
-    offer: Offer
+    offer: OfferedData
 
 
 def require_reloaded(settings: ProviderConfig, config: Path) -> None:

@@ -52,7 +52,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Participant:
+class JobParticipant:
     """One provider in one job: how many queries it was asked and answered, and why it dropped out, if it did.
 
     ``rows`` is how many rows it said that it has, if sums are weighed by it.
@@ -83,7 +83,7 @@ class JobRecord:
     bytes_moved: int = 0
     submitted: float = 0.0
     ended: float = 0.0
-    participants: Mapping[str, Participant] = field(default_factory=dict)
+    participants: Mapping[str, JobParticipant] = field(default_factory=dict)
 
     def after(self, event: Event, reason: str = "", *, now: float = 0.0) -> "JobRecord":
         """Return the job after an event at ``now``. An event that this state does not allow raises."""
@@ -104,7 +104,7 @@ class JobRecord:
         }
         return replace(self, participants=asked)
 
-    def with_participant(self, name: str, participant: Participant) -> "JobRecord":
+    def with_participant(self, name: str, participant: JobParticipant) -> "JobRecord":
         """Return the job with one participant's record replaced."""
         return replace(self, participants={**self.participants, name: participant})
 

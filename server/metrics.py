@@ -10,22 +10,26 @@ from typing import Final
 
 from dpspca.common import errors
 from dpspca.common.errors import DpspcaError
-from dpspca.common.metrics import CERTIFICATE, OTHER, REVOCATIONS, Family, Kind, Metrics
+from dpspca.common.metrics import CERTIFICATE, OTHER, REVOCATIONS, Family, MetricKind, Metrics
 
-CONNECTIONS: Final = Family("dpspca_connections", Kind.GAUGE, "Open connections, by the party's role.", ("role",))
-PROVIDERS: Final = Family("dpspca_providers_connected", Kind.GAUGE, "Providers that can be asked.")
-SERVING: Final = Family("dpspca_serving", Kind.GAUGE, "1 if this coordinator serves, 0 if it is a standby.")
+CONNECTIONS: Final = Family("dpspca_connections", MetricKind.GAUGE, "Open connections, by the party's role.", ("role",))
+PROVIDERS: Final = Family("dpspca_providers_connected", MetricKind.GAUGE, "Providers that can be asked.")
+SERVING: Final = Family("dpspca_serving", MetricKind.GAUGE, "1 if this coordinator serves, 0 if it is a standby.")
 RELOAD_FAILED: Final = Family(
-    "dpspca_coordinator_reload_failed", Kind.GAUGE, "1 if the settings could not be reloaded, else 0."
+    "dpspca_coordinator_reload_failed", MetricKind.GAUGE, "1 if the settings could not be reloaded, else 0."
 )
-RUNNING: Final = Family("dpspca_jobs", Kind.GAUGE, "Jobs that have not ended, by state.", ("state",))
-ENDED: Final = Family("dpspca_jobs_ended_total", Kind.COUNTER, "Jobs that ended since the start, by state.", ("state",))
+RUNNING: Final = Family("dpspca_jobs", MetricKind.GAUGE, "Jobs that have not ended, by state.", ("state",))
+ENDED: Final = Family(
+    "dpspca_jobs_ended_total", MetricKind.COUNTER, "Jobs that ended since the start, by state.", ("state",)
+)
 CALLS: Final = Family(
-    "dpspca_call_seconds", Kind.HISTOGRAM, "How long analysts' calls took that are answered at once.", ("method",)
+    "dpspca_call_seconds", MetricKind.HISTOGRAM, "How long analysts' calls took that are answered at once.", ("method",)
 )
-ANSWERS: Final = Family("dpspca_answer_seconds", Kind.HISTOGRAM, "From a query to a provider's whole answer.")
-BYTES: Final = Family("dpspca_bytes_total", Kind.COUNTER, "Bytes on the wire, inside TLS or not.", ("direction",))
-REFUSED: Final = Family("dpspca_refusals_total", Kind.COUNTER, "Refusals, by who refused and the code.", ("by", "code"))
+ANSWERS: Final = Family("dpspca_answer_seconds", MetricKind.HISTOGRAM, "From a query to a provider's whole answer.")
+BYTES: Final = Family("dpspca_bytes_total", MetricKind.COUNTER, "Bytes on the wire, inside TLS or not.", ("direction",))
+REFUSED: Final = Family(
+    "dpspca_refusals_total", MetricKind.COUNTER, "Refusals, by who refused and the code.", ("by", "code")
+)
 
 FAMILIES: Final = (
     CONNECTIONS,

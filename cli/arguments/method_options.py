@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from dpspca.common.algorithms import AUTO, CATALOGUE, Kind, Method, Option, choices
+from dpspca.common.algorithms import AUTO, CATALOGUE, Method, Option, OptionKind, choices
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.spec import JobSpec, Scalar
@@ -98,10 +98,10 @@ def _parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_PARSERS: Final[Mapping[Kind, Callable[[str], Scalar]]] = {
-    Kind.WHOLE: parse_whole_number,
-    Kind.NUMBER: _parse_number,
-    Kind.SWITCH: _SWITCH.get,
-    Kind.TEXT: str,
-    Kind.WHOLE_OR_AUTO: lambda text: text if text == AUTO else parse_whole_number(text),
+_PARSERS: Final[Mapping[OptionKind, Callable[[str], Scalar]]] = {
+    OptionKind.WHOLE: parse_whole_number,
+    OptionKind.NUMBER: _parse_number,
+    OptionKind.SWITCH: _SWITCH.get,
+    OptionKind.TEXT: str,
+    OptionKind.WHOLE_OR_AUTO: lambda text: text if text == AUTO else parse_whole_number(text),
 }

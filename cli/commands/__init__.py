@@ -5,8 +5,11 @@ from . import (
     audit,
     budget,
     daemons,
+    data,
     demo,
+    dictionaries,
     doctor,
+    evidence,
     identity,
     jobs,
     ledger,
@@ -16,6 +19,7 @@ from . import (
     plan,
     policy,
     study,
+    terms,
 )
 
 __all__ = [
@@ -23,8 +27,11 @@ __all__ = [
     "audit",
     "budget",
     "daemons",
+    "data",
     "demo",
+    "dictionaries",
     "doctor",
+    "evidence",
     "identity",
     "jobs",
     "ledger",
@@ -34,4 +41,5 @@ __all__ = [
     "plan",
     "policy",
     "study",
+    "terms",
 ]

@@ -11,7 +11,7 @@ from dpspca.cli.render import print_output, show_count
 from dpspca.client.audit import Audit, daemons
 from dpspca.client.audit import answers as auditing
 from dpspca.client.demo import log_on_failure
-from dpspca.common.privacy import Finding, Kind
+from dpspca.common.privacy import AuditKind, AuditResult
 from dpspca.common.text import printable
 
 FAILED: Final = 1
@@ -73,17 +73,17 @@ def lines(found: Audit) -> list[str]:
     ]
 
 
-def _sentence(each: Finding) -> str:
-    if each.kind is Kind.WIDTH:
+def _sentence(each: AuditResult) -> str:
+    if each.kind is AuditKind.WIDTH:
         return f"{each.name}: {each.measured:.3f} times the planned width (would notice {each.catches:.3f})"
-    if each.kind is Kind.DISTANCE:
+    if each.kind is AuditKind.DISTANCE:
         return f"{each.name}: mu = {each.measured:.2f}, {each.planned:.2f} allowed (would notice {each.catches:.2f})"
-    if each.kind is Kind.REACH:
+    if each.kind is AuditKind.REACH:
         return (
             f"{each.name}: {each.measured:.3f} apart without noise, {each.planned:.3f} allowed (would notice a "
             f"sensitivity below {each.catches:.2f} of the true one)"
         )
-    if each.kind is Kind.TIME:
+    if each.kind is AuditKind.TIME:
         notice = "too few runs to notice anything" if each.catches is None else f"would notice {each.catches:.2f}"
         return (
             f"{each.name}: longer over the same data set in {each.measured:.2f} of pairs, {each.planned} allowed "

@@ -39,7 +39,7 @@ ONLY_MADE_UP: Final = frozenset({"rows", "dimension", "seed"})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Outcome:
+class DemoResult:
     """The result of a demonstration."""
 
     about: Subject
@@ -110,7 +110,7 @@ def subject(panel: Path | None, flags: Mapping[str, Any]) -> Subject:
     return Panel(path=panel, **given)
 
 
-def run(about: Subject, *, quiet: bool) -> Outcome:
+def run(about: Subject, *, quiet: bool) -> DemoResult:
     """Divide the rows, start the federation, run the job, and stop everything."""
     begin = monotonic()
     standings: dict[int, JobProgress] = {}
@@ -124,7 +124,7 @@ def run(about: Subject, *, quiet: bool) -> Outcome:
         with federation(shards, about.job) as there:
             status, model = asyncio.run(_run_job_while_watching(about, there, list(shards), note))
     sizes = {name: len(rows) for name, rows in shards.items()}
-    return Outcome(about, model, status, sizes, tuple(standings.values()), monotonic() - begin)
+    return DemoResult(about, model, status, sizes, tuple(standings.values()), monotonic() - begin)
 
 
 async def _run_job_while_watching(
@@ -153,7 +153,7 @@ async def _run_job(
         return status, await job.model()
 
 
-def write(outcome: Outcome, folder: output.Folder) -> dict[str, Any]:
+def write(outcome: DemoResult, folder: output.Folder) -> dict[str, Any]:
     """Write the plots, the model and the numbers, and return the numbers. Without matplotlib, write no plots."""
     about, model = outcome.about, outcome.model
     files = {"model": folder.write(MODEL, lambda path: save_model(model, path))}
@@ -171,7 +171,7 @@ def write(outcome: Outcome, folder: output.Folder) -> dict[str, Any]:
     return numbers
 
 
-def facts(outcome: Outcome) -> dict[str, Any]:
+def facts(outcome: DemoResult) -> dict[str, Any]:
     """Return everything that is printed, and more, as plain values."""
     about, status = outcome.about, outcome.status
     return {
@@ -186,7 +186,7 @@ def facts(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def print_outcome(outcome: Outcome, numbers: dict[str, Any]) -> None:
+def print_outcome(outcome: DemoResult, numbers: dict[str, Any]) -> None:
     """Print the components, who answered, how good the result is, the privacy statement, and how long it took."""
     output.print_components(numbers["model"])
     who = ", ".join(f"{each['name']} {each['answered']}" for each in numbers["participants"])

@@ -11,7 +11,7 @@ from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, fingerprint
 from dpspca.cli.render import Folder, print_output, print_table
 from dpspca.client.clock import now
 from dpspca.client.connection import FederationError
-from dpspca.client.enrolment import Candidate, Kind, StudyOffice
+from dpspca.client.enrolment import Candidate, RequestKind, StudyOffice
 from dpspca.client.files import reading
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
@@ -128,15 +128,16 @@ def _sign(
     office = StudyOffice(folder, now)
     mailbox = mailbox_of(office, exchange)
     found = office.candidates(mailbox)
-    fresh = [each for each in found if each.kind in {Kind.ENROLS, Kind.RENEWS}]
+    fresh = [each for each in found if each.kind in {RequestKind.ENROLS, RequestKind.RENEWS}]
     if not as_json:
-        _print_candidates([each for each in found if each.kind is not Kind.SIGNED_BEFORE])
+        _print_candidates([each for each in found if each.kind is not RequestKind.SIGNED_BEFORE])
     if fresh:
         require_confirmation(iter(()), f"Sign {len(fresh)}?", yes=yes)
     ended = office.sign(found, mailbox)
-    refused = [each for each in ended if each.kind is Kind.REFUSED]
-    counts = {kind: sum(each.kind is kind for each in ended) for kind in Kind}
-    lines = [f"Signed {counts[Kind.ENROLS] + counts[Kind.RENEWS]}, refused {len(refused)}. The revocation list is new."]
+    refused = [each for each in ended if each.kind is RequestKind.REFUSED]
+    counts = {kind: sum(each.kind is kind for each in ended) for kind in RequestKind}
+    signed = counts[RequestKind.ENROLS] + counts[RequestKind.RENEWS]
+    lines = [f"Signed {signed}, refused {len(refused)}. The revocation list is new."]
     print_output({"requests": [_candidate_facts(each) for each in ended]}, *lines, as_json=as_json)
     if refused:
         raise typer.Exit(REFUSED_SOME)

@@ -28,7 +28,7 @@ from .analyst import AnalystView
 from .guard import Guard
 from .operator import OperatorView
 from .steward import StewardView
-from .views import NoPageError, Page, View
+from .views import DashboardView, NoPageError, Page
 
 HERE: Final = Path(__file__).parent
 MARK_SECONDS: Final = 1.0
@@ -45,7 +45,7 @@ async def application(config: Path, guard: Guard) -> AsyncGenerator[Guard]:
     """Yield the guarded application for the program whose settings these are."""
     async with AsyncExitStack() as stack:
         kind = kind_of(read_toml(config))
-        view: View
+        view: DashboardView
         if kind is CoordinatorConfig:
             view = OperatorView(config)
         elif kind is AnalystConfig:
@@ -61,7 +61,7 @@ async def application(config: Path, guard: Guard) -> AsyncGenerator[Guard]:
 class _Site:
     """The pages of one view."""
 
-    def __init__(self, config: Path, guard: Guard, view: View) -> None:
+    def __init__(self, config: Path, guard: Guard, view: DashboardView) -> None:
         self._config = config
         self._guard = guard
         self._view = view

@@ -33,7 +33,7 @@ class NoPageError(RefusedError):
         super().__init__("There is no such page.", "Choose one from the navigation.")
 
 
-class View(Protocol):
+class DashboardView(Protocol):
     """The dashboard of one role."""
 
     role: str

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dpspca.client.terms import Fit, differences
 from dpspca.common.privacy import UNIT, format_down, root_down
-from dpspca.common.terms import Bounds, Cap, Terms
+from dpspca.common.terms import Bounds, StatedCap, Terms
 from dpspca.common.text import printable
 
 from .output import print_table, print_text
@@ -140,7 +140,7 @@ def _range(of: Bounds) -> str:
     return f"{of.least:g} to {of.most:g}"
 
 
-def _cap(of: Cap) -> str:
+def _cap(of: StatedCap) -> str:
     aside = f", {of.approximate_delta:g} of it for approximate methods" if of.approximate_delta else ""
     return f"epsilon {of.epsilon:g}, delta {of.delta:g}{aside}"
 

@@ -40,9 +40,9 @@ from dpspca.common.errors import InvalidAnswerError
 from dpspca.common.plan import Plan, Step, events
 from dpspca.common.privacy import (
     ApproximateEvent,
+    AuditResult,
     Draw,
     Event,
-    Finding,
     GaussianEvent,
     LaplaceEvent,
     PrivacyUnit,
@@ -64,7 +64,7 @@ from dpspca.provider.release import Evaluator, Responder, system_entropy
 from dpspca.server.jobs import combine
 
 from .neighbours import neighbours, row_owners
-from .worst_case import Rows, reach_judges
+from .worst_case import CommonRows, reach_judges
 
 RUNS: Final = 100
 MOST_RUNS: Final = 10**6
@@ -78,7 +78,7 @@ WIDE: Final = 2.0**10
 
 Provider: TypeAlias = Callable[[int, RowQuery], memoryview]
 """Answers the query at a position of the plan, in bytes."""
-Judge: TypeAlias = Callable[[float], Finding]
+Judge: TypeAlias = Callable[[float], AuditResult]
 """Runs a test at a level."""
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of answered jobs and the number of all jobs."""
@@ -119,7 +119,7 @@ class Audit:
     spec: JobSpec
     runs: int
     false_alarm: float
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditResult, ...]
 
     @property
     def passed(self) -> bool:
@@ -210,7 +210,7 @@ def _shard(data: FloatArray, spec: JobSpec, asked: Sequence[Step], span: Span | 
 
 def _worst_case(spec: JobSpec, plan: Sequence[Step], queries: Sequence[RowQuery], about: Neighbour) -> Iterator[Judge]:
     """List tests over the neighbours that move counts of rows the furthest. They share all rows but the last ones."""
-    rows = Rows(about.data[: -spec.rows_per_person], lambda table: _shard(table, spec, plan, None))
+    rows = CommonRows(about.data[: -spec.rows_per_person], lambda table: _shard(table, spec, plan, None))
     return reach_judges(spec, plan, queries, rows)
 
 

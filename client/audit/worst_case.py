@@ -22,7 +22,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.plan import Step
-from dpspca.common.privacy import Finding, GaussianEvent
+from dpspca.common.privacy import AuditResult, GaussianEvent
 from dpspca.common.privacy import audit as audits
 from dpspca.common.queries import RowCountsQuery, RowQuery, ViewQuery
 from dpspca.common.spec import JobSpec
@@ -32,18 +32,18 @@ MOST_AXES: Final = 4
 """Axes of a view of which all signs are tried together."""
 TINY: Final = 2.0**-90
 HUGE: Final = 2.0**90
-Judge: TypeAlias = Callable[[float], Finding]
+Judge: TypeAlias = Callable[[float], AuditResult]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Rows:
+class CommonRows:
     """The rows that both neighbours have, and what makes an evaluator of a whole table."""
 
     common: FloatArray
     evaluator: Callable[[FloatArray], Evaluator]
 
 
-def reach_judges(spec: JobSpec, plan: Sequence[Step], queries: Sequence[RowQuery], rows: Rows) -> Iterator[Judge]:
+def reach_judges(spec: JobSpec, plan: Sequence[Step], queries: Sequence[RowQuery], rows: CommonRows) -> Iterator[Judge]:
     """List a test for each query that counts rows and whose noise is Gaussian."""
     for step, query in zip(plan, queries, strict=True):
         if isinstance(query, RowCountsQuery) and isinstance(step.event, GaussianEvent):
@@ -51,7 +51,7 @@ def reach_judges(spec: JobSpec, plan: Sequence[Step], queries: Sequence[RowQuery
             yield partial(audits.reach, f"worst neighbours for '{step.name}'", moved, step.event.sensitivity)
 
 
-def _furthest(spec: JobSpec, query: RowQuery, rows: Rows) -> float:
+def _furthest(spec: JobSpec, query: RowQuery, rows: CommonRows) -> float:
     """Return how far apart the exact answers over two of the neighbours are at most."""
     tables = [np.vstack([rows.common, np.tile(row, (spec.rows_per_person, 1))]) for row in extreme_rows(spec, query)]
     answers = [rows.evaluator(table).evaluate(query).astype(np.float64) for table in tables]

@@ -23,7 +23,7 @@ from dpspca.common.transport import FRAME, message_parts
 from dpspca.common.trust import MAX_JOB_BYTES, MAX_JOB_LIFE, MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
-from .errors import TooMuchError, UnreadableError
+from .errors import TooMuchError, UnreadableReplyError
 
 ANSWER_SECONDS: Final = 60.0
 """Timeout of a call that should be answered at once."""
@@ -102,7 +102,7 @@ class Bound:
     size: int
 
 
-class Count:
+class ReplyCount:
     """Counts the replies to one call, and raises when they exceed a bound."""
 
     def __init__(self, most: Bound) -> None:
@@ -196,7 +196,7 @@ def _reader(path: str, read: Reader) -> Reader:
         except message_parts.TooManyPartsError:
             return TooMuchError.of(f"more than {most_parts} parts in reply to {method}", most_parts)
         except DecodeError:
-            return UnreadableError(
+            return UnreadableReplyError(
                 f"The coordinator's reply to {method} cannot be parsed.",
                 "Use the same version of dpspca as the coordinator.",
             )
@@ -206,6 +206,6 @@ def _reader(path: str, read: Reader) -> Reader:
 
 def message_of(reply: Reply) -> Reply:
     """Return a reply, or raise the error that was returned in its place."""
-    if isinstance(reply, TooMuchError | UnreadableError):
+    if isinstance(reply, TooMuchError | UnreadableReplyError):
         raise reply
     return reply

@@ -22,7 +22,7 @@ from dpspca.common.checks import check
 from dpspca.common.errors import BusyError
 from dpspca.common.transport import rpc
 
-from .bounds import Bound, Count, Sized, message_of
+from .bounds import Bound, ReplyCount, Sized, message_of
 from .errors import AwayError, FederationError
 
 RETRY_SECONDS: Final = 600.0
@@ -85,7 +85,7 @@ class CoordinatorLink:
         gRPC leaves its iterator open, which keeps the call open, which keeps the connection open. So the iterator is
         closed together with this generator, and the call is cancelled, so that the coordinator sends no more.
         """
-        count = Count(most)
+        count = ReplyCount(most)
         try:
             async with aclosing(cast("AsyncGenerator[Message, None]", aiter(call))) as replies:
                 async for reply in replies:

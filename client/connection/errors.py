@@ -49,7 +49,7 @@ class TooMuchError(FederationError):
         )
 
 
-class UnreadableError(FederationError):
+class UnreadableReplyError(FederationError):
     """The coordinator sent bytes that are not a message of its service."""
 
     code = "coordinator-unreadable"

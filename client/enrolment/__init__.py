@@ -3,12 +3,12 @@
 from . import certificates, renewal
 from .joining import Joining, read_invitation
 from .renewal import keep_fresh, mail_of, mailbox_folder
-from .signing import Candidate, Kind, StudyOffice, request_fingerprint
+from .signing import Candidate, RequestKind, StudyOffice, request_fingerprint
 
 __all__ = [
     "Candidate",
     "Joining",
-    "Kind",
+    "RequestKind",
     "StudyOffice",
     "certificates",
     "keep_fresh",

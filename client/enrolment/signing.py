@@ -24,7 +24,7 @@ SHOWN_KEY_DIGITS: Final = 24
 """Hexadecimal digits of a key's fingerprint that people compare: nobody can make a key with the same 96 bits."""
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """Why a party asks for a certificate."""
 
     ENROLS = "enrols"
@@ -39,7 +39,7 @@ class Candidate:
 
     source: str
     content: bytes = field(repr=False)
-    kind: Kind
+    kind: RequestKind
     party: PartyName | None = None
     key: str = ""
     days: int = 0
@@ -47,7 +47,7 @@ class Candidate:
 
     def refused(self, problem: DpspcaError) -> Self:
         """Return this request as a refused one."""
-        return replace(self, kind=Kind.REFUSED, problem=problem)
+        return replace(self, kind=RequestKind.REFUSED, problem=problem)
 
 
 class StudyOffice:
@@ -112,7 +112,7 @@ class StudyOffice:
     def candidates(self, mailbox: Mailbox) -> list[Candidate]:
         """Return every request in a mailbox. Of two keys that ask in one name at the same time, none is signed."""
         found = [self._candidate(source, content) for source, content in mailbox.requests(self.slots)]
-        open_ones = {(each.party, each.key) for each in found if each.kind in {Kind.ENROLS, Kind.RENEWS}}
+        open_ones = {(each.party, each.key) for each in found if each.kind in {RequestKind.ENROLS, RequestKind.RENEWS}}
         doubled = {party for party, count in Counter(party for party, _ in open_ones).items() if count > 1}
         return [
             each.refused(_two_keys(each.party)) if each.party in doubled and each.problem is None else each
@@ -120,7 +120,7 @@ class StudyOffice:
         ]
 
     def _candidate(self, source: str, content: bytes) -> Candidate:
-        unknown = Candidate(source, content, Kind.REFUSED)
+        unknown = Candidate(source, content, RequestKind.REFUSED)
         try:
             asked = read_request(content)
         except DpspcaError as problem:
@@ -130,11 +130,11 @@ class StudyOffice:
         )
         try:
             if self.authority.certificate_for(content):
-                return replace(known, kind=Kind.SIGNED_BEFORE)
+                return replace(known, kind=RequestKind.SIGNED_BEFORE)
             self.authority.examine(content)
         except DpspcaError as problem:
             return known.refused(problem)
-        return replace(known, kind=Kind.RENEWS if asked.former else Kind.ENROLS)
+        return replace(known, kind=RequestKind.RENEWS if asked.former else RequestKind.ENROLS)
 
     def sign(self, candidates: Sequence[Candidate], mailbox: Mailbox) -> list[Candidate]:
         """Sign what is not refused, and leave the certificates and a fresh revocation list in the mailbox.
@@ -145,7 +145,7 @@ class StudyOffice:
         listed = self.authority.revocation_list()
         ended: list[Candidate] = []
         for each in candidates:
-            if each.kind is Kind.REFUSED or each.party is None:
+            if each.kind is RequestKind.REFUSED or each.party is None:
                 ended.append(each)
                 continue
             try:
@@ -164,7 +164,7 @@ class StudyOffice:
         assert candidate.party
         beside = candidate.source.removesuffix(f".{Mail.REQUEST}")
         slot = beside if is_slot(beside) else slot_of(self._key, candidate.party)
-        if candidate.kind is Kind.SIGNED_BEFORE and _holds(mailbox.get(slot, Mail.CERTIFICATE), reply):
+        if candidate.kind is RequestKind.SIGNED_BEFORE and _holds(mailbox.get(slot, Mail.CERTIFICATE), reply):
             return
         mailbox.put(slot, Mail.CERTIFICATE, reply.to_bytes())
 

@@ -12,7 +12,7 @@ from dpspca.client.blocking import Federation, progress_of
 from dpspca.client.described_jobs import whole_and_chosen
 from dpspca.client.forecast import Forecast, forecast
 from dpspca.client.simulation import Watcher, simulate
-from dpspca.common.algorithms import AUTO, Kind, catalogue
+from dpspca.common.algorithms import AUTO, OptionKind, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.dictionary import Dictionary
@@ -388,7 +388,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _sparsity(self, entry: catalogue.Method, columns: int) -> Scalar:
         """Return the method's option for ``sparsity``: "auto" where the method decides, or else the usual number."""
         option = entry.option("sparsity")
-        if option is None or option.kind is Kind.WHOLE_OR_AUTO:
+        if option is None or option.kind is OptionKind.WHOLE_OR_AUTO:
             return self.sparsity
         if self.sparsity is None:
             return columns

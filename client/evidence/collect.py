@@ -5,7 +5,7 @@ from hashlib import sha256
 from dpspca.client.connection import NO_TRUST, Collected, Inquirer, JobStatus, bounds
 from dpspca.common.errors import RefusedError
 from dpspca.common.statement import PrivacyStatement
-from dpspca.common.trust import JobEnvelope, Kind, SignedJob
+from dpspca.common.trust import JobEnvelope, SignedJob, StatementKind
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
@@ -23,8 +23,8 @@ async def collect(
         raise RefusedError("The coordinator replied with another job than the one asked for.", NO_TRUST)
     status, envelope = JobStatus.of(reply), JobEnvelope.from_bytes(signed.payload)
     collected = {
-        Kind.RECORD: await inquirer.ask(Kind.RECORD, job, envelope.audience),
-        Kind.TERMS: await inquirer.ask(Kind.TERMS, envelope.data_set, envelope.audience),
+        StatementKind.RECORD: await inquirer.ask(StatementKind.RECORD, job, envelope.audience),
+        StatementKind.TERMS: await inquirer.ask(StatementKind.TERMS, envelope.data_set, envelope.audience),
     }
     me = inquirer.identity
     return (
@@ -52,10 +52,10 @@ def _reported(status: JobStatus) -> Reported:
     return Reported(status.state, status.answered, outcomes)
 
 
-def _by_provider(collected: dict[Kind, Collected]) -> dict[str, dict[str, str]]:
+def _by_provider(collected: dict[StatementKind, Collected]) -> dict[str, dict[str, str]]:
     names = {name for each in collected.values() for name in each.statements}
     return {name: _of_provider(name, collected) for name in sorted(names)}
 
 
-def _of_provider(name: str, collected: dict[Kind, Collected]) -> dict[str, str]:
+def _of_provider(name: str, collected: dict[StatementKind, Collected]) -> dict[str, str]:
     return {kind: each.statements[name].to_bytes().hex() for kind, each in collected.items() if name in each.statements}

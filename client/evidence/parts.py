@@ -20,10 +20,10 @@ from dpspca.common.terms import Terms
 from dpspca.common.trust import (
     JOB_SKEW,
     JobEnvelope,
-    Kind,
     SignedJob,
     SignedRequest,
     SignedStatement,
+    StatementKind,
     StatementRequest,
     requester_of,
     signer_of,
@@ -83,11 +83,11 @@ class JobOfEvidence:
         }
 
 
-def require_request(evidence: Evidence, kind: Kind, job: JobOfEvidence) -> None:
+def require_request(evidence: Evidence, kind: StatementKind, job: JobOfEvidence) -> None:
     """Refuse a request that the job's analyst did not sign, for this kind, about this job, when the file was made."""
     signed, request = read_request(evidence, kind)
     asked, analyst = requester_of(signed, job.authority, moment(request.issued_at))
-    about = job.signed.job_id if kind is Kind.RECORD else job.envelope.data_set
+    about = job.signed.job_id if kind is StatementKind.RECORD else job.envelope.data_set
     require_trust(signed.to_bytes().hex() == evidence.requests[kind], "A request is not in its one form.", BROKEN)
     require_trust(analyst == job.analyst, f"{analyst} asked for statements about another's job.", BROKEN)
     require_trust((asked.kind, asked.about) == (kind, about), "A request is about something else.", BROKEN)
@@ -95,7 +95,7 @@ def require_request(evidence: Evidence, kind: Kind, job: JobOfEvidence) -> None:
     require_trust(near, "A request was signed at another time than the evidence.", BROKEN)
 
 
-def read_request(evidence: Evidence, kind: Kind) -> tuple[SignedRequest, StatementRequest]:
+def read_request(evidence: Evidence, kind: StatementKind) -> tuple[SignedRequest, StatementRequest]:
     """Read a request, without checking it."""
     if kind not in evidence.requests:
         raise NotTrustedError("There is no request for this statement.", BROKEN)
@@ -103,7 +103,7 @@ def read_request(evidence: Evidence, kind: Kind) -> tuple[SignedRequest, Stateme
     return signed, StatementRequest.from_bytes(signed.payload)
 
 
-def stated_content(evidence: Evidence, job: JobOfEvidence, name: str, kind: Kind) -> bytes:
+def stated_content(evidence: Evidence, job: JobOfEvidence, name: str, kind: StatementKind) -> bytes:
     """Return the content of a statement that this provider signed in reply to the analyst's request."""
     signed, asked = read_request(evidence, kind)
     written = evidence.statements[name][kind]

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from dpspca.common.errors import DpspcaError, require_trust
 from dpspca.common.statement import PrivacyStatement
-from dpspca.common.trust import JOB_SKEW, Kind, federation_of, holder_at, read_authority
+from dpspca.common.trust import JOB_SKEW, StatementKind, federation_of, holder_at, read_authority
 from dpspca.common.version import __version__
 
 from .document import Evidence, StoredModel
@@ -33,8 +33,11 @@ COLLECTOR: Final = (
 
 Reader: TypeAlias = Callable[[Findings, bytes, JobOfEvidence, str], tuple[str, dict[str, Any]]]
 
-_READERS: Final[Mapping[Kind, Reader]] = {Kind.RECORD: read_record, Kind.TERMS: read_terms}
-_WORDS: Final = {Kind.RECORD: "the ledger's record of the job", Kind.TERMS: "the terms of the data set"}
+_READERS: Final[Mapping[StatementKind, Reader]] = {StatementKind.RECORD: read_record, StatementKind.TERMS: read_terms}
+_WORDS: Final = {
+    StatementKind.RECORD: "the ledger's record of the job",
+    StatementKind.TERMS: "the terms of the data set",
+}
 
 
 def verify(

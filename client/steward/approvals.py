@@ -19,7 +19,7 @@ from dpspca.common.storage import ProviderConfig, read_config, require_own
 from dpspca.common.trust import Identity
 from dpspca.provider.approval import (
     ApprovalQueue,
-    Request,
+    ApprovalRequest,
     RequestState,
     SignedContent,
     balance_facts,
@@ -67,7 +67,7 @@ class ApprovalOffice:
         states = () if every else (RequestState.WAITING,)
         return [request_facts(each) | {"decisions": self._decisions(each)} for each in self.queue.requests(*states)]
 
-    def find(self, name: str) -> Request:
+    def find(self, name: str) -> ApprovalRequest:
         """Find a job by the first characters of its name."""
         check(bool(name.strip()), f"The job is {name!r}.", _LIST)
         found = [each for each in self.queue.requests() if each.job.startswith(name)]
@@ -78,7 +78,7 @@ class ApprovalOffice:
         )
         return found[0]
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: ApprovalRequest) -> dict[str, Any]:
         """Return everything that a person needs to decide, as plain values."""
         facts = request_facts(request) | {"decisions": self._decisions(request)}
         signed = self.queue.signed(request.job)
@@ -95,7 +95,7 @@ class ApprovalOffice:
         rule = rules.approval_rule
         return facts | ({"approvers": list(rule.approvers), "approvals_needed": rule.needed} if rule else {})
 
-    def decide(self, request: Request, verdict: str, person: str | None, reason: str) -> dict[str, Any]:
+    def decide(self, request: ApprovalRequest, verdict: str, person: str | None, reason: str) -> dict[str, Any]:
         """Sign a decision, and wait a moment for the daemon to take it up.
 
         ``taken`` says whether it did, and ``problem`` why the decision does not count, if it does not.
@@ -145,7 +145,7 @@ class ApprovalOffice:
         )
         return person
 
-    def _rule(self, request: Request) -> ApprovalRule:
+    def _rule(self, request: ApprovalRequest) -> ApprovalRule:
         rules: Rules = read_policy(self.settings.policy).rules(request.data_set)
         if rules.approval_rule is None:
             raise RefusedError(
@@ -153,7 +153,7 @@ class ApprovalOffice:
             )
         return rules.approval_rule
 
-    def _decisions(self, request: Request) -> list[dict[str, Any]]:
+    def _decisions(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         """Return the decisions about a job, and of each whether the ledger has it and why it does not count."""
         recorded = self._view.books.decisions(request.job) if self._view else ()
         found = []

@@ -12,10 +12,9 @@ from dpspca.common.names import PartyName
 from dpspca.common.privacy import UNIT, Price, epsilon_within, format_down, root_down
 from dpspca.common.spec import Budget, JobSpec
 from dpspca.common.statement import format_up
-from dpspca.common.terms import Bounds, Cap, Terms, columns_digest
+from dpspca.common.terms import Bounds, StatedCap, Terms, columns_digest
 from dpspca.provider.ledger import Quotas
-from dpspca.provider.policy import Cap as PolicyCap
-from dpspca.provider.policy import Range, Rules
+from dpspca.provider.policy import Cap, Range, Rules
 
 
 def refusals(
@@ -118,7 +117,7 @@ def _range(of: Bounds) -> Range:
     return Range(of.least, of.most)
 
 
-def _budget(of: Cap) -> Budget:
+def _budget(of: StatedCap) -> Budget:
     if of.approximate_delta:
-        return PolicyCap(of.epsilon, of.delta, of.approximate_delta)
+        return Cap(of.epsilon, of.delta, of.approximate_delta)
     return Budget(of.epsilon, of.delta)

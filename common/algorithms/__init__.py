@@ -3,7 +3,7 @@
 from . import catalogue
 from .catalogue import CATALOGUE, Method, choices
 from .stages import CHOICES, CLEAR, LEAST_KEPT, SPARSE_FRACTION, Lengths, ReleasedFacts, best_clip, kept_part
-from .steps import AUTO, Kind, Option
+from .steps import AUTO, Option, OptionKind
 from .theory import for_job
 
 __all__ = [
@@ -13,10 +13,10 @@ __all__ = [
     "CLEAR",
     "LEAST_KEPT",
     "SPARSE_FRACTION",
-    "Kind",
     "Lengths",
     "Method",
     "Option",
+    "OptionKind",
     "ReleasedFacts",
     "best_clip",
     "catalogue",

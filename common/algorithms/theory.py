@@ -44,7 +44,7 @@ MISSED: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Population:
+class PopulationAssumptions:
     """Assumptions about the population that the rows are drawn from.
 
     ``largest``, ``leading`` and ``following`` are the first, the k-th and the next eigenvalue of a row's second
@@ -67,7 +67,7 @@ class Population:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class BoundTerms:
     """The three terms of the bound, the rate that they depend on, and the probability with which their sum holds."""
 
     statistical: float
@@ -85,7 +85,7 @@ class Terms:
 
 
 def error_terms(  # noqa: PLR0913  # the theorem has as many
-    population: Population,
+    population: PopulationAssumptions,
     *,
     components: int,
     dimension: int,
@@ -96,7 +96,7 @@ def error_terms(  # noqa: PLR0913  # the theorem has as many
     rounds: int,
     tau: float,
     constant: float = 1.0,
-) -> Terms:
+) -> BoundTerms:
     """Compute the terms, or say which condition of the theorem fails.
 
     ``rows`` counts the rows of all ``parties`` together. ``noise_std`` is the noise on one provider's sum A Q in the
@@ -117,7 +117,7 @@ def error_terms(  # noqa: PLR0913  # the theorem has as many
     settling = 1 / (1 - rho**0.25)
     gap = math.sqrt(population.largest * following) / (leading - following)
     sampling = math.sqrt(population.support * (k + math.log(dimension)) / rows)
-    return Terms(
+    return BoundTerms(
         statistical=constant * math.sqrt(k) * settling * gap * sampling,
         noise=(1 + 2 * math.sqrt(k * population.support / sparsity)) * xi / (1 - xi) * settling / math.sqrt(3),
         convergence=rho ** ((rounds - 1) / 4) / 4,
@@ -139,7 +139,7 @@ def for_job(  # noqa: PLR0913  # what is assumed has as many parts
     largest: float | None = None,
     tau: float | None = None,
     constant: float = 1.0,
-) -> Terms:
+) -> BoundTerms:
     """Compute the terms with the rounds, the sparsity and the noise (exact or published) of a job's plan.
 
     The default of ``tau`` is such that the noise of some round exceeds what the bound allows for with probability
@@ -149,7 +149,7 @@ def for_job(  # noqa: PLR0913  # what is assumed has as many parts
     steps = [step for step in catalogue.plan(spec) if step.query is CovarianceProduct]
     unit = CovarianceProduct.unit_value(spec.norm_bound)
     return error_terms(
-        Population(leading, following, s_star, leading if largest is None else largest),
+        PopulationAssumptions(leading, following, s_star, leading if largest is None else largest),
         components=spec.components,
         dimension=spec.schema.dimension,
         sparsity=DpsPcaOptions.of(spec).sparsity,

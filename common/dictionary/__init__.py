@@ -4,7 +4,7 @@ from .codes import MAX_TEXTS, LevelCodes, category_text, raw_values, text_code, 
 from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
 from .draft import draft
-from .features import UNKNOWN, Category, Feature, Genotype, Kind, Number
+from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
 from .pinned import MOST_TITLE, PinnedDictionary
@@ -22,8 +22,8 @@ __all__ = [
     "Category",
     "Dictionary",
     "Feature",
+    "FeatureKind",
     "Genotype",
-    "Kind",
     "LevelCodes",
     "MappedFeature",
     "Number",

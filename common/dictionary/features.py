@@ -34,7 +34,7 @@ MOST_SQUARE: Final = 2.0
 """What a genotype adds to the square of the norm bound, at most. Scaled by its frequency, its expected square is 1."""
 
 
-class Kind(StrEnum):
+class FeatureKind(StrEnum):
     """What kind of values a feature has."""
 
     NUMBER = "number"
@@ -84,7 +84,7 @@ class Number:
     concept: Concept = None
     """What names it in triplets, if that is not its name: a concept of a vocabulary that all providers use."""
 
-    kind: ClassVar[Kind] = Kind.NUMBER
+    kind: ClassVar[FeatureKind] = FeatureKind.NUMBER
 
     def __post_init__(self) -> None:
         low, high = self.range
@@ -138,7 +138,7 @@ class Genotype:
     missing_codes: values.Codes = ()
     description: str = ""
 
-    kind: ClassVar[Kind] = Kind.GENOTYPE
+    kind: ClassVar[FeatureKind] = FeatureKind.GENOTYPE
     unit: ClassVar[str] = "alleles"
     range: ClassVar[tuple[float, float]] = (0.0, ALLELES)
 
@@ -203,7 +203,7 @@ class Category:
     concept: Concept = None
     """What names it in triplets, if that is not its name."""
 
-    kind: ClassVar[Kind] = Kind.CATEGORY
+    kind: ClassVar[FeatureKind] = FeatureKind.CATEGORY
     unit: ClassVar[str] = ""
 
     def __post_init__(self) -> None:

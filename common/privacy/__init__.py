@@ -11,7 +11,7 @@ from .accountant import (
     epsilon_within,
     usable_mu,
 )
-from .audit import Finding, Kind
+from .audit import AuditKind, AuditResult
 from .calibration import (
     MAX_EPSILON,
     MIN_DELTA,
@@ -87,6 +87,8 @@ __all__ = [
     "STRETCH_TAIL",
     "UNIT",
     "ApproximateEvent",
+    "AuditKind",
+    "AuditResult",
     "ChoiceEvent",
     "Constants",
     "DiscreteGaussian",
@@ -95,10 +97,8 @@ __all__ = [
     "Entropy",
     "Event",
     "Filter",
-    "Finding",
     "GaussianEvent",
     "KeyStream",
-    "Kind",
     "LaplaceEvent",
     "Mixture",
     "ParallelEvent",

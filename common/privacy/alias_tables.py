@@ -131,7 +131,7 @@ class AliasTable:
         """A mask of the bits of a word that choose the cell."""
         return np.uint32((1 << self.bits) - 1)
 
-    def look_up(self, source: WordSource, scratch: "Scratch") -> NDArray[np.uint32]:
+    def look_up(self, source: WordSource, scratch: "BatchBuffers") -> NDArray[np.uint32]:
         """Fill ``scratch.found`` with independent draws, each as the cell of its integer, ``reach`` above it.
 
         A word below the threshold is below the whole entry, and a word above the threshold is above it. So the last
@@ -159,7 +159,7 @@ class AliasTable:
             found[tie] = cell if kept else self.entries[cell] & self._low
 
 
-class Scratch:
+class BatchBuffers:
     """Buffers of one batch, allocated once and small enough to stay in cache."""
 
     def __init__(self, size: int) -> None:

@@ -24,7 +24,7 @@ FEWEST: Final = 32 * 32
 """Fewest residuals for a test of shape or correlation: with fewer, the limit law is not accurate enough."""
 
 
-class Kind(StrEnum):
+class AuditKind(StrEnum):
     """What a test examines."""
 
     WIDTH = "width"
@@ -38,10 +38,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditResult:
     """The result of one test: its p-value if the noise is as planned, and the level below which it fails."""
 
-    kind: Kind
+    kind: AuditKind
     name: str
     probability: float
     level: float
@@ -57,7 +57,7 @@ class Finding:
         return self.probability >= self.level
 
 
-def width(name: str, residuals: FloatArray, level: float) -> Finding:
+def width(name: str, residuals: FloatArray, level: float) -> AuditResult:
     """Test the width of noise, two-sided: the sum of squares of n residuals follows chi-square with n degrees.
 
     Noise of c < 1 times the planned width is found with probability ``POWER`` if c^2 is at most the quotient of the two
@@ -67,44 +67,48 @@ def width(name: str, residuals: FloatArray, level: float) -> Finding:
     total = float(np.square(residuals).sum())
     probability = 2 * min(float(chdtr(draws, total)), float(chdtrc(draws, total)))
     catches = math.sqrt(chdtri(draws, 1 - level / 2) / chdtri(draws, 1 - POWER))
-    return Finding(Kind.WIDTH, name, min(1.0, probability), level, draws, math.sqrt(total / draws), 1.0, catches)
+    return AuditResult(
+        AuditKind.WIDTH, name, min(1.0, probability), level, draws, math.sqrt(total / draws), 1.0, catches
+    )
 
 
-def shape(name: str, residuals: FloatArray, level: float) -> Finding:
+def shape(name: str, residuals: FloatArray, level: float) -> AuditResult:
     """Test that residuals are normal: chi-square of their counts in ``CELLS`` intervals of equal probability."""
     places = np.minimum((ndtr(residuals) * CELLS).astype(np.intp), CELLS - 1)
     expected = residuals.size / CELLS
     distance = float((np.square(np.bincount(places, minlength=CELLS) - expected) / expected).sum())
-    return Finding(Kind.SHAPE, name, float(chdtrc(CELLS - 1, distance)), level, residuals.size, distance, CELLS - 1)
+    return AuditResult(
+        AuditKind.SHAPE, name, float(chdtrc(CELLS - 1, distance)), level, residuals.size, distance, CELLS - 1
+    )
 
 
-def silence(name: str, numbers: NDArray[np.int64], level: float) -> Finding:
+def silence(name: str, numbers: NDArray[np.int64], level: float) -> AuditResult:
     """Test that all numbers are zero, where a provider has no data: noise would be a mistake, data would be worse."""
     nonzero = int(np.count_nonzero(numbers))
-    return Finding(Kind.SILENCE, name, 0.0 if nonzero else 1.0, level, numbers.size, float(nonzero), 0.0)
+    return AuditResult(AuditKind.SILENCE, name, 0.0 if nonzero else 1.0, level, numbers.size, float(nonzero), 0.0)
 
 
-def reach(name: str, moved: float, sensitivity: float, level: float) -> Finding:
+def reach(name: str, moved: float, sensitivity: float, level: float) -> AuditResult:
     """Test that exact answers over neighbours are no further apart than the sensitivity that is charged for.
 
     There is no noise in it, and so no false alarm. A sensitivity that is stated too small is found if it is below
     ``catches`` times the true one.
     """
     close = moved <= sensitivity
-    return Finding(Kind.REACH, name, float(close), level, 1, moved, sensitivity, min(1.0, moved / sensitivity))
+    return AuditResult(AuditKind.REACH, name, float(close), level, 1, moved, sensitivity, min(1.0, moved / sensitivity))
 
 
-def correlation(name: str, some: FloatArray, others: FloatArray, level: float) -> Finding:
+def correlation(name: str, some: FloatArray, others: FloatArray, level: float) -> AuditResult:
     """Test that paired residuals are uncorrelated: the sum of n products has variance n.
 
     Noise that is used twice has a correlation of one, which 1,024 pairs show beyond doubt.
     """
     measured = float((some * others).sum()) / some.size
     probability = 2 * float(ndtr(-abs(measured) * math.sqrt(some.size)))
-    return Finding(Kind.RELATION, name, probability, level, some.size, measured, 0.0)
+    return AuditResult(AuditKind.RELATION, name, probability, level, some.size, measured, 0.0)
 
 
-def distance(name: str, some: FloatArray, others: FloatArray, mu: float, level: float) -> Finding:
+def distance(name: str, some: FloatArray, others: FloatArray, mu: float, level: float) -> AuditResult:
     """Test that answers about two neighbours are at most ``mu`` apart along the line on which they differ most.
 
     Both are projections divided by the planned width, so they have variance one. The means of mu-GDP releases are at
@@ -114,14 +118,14 @@ def distance(name: str, some: FloatArray, others: FloatArray, mu: float, level: 
     measured = abs(float(some.mean() - others.mean()))
     probability = min(1.0, 2 * float(ndtr((mu - measured) / spread)))
     catches = mu + spread * (_normal_quantile(level / 2) + _normal_quantile(1 - POWER))
-    return Finding(Kind.DISTANCE, name, probability, level, some.size + others.size, measured, mu, catches)
+    return AuditResult(AuditKind.DISTANCE, name, probability, level, some.size + others.size, measured, mu, catches)
 
 
 MOST_SHARE: Final = 0.55
 """Largest share of pairs in which the same neighbour may take longer."""
 
 
-def answer_time(name: str, longer: NDArray[np.bool_], level: float) -> Finding:
+def answer_time(name: str, longer: NDArray[np.bool_], level: float) -> AuditResult:
     """Test that the answer about the same neighbour takes longer in at most a ``MOST_SHARE`` of pairs.
 
     The order within each pair must have been chosen by a coin. If each pair has at most that probability, whatever the
@@ -136,7 +140,7 @@ def answer_time(name: str, longer: NDArray[np.bool_], level: float) -> Finding:
     )
     least = next(found, None)
     catches = None if least is None else float(betaincinv(least, pairs - least + 1, POWER))
-    return Finding(Kind.TIME, name, probability, level, pairs, most / pairs, MOST_SHARE, catches)
+    return AuditResult(AuditKind.TIME, name, probability, level, pairs, most / pairs, MOST_SHARE, catches)
 
 
 def _binomial_tail(count: int, pairs: int, share: float) -> float:
@@ -150,7 +154,7 @@ def event(
     others: NDArray[np.bool_],
     claim: tuple[float, float],
     level: float,
-) -> Finding:
+) -> AuditResult:
     """Test the (epsilon, delta) ``claim`` on the probabilities of a set of answers over two neighbours.
 
     ``some`` and ``others`` say which answers over each neighbour were in the set, which must have been chosen without
@@ -167,8 +171,15 @@ def event(
     probability = min(1.0, 4 * min(_least_level(*pair, claim) for pair in pairs))
     measured = max(0.0, *(_epsilon_estimate(*pair, claim[1]) for pair in pairs))
     best = _epsilon_bound((some.size, some.size), (0, others.size), claim[1], level / 4)
-    return Finding(
-        Kind.EVENT, name, probability, level, some.size + others.size, measured, claim[0], best if best > 0 else None
+    return AuditResult(
+        AuditKind.EVENT,
+        name,
+        probability,
+        level,
+        some.size + others.size,
+        measured,
+        claim[0],
+        best if best > 0 else None,
     )
 
 

@@ -53,7 +53,7 @@ from dpspca.common.errors import InvalidParameterError
 from .alias_tables import (
     LARGEST_REACH,
     AliasTable,
-    Scratch,
+    BatchBuffers,
     digit_difference_weights,
     gaussian_weights,
     geometric_weights,
@@ -152,11 +152,11 @@ def _sums(terms: Sequence[_Term], count: int, source: WordSource) -> NDArray[np.
         raise InvalidParameterError(f"Cannot draw {count} numbers.", "Ask for zero or more.")
     draws = np.empty(count, np.int64)
     lowest = sum(term.multiplier * term.table.reach for term in terms)
-    scratch = Scratch(min(count, _BATCH))
+    scratch = BatchBuffers(min(count, _BATCH))
     for start in range(0, count, _BATCH):
         batch = draws[start : start + _BATCH]
         if len(batch) != len(scratch.values):
-            scratch = Scratch(len(batch))
+            scratch = BatchBuffers(len(batch))
         batch[...] = terms[0].table.look_up(source, scratch)  # its multiplier is one
         for term in terms[1:]:
             np.multiply(term.table.look_up(source, scratch), term.multiplier, out=scratch.values, dtype=np.int64)

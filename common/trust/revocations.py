@@ -194,7 +194,7 @@ def _validity(certificate: x509.Certificate) -> Validity:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CertificateStatus:
     """Whether a certificate that the authority issued may be used."""
 
     problem: str | None
@@ -206,13 +206,15 @@ REVOKED: Final = "revoked"
 EXPIRED: Final = "expired"
 
 
-def standing_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked: RevocationList) -> Standing:
+def certificate_status(
+    certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked: RevocationList
+) -> CertificateStatus:
     """Tell whether a certificate may be used, for people. Only ``peer_of`` decides who is trusted."""
     known = _issued(certificate_pem, authority_pem)
     _, until = known.in_force
     if known.serial in revoked.serials:
-        return Standing(REVOKED, until)
-    return Standing(EXPIRED if until <= now else None, until)
+        return CertificateStatus(REVOKED, until)
+    return CertificateStatus(EXPIRED if until <= now else None, until)
 
 
 def newest_certificate(certificates: Iterable[bytes]) -> bytes:

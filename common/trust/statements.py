@@ -48,7 +48,7 @@ _DATA_SET: Final = re.compile("[a-z0-9][a-z0-9.-]{0,62}")
 _AGAIN: Final = "Ask again. If this is repeated, do not trust this coordinator, and tell its operator."
 
 
-class Kind(StrEnum):
+class StatementKind(StrEnum):
     """What a statement is about."""
 
     TERMS = "terms"
@@ -61,7 +61,7 @@ class Kind(StrEnum):
 class StatementRequest:
     """What an analyst asks providers to state. ``about`` is a data set, or the name of a job."""
 
-    kind: Kind
+    kind: StatementKind
     about: str
     federation: str
     analyst: str
@@ -69,7 +69,7 @@ class StatementRequest:
     nonce: bytes = field(repr=False)
 
     @classmethod
-    def draw(cls, kind: Kind, about: str, analyst: PartyName, now: datetime) -> Self:
+    def draw(cls, kind: StatementKind, about: str, analyst: PartyName, now: datetime) -> Self:
         """Make a request with a fresh nonce."""
         return cls(
             kind=kind,
@@ -91,7 +91,7 @@ class StatementRequest:
         kind, about, federation, analyst, issued, nonce = _split("request", content, _REQUEST, 6)
         try:
             read = cls(
-                kind=Kind(kind.decode("ascii")),
+                kind=StatementKind(kind.decode("ascii")),
                 about=about.decode("ascii"),
                 federation=check_name("the federation", federation.decode("ascii")),
                 analyst=check_name("the analyst", analyst.decode("ascii")),
@@ -105,7 +105,7 @@ class StatementRequest:
         return read
 
     def _names_something(self) -> bool:
-        pattern = _JOB if self.kind is Kind.RECORD else _DATA_SET
+        pattern = _JOB if self.kind is StatementKind.RECORD else _DATA_SET
         return pattern.fullmatch(self.about) is not None
 
 

@@ -3,17 +3,17 @@
 from .decisions import (
     APPROVE,
     REJECT,
+    ApprovalStatus,
     NotApprovedError,
     RejectedError,
-    Standing,
+    approval_status,
     make_decision,
     require_approved,
     require_signed,
-    standing_of,
 )
 from .desk import ApprovalDesk, AwaitingApprovalError, RequestExpiredError
 from .queue import QUEUE_FILE, ApprovalQueue, QueueError, StoredDecision
-from .requests import TRANSITIONS, Request, RequestEvent, RequestState
+from .requests import TRANSITIONS, ApprovalRequest, RequestEvent, RequestState
 from .words import CENTERING, SignedContent, balance_facts, decision_facts, job_facts, lines, request_facts, summary
 
 __all__ = [
@@ -24,17 +24,18 @@ __all__ = [
     "TRANSITIONS",
     "ApprovalDesk",
     "ApprovalQueue",
+    "ApprovalRequest",
+    "ApprovalStatus",
     "AwaitingApprovalError",
     "NotApprovedError",
     "QueueError",
     "RejectedError",
-    "Request",
     "RequestEvent",
     "RequestExpiredError",
     "RequestState",
     "SignedContent",
-    "Standing",
     "StoredDecision",
+    "approval_status",
     "balance_facts",
     "decision_facts",
     "job_facts",
@@ -43,6 +44,5 @@ __all__ = [
     "request_facts",
     "require_approved",
     "require_signed",
-    "standing_of",
     "summary",
 ]

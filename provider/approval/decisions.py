@@ -30,7 +30,7 @@ _SIGNED: Final = (
 )  # fmt: skip
 
 
-class Standing(StrEnum):
+class ApprovalStatus(StrEnum):
     """What the decisions about a job come to."""
 
     WAITING = "waiting"
@@ -96,27 +96,27 @@ def require_signed(decided: Decided, provider: PartyName, authority_pem: bytes) 
     verify_texts(signature, decided.certificate.encode(), authority_pem, provider, _PURPOSE, *parts)
 
 
-def standing_of(decisions: Sequence[Decided], rule: ApprovalRule | None) -> Standing:
+def approval_status(decisions: Sequence[Decided], rule: ApprovalRule | None) -> ApprovalStatus:
     """Say what decisions come to under the rule as it is now. A rejection is final, whatever else was decided.
 
     Only persons whom the rule names now count, each once.
     """
     if any(each.verdict == REJECT for each in decisions):
-        return Standing.REJECTED
+        return ApprovalStatus.REJECTED
     if rule is None:
-        return Standing.APPROVED
+        return ApprovalStatus.APPROVED
     approved_by = {each.person for each in decisions if each.verdict == APPROVE} & set(rule.approvers)
-    return Standing.APPROVED if len(approved_by) >= rule.needed else Standing.WAITING
+    return ApprovalStatus.APPROVED if len(approved_by) >= rule.needed else ApprovalStatus.WAITING
 
 
 def require_approved(decisions: Sequence[Decided], rule: ApprovalRule | None) -> None:
     """Refuse a job that persons rejected, or that too few of them approved."""
-    match standing_of(decisions, rule):
-        case Standing.REJECTED:
+    match approval_status(decisions, rule):
+        case ApprovalStatus.REJECTED:
             raise rejection(decisions)
-        case Standing.WAITING:
+        case ApprovalStatus.WAITING:
             raise NotApprovedError("A person at this provider has to approve the job, and has not.", "Sign a new job.")
-        case Standing.APPROVED:
+        case ApprovalStatus.APPROVED:
             pass
 
 

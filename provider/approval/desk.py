@@ -18,10 +18,10 @@ from dpspca.common.trust import Identity, JobEnvelope, SignedJob
 from dpspca.provider.ledger import Decided, Ledger, Quotas
 from dpspca.provider.policy import ApprovalRule, UnreadablePolicyError
 
-from .decisions import Standing, rejection, require_signed, standing_of
+from .decisions import ApprovalStatus, approval_status, rejection, require_signed
 from .notify import Notifier
 from .queue import ApprovalQueue, QueueError
-from .requests import Request, RequestEvent, RequestState
+from .requests import ApprovalRequest, RequestEvent, RequestState
 from .words import summary
 
 HOUR: Final = 3600
@@ -34,7 +34,7 @@ class AwaitingApprovalError(RefusedError):
 
     code = "awaiting-approval"
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ApprovalRequest) -> None:
         super().__init__("A person at this provider has to approve the job first.", "Wait for the decision.")
         self.request = request
 
@@ -70,7 +70,7 @@ class ApprovalDesk:
     policy: Callable[[], HasRules]
     clock: Callable[[], datetime]
     settings: ApprovalSettings = field(default_factory=ApprovalSettings)
-    summarize: Callable[[Request, bytes], dict[str, Any]] = summary
+    summarize: Callable[[ApprovalRequest, bytes], dict[str, Any]] = summary
     """Describes a job for the steward's command."""
     notifier: Notifier = field(init=False)
     _logged: str = ""
@@ -91,19 +91,19 @@ class ApprovalDesk:
         """Return if a job may be admitted. Otherwise raise: it was rejected, it waits, or it waited too long."""
         job = signed.job_id
         decisions = self.ledger.decisions(job)
-        match standing_of(decisions, rule):
-            case Standing.REJECTED:
+        match approval_status(decisions, rule):
+            case ApprovalStatus.REJECTED:
                 raise rejection(decisions)
-            case Standing.APPROVED:
+            case ApprovalStatus.APPROVED:
                 return
-            case Standing.WAITING:
+            case ApprovalStatus.WAITING:
                 raise self._reason_to_wait(signed, envelope, analyst, quotas)
 
     def _reason_to_wait(self, signed: SignedJob, envelope: JobEnvelope, analyst: str, quotas: Quotas) -> RefusedError:
         """Put a job into the queue, if it is not there, and return the error that says how it stands."""
         now = int(self.clock().timestamp())
         lapses_at = min(now + self.settings.expires_hours * HOUR, envelope.expires_at)
-        request = Request(
+        request = ApprovalRequest(
             signed.job_id, analyst, envelope.data_set, now, lapses_at, envelope.expires_at, RequestState.WAITING
         )
         try:
@@ -172,9 +172,9 @@ class ApprovalDesk:
             decided = read()
             self._require_valid(decided)
             self.ledger.decide(decided)
-            standing = standing_of(self.ledger.decisions(decided.job), self._rule(decided.data_set))
-            if standing is not Standing.WAITING:
-                event = RequestEvent.APPROVE if standing is Standing.APPROVED else RequestEvent.REJECT
+            standing = approval_status(self.ledger.decisions(decided.job), self._rule(decided.data_set))
+            if standing is not ApprovalStatus.WAITING:
+                event = RequestEvent.APPROVE if standing is ApprovalStatus.APPROVED else RequestEvent.REJECT
                 with suppress(RefusedError):  # a crash came after this and before the decision was marked
                     self.queue.change(decided.job, event)
         except UnreadablePolicyError:
@@ -207,11 +207,11 @@ class ApprovalDesk:
     def _rule(self, data_set: str) -> ApprovalRule | None:
         return self.policy().rules(data_set).approval_rule
 
-    def _needs_nobody(self, request: Request) -> bool:
+    def _needs_nobody(self, request: ApprovalRequest) -> bool:
         """Whether the policy has changed so that a waiting job needs no further approval."""
         with suppress(RefusedError):
-            standing = standing_of(self.ledger.decisions(request.job), self._rule(request.data_set))
-            return standing is Standing.APPROVED
+            standing = approval_status(self.ledger.decisions(request.job), self._rule(request.data_set))
+            return standing is ApprovalStatus.APPROVED
         return False
 
     def _announce(self) -> None:

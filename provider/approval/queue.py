@@ -18,7 +18,7 @@ from dpspca.common.storage import files, sqlite_file
 from dpspca.provider.ledger import Decided
 
 from .decisions import read_decision, write_decision
-from .requests import Request, RequestEvent, RequestState, after
+from .requests import ApprovalRequest, RequestEvent, RequestState, after
 
 FILE: Final = sqlite_file.FileKind(int.from_bytes(b"dpsa"))
 QUEUE_FILE: Final = "approvals.db"
@@ -89,14 +89,14 @@ class ApprovalQueue:
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
-    def requests(self, *states: RequestState) -> list[Request]:
+    def requests(self, *states: RequestState) -> list[ApprovalRequest]:
         """List the requests in these states, or all of them, oldest first."""
         chosen = [each.value for each in states or RequestState]
         marks = ", ".join("?" * len(chosen))
         query = f"SELECT {_COLUMNS} FROM requests WHERE state IN ({marks}) ORDER BY number"  # noqa: S608  # ours
         return [_request(row) for row in self._read(query, *chosen)]
 
-    def find(self, job: str) -> Request | None:
+    def find(self, job: str) -> ApprovalRequest | None:
         """Return a job's request, or None."""
         rows = self._read(f"SELECT {_COLUMNS} FROM requests WHERE job = ?", job)  # noqa: S608  # ours
         return _request(rows[0]) if rows else None
@@ -116,14 +116,14 @@ class ApprovalQueue:
         query = "SELECT number, content, taken, problem FROM decisions WHERE taken = 0 ORDER BY number"
         return [_stored(row) for row in self._read(query)]
 
-    def unannounced(self) -> list[Request]:
+    def unannounced(self) -> list[ApprovalRequest]:
         """List the waiting requests of which nobody was notified."""
         query = f"SELECT {_COLUMNS} FROM requests WHERE announced = 0 AND state = ? ORDER BY number"  # noqa: S608  # ours
         return [_request(row) for row in self._read(query, RequestState.WAITING.value)]
 
     # --- Writing ------------------------------------------------------------------------------------------------------
 
-    def ask(self, request: Request, signed: bytes, most_a_day: int) -> Request:
+    def ask(self, request: ApprovalRequest, signed: bytes, most_a_day: int) -> ApprovalRequest:
         """Add a request, or return the one that the job has already. A job that waits again keeps its place."""
         with self._writing(create=True) as run:
             rows = run(f"SELECT {_COLUMNS} FROM requests WHERE job = ?", request.job)  # noqa: S608  # ours
@@ -244,7 +244,7 @@ class ApprovalQueue:
         return version
 
 
-def _require_room(run: "Callable[..., list[tuple[Any, ...]]]", request: Request, most_a_day: int) -> None:
+def _require_room(run: "Callable[..., list[tuple[Any, ...]]]", request: ApprovalRequest, most_a_day: int) -> None:
     """Refuse a request if too many wait, or the analyst asked too often since midnight UTC."""
     waiting = RequestState.WAITING.value
     counts = (
@@ -273,7 +273,7 @@ def _midnight(at: int) -> int:
     return at - at % DAY
 
 
-def _request(row: tuple[Any, ...]) -> Request:
+def _request(row: tuple[Any, ...]) -> ApprovalRequest:
     job, analyst, data_set, asked_at, lapses_at, expires_at, state = row
     texts, times = (job, analyst, data_set), (asked_at, lapses_at, expires_at)
     whole = all(isinstance(each, str) for each in texts) and all(isinstance(each, int) for each in times)
@@ -281,7 +281,7 @@ def _request(row: tuple[Any, ...]) -> Request:
         raise QueueError(
             "The queue of approvals is damaged.", "Move the file away: jobs that wait are asked for again."
         )
-    return Request(*texts, *times, RequestState(state))
+    return ApprovalRequest(*texts, *times, RequestState(state))
 
 
 def _stored(row: tuple[Any, ...]) -> StoredDecision:

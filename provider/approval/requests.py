@@ -54,7 +54,7 @@ def after(state: RequestState, event: RequestEvent) -> RequestState:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApprovalRequest:
     """A job in the queue. Times are in seconds since 1970. ``lapses_at`` is when it stops waiting for a decision."""
 
     job: str

@@ -19,7 +19,7 @@ from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.provider.ledger import ANSWER, Balance, Books, Decided, format_time, price_facts
 from dpspca.provider.policy import Rules, filter_of
 
-from .requests import Request
+from .requests import ApprovalRequest
 
 MOST_NAMES: Final = 100
 """Columns that are named in words for the person who decides. The plain values name all."""
@@ -79,7 +79,7 @@ class SignedContent:
     plan: Plan
 
     @classmethod
-    def read(cls, request: Request, content: bytes) -> "SignedContent":
+    def read(cls, request: ApprovalRequest, content: bytes) -> "SignedContent":
         """Read a stored job. Refuse bytes that are not the job of this request."""
         signed = SignedJob.from_bytes(content)
         envelope = JobEnvelope.from_bytes(signed.payload)
@@ -91,12 +91,12 @@ class SignedContent:
         return cls(signed, envelope, catalogue.plan(JobSpec.from_json(envelope.spec)))
 
 
-def summary(request: Request, content: bytes) -> dict[str, Any]:
+def summary(request: ApprovalRequest, content: bytes) -> dict[str, Any]:
     """Return what is known of a waiting job without the ledger, as plain values."""
     return request_facts(request) | job_facts(SignedContent.read(request, content))
 
 
-def request_facts(request: Request) -> dict[str, Any]:
+def request_facts(request: ApprovalRequest) -> dict[str, Any]:
     """Return how a request stands, as plain values."""
     return {
         "job": request.job,

@@ -20,7 +20,7 @@ from dpspca.common.storage import Route
 from dpspca.common.transport import provider_stream, rpc
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.data import DataSet
-from dpspca.provider.jobs import JobRegistry, Offer, PolicyLike, ProviderSetup
+from dpspca.provider.jobs import JobRegistry, OfferedData, PolicyLike, ProviderSetup
 
 from .conversation import Conversation
 
@@ -51,7 +51,7 @@ class Daemon:
         self.connected = asyncio.Event()
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> OfferedData:
         """What is on offer."""
         return self._registry.offer
 
@@ -60,11 +60,11 @@ class Daemon:
         data_sets: Mapping[str, DataSet],
         dictionaries: Mapping[str, Preparation],
         policy: Callable[[], PolicyLike],
-    ) -> Offer:
+    ) -> OfferedData:
         """Check data sets that are to be offered under a policy. Nothing changes yet."""
         return self._registry.make_offer(data_sets, dictionaries, policy)
 
-    async def reload(self, address: Route, offer: Offer) -> None:
+    async def reload(self, address: Route, offer: OfferedData) -> None:
         """Offer these data sets from now on, to this coordinator. Dial again if it would not know otherwise."""
         before, dialled = self._registry.offer, (self._settings.address, self._dialled_as)
         await asyncio.to_thread(self._registry.take_offer, offer)

@@ -39,7 +39,7 @@ from typing import Final, TypeAlias
 from dpspca.common.errors import DataSetUnusableError, DpspcaError, InvalidDataError, RowsNotReadyError
 
 from .checked import CheckedRows, Fingerprint, Table
-from .files import Form, Stamp, UnreadableError, files_of, stacked
+from .files import FolderForm, Stamp, TemporarilyUnreadableError, files_of, stacked
 from .protected import read_arriving
 
 DIGEST_BYTES: Final = 32
@@ -77,7 +77,7 @@ class CountedFiles:
         self._fingerprints: tuple[Fingerprint, ...] = ()
         files = files_of(folder)
         first = next(iter(files))
-        self.form: Final = Form.of(first, read(first)[0])
+        self.form: Final = FolderForm.of(first, read(first)[0])
         for file, stamp in files.items():
             self._count(file, stamp)
 
@@ -204,7 +204,7 @@ class CountedFiles:
         self.require_no_fault()
         try:
             yield
-        except (UnreadableError, MemoryError) as problem:
+        except (TemporarilyUnreadableError, MemoryError) as problem:
             self._tell(str(problem) or "There is too little memory.")
             raise RowsNotReadyError("This data set cannot be read at the moment.", "Ask again later.") from None
         except Exception as problem:  # noqa: BLE001  # after any error, positions may no longer be right

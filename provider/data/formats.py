@@ -49,10 +49,10 @@ from .files import (
     triplets_of_text,
     unpacking,
 )
-from .tables import Batch, Columns, RawTable, Source, columns_by_place
+from .tables import Batch, Columns, RawTable, RowSource, columns_by_place
 
 
-def _without_names(source: Source) -> Columns:
+def _without_names(source: RowSource) -> Columns:
     """Choose among the columns of a file that has no names for them."""
     return columns_by_place(source.reading)
 
@@ -61,16 +61,16 @@ def _without_names(source: Source) -> Columns:
 class Format:
     """A kind of file."""
 
-    read: Callable[[Source], RawTable]
-    columns: Callable[[Source], Columns] = _without_names
+    read: Callable[[RowSource], RawTable]
+    columns: Callable[[RowSource], Columns] = _without_names
     """Reads the names and types of the columns that are used, and nothing else."""
     keys: frozenset[str] = frozenset()
     """What may be declared about this kind of file, beside ``_KEYS``."""
-    triplets: Callable[[Source], Iterator[Batch]] | None = None
+    triplets: Callable[[RowSource], Iterator[Batch]] | None = None
     """Reads a long table of triplets."""
-    fault: Callable[[Source, int], str] | None = None
+    fault: Callable[[RowSource, int], str] | None = None
     """Says what is wrong with a row, by its number from 0."""
-    thousands: Callable[[Source], tuple[str, ...]] | None = None
+    thousands: Callable[[RowSource], tuple[str, ...]] | None = None
     """Names columns whose decimal mark may divide thousands."""
     may_hang: bool = False
     """Whether its library may loop for ever or crash on a damaged file. Then another process reads it first."""
@@ -116,7 +116,7 @@ _COMPANIONS: Final = {".bim": ".bed", ".fam": ".bed", ".pvar": ".pgen", ".psam":
 """Files that are read with another, which the settings name."""
 
 
-def format_of(source: Source) -> Format:
+def format_of(source: RowSource) -> Format:
     """Return the kind of a file. Refuse an unknown one, and declarations that say nothing about this kind."""
     ending = ending_of(source.path)
     found = FORMATS.get(ending)

@@ -37,7 +37,7 @@ from .checked import (
     with_largest_entries,
     with_persons,
 )
-from .files import Form
+from .files import FolderForm
 from .memory import BLOCK_CELLS, Genotypes, RowWriter, Scratch, StoredRows, stored_type
 from .sources import (
     RawTables,
@@ -233,7 +233,7 @@ class _Storing:
         form, stages = None, None
         for file, raw in tables:
             empty = without_rows(file, raw)
-            form = form or Form.of(file, empty)
+            form = form or FolderForm.of(file, empty)
             form.require(file, empty)
             kind = kind or stored_type(raw.numbers.kind)
             wider = np.result_type(kind, stored_type(raw.numbers.kind))

@@ -33,9 +33,9 @@ from dpspca.common.storage import Reading, is_pattern
 from .checked import CheckedRows, check_rows, check_size, numbers_of, require_genotypes
 from .files import (
     SAMPLE_LISTS,
-    Form,
+    FolderForm,
     Stamp,
-    UnreadableError,
+    TemporarilyUnreadableError,
     files_of,
     is_zarr,
     joined_parts,
@@ -50,7 +50,7 @@ from .tables import (
     Columns,
     RawTable,
     RowBatches,
-    Source,
+    RowSource,
     TripletFacts,
     TripletRows,
     declared_columns,
@@ -106,7 +106,7 @@ def raw_tables(path: Path, reading: Reading, cells: int | None = None, room: int
     files = list(files_of(path)) if is_several(path) else [path]
     for file in files:
         with file_errors(file):
-            format_of(Source(located(file), reading))  # all of them, before the first is read
+            format_of(RowSource(located(file), reading))  # all of them, before the first is read
     for file in files:
         place = located(file)
         before = Stamp.of(place) if place.is_file() else None
@@ -118,7 +118,7 @@ def raw_tables(path: Path, reading: Reading, cells: int | None = None, room: int
             if isinstance(raw.numbers, RowBatches):
                 raw.numbers.close()
         if before is not None and Stamp.of(place) != before:
-            raise UnreadableError(f"{file} changed while it was read.", "Start again when it is complete.")
+            raise TemporarilyUnreadableError(f"{file} changed while it was read.", "Start again when it is complete.")
 
 
 def dense_batches(tables: RawTables) -> Iterator[tuple[Path, FloatArray]]:
@@ -126,7 +126,7 @@ def dense_batches(tables: RawTables) -> Iterator[tuple[Path, FloatArray]]:
     form = None
     for file, raw in tables:
         empty = without_rows(file, raw)
-        form = form or Form.of(file, empty)
+        form = form or FolderForm.of(file, empty)
         form.require(file, empty)
         with file_errors(file):
             for batch in raw.numbers.batches:
@@ -220,7 +220,7 @@ def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[byte
 
 def fault_of_row(file: Path, reading: Reading, row: int) -> str | None:
     """Say what is wrong with a row of a text file, counted from 0. Return None for files of other kinds."""
-    source = Source(located(file), reading)
+    source = RowSource(located(file), reading)
     with file_errors(file):
         describe = format_of(source).fault
         return None if describe is None else f"{file}: {describe(source, row)}"
@@ -228,7 +228,7 @@ def fault_of_row(file: Path, reading: Reading, row: int) -> str | None:
 
 def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
     """Name columns of a text file whose decimal mark may divide thousands."""
-    source = Source(located(file), reading)
+    source = RowSource(located(file), reading)
     with file_errors(file):
         find = format_of(source).thousands
         return () if find is None else find(source)
@@ -268,7 +268,7 @@ def _rows_of_triplets(path: Path, reading: Reading, room: int | None = None) -> 
         rows = TripletRows(reading, room)
     for file in files_of(path) if is_several(path) else [path]:
         with file_errors(file):
-            source = Source(file, reading)
+            source = RowSource(file, reading)
             read = format_of(source).triplets
             with OneBehind(rows.add) as finding:
                 for batch in read(source) if read else ():
@@ -281,7 +281,7 @@ def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Colu
         return declared_columns(reading)
     file = next(iter(files_of(path))) if is_several(path) else located(path)
     with file_errors(file):
-        source = Source(file, reading, any_type=any_type)
+        source = RowSource(file, reading, any_type=any_type)
         return format_of(source).columns(source)
 
 
@@ -344,7 +344,7 @@ def _opened(
     path: Path, reading: Reading, *, lenient: bool, cells: int | None = None, room: int | None = None
 ) -> RawTable:
     """Open one file, and check its form but not its numbers."""
-    source = Source(located(path), reading, lenient, room=room)
+    source = RowSource(located(path), reading, lenient, room=room)
     with file_errors(path):
         found = format_of(source)
         if lenient and found.may_hang:
@@ -369,17 +369,17 @@ def file_errors(path: Path) -> Iterator[None]:
         yield
     except ScratchError:
         raise
-    except (MissingExtraError, UnreadableError) as problem:
+    except (MissingExtraError, TemporarilyUnreadableError) as problem:
         raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
     except DpspcaError as problem:
         raise InvalidDataError(f"{path}: {problem.what}", problem.remedy) from None
     except MemoryError:
-        raise UnreadableError(
+        raise TemporarilyUnreadableError(
             f"{path} takes more memory than there is.", "Divide it, or write it again if it is not that large."
         ) from None
     except Exception as problem:  # noqa: BLE001  # errors of zlib, of the tokenizer, and others
         if isinstance(problem, OSError) and problem.errno is not None:  # of the system, not of a library
-            raise UnreadableError(f"{path} cannot be read: {problem.strerror}.", "Check its path.") from None
+            raise TemporarilyUnreadableError(f"{path} cannot be read: {problem.strerror}.", "Check its path.") from None
         raise InvalidDataError(
             f"{path} does not hold a table of numbers.",
             "Write it again, whole: .npy with numpy.save and without pickles, .npz with scipy.sparse.save_npz.",

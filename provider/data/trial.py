@@ -16,14 +16,14 @@ from typing import Final
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
-from .tables import RowBatches, Source
+from .tables import RowBatches, RowSource
 
 SECONDS: Final = 60.0
 BYTES_A_SECOND: Final = 5e6
 """Ten times slower than the slowest disk and decompression."""
 
 
-def require_readable(source: Source, seconds: float = SECONDS) -> None:
+def require_readable(source: RowSource, seconds: float = SECONDS) -> None:
     """Refuse a file with which another process does not come to an end, well or with an error."""
     limit = seconds + source.path.stat().st_size / BYTES_A_SECOND
     reading = source.reading
@@ -66,7 +66,7 @@ def main() -> None:
         array=told["array"],
         alleles=None if told["alleles"] is None else Path(told["alleles"]),
     )
-    source = Source(Path(told["path"]), reading, room=told["room"])
+    source = RowSource(Path(told["path"]), reading, room=told["room"])
     numbers = format_of(source).read(source).numbers
     if isinstance(numbers, RowBatches):
         deque(numbers.batches, maxlen=0)

@@ -8,7 +8,7 @@ from dpspca.common.errors import InvalidDataError, RefusedError
 from dpspca.common.version import __version__
 from dpspca.provider.data import Cluster
 
-from .messages import Reply, Task, read_reply, version_of, write
+from .messages import Task, WorkerReply, read_reply, version_of, write
 
 Of = TypeVar("Of")
 
@@ -35,7 +35,7 @@ class ClusterProblemError(InvalidDataError):
     """What is wrong with a cluster or with what its workers read, for the steward alone."""
 
 
-def ask(cluster: Cluster, tasks: Iterable[tuple[Task, bytes]]) -> Iterator[tuple[Reply, memoryview]]:
+def ask(cluster: Cluster, tasks: Iterable[tuple[Task, bytes]]) -> Iterator[tuple[WorkerReply, memoryview]]:
     """Have workers do tasks. Give their replies in any order, or raise what one of them reports."""
     for message in cluster.run([write(task, content) for task, content in tasks]):
         theirs = version_of(message)

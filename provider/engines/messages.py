@@ -119,7 +119,7 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reply:
+class WorkerReply:
     """What a worker sends back."""
 
     version: str
@@ -128,7 +128,7 @@ class Reply:
     facts: tuple[PartFacts, ...] = ()
 
 
-def write(head: Task | Reply, content: bytes | memoryview = b"") -> bytes:
+def write(head: Task | WorkerReply, content: bytes | memoryview = b"") -> bytes:
     """Write a message."""
     text = json.dumps(asdict(head), separators=(",", ":"), allow_nan=False).encode()
     return b"".join((_FORM, len(text).to_bytes(_LENGTH, "big"), text, content))
@@ -140,10 +140,10 @@ def read_task(message: bytes) -> tuple[Task, memoryview]:
     return decode(Task, raw, STORED), content
 
 
-def read_reply(message: bytes) -> tuple[Reply, memoryview]:
+def read_reply(message: bytes) -> tuple[WorkerReply, memoryview]:
     """Read a reply, and the bytes after it."""
     raw, content = _read(message)
-    return decode(Reply, raw, STORED), content
+    return decode(WorkerReply, raw, STORED), content
 
 
 def version_of(message: bytes) -> str:

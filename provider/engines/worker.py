@@ -26,9 +26,9 @@ from .messages import (
     PartFacts,
     PartTask,
     Problem,
-    Reply,
     Task,
     Work,
+    WorkerReply,
     read_arrays,
     read_query,
     read_task,
@@ -65,7 +65,7 @@ def work(message: bytes) -> bytes:
 
 
 def _failed(code: str, what: str, remedy: str) -> bytes:
-    return write(Reply(version=__version__, problem=Problem(code, what, remedy)))
+    return write(WorkerReply(version=__version__, problem=Problem(code, what, remedy)))
 
 
 def _done(message: bytes) -> bytes:
@@ -80,7 +80,7 @@ def _done(message: bytes) -> bytes:
     match task.work:
         case Work.LIST:
             files = tuple(map(str, files_with_rows(Path(task.source))))
-            return write(Reply(version=__version__, files=files))
+            return write(WorkerReply(version=__version__, files=files))
         case Work.COUNT:
             return _counted(task)
         case Work.PRINT:
@@ -142,7 +142,7 @@ def _counted(task: Task) -> bytes:
             )
         )
         prints += of_part.found
-    return write(Reply(version=__version__, facts=tuple(facts)), written(prints))
+    return write(WorkerReply(version=__version__, facts=tuple(facts)), written(prints))
 
 
 def _printed(task: Task, before: list[NDArray[np.int64]]) -> bytes:
@@ -153,7 +153,7 @@ def _printed(task: Task, before: list[NDArray[np.int64]]) -> bytes:
         for stages in _stages(stream):
             prints.add(stages)
         _require_same(stream, part)
-    return write(Reply(version=__version__), written(prints.found))
+    return write(WorkerReply(version=__version__), written(prints.found))
 
 
 def _stages(stream: RowStream) -> Iterator[list[FloatArray]]:
@@ -171,7 +171,7 @@ def _summed(task: Task, content: memoryview) -> bytes:
     for part in task.parts:
         for sums in _sums_of(task, part, query):
             total = list(map(add, total, sums)) if total else sums
-    return write(Reply(version=__version__), written([half for each in total for half in (each.high, each.low)]))
+    return write(WorkerReply(version=__version__), written([half for each in total for half in (each.high, each.low)]))
 
 
 def _sums_of(task: Task, part: PartTask, query: RowQuery) -> Iterator[list[WideIntegers]]:

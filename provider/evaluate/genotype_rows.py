@@ -17,7 +17,7 @@ from dpspca.provider.data import CELLS_A_BYTE, Genotypes, Lookup
 from .block_sums import spans_of
 from .integer_rows import integer_rows, placed, row_factors, without_specks
 from .packed_rows import PackedRows
-from .products import Block, Division, Widen, integer_sums, split
+from .products import Division, RowBlock, Widen, integer_sums, split
 
 DIVISION: Final = Division(2**12, 192, 256)
 """Tables for a tile's columns are made once a block. They take 24 kilobytes, so that a first-level cache holds them."""
@@ -75,7 +75,7 @@ class FactoredGenotypes(GenotypeRows):
         self._values = np.where(np.isfinite(values), values, 0.0)  # the factor of a row with others is zero
         self._factors = factors
 
-    def opened(self, start: int, stop: int) -> Block:
+    def opened(self, start: int, stop: int) -> RowBlock:
         part = slice(start, stop)
         return _PackedBlock(self._genotypes[part], self._values, self._factors[part])
 

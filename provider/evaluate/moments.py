@@ -42,7 +42,7 @@ from .block_sums import (
     stepped,
 )
 from .one_thread import one_thread
-from .products import CACHED, LOW_BITS, MADE_AT_ONCE, ArrayBlock, Block, Division, integer_sums, split
+from .products import CACHED, LOW_BITS, MADE_AT_ONCE, ArrayBlock, Division, RowBlock, integer_sums, split
 from .wide_integers import Exact, WideIntegers, parts_of
 
 SPARSE_BLOCKS: Final = 16
@@ -115,7 +115,7 @@ class DenseBlocks(ABC):
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
         return stepped(span, max(self.block_rows, tall))
 
-    def opened(self, start: int, stop: int) -> Block:
+    def opened(self, start: int, stop: int) -> RowBlock:
         return ArrayBlock(self.integers(start, stop))
 
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:

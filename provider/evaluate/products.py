@@ -77,7 +77,7 @@ Widen: TypeAlias = Callable[[slice, FloatArray], FloatArray]
 """Returns some rows of a tile in float64: in the memory that it is given, or in its own until the next call."""
 
 
-class Block(Protocol):
+class RowBlock(Protocol):
     """Some rows."""
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class IntegerSource(Protocol):
 
     dimension: int
 
-    def opened(self, start: int, stop: int) -> Block:
+    def opened(self, start: int, stop: int) -> RowBlock:
         """Return the rows from ``start`` to ``stop``."""
         ...
 
@@ -184,7 +184,7 @@ class _Work:
         # Columns of high and low are contiguous if there is one of each: then it is most of the work to add them up.
         return np.empty((2, dimension)).T if columns == 1 else np.empty((dimension, 2 * columns))
 
-    def add(self, block: Block, sums: FloatArray, *, is_first: bool, is_last: bool) -> None:
+    def add(self, block: RowBlock, sums: FloatArray, *, is_first: bool, is_last: bool) -> None:
         """Add the sums over a block of rows. After the last, the same memory has 64-bit integers."""
         halves = self._multiplied(block)
         for tile in self._tiles:
@@ -205,7 +205,7 @@ class _Work:
             elif not is_new:
                 np.add(total, product, out=total)
 
-    def _multiplied(self, block: Block) -> list[tuple[slice, FloatArray]]:
+    def _multiplied(self, block: RowBlock) -> list[tuple[slice, FloatArray]]:
         """Multiply with the basis. Return the high and the low part of the product, for the rows of each tile."""
         stretches = [slice(at, min(at + self._height, len(block))) for at in range(0, max(1, len(block)), self._height)]
         for tile in self._tiles:

@@ -1,6 +1,6 @@
 """The jobs that a provider serves, and the check that each may still be answered."""
 
-from .offer import Offer
+from .offer import OfferedData
 from .open_job import OpenJob
 from .permission import PolicyLike
 from .registry import JobRegistry, ProviderSetup
@@ -9,7 +9,7 @@ from .statements import Statements
 
 __all__ = [
     "JobRegistry",
-    "Offer",
+    "OfferedData",
     "OpenJob",
     "PolicyLike",
     "ProviderSetup",

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedData:
     """What is offered: data sets by name, and for each its dictionary, and the names of its rows in the ledger."""
 
     data_sets: Mapping[str, DataSet]
@@ -60,11 +60,11 @@ class Offer:
         """Return what is held of a data set's dictionary, also if it has none."""
         return self.held.get(name) or HeldDictionary.of(name, None)
 
-    def has_same(self, name: str, other: "Offer") -> bool:
+    def has_same(self, name: str, other: "OfferedData") -> bool:
         """Tell whether a data set has the same rows in another offer."""
         return name in self.digests and self.digests[name] == other.digests.get(name)
 
-    def differs_from(self, other: "Offer") -> bool:
+    def differs_from(self, other: "OfferedData") -> bool:
         """Tell whether others would notice a difference: other names, other rows, or other dictionaries."""
         digests = [{name: each.digest for name, each in offer.held.items()} for offer in (self, other)]
         return self.digests != other.digests or digests[0] != digests[1]

@@ -12,7 +12,7 @@ from dpspca.provider.data import CheckedRows, ClusterRows, DataSet, UsableRows, 
 from dpspca.provider.engines import ClusterSums
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
 
-from .offer import Offer
+from .offer import OfferedData
 
 MATRIX_ENTRY_BYTES: Final = 26
 """For each entry of a dense matrix while a job on it is opened. 8 remain while it runs."""
@@ -50,7 +50,7 @@ class PreparedRows:
         """Free the memory of a data set that is gone or has other rows."""
         self._kept.pop(name, None)
 
-    def of(self, offer: Offer, name: str, plan: Plan, least_bound: float | None = None) -> Shard | MatrixShard:
+    def of(self, offer: OfferedData, name: str, plan: Plan, least_bound: float | None = None) -> Shard | MatrixShard:
         """Prepare a data set for a job's bounds, or reuse it if the last job had the same.
 
         The job's unit says whether the data are rows or a share of a symmetric matrix.

@@ -51,7 +51,7 @@ from dpspca.provider.policy import Policy
 from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
 from .forms import require_form
-from .offer import Offer
+from .offer import OfferedData
 from .open_job import OpenJob, RowWait, retrieve_exception
 from .permission import WITHDRAWN, DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
 from .prepared_rows import PreparedRows
@@ -109,7 +109,7 @@ class _Admitted(NamedTuple):
     rules: DataSetRules
     limits: Limits
     opening: Opening
-    offer: Offer
+    offer: OfferedData
     """What was on offer when the job was admitted. A reload does not change it for this job."""
 
 
@@ -134,11 +134,11 @@ class JobRegistry:
         data_sets: Mapping[str, DataSet],
         dictionaries: Mapping[str, Preparation],
         policy: Callable[[], PolicyLike],
-    ) -> Offer:
+    ) -> OfferedData:
         """Check data sets that are to be offered under a policy. Nothing changes yet."""
-        return Offer.of(data_sets, dictionaries, policy, self._settings.ledger)
+        return OfferedData.of(data_sets, dictionaries, policy, self._settings.ledger)
 
-    def take_offer(self, offer: Offer) -> None:
+    def take_offer(self, offer: OfferedData) -> None:
         """Offer these data sets from now on. A job ends here if its data set is gone or has other rows.
 
         What such a job spent stays spent, and the rest of its reservation is free. The other jobs go on.
@@ -157,7 +157,7 @@ class JobRegistry:
                 _log.warning("Job %.12s ends here: its data set is gone or has other rows now.", job)
                 self.end(job, WITHDRAWN)
 
-    def _record_rows(self, offer: Offer) -> None:
+    def _record_rows(self, offer: OfferedData) -> None:
         """Note how many rows there are, and report promises that earlier jobs did not keep."""
         for name, rows in offer.data_sets.items():
             self._named_at.setdefault(name, rows.count)
@@ -247,7 +247,7 @@ class JobRegistry:
         )
         return opened
 
-    def _admit(self, signed: SignedJob, offer: Offer) -> _Admitted:
+    def _admit(self, signed: SignedJob, offer: OfferedData) -> _Admitted:
         """Refuse a job that its signature, the policy, the ledger or a person does not allow. Nothing is reserved."""
         settings = self._settings
         me = settings.identity()
@@ -296,7 +296,7 @@ class JobRegistry:
             partial(self._name_rows, job.offer, data_set),
         )
 
-    def _keep_open(self, opened: OpenJob, offer: Offer) -> None:
+    def _keep_open(self, opened: OpenJob, offer: OfferedData) -> None:
         """Keep a job open. If there are too many, forget the least recently used ones, but none that is busy.
 
         If a busy job were opened again, it would make the same answer once more, and so show twice how long that takes.
@@ -320,14 +320,14 @@ class JobRegistry:
             require_approved(self._settings.ledger.decisions(signed.job_id), rules.approval_rule)
 
     def _permission(
-        self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName, offer: Offer
+        self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName, offer: OfferedData
     ) -> Permission:
         setup = self._settings
         sources = PermissionSources(self._authority, setup.revocations, setup.clock, setup.policy, setup.ledger)
         bound = offer.dictionary_of(envelope.data_set).public_bound(spec)
         return Permission(sources, signed, envelope, spec, analyst, public_bound=bound)
 
-    def _name_rows(self, offer: Offer, data_set: str) -> None:
+    def _name_rows(self, offer: OfferedData, data_set: str) -> None:
         """Record fingerprints of the rows that are there by now in the ledger.
 
         They are recorded whenever there are more rows, whatever the new ones contain. Otherwise every receipt would
@@ -338,7 +338,7 @@ class JobRegistry:
         self._named_at[data_set] = count
         self._settings.ledger.name_rows(self._named(offer, data_set), anew=anew)
 
-    def _named(self, offer: Offer, data_set: str) -> Named:
+    def _named(self, offer: OfferedData, data_set: str) -> Named:
         """Make the entry with the fingerprints of the rows that are there by now."""
         rows = offer.data_sets[data_set]
         names = offer.fingerprints[data_set]
@@ -352,7 +352,7 @@ class JobRegistry:
         return sign_receipt(self._settings.identity(), head) if head else None
 
 
-def _require_spectral_check(offer: Offer, name: str, spec: JobSpec, rules: DataSetRules) -> None:
+def _require_spectral_check(offer: OfferedData, name: str, spec: JobSpec, rules: DataSetRules) -> None:
     """Refuse a job with the unit spectral if its matrix failed the check, whatever the job's bound."""
     if spec.unit is not PrivacyUnit.SPECTRAL or rules.least_bound is None:
         return

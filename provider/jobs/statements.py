@@ -21,8 +21,8 @@ from dpspca.common.spec import Schema
 from dpspca.common.terms import Terms, columns_digest
 from dpspca.common.trust import (
     MAX_STATEMENT_BYTES,
-    Kind,
     SignedRequest,
+    StatementKind,
     StatementRequest,
     sign_receipt,
     sign_statement,
@@ -49,7 +49,10 @@ class Statements:
         self._setup = setup
         self._authority = setup.identity().authority_pem  # unlike keys and certificates, it is never replaced
         self._dictionaries = {name: held.dictionary.digest() for name, held in setup.dictionaries.items()}
-        self._makers: Mapping[Kind, Maker] = {Kind.TERMS: self._terms, Kind.RECORD: self._record}
+        self._makers: Mapping[StatementKind, Maker] = {
+            StatementKind.TERMS: self._terms,
+            StatementKind.RECORD: self._record,
+        }
 
     def state(self, content: bytes) -> tuple[str, bytes]:
         """Return the digest of a request and the signed statement, or ``NOTHING_TO_SAY``."""

@@ -80,20 +80,20 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 _log = logging.getLogger(__name__)
 
 
-class Connection(Protocol):
+class LedgerConnection(Protocol):
     """The part of an SQLite connection that a ledger needs. It raises the errors of ``sqlite3``."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Iterable[tuple[Any, ...]]: ...
     def close(self) -> None: ...
 
 
-Connect: TypeAlias = Callable[[Path], Connection]
+Connect: TypeAlias = Callable[[Path], LedgerConnection]
 
 
 class Database:
     """An open ledger file."""
 
-    def __init__(self, path: Path, connection: Connection) -> None:
+    def __init__(self, path: Path, connection: LedgerConnection) -> None:
         self._path = path
         self._connection = connection
 
@@ -288,7 +288,7 @@ class Database:
             )
 
 
-def migrate(connection: Connection, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+def migrate(connection: LedgerConnection, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
     """Bring a ledger of any version to that of the last step, in one transaction."""
     version = sqlite_file.number(connection, "PRAGMA user_version")
     if version < len(steps):
@@ -309,7 +309,7 @@ def database_errors(path: Path) -> Iterator[None]:
         raise DamagedLedgerError(f"{path} is damaged: {problem}.", "Restore a backup.") from problem
 
 
-def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> None:
+def _require_ledger(path: Path, connection: LedgerConnection, *, new: bool = True) -> None:
     """Refuse a file that is not a ledger, or whose version this software does not know. Nothing is changed."""
     version = FILE.version(connection)
     if new and version == 0 and not sqlite_file.number(connection, "PRAGMA application_id"):
@@ -326,7 +326,7 @@ def _require_ledger(path: Path, connection: Connection, *, new: bool = True) -> 
         )
 
 
-def _require_sync(connection: Connection) -> None:
+def _require_sync(connection: LedgerConnection) -> None:
     """Make SQLite sync what it writes. Refuse to start if it cannot."""
     missing = sqlite_file.make_durable(connection)
     if missing:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from dpspca.common.spec import Budget
-from dpspca.common.terms import Bounds, Cap, Conditions
+from dpspca.common.terms import Bounds, Conditions, StatedCap
 
 from .caps import Range, aside
 from .rules import Rules
@@ -33,5 +33,5 @@ def _bounds(of: Range) -> Bounds:
     return Bounds(float(of.least), float(of.most))
 
 
-def _cap(budget: Budget) -> Cap:
-    return Cap(budget.epsilon, budget.delta, float(aside(budget)))
+def _cap(budget: Budget) -> StatedCap:
+    return StatedCap(budget.epsilon, budget.delta, float(aside(budget)))

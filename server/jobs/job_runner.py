@@ -39,7 +39,7 @@ from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.common.weights import FULL, ProviderWeights, Weighed, rows_in
 from dpspca.server.events import asked_facts
-from dpspca.server.job import Event, JobRecord, Participant, State
+from dpspca.server.job import Event, JobParticipant, JobRecord, State
 from dpspca.server.journal import JournalError, JournalThread, Sum
 
 from .job_errors import PlanExceededError, ReplayError, TooFewProvidersError
@@ -92,7 +92,7 @@ class JobRunner:
             envelope.data_set,
             len(self._plan),
             submitted=clock().timestamp(),
-            participants={name: Participant() for name in envelope.audience},
+            participants={name: JobParticipant() for name in envelope.audience},
         )
 
     @property
@@ -377,7 +377,7 @@ class JobRunner:
             self.job = replace(self.job, participants={**self.job.participants, **left_out})
 
     def _record(self, name: str, **changes: float | str) -> None:
-        changed: Participant = replace(self.job.participants[name], **changes)  # type: ignore[arg-type]
+        changed: JobParticipant = replace(self.job.participants[name], **changes)  # type: ignore[arg-type]
         self.job = self.job.with_participant(name, changed)
 
     def _links(self) -> list[Link]:

@@ -26,19 +26,19 @@ File: TypeAlias = tuple[int, int]
 """A file's device and inode, which identify it under any name. An inode is not reused while its file is open."""
 
 
-class Connection(Protocol):
+class JournalConnection(Protocol):
     """The part of an SQLite connection that a journal needs. It raises ``sqlite3`` errors."""
 
     def execute(self, sql: str, parameters: Any = ..., /) -> Cursor: ...  # noqa: ANN401  # what SQL takes
     def close(self) -> None: ...
 
 
-Connect: TypeAlias = Callable[[Path], Connection]
+Connect: TypeAlias = Callable[[Path], JournalConnection]
 
 
 class _Tables(SqlJournal):
     begin = "BEGIN IMMEDIATE"
-    _connection: Connection | None = None
+    _connection: JournalConnection | None = None
     _label = "The journal"
 
     def _run(self, statement: str, *values: Any) -> Cursor:  # noqa: ANN401  # what SQL takes
@@ -70,7 +70,7 @@ class _Tables(SqlJournal):
     def _upgrade(self, version: int, migrations: Migrations) -> None:
         FILE.upgrade(self._run, version, migrations)
 
-    def _open_connection(self) -> Connection:
+    def _open_connection(self) -> JournalConnection:
         if self._connection is None:
             raise not_held_error()
         return self._connection
@@ -85,7 +85,7 @@ class _Tables(SqlJournal):
 class SqliteView(_Tables):
     """The journal in a file, opened to be read beside its holder."""
 
-    def __init__(self, path: Path, connection: Connection) -> None:
+    def __init__(self, path: Path, connection: JournalConnection) -> None:
         self._label = f"The journal {path}"
         self._connection = connection
         self._version()

@@ -14,7 +14,7 @@ from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.privacy import MAX_PARTIES
 from dpspca.common.transport import rpc
-from dpspca.common.trust import RevocationList, newest_certificate, standing_of
+from dpspca.common.trust import RevocationList, certificate_status, newest_certificate
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from dpspca.server.jobs import Roster
@@ -82,7 +82,7 @@ class PartyService(pb_grpc.PartyServiceServicer):
     def _standing(self, certificate: bytes, revoked: RevocationList) -> tuple[str | None, float]:
         """Return what is wrong with a certificate, and until when it is valid; 0 if that is not known."""
         try:
-            standing = standing_of(certificate, self._door.authority_pem, self._door.clock(), revoked)
+            standing = certificate_status(certificate, self._door.authority_pem, self._door.clock(), revoked)
         except DpspcaError:  # there is none
             return None, 0.0
         return standing.problem, standing.until.timestamp()

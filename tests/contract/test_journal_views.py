@@ -8,10 +8,10 @@ import pytest
 from facts import facts
 
 from dpspca.common.storage import DatabaseUrl
-from dpspca.server.job import Event, JobRecord, Participant
+from dpspca.server.job import Event, JobParticipant, JobRecord
 from dpspca.server.journal import JournalError, PostgresJournal, SqliteJournal, read_jobs
 
-JOB = JobRecord("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, participants={"north": Participant()})
+JOB = JobRecord("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, participants={"north": JobParticipant()})
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from facts import facts
 
 from dpspca.common.storage.sqlite_file import EXTRA
 from dpspca.common.weights import Weighed
-from dpspca.server.job import Event, JobRecord, Participant
+from dpspca.server.job import Event, JobParticipant, JobRecord
 from dpspca.server.journal import sql
 from dpspca.server.journal.contract import (
     PIECE,
@@ -38,10 +38,10 @@ LARGE = np.random.default_rng(0).integers(-(2**56), 2**56, (250_000, 2))
 """More than three pieces."""
 SMALL = np.arange(-3, 3)
 WAITING = JobRecord(
-    "a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5, participants={"north": Participant()}
+    "a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5, participants={"north": JobParticipant()}
 )
 RUNNING = replace(
-    WAITING.after(Event.BEGIN), participants={"north": Participant(1, 1), "south": Participant(1, 0, "no")}
+    WAITING.after(Event.BEGIN), participants={"north": JobParticipant(1, 1), "south": JobParticipant(1, 0, "no")}
 )
 DONE = RUNNING.after(Event.FINISH, now=9.25)
 
@@ -161,7 +161,7 @@ def test_weights_come_back_with_their_sum(again: Open) -> None:
     journal, weighed = again(), Weighed.of([(700, 65536), (3, 12), (3, 12)])
     journal.accept(WAITING, b"signed")
     journal.ask(RUNNING, 0, "first", None)
-    counted = RUNNING.with_participant("north", Participant(asked=1, answered=1, rows=700))
+    counted = RUNNING.with_participant("north", JobParticipant(asked=1, answered=1, rows=700))
     journal.ask(counted, 1, "second", Sum(SMALL, 3, weighed))
     journal.ask(counted, 2, "third", Sum(SMALL, 3))
     journal = again()

@@ -19,7 +19,7 @@ from timeouts import TIMEOUT
 
 from dpspca.common.names import Role
 from dpspca.common.spec import Schema
-from dpspca.provider.approval import ApprovalQueue, Request, RequestState
+from dpspca.provider.approval import ApprovalQueue, ApprovalRequest, RequestState
 
 NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs chromium, which is not installed")
 NASTY = (
@@ -81,7 +81,7 @@ def waiting_job(enrolment: Enrolment, site: Site, names: tuple[str, ...] = ("a",
     signed = enrolment.job(what, enrolment.identity(Role.ANALYST, "ada"), [site.name])
     at = int(now().timestamp())
     envelope_end = at + 3600
-    request = Request(
+    request = ApprovalRequest(
         signed.job_id, "dpspca://town/analyst/ada", "cohort", at, envelope_end, _expiry(signed), RequestState.WAITING
     )
     (site.folder / "ledger").mkdir(mode=0o700, exist_ok=True)

@@ -23,9 +23,9 @@ from dpspca.common.terms import Terms
 from dpspca.common.transport import rpc
 from dpspca.common.trust import (
     MAX_STATEMENT_BYTES,
-    Kind,
     SignedRequest,
     SignedStatement,
+    StatementKind,
     StatementRequest,
     sign_request,
     sign_statement,
@@ -97,7 +97,8 @@ def test_t35_the_coordinator_passes_on_only_what_the_caller_signed(tmp_path: Pat
         enrolment, stub = running.enrolment, running.analyst.stub
         mallory, ada = enrolment.identity(Role.ANALYST, "mallory"), running.analyst._identity
         drawn = [
-            StatementRequest.draw(Kind.TERMS, "cohort", each.name, running.analyst._clock()) for each in (mallory, ada)
+            StatementRequest.draw(StatementKind.TERMS, "cohort", each.name, running.analyst._clock())
+            for each in (mallory, ada)
         ]
         theirs, own = sign_request(drawn[0], mallory).to_bytes(), sign_request(drawn[1], ada).to_bytes()
         for request, reason in (
@@ -280,7 +281,7 @@ def test_t39_a_reply_that_was_not_asked_for_is_refused(tmp_path: Path, names: Se
         Strangers([pb.Statement(provider=name) for name in names]), CoordinatorLink(retry_seconds=0), ada, now
     )
     with pytest.raises(DishonestCoordinatorError):
-        asyncio.run(inquirer.ask(Kind.TERMS, "cohort", ["north"]))
+        asyncio.run(inquirer.ask(StatementKind.TERMS, "cohort", ["north"]))
 
 
 @pytest.mark.parametrize("size", [MAX_STATEMENT_BYTES + 1, 100])
@@ -290,6 +291,6 @@ def test_t35_a_statement_that_is_too_long_or_none_is_refused(tmp_path: Path, siz
     with pytest.raises(DishonestCoordinatorError, match=facts("north")):
         asyncio.run(
             Inquirer(Strangers([reply]), CoordinatorLink(retry_seconds=0), ada, now).ask(
-                Kind.TERMS, "cohort", ["north"]
+                StatementKind.TERMS, "cohort", ["north"]
             )
         )

@@ -16,7 +16,7 @@ import pytest
 from disks import Connection, Disk, Shim, keep_all, keep_none, keep_some
 from ledgers import quick_folder
 
-from dpspca.server.job import Event, JobRecord, Participant
+from dpspca.server.job import Event, JobParticipant, JobRecord
 from dpspca.server.journal.contract import Journal, Sum, write_job
 from dpspca.server.journal.sqlite import SqliteJournal
 
@@ -46,11 +46,11 @@ def sum_of(job: JobRecord, position: int, size: int) -> Sum:
 
 def acts(name: str, seed: int, event: Event) -> Iterator[Act]:
     """Accept a job, record its queries, sums and receipts, and end it."""
-    waiting = JobRecord(name * 64, "dpspca://town/analyst/ada", "cohort", QUERIES, participants={"a": Participant()})
+    waiting = JobRecord(name * 64, "dpspca://town/analyst/ada", "cohort", QUERIES, participants={"a": JobParticipant()})
     signed, running = name.encode() * 500, waiting.after(Event.BEGIN)
     yield lambda journal: journal.accept(waiting, signed)
     for position in range(QUERIES):
-        now = replace(running, participants={"a": Participant(position, position)})
+        now = replace(running, participants={"a": JobParticipant(position, position)})
         before = sum_of(waiting, position - 1, SIZES[seed]) if position else None
         receipts = {"a": b"receipt %d" % position}
         yield lambda journal, now=now, position=position, before=before, receipts=receipts: journal.ask(  # type: ignore[misc]

@@ -27,7 +27,7 @@ from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.receipts import sign_receipt
 from dpspca.common.trust.revocations import RevocationList
 from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
-from dpspca.common.trust.statements import Kind, SignedRequest, StatementRequest, sign_request, sign_statement
+from dpspca.common.trust.statements import SignedRequest, StatementKind, StatementRequest, sign_request, sign_statement
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 DIMENSION: Final = 6
@@ -141,16 +141,16 @@ def fuzz_parties() -> FuzzParties:
 def _requests_of(known: dict[str, Identity], started_at: datetime) -> dict[bytes, SignedRequest]:
     """Sign requests for statements, some of which nobody answers."""
 
-    def request(who: str, kind: Kind, about: str, at: datetime = started_at) -> SignedRequest:
+    def request(who: str, kind: StatementKind, about: str, at: datetime = started_at) -> SignedRequest:
         return sign_request(StatementRequest.draw(kind, about, known[who].name, at), known[who])
 
     return {
-        b"terms": request("ada", Kind.TERMS, "cohort"),
-        b"terms of nothing": request("ada", Kind.TERMS, "elsewhere"),
-        b"terms for bob": request("bob", Kind.TERMS, "cohort"),
-        b"terms for eve": request("eve", Kind.TERMS, "cohort"),
-        b"old terms": request("ada", Kind.TERMS, "cohort", started_at - timedelta(days=1)),
-        b"record": request("ada", Kind.RECORD, "0" * 64),
+        b"terms": request("ada", StatementKind.TERMS, "cohort"),
+        b"terms of nothing": request("ada", StatementKind.TERMS, "elsewhere"),
+        b"terms for bob": request("bob", StatementKind.TERMS, "cohort"),
+        b"terms for eve": request("eve", StatementKind.TERMS, "cohort"),
+        b"old terms": request("ada", StatementKind.TERMS, "cohort", started_at - timedelta(days=1)),
+        b"record": request("ada", StatementKind.RECORD, "0" * 64),
     }
 
 

@@ -24,7 +24,7 @@ from dpspca.client.connection.statements import Inquirer
 from dpspca.client.federation import AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.trust import Kind
+from dpspca.common.trust import StatementKind
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 SPEC = spec()
@@ -59,7 +59,7 @@ def test_t36_t39_no_statement_that_a_coordinator_makes_up_is_believed(told: list
 
     def read() -> None:
         inquirer = Inquirer(teller, CoordinatorLink(retry_seconds=0), ada, lambda: fuzz_parties().started_at)
-        assert not asyncio.run(inquirer.ask(Kind.TERMS, "cohort", ["north", "west"])).statements
+        assert not asyncio.run(inquirer.ask(StatementKind.TERMS, "cohort", ["north", "west"])).statements
 
     require_reason(read)
 

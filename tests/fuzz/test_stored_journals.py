@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ledgers import quick_folder
 from messages import few
 
-from dpspca.server.job import Event, JobRecord, Participant
+from dpspca.server.job import Event, JobParticipant, JobRecord
 from dpspca.server.journal.contract import JournalError, Sum, read_job, write_job
 from dpspca.server.journal.sqlite import SqliteJournal
 from dpspca.server.rpc.messages import as_message
@@ -33,7 +33,7 @@ STANDING: Final = JobRecord(
     "dpspca://town/analyst/ada",
     "cohort",
     3,
-    participants={"north": Participant(1, 1), "south": Participant()},
+    participants={"north": JobParticipant(1, 1), "south": JobParticipant()},
 )
 
 

@@ -24,7 +24,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidAnswerError
 from dpspca.common.privacy import audit as audits
 from dpspca.common.privacy import continuous
-from dpspca.common.privacy.audit import Finding, Kind
+from dpspca.common.privacy.audit import AuditKind, AuditResult
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.keystream import Draw, KeyStream, keyed_stream
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -53,7 +53,7 @@ No run of range-projection is like another; ``test_sketch_noise.py`` compares it
 NOT_GAUSSIAN = {"output-perturbation", "ppca"}
 
 
-def failed(found: Audit) -> set[Kind]:
+def failed(found: Audit) -> set[AuditKind]:
     return {each.kind for each in found.findings if not each.passed}
 
 
@@ -95,7 +95,7 @@ def test_an_honest_provider_passes_whatever_the_job(method: str, unit: str, acco
     found = audit(what, runs=40)
     assert found.passed, [each for each in found.findings if not each.passed]
     assert {each.kind for each in found.findings} == kinds_for(what)
-    assert (Kind.DISTANCE in kinds_for(what)) is (method not in NOT_GAUSSIAN)
+    assert (AuditKind.DISTANCE in kinds_for(what)) is (method not in NOT_GAUSSIAN)
 
 
 def test_a_job_that_depends_on_its_own_draws_is_not_audited() -> None:
@@ -121,25 +121,25 @@ def test_a_test_of_few_pairs_passes_and_catches_nothing() -> None:
     assert finding.catches is None
 
 
-def kinds_for(what: JobSpec) -> set[Kind]:
+def kinds_for(what: JobSpec) -> set[AuditKind]:
     """Which tests apply: of noise only if an answer has noise, and of distance only if that is Gaussian."""
     steps = [step for step in catalogue.plan(what) if step.event]
     noisy = [step for step in steps if not step.query.is_private]
     gaussian = [step for step in noisy if isinstance(step.event, GaussianEvent)]
-    of_noise = {Kind.WIDTH, Kind.SHAPE, Kind.RELATION} if noisy else set()
-    counts = {Kind.REACH} if any(issubclass(step.query, RowCountsQuery) for step in gaussian) else set()
+    of_noise = {AuditKind.WIDTH, AuditKind.SHAPE, AuditKind.RELATION} if noisy else set()
+    counts = {AuditKind.REACH} if any(issubclass(step.query, RowCountsQuery) for step in gaussian) else set()
     return (
         of_noise
         | counts
-        | ({Kind.DISTANCE} if gaussian else set())
-        | ({Kind.EVENT} if len(gaussian) < len(steps) else set())
+        | ({AuditKind.DISTANCE} if gaussian else set())
+        | ({AuditKind.EVENT} if len(gaussian) < len(steps) else set())
     )
 
 
 def test_the_default_audit_would_find_five_percent_in_every_round() -> None:
     found = audit()
     assert found.passed
-    rounds = [each for each in found.findings if each.kind is Kind.WIDTH and "round" in each.name]
+    rounds = [each for each in found.findings if each.kind is AuditKind.WIDTH and "round" in each.name]
     assert len(rounds) == 5
     assert all(each.catches is not None and each.catches > 0.95 for each in rounds)
 
@@ -172,14 +172,14 @@ def test_odd_jobs_can_be_audited_too(changes: dict[str, Any]) -> None:
 
 def test_noise_five_percent_narrow_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     narrowed(monkeypatch, 0.95)
-    assert Kind.WIDTH in failed(audit(job()))
+    assert AuditKind.WIDTH in failed(audit(job()))
 
 
 def test_noise_five_percent_wide_is_caught_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     narrowed(monkeypatch, 1.05)
-    assert Kind.WIDTH in failed(audit(job()))
+    assert AuditKind.WIDTH in failed(audit(job()))
 
 
 def test_noise_narrow_in_one_round_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_noise_of_another_shape_and_the_planned_width_is_caught(monkeypatch: pyt
             return DiscreteLaplace(std / math.sqrt(2))
 
     monkeypatch.setattr(respond, "DiscreteGaussian", Pointed)
-    assert Kind.SHAPE in failed(audit(job()))
+    assert AuditKind.SHAPE in failed(audit(job()))
 
 
 def test_noise_drawn_once_for_a_job_is_caught() -> None:
@@ -226,21 +226,21 @@ def test_noise_drawn_once_for_a_job_is_caught() -> None:
         responder = Responder(catalogue.plan(spec), about.exactly, MemoryLedger(), once, job=name)
         return lambda position, query: wire.answer_content(responder.respond(position, query))
 
-    assert Kind.RELATION in failed(audit(job(), opening=opening))
+    assert AuditKind.RELATION in failed(audit(job(), opening=opening))
 
 
 def test_noise_that_every_job_shares_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         auditing, "system_entropy", lambda draw: keyed_stream(bytes(32), replace(draw, job="every job"))
     )
-    assert Kind.RELATION in failed(audit(job()))
+    assert AuditKind.RELATION in failed(audit(job()))
 
 
 def test_a_forgotten_root_of_two_is_caught_though_the_noise_is_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planner and provider share the fault, so only the distance of the neighbours shows it."""
     monkeypatch.setattr(rows, "quadratic_sensitivity", lambda _query, _unit: 1.0)
     nobody_else_s = replace(default_job(), seed=2**63)  # plans are remembered by their jobs
-    assert failed(audit(nobody_else_s)) == {Kind.DISTANCE}
+    assert failed(audit(nobody_else_s)) == {AuditKind.DISTANCE}
 
 
 def test_rows_that_are_not_shortened_to_the_bound_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_rows_that_are_not_shortened_to_the_bound_are_caught(monkeypatch: pytest
 
     made = auditing._shard
     monkeypatch.setattr(auditing, "_shard", lambda *given: Longer(made(*given)))
-    assert failed(audit(job())) == {Kind.DISTANCE}
+    assert failed(audit(job())) == {AuditKind.DISTANCE}
 
 
 def test_an_answer_of_another_length_is_refused() -> None:
@@ -272,7 +272,7 @@ def test_an_answer_of_another_length_is_refused() -> None:
 
 # --- What the statistical tests promise -------------------------------------------------------------------------------
 
-TESTS: dict[str, Callable[[np.ndarray, np.ndarray, float], Finding]] = {
+TESTS: dict[str, Callable[[np.ndarray, np.ndarray, float], AuditResult]] = {
     "width": lambda some, _, level: audits.width("", some, level),
     "shape": lambda some, _, level: audits.shape("", some, level),
     "angles": lambda some, _, level: audits.width(
@@ -349,7 +349,7 @@ def test_laplace_noise_half_as_wide_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(respond, "DiscreteLaplace", Narrow)
     what = job(method="ppca", components=2, schema=Schema(4), options={}, explained_variance=True)
-    assert Kind.WIDTH in failed(audit(what, runs=40))
+    assert AuditKind.WIDTH in failed(audit(what, runs=40))
 
 
 @pytest.mark.slow
@@ -366,7 +366,7 @@ def test_a_mechanism_that_discloses_its_rows_is_caught(
     monkeypatch.setattr(mechanisms, "exponent", lambda query, epsilon: 1000 * honest(query, epsilon))
     monkeypatch.setattr(making, "SYNTHETIC_ROWS", 1)
     what = job(method="ppca", components=2, schema=Schema(3), options={}, budget=Budget(0.2, 1e-20))
-    assert failed(audit(what, runs=1000)) == {Kind.EVENT}
+    assert failed(audit(what, runs=1000)) == {AuditKind.EVENT}
 
 
 @pytest.mark.parametrize(("runs", "why"), [(1, "runs"), (10**7, "runs"), (10**6, "numbers")])
@@ -387,7 +387,7 @@ def test_at_least_99_of_100_planted_five_percent_are_caught(monkeypatch: pytest.
         what = jobs[number % 2]
         with monkeypatch.context() as planting:
             narrowed(planting, 0.95, only=catalogue.plan(what)[1].noise_std)
-            caught += Kind.WIDTH in failed(audit(what))
+            caught += AuditKind.WIDTH in failed(audit(what))
     assert caught >= 99
 
 
@@ -401,7 +401,7 @@ def test_five_percent_too_little_is_caught_whatever_the_job(
     what = offered(method, unit, accounting)
     draws = max(math.prod(step.shape) for step in catalogue.plan(what) if isinstance(step.event, GaussianEvent))
     narrowed(monkeypatch, 0.95)
-    assert Kind.WIDTH in failed(audit(what, runs=max(2, -(-20_000 // draws))))
+    assert AuditKind.WIDTH in failed(audit(what, runs=max(2, -(-20_000 // draws))))
 
 
 @pytest.mark.nightly

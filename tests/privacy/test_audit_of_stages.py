@@ -9,7 +9,7 @@ import pytest
 from dpspca.client.audit.answers import audit
 from dpspca.common.algorithms import automatic, catalogue
 from dpspca.common.algorithms.stages import staged_release, wide_release
-from dpspca.common.privacy.audit import Kind
+from dpspca.common.privacy.audit import AuditKind
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import (
     ColumnSizes,
@@ -86,7 +86,7 @@ def test_a_sensitivity_of_products_stated_too_small_is_caught(monkeypatch: pytes
     stated = ViewProduct.sensitivity_of
     monkeypatch.setattr(ViewProduct, "sensitivity_of", lambda unit, extent: stated(unit, extent) / 4)
     found = audit(replace(JOBS["wide"][0], seed=2**63), runs=RUNS)
-    assert {each.kind for each in found.findings if not each.passed} == {Kind.DISTANCE}
+    assert {each.kind for each in found.findings if not each.passed} == {AuditKind.DISTANCE}
 
 
 COUNTS: dict[type[RowQuery], str] = {
@@ -108,7 +108,7 @@ def test_a_sensitivity_of_counts_stated_too_small_is_caught(
     monkeypatch.setattr(kind, "sensitivity_of", lambda unit, extent: 0.9 * stated(unit, extent))
     found = audit(replace(JOBS[COUNTS[kind]][0], unit=unit, seed=2**62), runs=20)
     wrong = [each for each in found.findings if not each.passed]
-    assert Kind.REACH in {each.kind for each in wrong}
+    assert AuditKind.REACH in {each.kind for each in wrong}
     named = {step.name for step in catalogue.plan(found.spec) if step.query is kind}
     assert {f"worst neighbours for '{name}'" for name in named} <= {each.name for each in wrong}
 
@@ -119,7 +119,7 @@ def test_the_worst_neighbours_reach_what_the_price_allows(name: str, unit: Priva
     """So a sensitivity that is too small by a twentieth would be found, whatever the unit."""
     several = 3 if unit.is_person else 1
     found = audit(replace(JOBS[name][0], unit=unit, rows_per_person=several), runs=2)
-    reached = [each for each in found.findings if each.kind is Kind.REACH]
+    reached = [each for each in found.findings if each.kind is AuditKind.REACH]
     assert reached
     for each in reached:
         assert each.passed

@@ -12,7 +12,7 @@ import pytest
 
 from dpspca.client.audit.answers import Provider, answer_locally, audit, default_job
 from dpspca.common.algorithms import catalogue
-from dpspca.common.privacy.audit import Kind
+from dpspca.common.privacy.audit import AuditKind
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
@@ -71,4 +71,4 @@ def test_t27_noise_that_parties_share_is_found(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(responder, "DiscreteGaussian", Shared)
     found = audit(JOB, opening=colluding)
-    assert {Kind.WIDTH} <= {each.kind for each in found.findings if not each.passed}
+    assert {AuditKind.WIDTH} <= {each.kind for each in found.findings if not each.passed}

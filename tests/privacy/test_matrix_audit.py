@@ -13,7 +13,7 @@ from facts import facts
 from dpspca.client.audit.answers import audit
 from dpspca.client.audit.neighbours import neighbours
 from dpspca.common.errors import DpspcaError
-from dpspca.common.privacy.audit import Kind
+from dpspca.common.privacy.audit import AuditKind
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import matrix
 from dpspca.common.queries.base import RowQuery
@@ -38,7 +38,7 @@ def job(unit: PrivacyUnit, **changes: Any) -> JobSpec:
     return JobSpec(**good | changes)
 
 
-def failed(spec: JobSpec) -> set[Kind]:
+def failed(spec: JobSpec) -> set[AuditKind]:
     return {each.kind for each in audit(spec).findings if not each.passed}
 
 
@@ -73,13 +73,13 @@ def test_a_forgotten_mirror_image_is_caught_though_the_noise_is_as_planned(monke
     monkeypatch.setattr(
         matrix.SymmetricProduct, "movement", lambda self, unit, l1: right(self, unit, l1=l1) / math.sqrt(2)
     )
-    assert failed(job(ENTRY)) == {Kind.DISTANCE}
+    assert failed(job(ENTRY)) == {AuditKind.DISTANCE}
 
 
 def test_a_forgotten_root_of_the_columns_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = matrix.SpectralProduct.lattice_sensitivity
     monkeypatch.setattr(matrix.SpectralProduct, "lattice_sensitivity", lambda unit, extent: right(unit, extent) / 2)
-    assert failed(job(SPECTRAL, seed=2**63)) == {Kind.DISTANCE}  # plans are remembered by their jobs
+    assert failed(job(SPECTRAL, seed=2**63)) == {AuditKind.DISTANCE}  # plans are remembered by their jobs
 
 
 def test_a_matrix_that_is_not_in_units_of_the_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_matrix_that_is_not_in_units_of_the_bound_is_caught(monkeypatch: pytes
         return right(shard, query) * 2
 
     monkeypatch.setattr(MatrixShard, "evaluate", twice)
-    assert failed(job(ENTRY)) == {Kind.DISTANCE}
+    assert failed(job(ENTRY)) == {AuditKind.DISTANCE}
 
 
 # --- Shares with a span -----------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_a_provider_with_a_span_passes_and_answers_zero_in_others_rows(unit: Pri
 def test_noise_in_the_rows_of_others_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MatrixShard, "silent", lambda *_: None)
     found = audit(job(ENTRY), span=SPAN)
-    assert {each.kind for each in found.findings if not each.passed} == {Kind.SILENCE}
+    assert {each.kind for each in found.findings if not each.passed} == {AuditKind.SILENCE}
 
 
 def test_a_span_that_takes_the_noise_off_an_own_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_a_span_that_takes_the_noise_off_an_own_row_is_caught(monkeypatch: pytes
 
     monkeypatch.setattr(responder, "_clear_silent_rows", more)
     found = audit(job(ENTRY), span=SPAN)
-    assert Kind.WIDTH in {each.kind for each in found.findings if not each.passed}
+    assert AuditKind.WIDTH in {each.kind for each in found.findings if not each.passed}
 
 
 @pytest.mark.parametrize("span", [SPAN, Span(0, 8, 59), Span(0, 60, 60)])

@@ -27,12 +27,12 @@ from dpspca.common.privacy import Price, PrivacyUnit
 from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.storage import dictionary_faults, read_any_config, read_dictionary
-from dpspca.common.terms import Bounds, Cap, Conditions, Terms
+from dpspca.common.terms import Bounds, Conditions, StatedCap, Terms
 from dpspca.common.weights import Weighed
 from dpspca.provider.approval.decisions import read_decision
 from dpspca.provider.ledger.entries import Entry, Head, Named
 from dpspca.provider.policy.rules import Policy
-from dpspca.server.job import JobRecord, Participant
+from dpspca.server.job import JobParticipant, JobRecord
 from dpspca.server.journal.contract import read_job, write_job
 
 SAMPLES: Final = Path(__file__).parents[2] / "deploy" / "samples"
@@ -63,8 +63,8 @@ CONDITIONS: Final = Conditions(
     mean_bound=Bounds(0.5, 2.0),
     minimum_parties=2,
     unproven=False,
-    per_job=Cap(1.0, 1e-6),
-    per_analyst=Cap(4.0, 1e-6),
+    per_job=StatedCap(1.0, 1e-6),
+    per_analyst=StatedCap(4.0, 1e-6),
     quotas={"open_jobs": 10},
 )
 SPEC: Final = JobSpec(
@@ -103,7 +103,7 @@ def sample(name: str) -> dict[str, Any]:
 
 def terms() -> Any:
     some = {"data_set": "cohort", "stated_at": 1, "dimension": 2, "columns_digest": None, "dictionary_digest": None}
-    made = Terms(**PARTIES, **some, software="1", conditions=CONDITIONS, left=Cap(4.0, 1e-6).price, refused=None)
+    made = Terms(**PARTIES, **some, software="1", conditions=CONDITIONS, left=StatedCap(4.0, 1e-6).price, refused=None)
     return json.loads(made.to_bytes())
 
 
@@ -156,7 +156,7 @@ def decision() -> Any:
 
 
 def job_record() -> Any:
-    made = JobRecord("a", "ada", "cohort", 3, participants={"north": Participant(3, 2, "", 5, 0.5)}, submitted=1.5)
+    made = JobRecord("a", "ada", "cohort", 3, participants={"north": JobParticipant(3, 2, "", 5, 0.5)}, submitted=1.5)
     return json.loads(write_job(made))
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
@@ -36,11 +37,13 @@ def test_imports_use_only_the_public_names_of_packages() -> None:
     for path in (path for folder in LIBRARY for path in (ROOT / folder).rglob("*.py")):
         inside = _dotted(path.parent)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                closed = [each for each in _within(node.module) if each in doors and each not in _within(inside)]
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = f"{inside}.{node.module}" if node.level else node.module
+                assert node.level <= 1, (path, node.module)
+                closed = [each for each in _within(module) if each in doors and each not in _within(inside)]
                 if closed:
-                    assert node.module == closed[0], f"{path} reaches past the door of {closed[0]}: {node.module}"
-                    assert {each.name for each in node.names} <= doors[closed[0]], (path, node.module)
+                    assert module == closed[0], f"{path} reaches past the door of {closed[0]}: {module}"
+                    assert {each.name for each in node.names} <= doors[closed[0]], (path, module)
 
 
 def _dotted(folder: Path) -> str:
@@ -136,6 +139,18 @@ def test_no_file_is_long_and_no_function_very_long() -> None:
     for folder in ("common", "provider", "server", "client", "cli"):
         for path in (ROOT / folder).rglob("*.py"):
             assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
+
+
+def test_one_public_name_for_one_class() -> None:
+    """Two classes of one name are two things under one word. Each daemon has its own settings in force."""
+    found = Counter(
+        each.name
+        for folder in LIBRARY
+        for path in (ROOT / folder).rglob("*.py")
+        for each in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(each, ast.ClassDef) and not each.name.startswith("_")
+    )
+    assert {name for name, times in found.items() if times > 1} == {"CurrentSettings"}
 
 
 def test_t37_every_dependency_is_locked_by_its_hash_and_installed_by_it() -> None:

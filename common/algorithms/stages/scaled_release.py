@@ -8,7 +8,7 @@ from typing import Final, Self
 import numpy as np
 from scipy.special import chdtri
 
-from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, Released, eigen_noise, leading
+from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, ReleasedMatrix, eigen_noise, leading
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.protocol import Aggregate
@@ -40,14 +40,14 @@ class KnownBlock:
     parties: int
 
     @classmethod
-    def of(cls, columns: Columns, block: Released, components: int) -> Self:
+    def of(cls, columns: Columns, block: ReleasedMatrix, components: int) -> Self:
         """Start from the components of a block whose entries all have the same noise."""
         vectors, values = leading(block.matrix, components)
         size = len(columns)
         stds, levels = np.full((size, size), block.off_std), np.full(size, FALSE_ROWS / size)
         return cls(columns, block.matrix, _completed(vectors), values, stds, levels, block.parties)
 
-    def widened(self, added: Columns, whole: Released | None, diagonal: FloatArray) -> Self:
+    def widened(self, added: Columns, whole: ReleasedMatrix | None, diagonal: FloatArray) -> Self:
         """Add columns, known only from the whole matrix or from the diagonal, as further axes."""
         columns = np.union1d(self.columns, added)
         if columns.size == self.columns.size:

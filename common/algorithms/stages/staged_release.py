@@ -16,7 +16,7 @@ from scipy.special import chdtri
 from dpspca.common.algorithms.steps import (
     FALSE_ROWS,
     Columns,
-    Released,
+    ReleasedMatrix,
     debiased,
     first_guess,
     largest_rows,
@@ -95,7 +95,7 @@ class Found:
     decision: Decision
 
 
-def found_in(released: Released, components: FloatArray, decision: Decision) -> Found:
+def found_in(released: ReleasedMatrix, components: FloatArray, decision: Decision) -> Found:
     """Return what components explain of a released matrix, with their noise."""
     sure = matrix_noise(released, components)
     return Found(
@@ -181,7 +181,9 @@ def _go_together(votes: FloatArray) -> bool:
     return total - int(np.count_nonzero(votes)) > expected + 3 * math.sqrt(expected) + 2
 
 
-def _tied(facts: ReleasedFacts, known: KnownBlock, whole: Released | None) -> Generator[RowQuery, Aggregate, Columns]:
+def _tied(
+    facts: ReleasedFacts, known: KnownBlock, whole: ReleasedMatrix | None
+) -> Generator[RowQuery, Aggregate, Columns]:
     """Have each provider choose further columns that correlate with the components found so far."""
     view = View(facts.dimension, known.columns, axes=known.axes[:, : facts.components])
     votes = yield TiedColumns(view, facts.center, facts.scales)
@@ -217,7 +219,7 @@ def usual(values: FloatArray, sigmas: float) -> float:
     return float(median + sigmas * 1.4826 * np.median(np.abs(values - median)))
 
 
-def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: Released, chosen: Columns) -> Columns:
+def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: ReleasedMatrix, chosen: Columns) -> Columns:
     """Return the columns that stand out in the diagonal or the whole matrix, and those that correlate with them."""
     components, size = facts.components, facts.dimension
     variances = np.maximum(diagonal, 0.0)
@@ -236,7 +238,7 @@ def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: Released, cho
 
 
 def _decide(
-    facts: ReleasedFacts, whole: Released, candidates: Columns, diagonal: FloatArray, *, sure: bool
+    facts: ReleasedFacts, whole: ReleasedMatrix, candidates: Columns, diagonal: FloatArray, *, sure: bool
 ) -> Decision:
     """Choose the dense path if the whole matrix explains more than the candidates do, beyond noise.
 
@@ -260,7 +262,7 @@ def _decide(
     return Decision(path, outstanding, outstanding, part, visible_in(signals))
 
 
-def _by_chance(whole: Released, value: float, outstanding: int, diagonal: FloatArray) -> bool:
+def _by_chance(whole: ReleasedMatrix, value: float, outstanding: int, diagonal: FloatArray) -> bool:
     """Return whether noise alone may explain the candidates, if the whole matrix shows no component.
 
     Among all blocks of s of d columns, noise gives the largest eigenvalue of about 2 std sqrt(2 s (1 + ln(d / s))). The
@@ -272,7 +274,7 @@ def _by_chance(whole: Released, value: float, outstanding: int, diagonal: FloatA
     return value <= largest and not sure
 
 
-def signals_of(whole: Released, components: int, usual: float) -> FloatArray:
+def signals_of(whole: ReleasedMatrix, components: int, usual: float) -> FloatArray:
     """Estimate by how much the leading eigenvalues exceed ``usual``, a typical column's sum of squares.
 
     The result is 0 for an eigenvalue that noise explains.
@@ -286,7 +288,7 @@ def visible_in(signals: FloatArray) -> int:
 
 
 def _dense(
-    facts: ReleasedFacts, everything: View, whole: Released, decided: Decision
+    facts: ReleasedFacts, everything: View, whole: ReleasedMatrix, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
     """Release the whole matrix three times more, once in place of a choice of columns, and average all four."""
     reach = yield from ask_reach(facts, everything, SHORT)
@@ -301,7 +303,7 @@ def _dense(
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Block:
+class ReleasedBlock:
     """What the release of the candidates' block showed: ``shown`` components above its noise, and their columns."""
 
     known: KnownBlock
@@ -309,7 +311,7 @@ class Block:
 
 
 def _sparse(
-    facts: ReleasedFacts, diagonal: FloatArray, whole: Released, candidates: Columns, decided: Decision
+    facts: ReleasedFacts, diagonal: FloatArray, whole: ReleasedMatrix, candidates: Columns, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
     """Release the candidates' block, look for further columns, and release it again at the scale of its components."""
     block = yield from ask_block(facts, diagonal, whole, candidates)
@@ -317,28 +319,28 @@ def _sparse(
 
 
 def ask_block(
-    facts: ReleasedFacts, diagonal: FloatArray, whole: Released | None, candidates: Columns
-) -> Generator[RowQuery, Aggregate, Block]:
+    facts: ReleasedFacts, diagonal: FloatArray, whole: ReleasedMatrix | None, candidates: Columns
+) -> Generator[RowQuery, Aggregate, ReleasedBlock]:
     """Release the candidates' block, and prune it."""
     components = facts.components
     view = facts.view(candidates)
     reach = yield from ask_reach(facts, view)
     block = yield from ask_covariance(facts, view, reach)
     if whole is not None:
-        block = block.joined(Released(whole.block(candidates), whole.off_std, facts.rows, whole.parties))
+        block = block.joined(ReleasedMatrix(whole.block(candidates), whole.off_std, facts.rows, whole.parties))
     shown = visible_in(signals_of(block, components, max(0.0, float(np.median(diagonal)))))
     start = first_guess(leading(block.matrix, components)[0])
     kept = pruned(block, components, block.diagonal, start)
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
-    own = Released(block.block(kept), block.off_std, facts.rows, block.parties)
-    return Block(KnownBlock.of(candidates[kept], own, components), shown)
+    own = ReleasedMatrix(block.block(kept), block.off_std, facts.rows, block.parties)
+    return ReleasedBlock(KnownBlock.of(candidates[kept], own, components), shown)
 
 
 def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is left of the budget
     facts: ReleasedFacts,
     diagonal: FloatArray,
-    whole: Released | None,
-    block: Block,
+    whole: ReleasedMatrix | None,
+    block: ReleasedBlock,
     decided: Decision,
     share: float,
 ) -> Generator[RowQuery, Aggregate, Found]:
@@ -362,7 +364,7 @@ def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is le
     )
 
 
-def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: Released, tied: Columns, level: float) -> Columns:
+def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: ReleasedMatrix, tied: Columns, level: float) -> Columns:
     """Drop chosen columns that do not correlate with the components in the whole matrix.
 
     A share ``level`` of the columns that were chosen by mistake is kept.

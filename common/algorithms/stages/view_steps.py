@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from dpspca.common.algorithms.steps import Columns, Released
+from dpspca.common.algorithms.steps import Columns, ReleasedMatrix
 from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Aggregate
@@ -143,13 +143,13 @@ def longest(counts: FloatArray, noise_std: float, rows: float) -> float:
     return float(LARGEST_RANGE * 16.0 ** (1 - max(place, 1)))
 
 
-def ask_covariance(facts: ReleasedFacts, view: View, reach: Reach) -> Generator[RowQuery, Aggregate, Released]:
+def ask_covariance(facts: ReleasedFacts, view: View, reach: Reach) -> Generator[RowQuery, Aggregate, ReleasedMatrix]:
     """Ask for the second moments of a clipped view. Return them unscaled, as they were before rows were clipped."""
     asked = replace(view, scale=view.scale / reach.length, along=view.factors[1] / reach.length)
     answer = yield ViewCovariance(asked, facts.center, facts.scales)
     unit = reach.length**2 / reach.left
     matrix = (answer.values + answer.values.T) * (unit / 2)
-    return Released(matrix, answer.noise_std * unit / math.sqrt(2), facts.rows, answer.parties)
+    return ReleasedMatrix(matrix, answer.noise_std * unit / math.sqrt(2), facts.rows, answer.parties)
 
 
 def ask_diagonal(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, FloatArray]:

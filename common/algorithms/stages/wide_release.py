@@ -45,8 +45,8 @@ from .staged_release import (
     NORMS,
     SPARSE_FRACTION,
     TIES,
-    Block,
     Found,
+    ReleasedBlock,
     ask_again,
     ask_block,
     choices,
@@ -148,7 +148,7 @@ class _Beyond:
         return self.score > CLEAR_SCORE and self.part > LEAST_BEYOND
 
 
-def _beyond(facts: ReleasedFacts, block: Block, product: Product, diagonal: FloatArray) -> _Beyond:
+def _beyond(facts: ReleasedFacts, block: ReleasedBlock, product: Product, diagonal: FloatArray) -> _Beyond:
     """Compare the product's rows beyond the block with noise and sampling error, one by one and together.
 
     Without noise, row j of a product with eigenvectors is their entries j times the eigenvalues. If column j has no

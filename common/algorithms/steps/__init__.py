@@ -5,7 +5,7 @@ from .free_structure import (
     DENSE_FRACTION,
     FALSE_ROWS,
     Columns,
-    Released,
+    ReleasedMatrix,
     debiased,
     first_guess,
     largest_rows,
@@ -17,7 +17,7 @@ from .free_structure import (
     standing_out,
     strongest,
 )
-from .options import Kind, Option, declared, described
+from .options import Option, OptionKind, declared, described
 from .product_steps import (
     ask_open,
     ask_product,
@@ -66,11 +66,11 @@ __all__ = [
     "MAX_DIMENSION",
     "Auto",
     "Columns",
-    "Kind",
     "MatrixOptions",
     "Option",
+    "OptionKind",
     "PartiesChangedError",
-    "Released",
+    "ReleasedMatrix",
     "RowTotals",
     "ask_closing",
     "ask_matrix",

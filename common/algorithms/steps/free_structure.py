@@ -31,7 +31,7 @@ DENSE_FRACTION: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleasedMatrix:
     """A released matrix, its noise off the diagonal, and the numbers of rows and of providers that it sums over."""
 
     matrix: FloatArray
@@ -50,11 +50,11 @@ class Released:
         block: FloatArray = self.matrix[np.ix_(columns, columns)]
         return block
 
-    def joined(self, other: "Released") -> "Released":
+    def joined(self, other: "ReleasedMatrix") -> "ReleasedMatrix":
         """Return the average of two releases of the same sum, weighted by inverse variance."""
         own, others = self.off_std**-2, other.off_std**-2
         matrix = (self.matrix * own + other.matrix * others) / (own + others)
-        return Released(matrix, (own + others) ** -0.5, self.rows, min(self.parties, other.parties))
+        return ReleasedMatrix(matrix, (own + others) ** -0.5, self.rows, min(self.parties, other.parties))
 
 
 def leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
@@ -82,7 +82,7 @@ def strongest(scores: FloatArray, count: int) -> Columns:
 
 
 def standing_out(
-    released: Released, columns: Columns, variances: FloatArray, components: int, level: float
+    released: ReleasedMatrix, columns: Columns, variances: FloatArray, components: int, level: float
 ) -> tuple[Columns, FloatArray]:
     """Find the rows of M that correlate with the leading eigenvectors of a block beyond noise and sampling error.
 
@@ -98,7 +98,7 @@ def standing_out(
     return np.flatnonzero(scores > chdtri(components, level)), scores
 
 
-def pruned(released: Released, components: int, variances: FloatArray, start: Columns) -> Columns:
+def pruned(released: ReleasedMatrix, components: int, variances: FloatArray, start: Columns) -> Columns:
     """Keep the rows that stand out from noise, and repeat with these rows until nothing changes.
 
     At least as many rows as components are kept. ``start`` is the support in the first round.
@@ -139,7 +139,7 @@ def largest_rows(vectors: FloatArray, values: FloatArray, most: int | None) -> C
     return np.arange(len(vectors)) if most is None else strongest(scores, min(most, len(vectors)))
 
 
-def sparse_or_dense(released: Released, components: int, most: int | None = None) -> tuple[FloatArray, Columns]:
+def sparse_or_dense(released: ReleasedMatrix, components: int, most: int | None = None) -> tuple[FloatArray, Columns]:
     """Return the components, as columns, and their support, which is sparse if few columns explain the matrix.
 
     It is sparse if pruning keeps at most a quarter of the columns, the last component on them is above the edge of the
@@ -154,7 +154,7 @@ def sparse_or_dense(released: Released, components: int, most: int | None = None
     return spread_over(len(released.matrix), kept, leading(released.block(kept), components)[0]), kept
 
 
-def _sparse_or_dense(released: Released, components: int) -> tuple[FloatArray, Columns]:
+def _sparse_or_dense(released: ReleasedMatrix, components: int) -> tuple[FloatArray, Columns]:
     size = len(released.matrix)
     dense, _ = leading(released.matrix, components)
     everything = np.arange(size)
@@ -169,7 +169,7 @@ def _sparse_or_dense(released: Released, components: int) -> tuple[FloatArray, C
     return spread_over(size, support, vectors), support
 
 
-def matrix_noise(released: Released, components: FloatArray) -> EigenNoise:
+def matrix_noise(released: ReleasedMatrix, components: FloatArray) -> EigenNoise:
     """Estimate the noise of components that were computed from a released matrix, or from a block of it."""
     columns = np.flatnonzero(components.any(axis=1))
     block, vectors = released.block(columns), components[columns]

@@ -16,7 +16,7 @@ from dpspca.common.spec import Scalar
 _DESCRIPTION: Final = "description"
 
 
-class Kind(StrEnum):
+class OptionKind(StrEnum):
     """What an option's value is."""
 
     WHOLE = "a whole number"
@@ -31,7 +31,7 @@ class Option:
     """One option. If its default is None and it is not ``required``, the method chooses the value (see ``help``)."""
 
     name: str
-    kind: Kind
+    kind: OptionKind
     help: str = ""
     default: Scalar = None
     required: bool = False
@@ -54,7 +54,7 @@ def _option(field: Field[Any], hint: Any) -> Option:  # noqa: ANN401  # whatever
     choices = tuple(member.value for member in kinds[0]) if issubclass(kinds[0], StrEnum) else ()
     return Option(
         field.name,
-        _kind(kinds[0]) if len(kinds) == 1 else Kind.WHOLE_OR_AUTO,
+        _kind(kinds[0]) if len(kinds) == 1 else OptionKind.WHOLE_OR_AUTO,
         field.metadata.get(_DESCRIPTION, ""),
         None if field.default is MISSING else _plain(field.default),
         field.default is MISSING,
@@ -62,9 +62,9 @@ def _option(field: Field[Any], hint: Any) -> Option:  # noqa: ANN401  # whatever
     )
 
 
-def _kind(of: type) -> Kind:
+def _kind(of: type) -> OptionKind:
     """Return the kind of a type. ``bool`` comes first because it is a subclass of ``int``."""
-    kinds = {bool: Kind.SWITCH, int: Kind.WHOLE, float: Kind.NUMBER, str: Kind.TEXT}
+    kinds = {bool: OptionKind.SWITCH, int: OptionKind.WHOLE, float: OptionKind.NUMBER, str: OptionKind.TEXT}
     return next(kind for known, kind in kinds.items() if issubclass(of, known))
 
 

@@ -20,7 +20,7 @@ from dpspca.common.queries import Covariance, CovarianceTriangle, Extent, RowQue
 from dpspca.common.spec import JobSpec
 from dpspca.common.statement import PrivacyStatement
 
-from .free_structure import Released, matrix_noise, sparse_or_dense
+from .free_structure import ReleasedMatrix, matrix_noise, sparse_or_dense
 from .options import described
 from .row_steps import (
     AUTO,
@@ -86,11 +86,11 @@ def components_of(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Floa
     return sparse_or_dense(symmetric, spec.components, None if sparsity == AUTO else sparsity)[0].T
 
 
-def _symmetrised(spec: JobSpec, opened: RowTotals, released: Aggregate) -> Released:
+def _symmetrised(spec: JobSpec, opened: RowTotals, released: Aggregate) -> ReleasedMatrix:
     """Return the symmetric matrix with its noise off the diagonal. Averaging the two halves reduces the noise."""
     averaged = math.sqrt(2) if released.values.ndim > 1 else 1.0
     matrix = matrix_of(released, spec.schema.dimension)
-    return Released(matrix, released.noise_std / averaged, at_least_one(opened.rows), released.parties)
+    return ReleasedMatrix(matrix, released.noise_std / averaged, at_least_one(opened.rows), released.parties)
 
 
 def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> PlannedQuery:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.provider.data.files import UnreadableError
+from dpspca.provider.data.files import TemporarilyUnreadableError
 from dpspca.provider.data.tables import import_extra
 
 _OF_LOST: Final = ("FATAL: ", "connection", "receive data")
@@ -39,8 +39,8 @@ def is_lost(state: str) -> bool:
     return not state or state.startswith(("08", "57"))
 
 
-def lost() -> UnreadableError:
+def lost() -> TemporarilyUnreadableError:
     """Say that the database went away."""
-    return UnreadableError(
+    return TemporarilyUnreadableError(
         "The connection to the database was lost while rows were read.", "Start again when the database runs."
     )

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
-from dpspca.provider.data.files import UnreadableError, numbers_in
-from dpspca.provider.data.tables import BATCH_TRIPLETS, Batch, Columns, RawTable, RowBatches, Source, import_extra
+from dpspca.provider.data.files import TemporarilyUnreadableError, numbers_in
+from dpspca.provider.data.tables import BATCH_TRIPLETS, Batch, Columns, RawTable, RowBatches, RowSource, import_extra
 
 from .sql import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
 
@@ -30,7 +30,7 @@ _TYPES: Final = Types(
 _LISTED: Final = 20
 
 
-def read_duckdb(source: Source) -> RawTable:
+def read_duckdb(source: RowSource) -> RawTable:
     """Read the rows of the table or query that is declared. If the file has one table, it may be left out."""
     arrow = import_extra("pyarrow")
     with ExitStack() as opened:
@@ -44,7 +44,7 @@ def read_duckdb(source: Source) -> RawTable:
     return RawTable(rows, chosen.columns)
 
 
-def triplets_of_duckdb(source: Source) -> Iterator[Batch]:
+def triplets_of_duckdb(source: RowSource) -> Iterator[Batch]:
     """Read triplets in batches."""
     import_extra("pyarrow")
     with _opened(source) as database:
@@ -55,14 +55,14 @@ def triplets_of_duckdb(source: Source) -> Iterator[Batch]:
             yield row, column, value[0].to_numpy(zero_copy_only=False) if value else None
 
 
-def columns_of_duckdb(source: Source) -> Columns:
+def columns_of_duckdb(source: RowSource) -> Columns:
     """Read which columns are used, and their types."""
     with _opened(source) as database:
         return _selection(database, source).columns
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[Any]:
+def _opened(source: RowSource) -> Iterator[Any]:
     """Open a database. An error is told without what DuckDB says, which may hold a value, unless it is about names."""
     source.path.stat()  # DuckDB does not say why it cannot open a file
     driver = import_extra("duckdb")
@@ -70,7 +70,7 @@ def _opened(source: Source) -> Iterator[Any]:
         with driver.connect(str(source.path), read_only=True, config=_SETTINGS) as database:
             yield database
     except driver.IOException:
-        raise UnreadableError(
+        raise TemporarilyUnreadableError(
             "The file is locked or is no DuckDB database.", "Try again when no program writes to it, or copy it."
         ) from None
     except (driver.CatalogException, driver.BinderException, driver.ParserException) as problem:
@@ -79,7 +79,7 @@ def _opened(source: Source) -> Iterator[Any]:
         raise InvalidDataError(f"Reading from the database failed: {type(problem).__name__}.", NAME_IT) from None
 
 
-def _selection(database: Any, source: Source) -> Selection:  # noqa: ANN401  # of duckdb
+def _selection(database: Any, source: RowSource) -> Selection:  # noqa: ANN401  # of duckdb
     reading = source.reading
     usual = [] if reading.query else _table(database, reading.table)[1]
     return selection(source, *_described(database, reading), _TYPES, usual)

@@ -19,8 +19,8 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading, files
-from dpspca.provider.data.files import UnreadableError
-from dpspca.provider.data.tables import Batch, Columns, RawTable, RowBatches, Source, cell_reader, import_extra
+from dpspca.provider.data.files import TemporarilyUnreadableError
+from dpspca.provider.data.tables import Batch, Columns, RawTable, RowBatches, RowSource, cell_reader, import_extra
 
 from .arrow_driver import arrow_batches, is_lost, lost
 from .sql import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
@@ -60,7 +60,7 @@ WHERE i.indrelid = %s::regclass AND i.indisprimary ORDER BY array_position(i.ind
 """
 
 
-def read_postgres(source: Source) -> RawTable:
+def read_postgres(source: RowSource) -> RawTable:
     """Read the rows of the table or query that is declared. If there is one table, it may be left out."""
     with ExitStack() as opened:
         connection = opened.enter_context(connected(source))
@@ -76,7 +76,7 @@ def read_postgres(source: Source) -> RawTable:
     return RawTable(rows, chosen.columns)
 
 
-def triplets_of_postgres(source: Source) -> Iterator[Batch]:
+def triplets_of_postgres(source: RowSource) -> Iterator[Batch]:
     """Read triplets in batches, as a binary COPY that the Arrow driver converts."""
     with connected(source) as connection:
         origin = _origin(connection, source.reading)
@@ -86,14 +86,14 @@ def triplets_of_postgres(source: Source) -> Iterator[Batch]:
         yield row, column, value[0].to_numpy(zero_copy_only=False) if value else None
 
 
-def columns_of_postgres(source: Source) -> Columns:
+def columns_of_postgres(source: RowSource) -> Columns:
     """Read which columns are used, and their types."""
     with connected(source) as connection:
         return _selection(connection, source).columns
 
 
 @contextmanager
-def connected(source: Source, *, writes: bool = False) -> Iterator[Any]:
+def connected(source: RowSource, *, writes: bool = False) -> Iterator[Any]:
     """Connect for one transaction, which can only read unless scores are to be written."""
     driver = import_extra("psycopg")
     try:
@@ -108,7 +108,7 @@ def connected(source: Source, *, writes: bool = False) -> Iterator[Any]:
         raise _failed(problem, connection) from None
 
 
-def _conninfo(source: Source) -> str:
+def _conninfo(source: RowSource) -> str:
     """Read how to connect."""
     driver = import_extra("psycopg")
     try:
@@ -121,7 +121,7 @@ def _conninfo(source: Source) -> str:
     return str(driver.conninfo.make_conninfo(**{"connect_timeout": _CONNECT_SECONDS, **how, "client_encoding": "UTF8"}))
 
 
-def _unreachable(problem: Exception) -> UnreadableError:
+def _unreachable(problem: Exception) -> TemporarilyUnreadableError:
     """Say why there is no connection, without what the server or the driver says."""
     text = str(problem)
     reasons = {
@@ -132,7 +132,7 @@ def _unreachable(problem: Exception) -> UnreadableError:
         "timeout": f"The database did not answer within {_CONNECT_SECONDS} seconds",
     }
     why = next((reason for word, reason in reasons.items() if word in text), "The database cannot be reached")
-    return UnreadableError(f"{why}.", "Check the connection string in the file, and try psql with it.")
+    return TemporarilyUnreadableError(f"{why}.", "Check the connection string in the file, and try psql with it.")
 
 
 def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401  # of psycopg
@@ -145,7 +145,7 @@ def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401 
     return InvalidDataError(f"Reading from the database failed: {told}.", NAME_IT)
 
 
-def _selection(connection: Any, source: Source) -> Selection:  # noqa: ANN401  # of psycopg
+def _selection(connection: Any, source: RowSource) -> Selection:  # noqa: ANN401  # of psycopg
     reading, origin = source.reading, _origin(connection, source.reading)
     keys = [] if reading.query else connection.execute(_PRIMARY_KEY, [origin]).fetchall()
     described, usual = _described(connection, origin), [quoted(name) for (name,) in keys]
@@ -182,7 +182,7 @@ def _table(connection: Any, wanted: str | None) -> str:  # noqa: ANN401  # of ps
     raise InvalidDataError(f"{what}: {listed or 'none'}.", NAME_IT)
 
 
-def _rows_with_texts(connection: Any, chosen: Selection, source: Source) -> Iterator[FloatArray]:  # noqa: ANN401
+def _rows_with_texts(connection: Any, chosen: Selection, source: RowSource) -> Iterator[FloatArray]:  # noqa: ANN401
     """Read rows of which some columns are texts, in batches, through a cursor on the server."""
     if connection.info.parameter_status("server_encoding") not in _PLAIN_ENCODINGS:
         connection.execute("SELECT set_config('client_encoding', current_setting('server_encoding'), false)")
@@ -221,7 +221,7 @@ def _rows(copy: Any, columns: int) -> Iterator[FloatArray]:  # noqa: ANN401  # o
             yield _numbers(bytes(pending[:whole]), row)
             del pending[:whole]
     if is_first or pending[-len(_END) :] != _END:
-        raise UnreadableError("The database ended before all rows were sent.", "Start again when it runs.")
+        raise TemporarilyUnreadableError("The database ended before all rows were sent.", "Start again when it runs.")
     yield _numbers(bytes(pending[: -len(_END)]), row)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError
 from dpspca.common.storage import Reading
-from dpspca.provider.data.tables import Source, import_extra
+from dpspca.provider.data.tables import RowSource, import_extra
 
 from .postgres_files import connected
 from .sql import quoted
@@ -74,7 +74,7 @@ def _to_duckdb(path: Path, table: str, lines: list[tuple[Any, ...]], components:
 
 def _to_postgres(path: Path, table: str, lines: list[tuple[Any, ...]], components: int) -> None:
     driver = import_extra("psycopg")
-    with connected(Source(path, Reading()), writes=True) as connection:
+    with connected(RowSource(path, Reading()), writes=True) as connection:
         try:
             connection.execute(_created(table, components))
             with connection.cursor() as cursor, cursor.copy(f"COPY {quoted(table)} FROM STDIN") as copy:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.provider.data.tables import Columns, Source, columns_used, require_numeric, triplet_columns
+from dpspca.provider.data.tables import Columns, RowSource, columns_used, require_numeric, triplet_columns
 
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
@@ -41,7 +41,7 @@ class Selection:
 
 
 def selection(
-    source: Source, origin: str, described: Sequence[tuple[str, str]], types: Types, usual_order: Sequence[str]
+    source: RowSource, origin: str, described: Sequence[tuple[str, str]], types: Types, usual_order: Sequence[str]
 ) -> Selection:
     """Choose the columns by their names and types, and write the statement that gives them.
 
@@ -80,7 +80,7 @@ def selection(
     return Selection(columns, statement, is_text)
 
 
-def triplet_statement(source: Source, origin: str, described: Sequence[tuple[str, str]], types: Types) -> str:
+def triplet_statement(source: RowSource, origin: str, described: Sequence[tuple[str, str]], types: Types) -> str:
     """Write the statement that gives triplets: two names, and a floating-point number, in any order.
 
     Names stay numbers if their type is one of whole numbers, and become text otherwise.

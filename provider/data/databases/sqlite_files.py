@@ -19,13 +19,13 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
-from dpspca.provider.data.files import UnreadableError
+from dpspca.provider.data.files import TemporarilyUnreadableError
 from dpspca.provider.data.tables import (
     Batch,
     Columns,
     RawTable,
     RowBatches,
-    Source,
+    RowSource,
     cell_reader,
     columns_used,
     triplet_columns,
@@ -40,7 +40,7 @@ _BATCH_ROWS: Final = 65_536
 _REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
 
-def read_sqlite(source: Source) -> RawTable:
+def read_sqlite(source: RowSource) -> RawTable:
     """Read the rows of the table or query that is declared. If the file has one table, it may be left out."""
     with ExitStack() as opened:
         database = opened.enter_context(_opened(source))
@@ -50,7 +50,7 @@ def read_sqlite(source: Source) -> RawTable:
     return RawTable(rows, columns)
 
 
-def _rows(found: sqlite3.Cursor, columns: Columns, source: Source) -> Iterator[FloatArray]:
+def _rows(found: sqlite3.Cursor, columns: Columns, source: RowSource) -> Iterator[FloatArray]:
     """Convert rows, some at a time."""
     numbers_of = [_number_of(cell_reader(source.reading, name)) for name in columns.names or ()]
     places = range(len(numbers_of)) if columns.places is None else columns.places
@@ -61,7 +61,7 @@ def _rows(found: sqlite3.Cursor, columns: Columns, source: Source) -> Iterator[F
         yield np.frombuffer(numbers, dtype=np.float64).reshape(len(rows), len(numbers_of))
 
 
-def triplets_of_sqlite(source: Source) -> Iterator[Batch]:
+def triplets_of_sqlite(source: RowSource) -> Iterator[Batch]:
     """Read triplets in batches."""
     with _opened(source) as database:
         text = source.reading.query or f"SELECT * FROM {_quoted(_table(database, source))}"  # noqa: S608  # a quoted name
@@ -80,14 +80,14 @@ def _name_of(value: bytes | float | None) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def columns_of_sqlite(source: Source) -> Columns:
+def columns_of_sqlite(source: RowSource) -> Columns:
     """Read which columns are used."""
     with _opened(source) as database:
         return _query(database, source)[1]
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[sqlite3.Connection]:
+def _opened(source: RowSource) -> Iterator[sqlite3.Connection]:
     """Open a database that can only be read. An error is told without what SQLite says, which may hold a value."""
     source.path.stat()  # SQLite does not say why it cannot open a file
     try:
@@ -97,7 +97,9 @@ def _opened(source: Source) -> Iterator[sqlite3.Connection]:
             yield database
     except sqlite3.Error as problem:
         if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _PASSING:
-            raise UnreadableError("The database is locked or cannot be opened.", "Try again, or copy it.") from None
+            raise TemporarilyUnreadableError(
+                "The database is locked or cannot be opened.", "Try again, or copy it."
+            ) from None
         where = "The query" if source.reading.query else "Reading the table"
         raise InvalidDataError(f"{where} failed: {_sort_of(problem)}.", _REMEDY) from None
 
@@ -109,7 +111,7 @@ def _sort_of(problem: sqlite3.Error) -> str:
     )
 
 
-def _query(database: sqlite3.Connection, source: Source) -> tuple[str, Columns]:
+def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Columns]:
     """Return the query for the rows, and the columns that are used."""
     if source.reading.query:
         text = source.reading.query
@@ -147,7 +149,7 @@ def _columns_of(database: sqlite3.Connection, text: str) -> list[str]:
     return [str(column[0]) for column in found]
 
 
-def _table(database: sqlite3.Connection, source: Source) -> str:
+def _table(database: sqlite3.Connection, source: RowSource) -> str:
     """Return the table that is declared, or the only one."""
     listed = database.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"

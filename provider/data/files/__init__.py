@@ -14,7 +14,7 @@ from .columnar_files import (
     triplets_of_parquet,
 )
 from .conversions import conversion, is_convertible, unpacking
-from .folders import Form, Stamp, UnreadableError, files_of, joined_parts, read_folder, stacked
+from .folders import FolderForm, Stamp, TemporarilyUnreadableError, files_of, joined_parts, read_folder, stacked
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
 from .plink_files import columns_of_bed, columns_of_pgen, located, read_bed, read_pgen
 from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
@@ -23,9 +23,9 @@ from .zarr_files import columns_of_zarr, is_zarr, read_zarr
 
 __all__ = [
     "SAMPLE_LISTS",
-    "Form",
+    "FolderForm",
     "Stamp",
-    "UnreadableError",
+    "TemporarilyUnreadableError",
     "Variant",
     "agree",
     "columns_of_arrow",

@@ -13,9 +13,17 @@ from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.checked import numbers_of, stray_column
-from dpspca.provider.data.tables import SPARSE, RawTable, RowBatches, Source, as_numbers, columns_by_place, require_room
+from dpspca.provider.data.tables import (
+    SPARSE,
+    RawTable,
+    RowBatches,
+    RowSource,
+    as_numbers,
+    columns_by_place,
+    require_room,
+)
 
-from .folders import UnreadableError
+from .folders import TemporarilyUnreadableError
 
 _LISTED: Final = 20
 _PACKED_NUMBER: Final = 16
@@ -27,7 +35,7 @@ _COORDINATES: Final = _SPARSE | {"row", "col", "data"}
 """Members of such a file if it has a row and a column for each number."""
 
 
-def read_npy(source: Source) -> RawTable:
+def read_npy(source: RowSource) -> RawTable:
     """Read an array some rows at a time. It is never mapped: pages of a map count as memory of this process."""
     form: Any = np.load(source.path, mmap_mode="r", allow_pickle=False)  # its head, and whether the file is whole
     numbers_of(form[:0])  # checks the type and the dimensions
@@ -65,12 +73,12 @@ def _read_at(descriptor: int, kind: "np.dtype[Any]", start: int, count: int) -> 
     while content:
         read = os.preadv(descriptor, [content[:_BYTES_A_CALL]], start)
         if not read:
-            raise UnreadableError("It became shorter while it was read.", "Write it again, and start again.")
+            raise TemporarilyUnreadableError("It became shorter while it was read.", "Write it again, and start again.")
         start, content = start + read, content[read:]
     return found
 
 
-def read_npz(source: Source) -> RawTable:
+def read_npz(source: RowSource) -> RawTable:
     """Read a sparse matrix of scipy, or one array of those that ``numpy.savez`` stored."""
     with source.path.open("rb") as file:  # numpy does not close a file that it cannot read
         with np.load(file, allow_pickle=False) as stored:
@@ -94,12 +102,12 @@ def _size_of(stored: Any, name: str) -> int:  # noqa: ANN401  # of numpy
         return math.prod(read(member)[0])
 
 
-def _sparse_table(rows: scipy.sparse.csr_array, source: Source) -> RawTable:
+def _sparse_table(rows: scipy.sparse.csr_array, source: RowSource) -> RawTable:
     columns = columns_by_place(source.reading, rows.shape[1])
     return RawTable(rows, columns, to_select=columns.places)
 
 
-def _table(array: NDArray[Any], source: Source) -> RawTable:
+def _table(array: NDArray[Any], source: RowSource) -> RawTable:
     """Give the rows of an array that was read as a whole, because it is packed."""
     numbers_of(array[:0])  # checks the type and the dimensions
     columns = columns_by_place(source.reading, array.shape[1])
@@ -131,7 +139,7 @@ def rows_of_sparse(stored: Any) -> scipy.sparse.csr_array:  # noqa: ANN401  # of
     return scipy.sparse.csr_array(stored)
 
 
-def array_name(source: Source, there: Sequence[str]) -> str:
+def array_name(source: RowSource, there: Sequence[str]) -> str:
     """Return the array that is declared, or the only one that is there."""
     wanted = source.reading.array
     if wanted is None and len(there) == 1:

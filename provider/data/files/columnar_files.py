@@ -19,7 +19,7 @@ from dpspca.provider.data.tables import (
     Columns,
     RawTable,
     RowBatches,
-    Source,
+    RowSource,
     arrow_batch,
     cell_reader,
     columns_used,
@@ -43,7 +43,7 @@ _PANDAS_INDEX: Final = "__index_level_"
 """How pandas names the column of an index that has no name. It is never used."""
 
 
-def read_parquet(source: Source) -> RawTable:
+def read_parquet(source: RowSource) -> RawTable:
     """Read a Parquet file in batches of rows."""
     with ExitStack() as opened:
         file = opened.enter_context(source.path.open("rb"))
@@ -61,13 +61,13 @@ def _parquet(file: BinaryIO) -> Any:  # noqa: ANN401  # of pyarrow
     return import_extra("pyarrow.parquet").ParquetFile(file, pre_buffer=False, buffer_size=_PAGE_BUFFER)
 
 
-def columns_of_parquet(source: Source) -> Columns:
+def columns_of_parquet(source: RowSource) -> Columns:
     """Read which columns are used, and their types."""
     with source.path.open("rb") as file, _parquet(file) as stored:
         return _columns(stored.schema_arrow, source)
 
 
-def read_arrow(source: Source) -> RawTable:
+def read_arrow(source: RowSource) -> RawTable:
     """Read a file in the Arrow IPC form, which is also what Feather is."""
     ipc = import_extra("pyarrow.ipc")
     with ExitStack() as opened:
@@ -98,13 +98,13 @@ def _arrow(file: BinaryIO, options: Any = None) -> Any:  # noqa: ANN401  # of py
     return ipc.open_file(file, options=options)
 
 
-def columns_of_arrow(source: Source) -> Columns:
+def columns_of_arrow(source: RowSource) -> Columns:
     """Read which columns are used, and their types."""
     with source.path.open("rb") as file:
         return _columns(_arrow(file).schema, source)
 
 
-def read_orc(source: Source) -> RawTable:
+def read_orc(source: RowSource) -> RawTable:
     """Read an ORC file, one stripe at a time."""
     with ExitStack() as opened:
         stored = _orc(opened.enter_context(source.path.open("rb")))
@@ -119,13 +119,13 @@ def read_orc(source: Source) -> RawTable:
         return RawTable(RowBatches.reading(len(names), _kind(stored.schema, columns), numbers, opened), columns)
 
 
-def columns_of_orc(source: Source) -> Columns:
+def columns_of_orc(source: RowSource) -> Columns:
     """Read which columns are used, and their types."""
     with source.path.open("rb") as file:
         return _columns(_orc(file).schema, source)
 
 
-def triplets_of_orc(source: Source) -> Iterator[Batch]:
+def triplets_of_orc(source: RowSource) -> Iterator[Batch]:
     """Read triplets in batches."""
     with source.path.open("rb") as file:
         stored = _orc(file)
@@ -141,7 +141,7 @@ def _stripes(stored: Any, names: Sequence[str]) -> Iterator[Any]:  # noqa: ANN40
     return (_whole(stored.read_stripe(place, columns=list(names))) for place in range(stored.nstripes))
 
 
-def triplets_of_parquet(source: Source) -> Iterator[Batch]:
+def triplets_of_parquet(source: RowSource) -> Iterator[Batch]:
     """Read triplets in batches."""
     with source.path.open("rb") as file, _parquet(file) as stored:
         wanted = _triplet_columns(source, stored.schema_arrow)
@@ -149,7 +149,7 @@ def triplets_of_parquet(source: Source) -> Iterator[Batch]:
             yield arrow_batch(batch, source.reading.triplets)
 
 
-def triplets_of_arrow(source: Source) -> Iterator[Batch]:
+def triplets_of_arrow(source: RowSource) -> Iterator[Batch]:
     """Read triplets in batches."""
     with source.path.open("rb") as file:
         stored = _arrow(file)
@@ -158,7 +158,7 @@ def triplets_of_arrow(source: Source) -> Iterator[Batch]:
             yield arrow_batch(_whole(batch), source.reading.triplets)
 
 
-def _triplet_columns(source: Source, schema: Any) -> list[str]:  # noqa: ANN401  # of pyarrow
+def _triplet_columns(source: RowSource, schema: Any) -> list[str]:  # noqa: ANN401  # of pyarrow
     """Choose the columns of triplets. Names must be whole numbers or text: 1.0 and 1 would be two names."""
     wanted = triplet_columns(source, schema.names)
     types, is_numeric = import_extra("pyarrow.types"), _numeric()
@@ -186,7 +186,7 @@ def _whole(batch: Any) -> Any:  # noqa: ANN401  # of pyarrow
     return batch
 
 
-def _columns(schema: Any, source: Source) -> Columns:  # noqa: ANN401  # of pyarrow
+def _columns(schema: Any, source: RowSource) -> Columns:  # noqa: ANN401  # of pyarrow
     """Choose columns by the schema alone, and refuse those that hold no numbers."""
     own = [(place, field) for place, field in enumerate(schema) if not field.name.startswith(_PANDAS_INDEX)]
     chosen = columns_used([field.name for _, field in own], source.reading)

@@ -30,7 +30,7 @@ _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""
 
 
-class UnreadableError(InvalidDataError):
+class TemporarilyUnreadableError(InvalidDataError):
     """Something could not be read now, for a reason other than its content. The next attempt may succeed."""
 
 
@@ -48,7 +48,7 @@ class Stamp(NamedTuple):
         try:
             found = file.stat()
         except OSError as problem:
-            raise UnreadableError(
+            raise TemporarilyUnreadableError(
                 f"{file} cannot be read: {problem.strerror or problem}.", "Check its owner and permissions."
             ) from None
         if S_ISDIR(found.st_mode):
@@ -59,7 +59,7 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FolderForm:
     """The form that a folder's first file sets for all: the columns, their names, and whether rows are sparse."""
 
     file: Path
@@ -104,7 +104,7 @@ def files_of(folder: Path) -> dict[Path, Stamp]:
         found = folder.parent.glob(folder.name) if is_pattern(folder) else folder.iterdir()
         files = sorted(each for each in found if not each.name.startswith(".") and each.name not in _MARKS)
     except OSError as problem:
-        raise UnreadableError(
+        raise TemporarilyUnreadableError(
             f"{folder} cannot be read: {problem.strerror}.", "Check its owner and permissions."
         ) from None
     if not files:
@@ -127,7 +127,7 @@ def read_folder(folder: Path, read: Callable[[Path], CheckedRows]) -> CheckedRow
 
 def joined_parts(parts: Sequence[tuple[Path, CheckedRows]]) -> CheckedRows:
     """Put the rows of several files below one another, and refuse files that do not fit together."""
-    form = Form.of(*parts[0])
+    form = FolderForm.of(*parts[0])
     for file, part in parts:
         form.require(file, part)
     return CheckedRows(stacked([part.matrix for _, part in parts], is_sparse=form.is_sparse), form.names)

@@ -17,7 +17,7 @@ from dpspca.provider.data.tables import (
     Columns,
     RawTable,
     RowBatches,
-    Source,
+    RowSource,
     as_numbers,
     columns_by_place,
     columns_used,
@@ -44,7 +44,7 @@ _TEXTS_WITH_MASK: Final = "nullable-string-array"
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 
 
-def read_hdf5(source: Source) -> RawTable:
+def read_hdf5(source: RowSource) -> RawTable:
     """Read a two-dimensional array of numbers: the one that is declared, or the only one. It has no column names."""
     with ExitStack() as opened:
         file = opened.enter_context(_opened(source))
@@ -68,7 +68,7 @@ def _require_rows_first(stored: Any) -> None:  # noqa: ANN401  # of h5py
         raise InvalidDataError("MATLAB wrote it, with rows and columns exchanged.", f"Convert it: {_TRANSPOSED}")
 
 
-def read_h5ad(source: Source) -> RawTable:
+def read_h5ad(source: RowSource) -> RawTable:
     """Read ``X`` of an AnnData file, or the layer that is declared: cells are rows, and genes are columns."""
     with ExitStack() as opened:
         file = opened.enter_context(_opened(source))
@@ -85,13 +85,13 @@ def read_h5ad(source: Source) -> RawTable:
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 
 
-def columns_of_h5ad(source: Source) -> Columns:
+def columns_of_h5ad(source: RowSource) -> Columns:
     """Read which genes are used."""
     with _opened(source) as file:
         return columns_used(_genes(file), source.reading, RENAMING)
 
 
-def _opened(source: Source) -> Any:  # noqa: ANN401  # of h5py
+def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of h5py
     return import_extra("h5py").File(source.path, "r")
 
 
@@ -107,7 +107,7 @@ def _matrices(file: Any) -> dict[str, Any]:  # noqa: ANN401  # of h5py
     return found
 
 
-def _layer(file: Any, source: Source) -> Any:  # noqa: ANN401  # of h5py
+def _layer(file: Any, source: RowSource) -> Any:  # noqa: ANN401  # of h5py
     """Return the main matrix, or the layer that is declared."""
     layers = [*([_MAIN_LAYER] if _MAIN_LAYER in file else []), *file.get("layers", ())]
     wanted = source.reading.array or _MAIN_LAYER
@@ -143,7 +143,7 @@ def _own(group: Any, name: str) -> Any:  # noqa: ANN401  # of h5py
     return found
 
 
-def _dense(stored: Any, columns: Columns, source: Source, opened: ExitStack) -> RawTable:  # noqa: ANN401  # of h5py
+def _dense(stored: Any, columns: Columns, source: RowSource, opened: ExitStack) -> RawTable:  # noqa: ANN401  # of h5py
     """Read the columns that are used, in blocks of rows."""
     numbers_of(stored[:0])  # checks the type and the dimensions
     places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)

@@ -20,7 +20,7 @@ from dpspca.common.dictionary import Genotype
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
-from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, Source, columns_used, import_extra, require_room
+from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, columns_used, import_extra, require_room
 
 from .variants import Agreement, Variant, agree, counting, read_samples, read_variants
 
@@ -35,7 +35,7 @@ _RENAMING: Final = (
 _WRITE_AGAIN: Final = "Write the files again, whole and together, for example with plink2 --make-bed."
 
 
-def read_bed(source: Source) -> RawTable:
+def read_bed(source: RowSource) -> RawTable:
     """Read a .bed file. The .bim and .fam beside it must describe it."""
     variants, samples = _listed(source, ".bim", ".fam")
     with source.path.open("rb") as file:
@@ -70,7 +70,7 @@ def _rows_of(file: FileIO, places: NDArray[np.intp], width: int) -> Bytes:
     return found
 
 
-def read_pgen(source: Source) -> RawTable:
+def read_pgen(source: RowSource) -> RawTable:
     """Read the hard calls of a .pgen file. The .pvar (or .pvar.zst) and .psam beside it must describe it."""
     variants, samples = _listed(source, *_PGEN_LISTS)
     with import_extra("pgenlib").PgenReader(
@@ -95,12 +95,12 @@ def located(path: Path) -> Path:
     return found[0] if found else path
 
 
-def columns_of_bed(source: Source) -> Columns:
+def columns_of_bed(source: RowSource) -> Columns:
     """Read which variants are used, and their alleles."""
     return _chosen(source, _variants(source, ".bim"))[0]
 
 
-def columns_of_pgen(source: Source) -> Columns:
+def columns_of_pgen(source: RowSource) -> Columns:
     """Read which variants are used, and their alleles."""
     return _chosen(source, _variants(source, _PGEN_LISTS[0]))[0]
 
@@ -108,14 +108,14 @@ def columns_of_pgen(source: Source) -> Columns:
 _PGEN_LISTS: Final = ".pvar", ".psam"
 
 
-def _listed(source: Source, variants: str, samples: str) -> tuple[list[Variant], int]:
+def _listed(source: RowSource, variants: str, samples: str) -> tuple[list[Variant], int]:
     listed = len(read_samples(_beside(source.path, samples)))
     if not listed:
         raise InvalidDataError(f"The {samples} file lists no sample.", _WRITE_AGAIN)
     return _variants(source, variants), listed
 
 
-def _variants(source: Source, ending: str) -> list[Variant]:
+def _variants(source: RowSource, ending: str) -> list[Variant]:
     found = read_variants(_beside(source.path, ending))
     several = [each.name for each in found if "," in each.counted]
     if several:
@@ -136,7 +136,7 @@ def _beside(path: Path, ending: str) -> Path:
     return found[0]
 
 
-def _chosen(source: Source, variants: Sequence[Variant]) -> tuple[Columns, Agreement | None]:
+def _chosen(source: RowSource, variants: Sequence[Variant]) -> tuple[Columns, Agreement | None]:
     """Choose variants: those that are declared, or those of the reference, or all. Compare their alleles."""
     reading = source.reading
     reference = None if reading.alleles is None else read_variants(reading.alleles)
@@ -163,7 +163,7 @@ def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequen
 
 
 def _table(
-    source: Source, variants: Sequence[Variant], samples: int, bytes_of: Callable[[NDArray[np.intp]], Bytes]
+    source: RowSource, variants: Sequence[Variant], samples: int, bytes_of: Callable[[NDArray[np.intp]], Bytes]
 ) -> RawTable:
     """Read the variants that are used. ``bytes_of`` reads some of them, by their places in the file."""
     columns, agreement = _chosen(source, variants)

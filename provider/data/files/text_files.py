@@ -37,7 +37,7 @@ from dpspca.provider.data.tables import (
     Columns,
     RawTable,
     RowBatches,
-    Source,
+    RowSource,
     cell_reader,
     columns_used,
     import_extra,
@@ -67,7 +67,7 @@ _TABS: Final = (".tsv", ".tab")
 _SPACE: Final = " "
 
 
-def read_text(source: Source) -> RawTable:
+def read_text(source: RowSource) -> RawTable:
     """Read a table of text.
 
     If the source is lenient, a line with too few or too many cells becomes a row of infinities, and there may be no
@@ -96,7 +96,7 @@ def _some(batches: Iterator[FloatArray]) -> Iterator[FloatArray]:
     yield from batches
 
 
-def fault_of_text(source: Source, row: int) -> str:
+def fault_of_text(source: RowSource, row: int) -> str:
     """Say what is wrong with a row, counted from 0, that a provider cannot use."""
     with _opened(source.path, source.reading) as text:
         head, delimiter, before = _head(text, source)
@@ -106,7 +106,7 @@ def fault_of_text(source: Source, row: int) -> str:
         return str(line_fault(before + row + 1, cells, _cells_of(line, delimiter), line))
 
 
-def thousands_in_text(source: Source) -> tuple[str, ...]:
+def thousands_in_text(source: RowSource) -> tuple[str, ...]:
     """Name columns whose decimal mark may divide thousands: in the first lines, three digits always follow it.
 
     Where commas divide cells, a decimal point is usual, and nothing is suspected.
@@ -128,7 +128,7 @@ def thousands_in_text(source: Source) -> tuple[str, ...]:
     return tuple(head[place] for place, count in counts.items() if count >= _FEWEST_WITH_MARK)
 
 
-def triplets_of_text(source: Source) -> Iterator[Batch]:
+def triplets_of_text(source: RowSource) -> Iterator[Batch]:
     """Read triplets, each from its own line. A line with too few or too many cells belongs to no row."""
     reading, declared = source.reading, source.reading.triplets
     number_of = cell_reader(reading, "", number_parser(reading))
@@ -148,7 +148,7 @@ def _batched(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
         yield batch
 
 
-def columns_of_text(source: Source) -> Columns:
+def columns_of_text(source: RowSource) -> Columns:
     """Read which columns are used, and nothing else."""
     with _opened(source.path, source.reading) as text:
         return columns_used(_names(_head(text, source)[0], source.reading), source.reading)
@@ -231,7 +231,7 @@ class _Head(NamedTuple):
     lines: int
 
 
-def _head(text: TextIO, source: Source) -> _Head:
+def _head(text: TextIO, source: RowSource) -> _Head:
     """Read the names alone, which may have line breaks within quotes. If they are declared, no line is read."""
     reading = source.reading
     usual = "\t" if _is_tabbed(source.path) else None
@@ -369,7 +369,7 @@ def _names(cells: list[str], reading: Reading) -> list[str]:
 
 
 def _numbers(
-    cells: Cells, lines: Iterator[_Line], source: Source, refuse: "_Refuse | None" = None
+    cells: Cells, lines: Iterator[_Line], source: RowSource, refuse: "_Refuse | None" = None
 ) -> Iterator[FloatArray]:
     """Convert the rows line by line, because as text they would take ten times as much memory.
 

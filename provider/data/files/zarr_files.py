@@ -17,7 +17,7 @@ from dpspca.provider.data.tables import (
     Columns,
     RawTable,
     RowBatches,
-    Source,
+    RowSource,
     as_numbers,
     columns_by_place,
     columns_used,
@@ -39,7 +39,7 @@ def is_zarr(path: Path) -> bool:
     return path.suffix.lower() == ENDING
 
 
-def read_zarr(source: Source) -> RawTable:
+def read_zarr(source: RowSource) -> RawTable:
     """Read a two-dimensional array of numbers, the only one or the one that is declared, or ``X`` of AnnData."""
     stored = _opened(source)
     if _is_anndata(stored):
@@ -50,12 +50,12 @@ def read_zarr(source: Source) -> RawTable:
     return _matrix(found[array_name(source, list(found))], source)
 
 
-def _matrix(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zarr
+def _matrix(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
     width = stored.shape[1] if len(stored.shape) == MATRIX else None  # others are refused
     return _dense(stored, columns_by_place(source.reading, width), source)
 
 
-def columns_of_zarr(source: Source) -> Columns:
+def columns_of_zarr(source: RowSource) -> Columns:
     """Read which columns are used."""
     stored = _opened(source)
     if not _is_anndata(stored):
@@ -63,7 +63,7 @@ def columns_of_zarr(source: Source) -> Columns:
     return columns_used(_genes(stored), source.reading, RENAMING)
 
 
-def _opened(source: Source) -> Any:  # noqa: ANN401  # of zarr
+def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of zarr
     """Open an array or a group. Without links: a link could lead out of the folder, which zarr would not notice."""
     import_extra("zarr")
     linked = [each for each in source.path.rglob("*") if each.is_symlink()]
@@ -76,7 +76,7 @@ def _is_anndata(stored: Any) -> bool:  # noqa: ANN401  # of zarr
     return not hasattr(stored, "shape") and _MAIN_LAYER in stored and "var" in stored
 
 
-def _anndata(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zarr
+def _anndata(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
     """Read ``X``, or the layer that is declared: cells are rows, and genes are columns."""
     require_no_names(source.reading)
     layer, genes = _layer(stored, source), _genes(stored)
@@ -92,7 +92,7 @@ def _anndata(stored: Any, source: Source) -> RawTable:  # noqa: ANN401  # of zar
     return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
 
 
-def _layer(stored: Any, source: Source) -> Any:  # noqa: ANN401  # of zarr
+def _layer(stored: Any, source: RowSource) -> Any:  # noqa: ANN401  # of zarr
     wanted = source.reading.array or _MAIN_LAYER
     there = [_MAIN_LAYER, *stored.get("layers", ())]
     if wanted not in there:
@@ -108,7 +108,7 @@ def _genes(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
     return [str(name) for name in variables[variables.attrs["_index"]][:].tolist()]
 
 
-def _dense(stored: Any, columns: Columns, source: Source) -> RawTable:  # noqa: ANN401  # of zarr
+def _dense(stored: Any, columns: Columns, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
     """Read the columns that are used, in blocks of rows."""
     numbers_of(np.empty((0, *stored.shape[1:]), dtype=stored.dtype))  # checks the type and the dimensions
     places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)

@@ -28,7 +28,7 @@ _MOST_ROWS_AT_A_TIME: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """A file to read, and how."""
 
     path: Path

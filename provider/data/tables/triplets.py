@@ -22,7 +22,7 @@ from dpspca.common.spec import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
 
 from .arrow_numbers import floats
-from .raw_table import Columns, Source
+from .raw_table import Columns, RowSource
 from .room import TRIPLET, require_room
 from .triplet_names import UNKNOWN, KnownNames, Places
 
@@ -103,7 +103,7 @@ def arrow_batch(batch: Any, declared: Triplets | None) -> Batch:  # noqa: ANN401
     return batch.column(declared.row), batch.column(declared.column), numbers
 
 
-def triplet_columns(source: Source, there: Sequence[str]) -> list[str]:
+def triplet_columns(source: RowSource, there: Sequence[str]) -> list[str]:
     """Return the columns of a long table that are read. Refuse one that is not there."""
     declared = source.reading.triplets
     assert declared is not None

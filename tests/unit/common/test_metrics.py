@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from dpspca.common.metrics import MOST_SERIES, SECONDS, Family, Kind, Metrics
+from dpspca.common.metrics import MOST_SERIES, SECONDS, Family, MetricKind, Metrics
 
-COUNT = Family("a_total", Kind.COUNTER, "Things.", ("kind",))
-LEVEL = Family("b", Kind.GAUGE, "A level.")
-TIMES = Family("c_seconds", Kind.HISTOGRAM, "Times.", ("method",))
+COUNT = Family("a_total", MetricKind.COUNTER, "Things.", ("kind",))
+LEVEL = Family("b", MetricKind.GAUGE, "A level.")
+TIMES = Family("c_seconds", MetricKind.HISTOGRAM, "Times.", ("method",))
 LINE = re.compile(r'[a-z_]+(\{([a-z_]+="([^"\\\n]|\\[\\"n])*",?)+\})? [-+0-9.eE]+')
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy import Price, PrivacyUnit
 from dpspca.common.spec import Accounting, Centering, Schema
-from dpspca.common.terms import Bounds, Cap, Conditions, Terms, columns_digest
+from dpspca.common.terms import Bounds, Conditions, StatedCap, Terms, columns_digest
 
 CONDITIONS = Conditions(
     unit=PrivacyUnit.ROW_REPLACE_ONE,
@@ -25,8 +25,8 @@ CONDITIONS = Conditions(
     mean_bound=Bounds(0.5, 2.0),
     minimum_parties=2,
     unproven=False,
-    per_job=Cap(1.0, 1e-6),
-    per_analyst=Cap(4.0, 1e-6),
+    per_job=StatedCap(1.0, 1e-6),
+    per_analyst=StatedCap(4.0, 1e-6),
     quotas={"open_jobs": 10, "jobs_a_day": 5, "queries_a_day": 7, "answer_mebibytes": 1, "answer_mebibytes_in_all": 2},
 )
 TERMS = Terms(
@@ -39,7 +39,7 @@ TERMS = Terms(
     dictionary_digest=None,
     software="0.2.0",
     conditions=CONDITIONS,
-    left=Cap(4.0, 1e-6).price,
+    left=StatedCap(4.0, 1e-6).price,
     refused=None,
 )
 
@@ -51,7 +51,7 @@ TERMS = Terms(
         replace(TERMS, refused="quarantined", left=Price()),
         replace(TERMS, dictionary_digest="ab" * 32),
         replace(TERMS, columns_digest=None, conditions=replace(CONDITIONS, columns=("a", "b"), mean_bound=None)),
-        replace(TERMS, conditions=replace(CONDITIONS, per_analyst=None, per_job=Cap(1.0, 1e-6, 1e-7))),
+        replace(TERMS, conditions=replace(CONDITIONS, per_analyst=None, per_job=StatedCap(1.0, 1e-6, 1e-7))),
     ],
 )
 def test_terms_read_back_are_the_same(terms: Terms) -> None:
@@ -138,8 +138,8 @@ def test_what_is_left_is_an_epsilon_at_the_delta_of_all_jobs() -> None:
     assert (TERMS.left_epsilon, TERMS.left_delta) == (4.0, 1e-6)
     spent = replace(TERMS, left=TERMS.left - CONDITIONS.per_job.price)
     assert 3.0 < spent.left_epsilon < 4.0, "epsilons do not add up"
-    assert Cap(spent.left_epsilon, 1e-6).price.units <= spent.left.units
-    alone = replace(TERMS, conditions=replace(CONDITIONS, per_analyst=None, per_job=Cap(1.0, 1e-8)))
+    assert StatedCap(spent.left_epsilon, 1e-6).price.units <= spent.left.units
+    alone = replace(TERMS, conditions=replace(CONDITIONS, per_analyst=None, per_job=StatedCap(1.0, 1e-8)))
     assert alone.left_delta == 1e-8
     assert replace(TERMS, left=Price()).left_epsilon == 0.0
 

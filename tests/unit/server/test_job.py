@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.errors import RefusedError
-from dpspca.server.job import TRANSITIONS, Event, JobRecord, Participant, ResultGoneError, Results, State
+from dpspca.server.job import TRANSITIONS, Event, JobParticipant, JobRecord, ResultGoneError, Results, State
 
 JOB = JobRecord("a1", "dpspca://town/analyst/ada", "cohort", 7)
 
@@ -58,16 +58,16 @@ def test_done_is_reached_only_by_finishing_a_running_job() -> None:
 
 
 def test_nobody_is_waited_for_once_a_job_no_longer_waits_for_approval() -> None:
-    job = JOB.with_participant("north", Participant(awaiting_since=5.0)).after(Event.AWAIT)
+    job = JOB.with_participant("north", JobParticipant(awaiting_since=5.0)).after(Event.AWAIT)
     assert job.participants["north"].awaiting_since == 5.0
     for event in (Event.BEGIN, Event.FAIL, Event.CANCEL):
         assert job.after(event).participants["north"].awaiting_since == 0.0
 
 
 def test_replacing_one_participant_keeps_the_others() -> None:
-    job = JOB.with_participant("a", Participant(1)).with_participant("b", Participant(2))
-    assert job.with_participant("a", Participant(3)).participants == {"a": Participant(3), "b": Participant(2)}
-    assert job.participants["a"] == Participant(1)
+    job = JOB.with_participant("a", JobParticipant(1)).with_participant("b", JobParticipant(2))
+    assert job.with_participant("a", JobParticipant(3)).participants == {"a": JobParticipant(3), "b": JobParticipant(2)}
+    assert job.participants["a"] == JobParticipant(1)
 
 
 def kept(results: Results, analyst: str, finished: list[int]) -> list[bool]:
@@ -150,7 +150,7 @@ def test_another_analyst_s_or_a_dropped_result_is_refused() -> None:
 
 
 def test_after_a_restart_remaining_participants_count_as_asked() -> None:
-    here, gone, ahead = Participant(1, 1), Participant(1, 0, "It left."), Participant(3, 2)
+    here, gone, ahead = JobParticipant(1, 1), JobParticipant(1, 0, "It left."), JobParticipant(3, 2)
     job = replace(JOB, participants={"here": here, "gone": gone, "ahead": ahead}).with_asked_at_least(2)
-    assert job.participants == {"here": Participant(2, 1), "gone": gone, "ahead": ahead}
+    assert job.participants == {"here": JobParticipant(2, 1), "gone": gone, "ahead": ahead}
     assert job.with_asked_at_least(0) == job

@@ -15,7 +15,7 @@ from facts import facts
 from dpspca.common.storage.sqlite_file import connect
 from dpspca.server.job import Event, JobRecord
 from dpspca.server.journal.contract import JournalError, JournalLostError
-from dpspca.server.journal.sqlite import Connection, SqliteJournal
+from dpspca.server.journal.sqlite import JournalConnection, SqliteJournal
 
 JOB = JobRecord("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, submitted=7.5)
 OTHER = replace(JOB, name="b" * 64)
@@ -58,7 +58,7 @@ class Place:
     def lock(self) -> Path:
         return self.path.with_name("journal.db.lock")
 
-    def journal(self, connect: Callable[[Path], Connection] = connect) -> SqliteJournal:
+    def journal(self, connect: Callable[[Path], JournalConnection] = connect) -> SqliteJournal:
         self.opened.append(SqliteJournal(self.path, connect))
         return self.opened[-1]
 
@@ -167,7 +167,7 @@ def test_a_write_that_began_before_another_came_is_not_finished(place: Place) ->
 
     made: list[Interrupted] = []
 
-    def interrupted(path: Path) -> Connection:
+    def interrupted(path: Path) -> JournalConnection:
         made.append(Interrupted(path))
         return made[-1]
 

@@ -9,18 +9,18 @@ from facts import facts
 
 from dpspca.cli.arguments import method_options
 from dpspca.common.algorithms.catalogue import CATALOGUE
-from dpspca.common.algorithms.steps.options import Kind, Option
+from dpspca.common.algorithms.steps.options import Option, OptionKind
 from dpspca.common.errors import InvalidParameterError
 
 MADE_UP = replace(
     CATALOGUE["dps-pca"],
     options=(
-        Option("sparsity", Kind.WHOLE, required=True),
-        Option("count", Kind.WHOLE),
-        Option("wide", Kind.NUMBER, required=True),
-        Option("loud", Kind.SWITCH, default=False),
-        Option("word", Kind.TEXT),
-        Option("shade", Kind.TEXT, default="dark", choices=("light", "dark")),
+        Option("sparsity", OptionKind.WHOLE, required=True),
+        Option("count", OptionKind.WHOLE),
+        Option("wide", OptionKind.NUMBER, required=True),
+        Option("loud", OptionKind.SWITCH, default=False),
+        Option("word", OptionKind.TEXT),
+        Option("shade", OptionKind.TEXT, default="dark", choices=("light", "dark")),
     ),
 )
 

@@ -15,7 +15,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price, PrivacyUnit
 from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
-from dpspca.common.terms import Bounds, Cap, Conditions, Terms, columns_digest
+from dpspca.common.terms import Bounds, Conditions, StatedCap, Terms, columns_digest
 from dpspca.provider.policy import Policy, conditions_of
 
 ADA = PartyName("town", Role.ANALYST, "ada")
@@ -225,7 +225,7 @@ rules = st.builds(
     methods=st.lists(st.sampled_from(["dps-pca", "analyze-gauss", "sulq"]), min_size=1, unique=True).map(tuple),
     explained_variance=st.booleans(),
     norm_bound=st.tuples(st.floats(0.1, 10), st.floats(1, 10)).map(lambda ends: Bounds(ends[0], ends[0] * ends[1])),
-    per_job=st.builds(Cap, st.floats(0.1, 4), st.floats(1e-9, 1e-3)),
+    per_job=st.builds(StatedCap, st.floats(0.1, 4), st.floats(1e-9, 1e-3)),
 )
 
 
@@ -253,7 +253,7 @@ def test_bounds_of_scaled_columns_are_not_changed_to_raw_units() -> None:
     [
         {"quotas": {"evil": 1}},
         {"quotas": {"jobs_a_day": -5}},
-        {"per_job": Cap(2.0, 1e-6), "per_analyst": Cap(1.0, 1e-6)},
+        {"per_job": StatedCap(2.0, 1e-6), "per_analyst": StatedCap(1.0, 1e-6)},
         {"methods": ("no method",)},
         {"norm_bound": Bounds(5e-324, 1.0)},
         {"centering": (Centering.PRIVATE,), "mean_bound": None},
@@ -271,4 +271,4 @@ def test_t39_terms_that_no_policy_states_are_refused_by_provider(changes: dict[s
 
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-320, 1e-300])
 def test_t39_a_budget_next_to_nothing_is_an_obstacle_and_no_crash(epsilon: float) -> None:
-    assert not fit(SPEC, None, (terms("south", per_job=Cap(epsilon, 1e-6)),)).fits
+    assert not fit(SPEC, None, (terms("south", per_job=StatedCap(epsilon, 1e-6)),)).fits

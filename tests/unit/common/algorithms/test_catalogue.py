@@ -12,7 +12,7 @@ from facts import facts
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE, Method
 from dpspca.common.algorithms.steps import released_matrix
-from dpspca.common.algorithms.steps.options import Kind, Option, declared, described
+from dpspca.common.algorithms.steps.options import Option, OptionKind, declared, described
 from dpspca.common.algorithms.steps.row_steps import Auto
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.plan import PlannedQueries, pricing
@@ -23,11 +23,11 @@ from dpspca.common.spec import Accounting, JobSpec
 NAMES = sorted(CATALOGUE)
 OPTIONS = [pytest.param(name, each, id=f"{name} {each.name}") for name in NAMES for each in CATALOGUE[name].options]
 OF_ANOTHER_KIND: Final = {
-    Kind.WHOLE: (2.5, "text", True),
-    Kind.NUMBER: ("text", True),
-    Kind.SWITCH: ("text",),
-    Kind.TEXT: (True, 2.5),
-    Kind.WHOLE_OR_AUTO: (2.5, "text", True),
+    OptionKind.WHOLE: (2.5, "text", True),
+    OptionKind.NUMBER: ("text", True),
+    OptionKind.SWITCH: ("text",),
+    OptionKind.TEXT: (True, 2.5),
+    OptionKind.WHOLE_OR_AUTO: (2.5, "text", True),
 }
 
 
@@ -62,12 +62,12 @@ class Made:
 
 def test_options_are_read_off_the_fields_of_a_dataclass() -> None:
     assert declared(Made) == (
-        Option("needed", Kind.WHOLE, required=True),
-        Option("wide", Kind.NUMBER, default=0.5),
-        Option("shade", Kind.TEXT, default="dark", choices=("light", "dark")),
-        Option("loud", Kind.SWITCH, default=False),
-        Option("decided", Kind.WHOLE),
-        Option("either", Kind.WHOLE_OR_AUTO),
+        Option("needed", OptionKind.WHOLE, required=True),
+        Option("wide", OptionKind.NUMBER, default=0.5),
+        Option("shade", OptionKind.TEXT, default="dark", choices=("light", "dark")),
+        Option("loud", OptionKind.SWITCH, default=False),
+        Option("decided", OptionKind.WHOLE),
+        Option("either", OptionKind.WHOLE_OR_AUTO),
     )
     assert "for the test" in described("for the test").values()
 

@@ -18,7 +18,7 @@ from facts import facts
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
-from dpspca.common.algorithms.steps.options import Kind, Option
+from dpspca.common.algorithms.steps.options import Option, OptionKind
 from dpspca.common.algorithms.steps.row_steps import MOST_ROUNDS
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.plan import prices
@@ -33,7 +33,7 @@ SECONDS: Final = 5.0
 """Of the processor's time, for one plan and what follows from it at a provider."""
 SHAPES: Final = ((MAX_DIMENSION, MAX_COMPONENT_ENTRIES // MAX_DIMENSION), (2**13, 2**13), (30, 29))
 USUAL: Final = (1.0, 1e-6)
-NUMBERS: Final = {Kind.WHOLE, Kind.NUMBER, Kind.WHOLE_OR_AUTO}
+NUMBERS: Final = {OptionKind.WHOLE, OptionKind.NUMBER, OptionKind.WHOLE_OR_AUTO}
 
 
 def form(name: str, shape: tuple[int, int] = (30, 2), **changes: Any) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def options(name: str, shape: tuple[int, int]) -> list[dict[str, Any]]:
     """
     given = {each.name: largest(each.name, shape) for each in numbers(name)}
     fewer = [{key: given[key] for key in given if key != left} for left in given if len(given) > 1]
-    others = [each for each in CATALOGUE[name].options if each.kind is Kind.SWITCH or each.choices]
+    others = [each for each in CATALOGUE[name].options if each.kind is OptionKind.SWITCH or each.choices]
     chosen = product(*(each.choices or (False, True) for each in others))
     named = [dict(zip((each.name for each in others), values, strict=True)) for values in chosen]
     return [*fewer, *(rest | ends for rest in named for ends in (given, {}))]

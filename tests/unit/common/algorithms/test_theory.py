@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
-from dpspca.common.algorithms.theory import Population, Terms, error_terms, for_job
+from dpspca.common.algorithms.theory import BoundTerms, PopulationAssumptions, error_terms, for_job
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.calibration import gaussian_mu
@@ -30,8 +30,8 @@ SETTING: dict[str, Any] = {
 """That of the paper's section 5.1, with noise of a size for which its condition holds."""
 
 
-def terms(population: Population | None = None, **changes: Any) -> Terms:
-    return error_terms(population or Population(100.0, 10.0, 10, 100.0), **SETTING | changes)
+def terms(population: PopulationAssumptions | None = None, **changes: Any) -> BoundTerms:
+    return error_terms(population or PopulationAssumptions(100.0, 10.0, 10, 100.0), **SETTING | changes)
 
 
 def test_the_terms_are_the_theorem_s() -> None:
@@ -65,14 +65,14 @@ def test_every_term_moves_the_way_that_it_should(more: float) -> None:
     assert louder.statistical > base.statistical
     assert louder.convergence > base.convergence
     assert terms(noise_std=SETTING["noise_std"] * 2) == terms(parties=2)
-    closer = terms(Population(100.0, min(99.0, 10 * more), 10, 100.0))
+    closer = terms(PopulationAssumptions(100.0, min(99.0, 10 * more), 10, 100.0))
     assert closer.total > base.total
     assert closer.rho > base.rho
-    wider = terms(Population(100.0, 10.0, math.ceil(10 * more), 100.0))
+    wider = terms(PopulationAssumptions(100.0, 10.0, math.ceil(10 * more), 100.0))
     assert wider.statistical > base.statistical
     assert wider.noise > base.noise
     assert terms(dimension=math.ceil(1000 * more)).statistical > base.statistical
-    assert terms(Population(100.0, 10.0, 10, 100 * more)).statistical > base.statistical
+    assert terms(PopulationAssumptions(100.0, 10.0, 10, 100 * more)).statistical > base.statistical
     assert terms(constant=more).statistical == pytest.approx(more * base.statistical)
 
 
@@ -90,7 +90,7 @@ def test_a_larger_tau_is_surer_and_allows_for_more_noise() -> None:
 
 
 def test_without_noise_and_without_other_eigenvalues_only_the_start_is_left() -> None:
-    found = terms(Population(1.0, 0.0, 10, 1.0), noise_std=0.0)
+    found = terms(PopulationAssumptions(1.0, 0.0, 10, 1.0), noise_std=0.0)
     assert (found.statistical, found.noise) == (0, 0)
     assert found.total == pytest.approx((1 / 3) ** (9 / 4) / 4)
 
@@ -114,7 +114,7 @@ def test_noise_beyond_the_condition_is_refused_with_the_factor_needed(noise: flo
 )
 def test_a_population_without_a_gap_is_refused(leading: float, following: float, largest: float) -> None:
     with pytest.raises(InvalidParameterError, match=facts(f"{leading:g} (k-th)", f"{following:g} (next)")):
-        Population(leading, following, 10, largest)
+        PopulationAssumptions(leading, following, 10, largest)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def job(**changes: Any) -> JobSpec:
     return JobSpec(**good | changes)
 
 
-def of(spec: JobSpec, **changes: Any) -> Terms:
+def of(spec: JobSpec, **changes: Any) -> BoundTerms:
     return for_job(spec, **{"leading": 100, "following": 10, "rows": 50_000, "parties": 1, "s_star": 10} | changes)
 
 
@@ -181,7 +181,7 @@ def test_a_job_of_another_algorithm_or_beyond_the_condition_is_refused() -> None
         of(job(budget=Budget(0.5, 1e-6)))
 
 
-def run(rounds: int, seed: int) -> tuple[float, Terms]:
+def run(rounds: int, seed: int) -> tuple[float, BoundTerms]:
     """Run a job on section 5.1's model, a fifth as wide, with rows that no bound shortens; give error and bound."""
     data = spiked_rows(SpikedModel(dimension=200), 50_000, np.random.default_rng(seed))
     bound = float(np.linalg.norm(data.rows, axis=1).max())

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.privacy import alias_tables, noise
-from dpspca.common.privacy.alias_tables import TABLE_ERROR, AliasTable, Scratch
+from dpspca.common.privacy.alias_tables import TABLE_ERROR, AliasTable, BatchBuffers
 from dpspca.common.privacy.keystream import Draw, KeyStream, Purpose, keyed_stream, repeatable_entropy
 from dpspca.common.privacy.noise import DRAW_SLACK, DiscreteGaussian, DiscreteLaplace, lattice_std
 
@@ -194,7 +194,7 @@ def test_a_table_encodes_any_symmetric_weights_to_the_last_unit(weights: list[in
 
 
 def look_up(table: AliasTable, count: int, source: Scripted | KeyStream) -> list[int]:
-    return list(map(int, table.look_up(source, Scratch(count))))
+    return list(map(int, table.look_up(source, BatchBuffers(count))))
 
 
 def test_a_lookup_compares_the_first_bits_of_a_word_with_the_threshold() -> None:
@@ -375,7 +375,7 @@ def test_a_draw_is_the_sum_of_its_terms_each_times_its_multiplier(scale: float) 
         source = KeyStream(bytes(32))
         expected = np.zeros(5000, np.int64)
         for term in terms:
-            found = term.table.look_up(source, Scratch(5000)).astype(np.int64)
+            found = term.table.look_up(source, BatchBuffers(5000)).astype(np.int64)
             expected += term.multiplier * (found - term.table.reach)
         assert np.array_equal(law(5000, KeyStream(bytes(32))), expected)
 

@@ -31,9 +31,9 @@ from dpspca.common.trust.signing import JOB_SKEW
 from dpspca.common.trust.statements import (
     MAX_STATEMENT_BYTES,
     REQUEST_SECONDS,
-    Kind,
     SignedRequest,
     SignedStatement,
+    StatementKind,
     StatementRequest,
     requester_of,
     sign_request,
@@ -54,7 +54,7 @@ class Parties:
     after_revocation: RevocationList
 
     def request(self, who: str = "ada", **changes: Any) -> SignedRequest:
-        drawn = StatementRequest.draw(Kind.TERMS, "cohort", self.known[who].name, BORN)
+        drawn = StatementRequest.draw(StatementKind.TERMS, "cohort", self.known[who].name, BORN)
         return sign_request(replace(drawn, **changes), self.known[who])
 
     def read(self, signed: SignedRequest, **others: Any) -> StatementRequest:
@@ -84,7 +84,7 @@ def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
 def test_a_statement_says_what_its_provider_signed_for_this_request(parties: Parties) -> None:
     request = SignedRequest.from_bytes(parties.request().to_bytes())
     read = parties.read(request)
-    assert (read.kind, read.about, read.analyst, read.federation) == (Kind.TERMS, "cohort", "ada", "town")
+    assert (read.kind, read.about, read.analyst, read.federation) == (StatementKind.TERMS, "cohort", "ada", "town")
     sent = sign_statement(CONTENT, request, parties.known["north"]).to_bytes()
     assert parties.content(SignedStatement.from_bytes(sent), request) == CONTENT
 
@@ -141,13 +141,13 @@ def test_t39_a_request_counts_for_the_analyst_who_signed_it(parties: Parties) ->
         parties.read(parties.request(), revoked=parties.after_revocation)
     with pytest.raises(WrongRoleError):
         sign_request(
-            StatementRequest.draw(Kind.TERMS, "cohort", parties.known["ada"].name, BORN),
+            StatementRequest.draw(StatementKind.TERMS, "cohort", parties.known["ada"].name, BORN),
             parties.known["north"],
         )
     with pytest.raises(WrongRoleError):
         sign_statement(CONTENT, parties.request(), parties.known["ada"])
     north = parties.known["north"]
-    payload = replace(StatementRequest.draw(Kind.TERMS, "cohort", north.name, BORN)).to_bytes()
+    payload = replace(StatementRequest.draw(StatementKind.TERMS, "cohort", north.name, BORN)).to_bytes()
     sign_unchecked = read_key(north.key_pem).sign(payload, ec.ECDSA(SHA256()))
     with pytest.raises(WrongRoleError):
         parties.read(SignedRequest(payload, sign_unchecked, north.certificate_pem))
@@ -159,7 +159,7 @@ def test_t39_a_request_counts_for_the_analyst_who_signed_it(parties: Parties) ->
         {"about": ""},
         {"about": "../cohort"},
         {"about": "a" * 64},
-        {"kind": Kind.RECORD},
+        {"kind": StatementKind.RECORD},
         {"federation": "Town"},
         {"analyst": ""},
         {"nonce": b""},

@@ -15,14 +15,14 @@ from dpspca.provider.approval.decisions import (
     APPROVE,
     MOST_REASON,
     REJECT,
+    ApprovalStatus,
     NotApprovedError,
     RejectedError,
-    Standing,
+    approval_status,
     make_decision,
     read_decision,
     require_approved,
     require_signed,
-    standing_of,
     write_decision,
 )
 from dpspca.provider.ledger.entries import Decided
@@ -104,7 +104,7 @@ def test_a_rejection_is_final_in_any_order(me: Identity) -> None:
     made = [decision(me, APPROVE), decision(me, APPROVE, "ben"), decision(me, REJECT, "ben")]
     for order in itertools.permutations(made):
         for rule in (None, RULE, FOUR_EYES):
-            assert standing_of(order, rule) is Standing.REJECTED
+            assert approval_status(order, rule) is ApprovalStatus.REJECTED
             with pytest.raises(RejectedError, match=facts("ben", "why")):
                 require_approved(order, rule)
 
@@ -114,13 +114,13 @@ def test_four_eyes_are_two_persons_and_only_those_whom_the_policy_names_now(me: 
         decision(me, person=person, reason=why)
         for person, why in (("maria", ""), ("maria", "again"), ("ben", ""), ("eve", ""))
     )
-    assert standing_of([], None) is Standing.APPROVED
-    assert standing_of([maria], RULE) is Standing.APPROVED
+    assert approval_status([], None) is ApprovalStatus.APPROVED
+    assert approval_status([maria], RULE) is ApprovalStatus.APPROVED
     for made in ([], [maria], [maria, again], [maria, eve]):
-        assert standing_of(made, FOUR_EYES) is Standing.WAITING
+        assert approval_status(made, FOUR_EYES) is ApprovalStatus.WAITING
         with pytest.raises(NotApprovedError):
             require_approved(made, FOUR_EYES)
-    assert standing_of([maria, ben], FOUR_EYES) is Standing.APPROVED
-    assert standing_of([maria, ben], ApprovalRule(("ben",), 1)) is Standing.APPROVED
-    assert standing_of([maria], ApprovalRule(("ben",), 1)) is Standing.WAITING
+    assert approval_status([maria, ben], FOUR_EYES) is ApprovalStatus.APPROVED
+    assert approval_status([maria, ben], ApprovalRule(("ben",), 1)) is ApprovalStatus.APPROVED
+    assert approval_status([maria], ApprovalRule(("ben",), 1)) is ApprovalStatus.WAITING
     require_approved([maria, ben], FOUR_EYES)

@@ -16,15 +16,15 @@ from dpspca.provider.approval.queue import (
     QueueError,
     QueueFullError,
 )
-from dpspca.provider.approval.requests import TRANSITIONS, Request, RequestEvent, RequestState, after
+from dpspca.provider.approval.requests import TRANSITIONS, ApprovalRequest, RequestEvent, RequestState, after
 from dpspca.provider.ledger.entries import Decided
 
 NOON = 10 * DAY + DAY // 2
 PLENTY = 10**6
 
 
-def request(job: str = "a", analyst: str = "ada", at: int = NOON) -> Request:
-    return Request(job, analyst, "cohort", at, at + 10, at + 20, RequestState.WAITING)
+def request(job: str = "a", analyst: str = "ada", at: int = NOON) -> ApprovalRequest:
+    return ApprovalRequest(job, analyst, "cohort", at, at + 10, at + 20, RequestState.WAITING)
 
 
 DECIDED = Decided(

@@ -20,7 +20,7 @@ from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
-from dpspca.provider.data.files.folders import UnreadableError
+from dpspca.provider.data.files.folders import TemporarilyUnreadableError
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_rows, types_in
 from dpspca.provider.data.tables import extras
@@ -246,7 +246,7 @@ def test_the_password_may_come_from_the_environment_or_a_file(
     server.run("SELECT pg_reload_conf()")
     try:
         connected(tmp_path, f"host={server.folder} dbname={name} user=steward")
-        with pytest.raises(UnreadableError, match=facts("warehouse.postgresql", "psql")):
+        with pytest.raises(TemporarilyUnreadableError, match=facts("warehouse.postgresql", "psql")):
             read_protected(path, CHOSEN)
         monkeypatch.setenv("PGPASSWORD", "right")
         assert read_protected(path, CHOSEN).count == 3
@@ -273,7 +273,7 @@ def test_a_connection_that_is_lost_is_told_plainly(server: database.Server, tmp_
     ends += "SELECT CASE WHEN n = 50000 AND pg_terminate_backend(pg_backend_pid()) THEN 0 ELSE n END $$"
     path = postgres(server, tmp_path, ends)
     query = "SELECT n, ends(n) AS a FROM generate_series(1, 100000) AS s(n)"
-    with pytest.raises(UnreadableError, match=facts("warehouse.postgresql")):
+    with pytest.raises(TemporarilyUnreadableError, match=facts("warehouse.postgresql")):
         read_protected(path, Reading(query=query, columns=("a",), order_by=("n",)))
 
 
@@ -290,7 +290,7 @@ def test_a_query_that_fails_for_a_value_does_not_tell_it(server: database.Server
 def test_a_locked_file_may_be_read_later(tmp_path: Path) -> None:
     path = duck(None, tmp_path, VISITS, ROWS)  # type: ignore[arg-type]
     (tmp_path / "warehouse.duckdb").write_bytes(b"SECRET" * 99)
-    with pytest.raises(UnreadableError) as caught:
+    with pytest.raises(TemporarilyUnreadableError) as caught:
         read_protected(path, CHOSEN)
     assert "SECRET" not in str(caught.value)
 

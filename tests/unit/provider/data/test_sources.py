@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.checked.preparation import CheckedRows
-from dpspca.provider.data.files.folders import UnreadableError
+from dpspca.provider.data.files.folders import TemporarilyUnreadableError
 from dpspca.provider.data.protected import read_arriving, read_protected
 from dpspca.provider.data.sources import read_rows
 
@@ -271,7 +271,7 @@ def test_whatever_a_broken_file_sets_off_it_is_named_in_words(tmp_path: Path) ->
             read_rows(tmp_path / name)
     with zipfile.ZipFile(tmp_path / "large.npz", "w") as file:
         file.writestr("rows.npy", broken["large.npy"])
-    with pytest.raises(UnreadableError):  # there may be more memory at another time
+    with pytest.raises(TemporarilyUnreadableError):  # there may be more memory at another time
         read_rows(tmp_path / "large.npz")
 
 

@@ -13,7 +13,7 @@ from facts import facts
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.files.folders import UnreadableError
+from dpspca.provider.data.files.folders import TemporarilyUnreadableError
 from dpspca.provider.data.protected import read_arriving, read_protected
 from dpspca.provider.data.sources import names_in, read_rows
 
@@ -143,7 +143,7 @@ def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
     path = database(tmp_path / "rows.db")
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(UnreadableError, match=facts("rows.db")):
+        with pytest.raises(TemporarilyUnreadableError, match=facts("rows.db")):
             read_arriving(path, Reading(columns=("age",)))
     assert read_arriving(path, Reading(columns=("age",)))[0].count == 2
 

@@ -22,7 +22,7 @@ from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.checked import preparation
 from dpspca.provider.data.checked.fingerprints import of_table
 from dpspca.provider.data.checked.preparation import CheckedRows
-from dpspca.provider.data.files.folders import UnreadableError
+from dpspca.provider.data.files.folders import TemporarilyUnreadableError
 from dpspca.provider.data.memory import scratch
 from dpspca.provider.data.memory.scratch import Scratch, ScratchError
 from dpspca.provider.data.memory.stored_rows import RowWriter, StoredRows, stored_type
@@ -259,7 +259,7 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path: Path, monke
         added(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RowWriter, "add", change)
-    with pytest.raises(UnreadableError):
+    with pytest.raises(TemporarilyUnreadableError):
         read_protected(path, scratch=Scratch(tmp_path / "scratch"))
 
 

@@ -9,9 +9,9 @@ from dpspca.common.errors import DpspcaError, InvalidQueryError
 from dpspca.common.queries.rows import CovarianceTriangle
 from dpspca.provider.engines.messages import (
     PartTask,
-    Reply,
     Task,
     Work,
+    WorkerReply,
     announced,
     read_arrays,
     read_query,
@@ -41,7 +41,7 @@ def test_other_queries_are_refused() -> None:
 
 def test_tasks_and_replies_are_read_as_they_were_written() -> None:
     assert read_task(write(TASK, b"abc")) == (TASK, memoryview(b"abc"))
-    reply = Reply(version="9.9", files=("/rows/a.npy",))
+    reply = WorkerReply(version="9.9", files=("/rows/a.npy",))
     assert read_reply(write(reply)) == (reply, memoryview(b""))
     assert version_of(write(reply)) == "9.9"
 

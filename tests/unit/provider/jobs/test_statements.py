@@ -15,9 +15,9 @@ from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price
 from dpspca.common.terms import Terms
 from dpspca.common.trust import (
-    Kind,
     SignedRequest,
     SignedStatement,
+    StatementKind,
     StatementRequest,
     sign_request,
     verify_statement,
@@ -56,7 +56,7 @@ class PartyDisk:
 
     def ask(self, who: str = "ada", about: str = "cohort", at: datetime | None = None) -> tuple[SignedRequest, bytes]:
         me = self.analysts[who]
-        request = sign_request(StatementRequest.draw(Kind.TERMS, about, me.name, at or now()), me)
+        request = sign_request(StatementRequest.draw(StatementKind.TERMS, about, me.name, at or now()), me)
         digest, statement = Statements(self.setup).state(request.to_bytes())
         assert digest == request.digest
         return request, statement
@@ -100,7 +100,7 @@ def test_t39_others_get_the_answer_for_a_data_set_that_does_not_exist(home: Part
     assert home.ask(about="closed")[1] == nothing  # for which the policy has no table
     assert home.ask(at=now() - hour)[1] == home.ask(at=now() + hour)[1] == nothing
     ada, bob = home.analysts["ada"], home.analysts["bob"]
-    theirs = sign_request(StatementRequest.draw(Kind.TERMS, "cohort", bob.name, now()), bob)
+    theirs = sign_request(StatementRequest.draw(StatementKind.TERMS, "cohort", bob.name, now()), bob)
     for wrong in (
         replace(theirs, certificate_pem=ada.certificate_pem),
         replace(theirs, payload=theirs.payload.replace(b"bob", b"ada")),
@@ -175,7 +175,7 @@ def test_t39_a_record_is_only_for_the_analyst_who_signed_the_job(home: PartyDisk
 
     def ask(who: str, about: str) -> bytes:
         me = home.analysts[who]
-        request = sign_request(StatementRequest.draw(Kind.RECORD, about, me.name, now()), me)
+        request = sign_request(StatementRequest.draw(StatementKind.RECORD, about, me.name, now()), me)
         statement = Statements(home.setup).state(request.to_bytes())[1]
         if not statement:
             return b""

@@ -7,7 +7,7 @@ import pytest
 from local_federation import Enrolment
 
 from dpspca.common.names import PartyName, Role
-from dpspca.common.trust import EXPIRED, REVOKED, Identity, identity, newest_certificate, standing_of
+from dpspca.common.trust import EXPIRED, REVOKED, Identity, certificate_status, identity, newest_certificate
 from dpspca.server.jobs import attendance
 from dpspca.server.jobs.attendance import Attendance
 
@@ -95,13 +95,15 @@ def test_the_standing_of_a_certificate_is_that_of_its_serial_and_its_end(clock: 
     pem = enrolment.authority.certificate_pem
 
     def problem_of(me: Identity, days: float = 0) -> str | None:
-        return standing_of(me.certificate_pem, pem, clock.now + timedelta(days=days), enrolment.revocations()).problem
+        return certificate_status(
+            me.certificate_pem, pem, clock.now + timedelta(days=days), enrolment.revocations()
+        ).problem
 
     assert (problem_of(before), problem_of(after)) == (None, None)
     assert problem_of(before, days=400) == EXPIRED
     enrolment.authority.revoke(PartyName("town", Role.PROVIDER, "north"))
     assert {problem_of(before), problem_of(after)} == {REVOKED}
-    assert standing_of(after.certificate_pem, pem, clock.now, enrolment.revocations()).until == after.not_after
+    assert certificate_status(after.certificate_pem, pem, clock.now, enrolment.revocations()).until == after.not_after
 
 
 def test_the_newest_certificate_is_the_one_that_was_issued_last(clock: Clock, tmp_path: Path) -> None:
