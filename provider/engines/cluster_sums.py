@@ -31,8 +31,8 @@ class ClusterSums:
         self._norm_bound = norm_bound
         self._mean_bound = mean_bound
 
-    def moments(self, center: FloatArray | None) -> Moments:
-        """Return what asks for second moments around a centre."""
+    def moments(self, center: FloatArray | None, *, once: bool = False) -> Moments:
+        """Return what asks for second moments around a centre. Nothing is made for several queries here."""
         return QueriedMoments(self, self._rows.dimension, center)
 
     def of(self, query: RowQuery, rows: slice = ALL) -> Sums:

@@ -144,6 +144,7 @@ class MatrixShard:
     makes_matrix: ClassVar[bool] = False
     """The matrix is the data, so the first query has nothing to compute in advance."""
     copied_columns: ClassVar[int] = 0
+    kept_columns: ClassVar[int] = 0
 
     def fits(self, spec: JobSpec) -> bool:
         """Tell whether the share was prepared under this job's bound, for its unit."""

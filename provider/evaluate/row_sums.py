@@ -58,8 +58,8 @@ class RowSums(Protocol):
         """Return the sums from which a query is answered, over some of the rows. Second moments are wide."""
         ...
 
-    def moments(self, center: FloatArray | None) -> Moments:
-        """Return what computes second moments of all rows around a centre."""
+    def moments(self, center: FloatArray | None, *, once: bool = False) -> Moments:
+        """Return what computes second moments of all rows around a centre, for one query or for several."""
         ...
 
 
@@ -106,11 +106,11 @@ class LocalSums:
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
-    def moments(self, center: FloatArray | None) -> Moments:
+    def moments(self, center: FloatArray | None, *, once: bool = False) -> Moments:
         if self._rows.pieces is not None:
             return SummedMoments(partial(self._in_pieces, self._rows.pieces, center))
         rows = self.integers(self._norm_bound, center)
-        if self._keeps and isinstance(rows, PackedRows):
+        if self._keeps and not once and isinstance(rows, PackedRows):
             rows = rows.kept(self._engine.threads)
         return StreamedMoments(rows, engine=self._engine)
 

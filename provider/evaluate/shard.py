@@ -119,6 +119,8 @@ class Shard:
         self._strategy = strategy
         self._engine = LocalThreads(threads, memory)
         keeps = keeps and strategy is Strategy.STREAM
+        self.kept_columns: Final = rows.dimension if keeps else 0
+        """Numbers of a row that are kept, as integers, by the first query about second moments."""
         self._sums = sums or LocalSums(self._rows, norm_bound, mean_bound, engine=self._engine, keeps=keeps)
         self._memory = memory
         self._ready: tuple[bytes, Moments] | None = None
@@ -191,8 +193,19 @@ class Shard:
         if self._rows.is_sparse and spec.centering not in {Centering.NONE, Centering.PAIRS}:
             raise dense_when_centred()
 
-    def evaluate(self, query: RowQuery) -> Integers:  # noqa: PLR0911  # one return for each query
+    def evaluate(self, query: RowQuery) -> Integers:
         """Answer exactly, as integers on the public lattice."""
+        return self._evaluated(query, prepares=True)
+
+    def evaluate_as_prepared(self, query: RowQuery) -> Integers:
+        """Answer with the Gram matrix or the integers that are kept, or without them. The answer is the same.
+
+        They are for one centre, and the coordinator chooses centres. If each query made a matrix of its own, a row
+        would add far more to the time of its answer than the interval of that query counts.
+        """
+        return self._evaluated(query, prepares=False)
+
+    def _evaluated(self, query: RowQuery, *, prepares: bool) -> Integers:  # noqa: PLR0911  # one for each query
         match query:
             case Count():
                 return np.array([self._rows.count], dtype=np.int64)
@@ -201,14 +214,14 @@ class Shard:
             case CovarianceProduct(block=block, blocks=blocks) if blocks:
                 return self._block_product(query, block, blocks)
             case CovarianceProduct(kept=kept, center=center):
-                return self._moments(center).product(LatticeBasis(kept))
+                return self._moments(center, prepares).product(LatticeBasis(kept))
             case CompressedCovariance(kept=kept, center=center):
-                return _compressed(self._moments(center), LatticeBasis(kept))
+                return _compressed(self._moments(center, prepares), LatticeBasis(kept))
             case Covariance(center=center):
-                return (self._moments(center).gram() >> SQUARE_SHIFT).narrow()
+                return (self._moments(center, prepares).gram() >> SQUARE_SHIFT).narrow()
             case CovarianceTriangle(center=center):
                 upper = np.triu_indices(self._rows.dimension)
-                return (self._moments(center).gram() >> SQUARE_SHIFT).narrow()[upper]
+                return (self._moments(center, prepares).gram() >> SQUARE_SHIFT).narrow()[upper]
             case ViewQuery():
                 return floor_view(query, *self._sums.of(query))
             case _:
@@ -255,20 +268,24 @@ class Shard:
         """Return how many rows are in a block and the ones before it."""
         return self._rows.count * block // blocks
 
-    def _moments(self, center: FloatArray | None) -> Moments:
+    def _moments(self, center: FloatArray | None, prepares: bool = True) -> Moments:  # noqa: FBT001, FBT002
         """Prepare the rows for a centre, or reuse them if the last query had the same centre."""
         key = b"" if center is None else center.tobytes()
         with self._preparing:
             if self._ready is None or self._ready[0] != key:
+                if not prepares:
+                    return self._sums.moments(center, once=True)
                 self._ready = None  # frees memory before more is allocated
                 self._ready = key, self._prepare(center)
             return self._ready[1]
 
     def _prepare(self, center: FloatArray | None) -> Moments:
         moments = self._sums.moments(center)
-        if self._strategy is Strategy.GRAM and self._rows.pieces is None:
-            return GramMoments(moments.gram())
-        return moments
+        return GramMoments(moments.gram()) if self._makes_gram else moments
+
+    @property
+    def _makes_gram(self) -> bool:
+        return self._strategy is Strategy.GRAM and self._rows.pieces is None
 
 
 def _narrow(sums: Integers | WideIntegers) -> Integers:

@@ -281,6 +281,7 @@ class JobRegistry:
             makes_matrix=shard.makes_matrix,
             read_columns=rows.dimension if isinstance(rows, ClusterRows) else 0,
             copied_columns=shard.copied_columns,
+            kept_columns=shard.kept_columns,
             rows_together=plan.spec.rows_per_person,
             toss=settings.toss,
         )

@@ -41,6 +41,7 @@ from dpspca.common.spec import JobSpec
 from dpspca.provider.ledger import JobPosition, Ledger
 
 from .gate import Gate
+from .schedule import first_of_moments
 
 
 class Evaluator(Protocol):
@@ -93,6 +94,15 @@ class HasSilentRows(Protocol):
         ...
 
 
+@runtime_checkable
+class PreparesRows(Protocol):
+    """Data that are prepared for the first query about second moments, and need not be prepared for others."""
+
+    def evaluate_as_prepared(self, query: RowQuery) -> Integers:
+        """Answer exactly, with what was prepared or from the rows."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PaidAnswer:
     """An answer that was paid for. It must be stored before it is handed out."""
@@ -135,6 +145,7 @@ class Responder:
         spec = plan.spec
         shard.check(spec)
         self._gate = Gate(plan)
+        self._preparing = first_of_moments(plan)
         self._job = job or spec.digest()
         self._shard = shard
         self._unit = spec.unit
@@ -213,12 +224,18 @@ class Responder:
             _require_form(step, answer)
         else:
             answer = self._noise(step, draw)
-            exact = asked.evaluate(query)
+            exact = self._exact(asked, position, query)
             # If the shapes differed, one draw could be broadcast over many entries and cancel in their differences.
             _require_form(step, exact)
             _clear_silent_rows(answer, exact, asked.silent(query) if isinstance(asked, HasSilentRows) else None)
             answer += exact
         return PaidAnswer(position, answer)
+
+    def _exact(self, asked: Evaluator | SketchSession, position: int, query: RowQuery) -> Integers:
+        """Answer exactly. Rows are prepared for one query of a job alone, whose interval counts that."""
+        if isinstance(asked, PreparesRows) and position != self._preparing:
+            return asked.evaluate_as_prepared(query)
+        return asked.evaluate(query)
 
     def _noise(self, step: Step, draw: Draw) -> Integers:
         """Draw all noise of a step. No row is looked at."""

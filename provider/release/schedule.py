@@ -71,6 +71,7 @@ class Schedule:
         makes_matrix: bool = False,
         read_columns: int = 0,
         copied_columns: int = 0,
+        kept_columns: int = 0,
         rows_together: int = 1,
         toss: Coin = system_coin,
     ) -> None:
@@ -79,12 +80,15 @@ class Schedule:
         ``makes_matrix`` says that the first query about second moments also computes the Gram matrix, and
         ``read_columns`` how many numbers of each row an answer reads from the source of the rows. ``copied_columns`` is
         how many numbers of each row are copied before an answer, which may be the first after the job was opened again.
-        ``rows_together`` is how many rows of one person neighbours differ in.
+        ``kept_columns`` is how many the first query about second moments keeps for others, and ``rows_together`` in how
+        many rows of one person neighbours differ.
         """
         self._plan = plan
         self._interval = interval
         self._is_sparse = is_sparse
-        self._matrix = _first_of_moments(plan) if makes_matrix else None
+        self._first = first_of_moments(plan)
+        self._makes_matrix = makes_matrix
+        self._kept = COPY_SECONDS * kept_columns
         self._moved = READ_SECONDS * read_columns + COPY_SECONDS * copied_columns
         self._rows = rows_together
         self._toss = toss
@@ -94,9 +98,11 @@ class Schedule:
         if self._interval is not None:
             return self._interval
         step = self._plan[position]
-        entries = max(*map(_entries, step.choices), step.extent.dimension**2 if position == self._matrix else 0)
+        is_first = position == self._first
+        matrix = step.extent.dimension**2 if is_first and self._makes_matrix else 0
+        entries = max(*map(_entries, step.choices), matrix)
         sparse = SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension)
-        row = self._moved + (sparse if self._is_sparse else ENTRY_SECONDS * entries)
+        row = self._moved + is_first * self._kept + (sparse if self._is_sparse else ENTRY_SECONDS * entries)
         return max(LEAST_INTERVAL, row, min(self._rows * max(row, ROW_SECONDS), LONGEST_INTERVAL))
 
     async def delay_result(self, position: int, work: "asyncio.Future[Result]") -> Result:
@@ -118,7 +124,8 @@ def departure(seconds: float, interval: float, tossed: float) -> float:
     return interval * max(2, math.ceil(seconds / interval + tossed)) if interval else seconds
 
 
-def _first_of_moments(plan: Sequence[Step]) -> int | None:
+def first_of_moments(plan: Sequence[Step]) -> int | None:
+    """Return the position of the query for which rows are prepared, whose interval counts that."""
     asked = (at for at, step in enumerate(plan) if issubclass(step.query, SecondMomentQuery))
     return next(asked, None)
 

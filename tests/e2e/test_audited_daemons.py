@@ -38,23 +38,23 @@ responder.DiscreteGaussian = Narrow
 """
 LONG = """
 from dpspca.provider.evaluate.shard import Shard
-honest = Shard.evaluate
-Shard.evaluate = lambda self, query: 4 * honest(self, query)
+honest = Shard._evaluated
+Shard._evaluated = lambda self, query, **how: 4 * honest(self, query, **how)
 """
 LATE = """
 import time
 from dpspca.provider.evaluate.shard import Shard
-Shard.evaluate = lambda self, query: time.sleep(6)
+Shard._evaluated = lambda self, query, **how: time.sleep(6)
 """
 SLOW_FOR_A_ROW = """
 import time
 from dpspca.provider.evaluate.shard import Shard
-honest = Shard.evaluate
-def evaluate(self, query):
+honest = Shard._evaluated
+def evaluate(self, query, **how):
     last = self._rows.part(slice(self._rows.count - 1, self._rows.count))
     time.sleep(0.15 if last.toarray()[0, 0] else 0)  # seconds
-    return honest(self, query)
-Shard.evaluate = evaluate
+    return honest(self, query, **how)
+Shard._evaluated = evaluate
 """
 """A time that depends on a row, far longer than the moments are apart at which answers leave."""
 SLOW_BY_COUNT = SLOW_FOR_A_ROW.replace("last.toarray()[0, 0]", "self._rows.count % 2")

@@ -21,6 +21,7 @@ from dpspca.provider.data.memory.stored_rows import RowWriter
 from dpspca.provider.evaluate import block_sums, moments
 from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
+from dpspca.provider.evaluate.packed_rows import PackedRows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.wide_integers import WideIntegers
 from dpspca.provider.jobs import prepared_rows
@@ -247,3 +248,35 @@ def test_the_largest_sums_of_sparse_rows_are_exact() -> None:
     )
     assert int(streamed.gram().narrow()[0, 0]) == rows * row * row
     assert streamed.trace() == rows * row * row
+
+
+def test_a_matrix_is_made_for_no_other_centre_unless_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    gram = StreamedMoments.gram
+    monkeypatch.setattr(StreamedMoments, "gram", lambda self: made.append(self) or gram(self))
+    table, centers = check_rows(rows(40)), [np.full(DIMENSION, float(each)) for each in range(3)]
+    shard, streaming = (Shard(table, 10.0, strategy=each) for each in (Strategy.GRAM, Strategy.STREAM))
+    shard.evaluate(CovarianceProduct(basis(), centers[0]))
+    assert len(made) == 1
+    for center in (centers[1], centers[2], centers[0]):
+        query = CovarianceProduct(basis(), center)
+        np.testing.assert_array_equal(shard.evaluate_as_prepared(query), streaming.evaluate(query))
+    assert len(made) == 1
+    shard.evaluate(CovarianceProduct(basis(), centers[1]))
+    assert len(made) == 2
+
+
+def test_integers_are_kept_for_no_other_centre_unless_they_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    kept = PackedRows.kept
+    monkeypatch.setattr(PackedRows, "kept", lambda self, threads: made.append(self) or kept(self, threads))
+    shard = Shard(in_scratch(check_rows(rows(40)), tmp_path), 10.0, keeps=True)
+    assert shard.kept_columns == DIMENSION
+    answers = []
+    for center in (np.zeros(DIMENSION), np.ones(DIMENSION)):
+        query = CovarianceProduct(basis(), center)
+        answers.append((shard.evaluate_as_prepared(query), shard.evaluate(query)))
+        assert len(made) == len(answers)
+    assert all((one == other).all() for one, other in answers)

@@ -23,7 +23,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.queries.views import NormHistogram, View
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.accounts import JobPosition
@@ -322,6 +322,27 @@ def test_a_lost_answer_is_made_again_with_fresh_noise() -> None:
     law = DiscreteGaussian.with_std_at_least(catalogue.plan(spec())[0].noise_std)
     expected = law.sample(2 * DIMENSION, keyed_stream(bytes([1] * 32), A_DRAW))
     assert (asked.respond(0, DENSE).ravel() - 5 == expected).all()
+
+
+def test_rows_are_prepared_for_the_first_query_about_moments_alone() -> None:
+    """The interval of that query counts it. If others could, a coordinator would send another centre with each."""
+    prepared = []
+
+    class Preparing(Nothing):
+        def evaluate(self, query: RowQuery) -> Integers:
+            prepared.append(query.kind)
+            return self.evaluate_as_prepared(query)
+
+        def evaluate_as_prepared(self, query: RowQuery) -> Integers:
+            return np.zeros(query.answer_shape(query.extent), dtype=np.int64)
+
+    job = spec(unit=PrivacyUnit.ROW_ADD_REMOVE, centering=Centering.PRIVATE, mean_bound=4.0)
+    asked = responder(job, shard=Preparing(DIMENSION))
+    queries: list[RowQuery] = [Count(), ColumnSums(DIMENSION)]
+    queries += [CovarianceProduct(basis(seed), np.full(DIMENSION, float(seed))) for seed in range(ROUNDS)]
+    for position, query in enumerate(queries):
+        asked.respond(position, query)
+    assert prepared == [CovarianceProduct.kind]
 
 
 A_DRAW = Draw("a job", 0, 0, "a query", Purpose.NOISE)

@@ -188,6 +188,9 @@ def test_the_query_that_computes_the_matrix_has_a_longer_interval() -> None:
     assert Schedule(steps, makes_matrix=True).interval(first) == pytest.approx(ENTRY_SECONDS * 4000**2)
     assert Schedule(steps, makes_matrix=True).interval(first + 1) == LEAST_INTERVAL
     assert Schedule(steps).interval(first) == LEAST_INTERVAL
+    wide = plan(200_000)
+    kept = [Schedule(wide, kept_columns=200_000).interval(at) - Schedule(wide).interval(at) for at in range(len(wide))]
+    assert kept == pytest.approx([COPY_SECONDS * 200_000 if at == first else 0 for at in range(len(wide))])
 
 
 def test_a_whole_matrix_and_a_subspace_have_longer_intervals() -> None:
