@@ -279,7 +279,7 @@ class JobRegistry:
             interval=job.rules.answer_interval,
             is_sparse=shard.is_sparse,
             makes_matrix=shard.makes_matrix,
-            read_columns=rows.dimension if isinstance(rows, ClusterRows) else 0,
+            read_columns=rows.dimension if isinstance(rows, ClusterRows | Arrivals) else 0,
             copied_columns=shard.copied_columns,
             kept_columns=shard.kept_columns,
             rows_together=plan.spec.rows_per_person,

@@ -44,8 +44,8 @@ microseconds, which ``LEAST_INTERVAL`` covers."""
 READ_SECONDS: Final = 1e-5
 """Seconds of the interval for each number of a row that an answer reads from its source: ten times what reading takes.
 
-Only the workers of a cluster read the source for each answer. A number in text takes 430 to 650 ns, with hashing and
-rounding, and a number in Parquet 50 to 80 ns (``bench/engines.py``)."""
+Only the workers of a cluster read the source for each answer, and a provider whose rows arrive in files. A number in
+text takes 430 to 650 ns, with hashing and rounding, and a number in Parquet 50 to 80 ns (``bench/engines.py``)."""
 COPY_SECONDS: Final = 4e-7
 """Seconds of the interval for each number of a row that is copied before an answer: ten times what copying takes.
 

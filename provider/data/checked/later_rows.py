@@ -63,9 +63,10 @@ def used_later(
     if rows.persons is not None:
         count = int(np.minimum(np.bincount(rows.persons), rows_per_person).sum())
     require_rows(limit, count)
-    of_all = rows.persons is None and limit in {None, count}
-    if of_all and (columns is None or tuple(columns) == rows.names):
-        return rows
+    if columns is not None and tuple(columns) == rows.names:
+        columns = None
+    if rows.persons is None and columns is None and (limit in {None, count} or not rows.is_sparse):
+        return rows.first(limit)
     names = rows.names if columns is None else tuple(columns)
     return LaterRows(
         rows,

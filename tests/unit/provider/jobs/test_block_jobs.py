@@ -31,6 +31,7 @@ from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.registry import MAX_OPEN_JOBS, MAX_WAITING_BYTES, JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
+from dpspca.provider.release.schedule import READ_SECONDS
 
 ROWS = np.random.default_rng(1).standard_normal((20, 4))
 
@@ -82,6 +83,15 @@ def test_arriving_rows_count_as_many_as_the_job_states(told: ProviderSetup) -> N
         shard = registry.rows.of(registry.offer, "arriving", catalogue.plan(spec(block_rows=block_rows)))
         assert isinstance(shard, Shard)
         assert shard.evaluate(Count()).tolist() == [2 * block_rows]
+
+
+def test_the_interval_counts_that_files_are_read_again(told: ProviderSetup, enrolment: Enrolment) -> None:
+    """Only the file that was read last stays in memory, and a longer number in text takes longer to read."""
+    ada, registry = enrolment.identity(Role.ANALYST, "ada"), JobRegistry(told)
+    here, arriving = (
+        registry.open(enrolment.job(spec(block_rows=4), ada, ["north"], name)) for name in ("there", "arriving")
+    )
+    assert arriving.schedule._moved - here.schedule._moved == pytest.approx(READ_SECONDS * ROWS.shape[1])
 
 
 def test_too_few_rows_are_refused_free_of_charge_without_their_number(

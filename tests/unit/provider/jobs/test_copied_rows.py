@@ -107,6 +107,10 @@ def test_rows_that_a_job_uses_as_they_are_are_not_copied() -> None:
     rows = check_rows(TABLE)
     assert used_later(rows, 1, None, None) is rows
     assert used_later(rows, 1, 20, None) is rows
+    some = used_later(rows, 1, 7, None)
+    assert isinstance(some, CheckedRows)
+    assert np.shares_memory(np.asarray(some.matrix), np.asarray(rows.matrix))
+    assert isinstance(used_later(check_rows(scipy.sparse.csr_array(TABLE)), 1, 7, None), LaterRows)
     assert Shard(rows, 1.0).copied_columns == 0
 
 
