@@ -358,9 +358,7 @@ class AsyncFederation:
         reply = await self._link.ask(lambda: self.stub.Get(pb.JobName(job=name), timeout=bounds.ANSWER_SECONDS))
         signed = SignedJob.from_bytes(reply.signed_job)
         if signed.job_id != reply.job or not reply.job.startswith(name):
-            raise DishonestCoordinatorError(
-                "The coordinator replied with another job than the one asked for.", NO_TRUST
-            )
+            raise DishonestCoordinatorError(f"The coordinator replied with another job than {name:.12}.", NO_TRUST)
         if signer_of(signed, self._identity.authority_pem) != self._identity.name:
             raise DishonestCoordinatorError("The coordinator replied with a job that you did not sign.", NO_TRUST)
         spec, providers, about = _contents(signed)
