@@ -56,7 +56,7 @@ def run() -> None:
 
 @cache
 def whole_program() -> Any:  # noqa: ANN401  # a click command; typer may bring its own copy of click
-    """Return the whole program as a click command. Building it anew takes as long as a short command does."""
+    """Return the whole program as a click command. Building it again takes as long as a short command."""
     return empty_values.command_with_checks(app)
 
 

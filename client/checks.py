@@ -199,7 +199,7 @@ class _Checks:
         if not trusted.not_valid_before_utc <= now() < until:
             raise NotNowError(
                 f"The authority's certificate is valid from {trusted.not_valid_before_utc} until {until}, not now.",
-                "Check the clock. If the certificate expired, the authority must found the federation again.",
+                "Check the clock. If the certificate expired, a new authority has to be created.",
             )
         return f"The authority of {federation_of(trusted)}, valid until {until:%Y-%m-%d}."
 
@@ -260,7 +260,7 @@ class _Checks:
         return f"{folder}: {size}, and more may arrive."
 
     def names_of_columns(self) -> str:
-        """Report column names that are too many for a greeting to the coordinator. That is no failure."""
+        """Report column names that are too many for a greeting to the coordinator. That is not a failure."""
         return names_warning(self.columns) or "All column names fit into the greeting to the coordinator."
 
     def names_of_rows(self, settings: ProviderConfig) -> str:
@@ -289,7 +289,7 @@ def _no_name(_: Sequence[str]) -> None:
 
 
 def _policy(settings: ProviderConfig) -> str:
-    """Check that the policy can be read and that its units fit. A data set that it does not name is no failure."""
+    """Check that the policy can be read and that its units fit. A data set that it does not name is not a failure."""
     policy, problems = read_readable_part(settings.policy)
     if problems:
         raise InvalidParameterError(
@@ -338,7 +338,7 @@ def _approval(settings: ProviderConfig, approval: ApprovalSettings, file: Path) 
     command = approval.notify[:1]
     if command and shutil.which(command[0]) is None:
         raise InvalidParameterError(
-            f"notify names {command[0]!r:.80}, which is no program that can be run.", "Give its whole path in notify."
+            f"notify names {command[0]!r:.80}, which is not an executable program.", "Give its whole path in notify."
         )
     return f"{waiting} jobs wait. {f'{command[0]} is run for each.' if command else 'Nobody is notified (notify).'}"
 

@@ -65,7 +65,7 @@ def of_job(plan: Plan) -> list[str]:
 
 
 def _chosen(spec: JobSpec) -> list[str]:
-    """Say how rows are centred and why, if nobody named a way to centre them."""
+    """Say how rows are centred and why, if that was chosen automatically."""
     words = reason_in_words(spec.centering, spec.centering_reason, spec.unit)
     return [f"Centring, chosen from public facts: {words}."] if words else []
 

@@ -1,4 +1,4 @@
-"""How rows are centred: differences of pairs of rows, and what is chosen where nobody says.
+"""How rows are centred: differences of pairs of rows, and how a way to centre them is chosen automatically.
 
 **Differences of pairs.** Each provider puts its rows in an order that follows from the job's seed and their number
 alone, takes them two by two, and uses (x - y) / sqrt(2) in their place. A mean that both rows share cancels, so no mean
@@ -55,7 +55,7 @@ class AutoCentering:
         """Return a job with its centring chosen by public facts alone, and with the reason for it.
 
         The job itself must not have a centring yet. ``providers`` is their number, if it is known. Differences of pairs
-        take offsets between providers away, which may be what a job is about; so they are for one provider only.
+        remove offsets between providers, which may be what a job is about. So they are for one provider only.
 
         Privacy: nothing but the job and public facts decides, so the choice tells nothing about rows.
         """

@@ -63,7 +63,7 @@ def check_bound(name: str, value: Any) -> float:  # noqa: ANN401  # any value
     check(
         is_real(value) and 2.0**-100 <= value <= 2.0**100,
         f"{name} is {shortened(value)}; it must be a positive finite number, between 2^-100 and 2^100.",
-        "Rows longer than it are clipped to it.",
+        "Give a length: longer rows are clipped to it.",
     )
     return float(value)
 

@@ -1,7 +1,7 @@
-"""Numbers about a running program, and the text in which Prometheus reads them. Pure: nobody asks a clock or a socket.
+"""Numbers about a running program, and the text in which Prometheus reads them. Pure: it uses no clock and no socket.
 
-Each family is declared once, with its labels, so that dashboards and alerts can be held against what exists. The number
-of series is bounded: a label's value that would be one too many counts as ``other``. Nothing here comes from a row.
+Each family is declared once, with its labels, so that dashboards and alerts can be checked against it. The number of
+series is bounded: a label's value that would be one too many counts as ``other``. Nothing here comes from a row.
 """
 
 from collections.abc import Iterable, Mapping

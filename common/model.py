@@ -51,7 +51,7 @@ class Model:
     statement: PrivacyStatement
     mean: FloatArray | None = None
     scales: FloatArray | None = None
-    """What columns were divided by, after the mean was taken off. Components are about columns at these scales."""
+    """The divisors of columns, after the mean was subtracted. Components are about columns at these scales."""
     explained_variance: FloatArray | None = None
     explained_variance_ratio: FloatArray | None = None
     explained_variance_std: float | None = None
@@ -195,7 +195,7 @@ class Model:
     def _prepared(self, rows: Any, *, by_position: bool) -> FloatArray:  # noqa: ANN401  # any table
         if self.dictionary is None:
             raise InvalidDataError(
-                f"Rows have to be prepared by the dictionary {self.statement.dictionary:.12}, which the model lacks.",
+                f"Rows have to be prepared with the dictionary {self.statement.dictionary:.12}, which the model lacks.",
                 "Call model.with_dictionary(load_dictionary(FILE)), or give --dictionary FILE on the command line. If "
                 "the rows are prepared already, call transform(rows, prepared=True).",
             )
@@ -211,10 +211,10 @@ class Model:
             return None
         if self.feature_names is None:
             raise InvalidDataError(
-                f"The rows' columns have names ({_few(names)}), and the model's features have none: which column is "
-                "which feature cannot be told.",
-                "Take the columns by position if they stand as in the rows that the model was made from: give an array "
-                "or by_position=True; on the command line, --by-position.",
+                f"The rows' columns have names ({_few(names)}), but the model's features have none, so columns cannot "
+                "be matched to features.",
+                "If the columns are in the order of the rows that the model was made from, take them by position: give "
+                "an array or by_position=True; on the command line, --by-position.",
             )
         return order_of(names, self.feature_names)
 
@@ -323,7 +323,7 @@ def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
     values: Any = getattr(table, "data", table) if scipy.sparse.issparse(table) else table
     if table.ndim != MATRIX or table.dtype.kind not in "fiub" or not np.isfinite(values).all():
         raise InvalidDataError(
-            f"This is no table of finite numbers: it has {table.ndim} dimensions and numbers of type {table.dtype}.",
+            f"The rows are not a table of finite numbers: {table.ndim} dimensions, numbers of type {table.dtype}.",
             "Give rows and columns of finite numbers.",
         )
     return table

@@ -48,7 +48,7 @@ MAX_DIMENSION: Final = 2**24
 MAX_COMPONENT_ENTRIES: Final = 2**26
 """Components times columns: half a gigabyte an answer, so that no job asks for more memory than a machine has."""
 MAX_QUERIES: Final = 10_000
-"""Queries in a job's plan, so that no job of a kilobyte makes whoever reads it reckon for minutes (``plan.price``).
+"""Queries in a job's plan, so that reading a job of a kilobyte never takes minutes (``plan.price``).
 
 Everybody lists a whole plan before any quota or policy can refuse the job. It is ten times what the most rounds of one
 power loop need; and in the week that a job can last, an answer a minute.
@@ -82,7 +82,7 @@ class MethodOptions(Mapping[str, Scalar]):
 
     def __init__(self, given: Mapping[str, Scalar] | None = None) -> None:
         if not isinstance(given, Mapping | None):
-            raise InvalidTypeError(f"The options are {shortened(given)}, no mapping.", "Give names and values.")
+            raise InvalidTypeError(f"The options are {shortened(given)}, not a mapping.", "Give names and values.")
         for name, value in dict(given or {}).items():
             if not isinstance(name, str) or not (value is None or isinstance(value, bool | str) or is_real(value)):
                 raise InvalidTypeError(
@@ -154,7 +154,7 @@ class Schema:
             )
             check(
                 len(set(self.names)) == self.dimension,
-                "Two columns bear the same name.",
+                "Two columns have the same name.",
                 "Give every column a name of its own.",
             )
 
@@ -241,7 +241,7 @@ class JobSpec:
         )
         check(
             self.rows_per_person == 1 or self.unit.is_row,
-            f"rows_per_person is {self.rows_per_person}, where {self.unit} protects no rows.",
+            f"rows_per_person is {self.rows_per_person}, but the unit {self.unit} does not protect rows.",
             "Leave it out.",
         )
         self._check_mean()
@@ -253,12 +253,12 @@ class JobSpec:
             return
         check(
             isinstance(self.dictionary, str) and _DIGEST.fullmatch(self.dictionary) is not None,
-            f"dictionary is {shortened(self.dictionary)}, which is no digest.",
+            f"dictionary is {shortened(self.dictionary)}, which is not a digest.",
             "Give the digest that `dpspca dictionary check` prints, or in a job's file the path of a dictionary.",
         )
         check(
             self.unit.is_row,
-            f"The job has a dictionary, and {self.unit} protects no rows.",
+            f"The job has a dictionary, but the unit {self.unit} does not protect rows.",
             "Leave the dictionary out, or choose another unit.",
         )
 
@@ -269,11 +269,13 @@ class JobSpec:
         if self.centering is Centering.PRIVATE:
             object.__setattr__(self, "mean_bound", check_bound("mean_bound", self.mean_bound))
         else:
-            check(self.mean_bound is None, "mean_bound is set but no private mean is asked for.", "Remove one of them.")
+            given = f"mean_bound is {shortened(self.mean_bound)}, but centering is {self.centering}."
+            check(self.mean_bound is None, given, f"Leave it out, or use the centering {Centering.PRIVATE}.")
         if self.centering is Centering.PUBLIC:
             object.__setattr__(self, "public_mean", _public_mean(self.public_mean, self.schema.dimension))
         else:
-            check(self.public_mean is None, "public_mean is set but not asked for.", "Centre by it, or remove it.")
+            given = f"public_mean is set, but centering is {self.centering}."
+            check(self.public_mean is None, given, f"Leave it out, or use the centering {Centering.PUBLIC}.")
 
     def _check_reason(self) -> None:
         """Refuse a reason that does not go with the job, because its privacy statement repeats it."""
@@ -304,12 +306,12 @@ class JobSpec:
         """Read a spec of plain values, as TOML or JSON gives them. ``name`` says where they come from."""
         if isinstance(raw, dict):
             both = [f"{old} and {new}" for old, new in _NAMED.items() if {old, new} <= raw.keys()]
-            check(not both, f"{name} has both {', '.join(both)}, which are one key.", "Give it once.")
+            check(not both, f"{name} has both {', '.join(both)}, which mean the same.", "Give one of them.")
             raw = {_NAMED.get(key, key): value for key, value in raw.items()}
         return decode(cls, raw, Source(name))
 
     def with_names(self, offered: Mapping[str, Sequence[str] | None]) -> Self:
-        """Give the job with the names of the columns that whoever holds the rows knows; by holder.
+        """Return the job with the column names that the holders of the rows offer; by holder.
 
         Answers are added up column by column, so two orders of names, the job's own included, are refused.
         """

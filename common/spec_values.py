@@ -13,7 +13,7 @@ class Accounting(StrEnum):
 
 
 class Centering(StrEnum):
-    """Which mean is taken off the rows before anything else."""
+    """Which mean is subtracted from the rows before anything else."""
 
     NONE = "none"
     PUBLIC = "public"
@@ -46,7 +46,7 @@ class CenteringReason(StrEnum):
 
 
 class Scaling(StrEnum):
-    """What columns are divided by, after a mean was taken off and before rows are clipped."""
+    """The numbers by which columns are divided, after the mean is subtracted and before rows are clipped."""
 
     NONE = "none"
     PRIVATE = "private"
@@ -59,4 +59,4 @@ class Weights(StrEnum):
     AUTO = "auto"
     """Providers with more rows count for more than their rows, as far as that makes the result less noisy."""
     EQUAL = "equal"
-    """Every row counts the same, whoever holds it."""
+    """Every row counts the same, at every provider."""

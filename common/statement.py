@@ -121,7 +121,7 @@ class PrivacyStatement:
     parties: int
     answers: int
     fresh_noise: bool
-    """Whether the noise came from fresh randomness, which nobody can repeat."""
+    """Whether the noise came from fresh randomness, and not from a seed."""
     proven: bool
     """Whether the price of every step is proven without further conditions (``RowQuery.is_proven``)."""
     federated: bool

@@ -1,4 +1,4 @@
-"""What a provider tells its operator about itself, if its settings ask for it: budgets, the ledger, the certificate.
+"""A provider's metrics for its operator, if its settings ask for them: budgets, the ledger, the certificate.
 
 Nothing here comes from a row. What is left of a budget follows from signed jobs, as in ``dpspca budget``.
 """

@@ -131,7 +131,7 @@ def require_reloaded(settings: ProviderConfig, config: Path) -> None:
     if path.exists():
         raise InvalidParameterError(
             f"{files.read(path).decode()} Earlier settings stay in force.",
-            "Mend this and reload again, or restart the provider. `dpspca doctor` says what is wrong.",
+            "Correct this and reload again, or restart the provider. `dpspca doctor` says what is wrong.",
         )
 
 
@@ -177,5 +177,5 @@ def _read_rows(
 
 
 def _declared(settings: ProviderConfig, name: str) -> tuple[Any, ...]:
-    """Return everything that settings say of a data set whose rows arrive."""
+    """Return all settings of a data set whose rows arrive."""
     return settings.arriving.get(name), settings.reading_of(name), settings.row_entries.get(name)

@@ -1,1 +1,1 @@
-"""The coordinator: it sends queries to providers and adds their answers. Nobody trusts it with privacy."""
+"""The coordinator: it sends queries to providers and adds their answers. Privacy does not depend on it."""

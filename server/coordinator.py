@@ -128,9 +128,9 @@ class Coordinator:
     def note_certificate(self, certificate: bytes, owner: PartyName | None = None) -> None:
         """Note a certificate that was refused, or that lies in the mailbox for its ``owner``.
 
-        If it is a provider's, the operator and analysts can be told why the provider is missing.
+        If it is a provider's, the operator and analysts can learn why the provider is missing.
         """
-        with suppress(DpspcaError):  # a certificate of another authority is nobody's
+        with suppress(DpspcaError):  # a certificate of another authority belongs to no known party
             party, _ = holder_of(certificate, self._identity().authority_pem)
             if party.role is Role.PROVIDER and owner in {None, party}:
                 self.roster.attendance.heard_of(party.name, certificate)

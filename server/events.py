@@ -1,4 +1,4 @@
-"""What happens at a coordinator, as its stream of events tells it. Pure.
+"""The events of a coordinator, for its event stream. Pure.
 
 None of it is about rows, which the coordinator does not have. Reasons of other parties are quoted as the log quotes
 them: escaped and shortened.
@@ -27,7 +27,7 @@ EVENTS: Final[Kinds] = MappingProxyType({
 
 
 def asked_facts(envelope: JobEnvelope, spec: JobSpec) -> dict[str, Any]:
-    """Return what a submitted job asks for, of whom."""
+    """Return what a submitted job asks for, and of which providers."""
     budget = {"unit": str(spec.unit), "epsilon": spec.budget.epsilon, "delta": spec.budget.delta}
     asked = {"data_set": envelope.data_set, "providers": list(envelope.audience)}
     return asked | budget | {"expires_at": envelope.expires_at}

@@ -149,7 +149,7 @@ class Results:
             raise ResultGoneError(
                 f"The job is done, but the coordinator no longer has its result: it stores at most {self.max_bytes} "
                 "bytes of results and deleted this one to make room for newer ones.",
-                "Use the model if you fetched it before. Otherwise submit a new job, which costs its privacy again.",
+                "Use the model if you fetched it before. Otherwise submit a new job, which costs its price again.",
             )
 
     def size_of(self, analyst: str) -> int:

@@ -1,9 +1,9 @@
 """Offers the mailbox over the network, on an address of its own, to parties that may have no certificate yet.
 
 It speaks a little HTTP over TLS: PUT and GET of ``/SLOT/request`` and ``/SLOT/certificate``, and of
-``/SLOT/revocations``, which is the same for all. A caller shows no certificate. What lets it in is a slot: the
-coordinator recognises those that the authority made, and nobody can guess one. What a caller leaves is not believed by
-anybody (``common.transport.mailbox``), so the limits here protect this machine alone:
+``/SLOT/revocations``, which is the same for all. A caller shows no certificate, but has to name a slot: the coordinator
+recognises those that the authority made, and nobody can guess one. What a caller leaves is not believed by anybody
+(``common.transport.mailbox``), so the limits here protect this machine alone:
 
 - Nothing is kept of a connection that is gone, and nothing at all of a caller without a slot.
 - A slot holds one request and one certificate of bounded size, so the disk holds at most that for each invited party.
@@ -183,7 +183,7 @@ class MailboxServer:
     async def _require_newer(self, call: Call, body: bytes) -> None:
         """Refuse a list that is not newer than the one here, or not the authority's.
 
-        There is a pause after a refusal only. A revocation is urgent, and nobody but the authority makes newer lists.
+        There is a pause after a refusal only. A revocation is urgent, and only the authority can make newer lists.
         """
         self._require_pause(call)
         before = await asyncio.to_thread(self._folder.get, call.slot, Mail.REVOCATIONS)

@@ -1,7 +1,7 @@
-"""What a coordinator counts about itself for its operator: connections, jobs, times, bytes and refusals.
+"""A coordinator's metrics for its operator: connections, jobs, times, bytes and refusals.
 
-None of it is about rows: the coordinator has none. Names of parties are no labels, so that the numbers cannot tell who
-asked what.
+None of it is about rows: the coordinator has none. No label names a party, so that the numbers do not show who asked
+what.
 """
 
 from collections import Counter

@@ -46,7 +46,7 @@ def file_beside(keys: Mapping[str, Any], folder: Path) -> Path | None:
     )
     check(
         _is_beside(file),
-        f"{FILE} is {shortened(file)}, which does not lead from the folder of the job's file.",
+        f"{FILE} is {shortened(file)}, which is not a path from the folder of the job's file.",
         "Give a path from that folder, or leave it out and give --dictionary FILE.",
     )
     place = folder / file
@@ -62,11 +62,11 @@ def _is_there(place: Path, key: str) -> bool:
     """Tell whether there is anything. Refuse what is read without end or would fill the memory, before it is opened."""
     try:
         found = place.stat()
-    except (OSError, ValueError):  # there is nothing, or it is no path at all
+    except (OSError, ValueError):  # there is nothing, or it is not a path at all
         return False
     check(
         stat.S_ISREG(found.st_mode) and found.st_size <= MOST_BYTES,
-        f"{key} leads to {shortened(str(place))}, which is no regular file of at most {MOST_BYTES} bytes.",
+        f"{key} leads to {shortened(str(place))}, which is not a regular file of at most {MOST_BYTES} bytes.",
         "Give the path of the job's dictionary.",
     )
     return True
@@ -85,7 +85,7 @@ def _named_by_a_job(place: Path, key: str) -> Dictionary:
         return load_dictionary(place)
     except DpspcaError:
         raise InvalidParameterError(
-            f"{place} is no dictionary, and the job's file names it as {key}.",
+            f"{place} is not a dictionary, but the job's file names it as {key}.",
             f"See what `dpspca dictionary check {place}` says of it, or correct {key}.",
         ) from None
 

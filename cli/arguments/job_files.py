@@ -20,7 +20,7 @@ from . import job_dictionaries, method_options
 from .job_flags import SHORT_UNITS, Flags, UnitFlag, flag_name, given_flags
 
 DATA_KEYS: Final = ("data_set", "providers", job_dictionaries.FILE)
-"""Keys that a job's file may have besides the job: the data set, the providers, and where its dictionary is."""
+"""Keys that a job's file may have in addition to the job: the data set, the providers, and where its dictionary is."""
 A_JOB: Final = "a job as JSON or TOML"
 
 

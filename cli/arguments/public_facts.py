@@ -77,7 +77,7 @@ class PublicFacts:
         check(
             self.rows is not None,
             f"{', '.join(given)}: a forecast needs the number of rows.",
-            "Give --rows too: of all providers together.",
+            "Give --rows too: the number of rows of all providers together.",
         )
         assert self.rows is not None
         return Hints(

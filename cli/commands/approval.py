@@ -1,6 +1,6 @@
 """The `dpspca approval` commands: a steward sees the jobs that wait for approval, and approves or rejects them.
 
-They work on the provider's machine, for whoever may read its key, whether its daemon runs or not.
+They work on the provider's machine, for anybody who can read its key, whether its daemon runs or not.
 """
 
 import sys

@@ -40,7 +40,11 @@ def budget(
     as_json: AsJson = False,
 ) -> None:
     """Report what is spent, reserved and left of each data set's and analyst's budget, and how many jobs still fit."""
-    check(job is not None or analyst is None, "--analyst is given without --job.", "Give the job that they would sign.")
+    check(
+        job is not None or analyst is None,
+        "--analyst is given without --job.",
+        "Give the job that the analyst would sign, with --job.",
+    )
     view = read_ledger(config)
     policy = read_policy(view.settings.policy)
     job_file = job_files.from_file(job, job_flags.Flags()) if job else None
@@ -116,7 +120,7 @@ def _balance_lines(facts: dict[str, Any]) -> Iterator[str]:
     yield f"  Reserved for open jobs: mu {_up(facts['reserved'])}, {_percent_up(facts['reserved'])}."
     if facts["past_expiry"]:
         yield (
-            f"    {facts['past_expiry']} open jobs are past their expiry. What they reserve is freed when the next job "
+            f"    {facts['past_expiry']} open jobs have expired. What they reserve is released when the next job "
             "is opened."
         )
     yield f"  Left: mu {_down(facts['left'])}, {_percent_down(facts['left'])}."

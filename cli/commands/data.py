@@ -207,7 +207,7 @@ def _size(facts: DataSetFacts) -> Iterator[str]:
     if facts.persons is not None:
         whose = facts.persons
         yield f"{whose.persons} persons with at most {whose.most_rows} rows each."
-        yield f"{whose.rows_of_nobody} rows of nobody."
+        yield f"{whose.rows_of_nobody} rows belong to no person."
     sizes = facts.memory
     yield (
         f"Memory, about: {decimal(sizes.rows)} for the rows, {decimal(sizes.start)} while they are read, "
@@ -224,8 +224,8 @@ def _times(seconds: JobSeconds | None) -> Iterator[str]:
     if seconds is not None:
         matrix = "" if seconds.matrix is None else f", {seconds.matrix:.2g} s for a square matrix of all columns"
         yield (
-            f"Time on this machine, about: {seconds.check:.2g} s to recognise the rows at the start, beside reading "
-            f"them; {seconds.product:.2g} s for each product with 5 columns{matrix}."
+            f"Time on this machine, about: {seconds.check:.2g} s to recognise the rows at the start, in addition to "
+            f"reading them; {seconds.product:.2g} s for each product with 5 columns{matrix}."
         )
 
 

@@ -16,7 +16,7 @@ from dpspca.provider.data import outline_of
 
 CHECK_FAILED: Final = 1
 _MOST_SHOWN: Final = 40
-"""Features, or differences, of which a table shows no more. JSON has all."""
+"""The most features, or differences, that a table shows. JSON has all."""
 
 dictionary = typer.Typer(
     name="dictionary", no_args_is_help=True, help="Draft and check a shared dictionary of features. It is public."

@@ -67,7 +67,7 @@ def _check(
 
 
 class Sample(StrEnum):
-    """The files of which there is a commented sample."""
+    """The files that have a commented sample."""
 
     COORDINATOR = "coordinator"
     PROVIDER = "provider"
@@ -111,7 +111,7 @@ def _is_policy(tables: object) -> bool:
 
 
 def _remarks(file: Path) -> list[str]:
-    """Return what is no error but should be known: that a provider has no room to send the names of all columns."""
+    """Return a warning if a provider cannot send the names of all columns. That is not an error."""
     settings = read_any_config(file)
     if not isinstance(settings, ProviderConfig):
         return []
@@ -121,7 +121,7 @@ def _remarks(file: Path) -> list[str]:
 
 
 def _identity_problems(file: Path) -> list[str]:
-    """Return an error if the identity that settings name is of another role. A missing identity is no error yet."""
+    """Return an error if the identity that settings name has another role. A missing identity is not an error yet."""
     settings = read_any_config(file)
     try:
         me = Identity.load(settings.identity)

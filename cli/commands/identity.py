@@ -85,8 +85,8 @@ def join(  # noqa: PLR0913  # a command's flags are its parameters
     if authority is not None:
         require_trust(
             shown == read_fingerprint(authority),
-            f"The invitation is of another authority, {shown}.",
-            "Do not use it. Ask the operator what happened, in another way than the invitation came.",
+            f"The invitation comes from another authority, {shown}.",
+            "Do not use it. Ask the operator what happened, over another channel.",
         )
     if root is not None:
         with reading(root, "certificates of the CA"):

@@ -132,10 +132,10 @@ def _ledger_lines(view: LedgerView, decisions: Sequence[dict[str, Any]]) -> Iter
     for each in decisions:
         yield f"{each['at']} {each['kind']}: {each['reason']}"
         for name, spent in each.get("counted", {}).items():
-            yield f"  {name}: mu {format_up(spent['mu'], 4)} counts as spent beyond the jobs listed."
+            yield f"  {name}: mu {format_up(spent['mu'], 4)} counts as spent in addition to the jobs listed."
     if view.quarantine_reason:
         yield (
-            "QUARANTINED: no job is answered, because the ledger may have forgotten what was spent. "
+            "QUARANTINED: no job is answered, because the ledger may lack entries about what was spent. "
             f"{view.quarantine_reason} {QUARANTINE_REMEDY}"
         )
 

@@ -185,7 +185,9 @@ def _revoke(
     try:
         office.publish(office.authority.revocation_list(), mailbox_of(office, exchange))
     except DpspcaError as problem:
-        raise FederationError(f"It is revoked, but the list is not delivered. {problem.what}", _UNDELIVERED) from None
+        raise FederationError(
+            f"The certificate is revoked, but the new list was not delivered. {problem.what}", _UNDELIVERED
+        ) from None
 
 
 @study.command("publish", epilog=EXIT_CODES)

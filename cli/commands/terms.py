@@ -21,7 +21,7 @@ TERMS_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", "
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A job held against the terms of a data set's providers."""
+    """A job compared with the terms of a data set's providers."""
 
     data_set: str
     terms: list[Terms]

@@ -106,7 +106,7 @@ class _Site:
         )
 
     async def _report(self, request: Request) -> Response:
-        """Send a report. Its own policy allows its own style sheet; nobody may frame it."""
+        """Send a report. Its own policy allows its own style sheet; no page may frame it."""
         try:
             content = await self._view.report(request.path_params["item"])
         except DpspcaError as problem:
@@ -197,5 +197,5 @@ def _percent_down(share: float) -> str:
 
 
 def _down(value: float, digits: int = 4) -> str:
-    """Format a number rounded down: for numbers of which more is better."""
+    """Format a number rounded down: for numbers where more is better."""
     return format_up(-value, digits).removeprefix("-")

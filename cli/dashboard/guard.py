@@ -43,7 +43,7 @@ HEADERS: Final[Mapping[str, str]] = {
 _CHANGING: Final = "POST"
 _METHODS: Final = frozenset({"GET", _CHANGING})
 _OWN: Final = frozenset({"same-origin", "none"})
-"""What Sec-Fetch-Site says of requests that no other origin caused."""
+"""The values of Sec-Fetch-Site for requests that no other origin caused."""
 
 
 @dataclass

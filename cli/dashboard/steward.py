@@ -36,7 +36,7 @@ class StewardView:
         self._config = config
 
     async def page(self, section: str, item: str) -> Page:
-        """Return a page. Files are read anew for each."""
+        """Return a page. Files are read again for each."""
         make = {"": self._overview, "approval": self._queue, "policy": self._policy, "outbox": self._outbox}.get(
             section
         )

@@ -73,7 +73,7 @@ async def report_while_waiting(
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """Print why nothing more is reported. The caller, which follows the job, tells of calls that fail."""
+    """Print why nothing more is reported. The caller, which follows the job, reports calls that fail."""
     try:
         yield
     except FederationError:

@@ -1,4 +1,4 @@
-"""Connects a command to a federation, and tells when the coordinator goes away and comes back."""
+"""Connects a command to a federation, and reports when the coordinator goes away and comes back."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

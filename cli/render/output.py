@@ -56,7 +56,7 @@ ANOTHER_FOLDER: Final = "Choose another folder with --out."
 
 
 class Folder:
-    """A folder for files. It is made and tried at once, so that nobody waits for a result that cannot be stored."""
+    """A folder for files. It is created and tested at once, so that no command waits for a result it cannot store."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self._path = path

@@ -182,8 +182,8 @@ def _auditable(job: JobSpec, runs: int, span: Span | None) -> Plan:
     planned = catalogue.plan(job)
     check(
         all(step.query.is_repeatable for step in planned),
-        f"The queries of {job.method} depend on what each job drew, so that no run is like another.",
-        "Audit another method; tests of its own check the noise of this one.",
+        f"The queries of {job.method} depend on the random numbers of each job, so no two runs are alike.",
+        "Audit another method. The tests of this project check the noise of this one.",
     )
     numbers = 2 * runs * sum(step.largest for step in planned)
     check(

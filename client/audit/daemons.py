@@ -49,7 +49,7 @@ from .answers import NAMES, Neighbour, Opening, Provider
 from .neighbours import neighbours, row_owners
 
 LARGEST_BUDGET: Final = Cap(MAX_EPSILON, 1 - 2.0**-30)
-"""A lifetime budget that promises almost nothing, for rows of nobody."""
+"""A lifetime budget that promises almost nothing, for made-up rows."""
 STARTUP_SECONDS: Final = 60
 """Seconds that a daemon may take to read its rows and connect."""
 

@@ -1,4 +1,4 @@
-"""The neighbours that move counts of rows the furthest: what they move is compared with the price, without any noise.
+"""The neighbours that change counts of rows most: the change is compared with the declared sensitivity, without noise.
 
 The audit's other neighbours have rows along few axes. Such rows are the worst for sums of squares and products, but not
 for counts: there, a row that is alike in most columns leaves most counts as they are. Also, a histogram has a small
@@ -29,7 +29,7 @@ from dpspca.common.spec import JobSpec
 from dpspca.provider.release import Evaluator
 
 MOST_AXES: Final = 4
-"""Axes of a view of which all signs are tried together."""
+"""Axes of a view whose signs are all tried together."""
 TINY: Final = 2.0**-90
 HUGE: Final = 2.0**90
 Judge: TypeAlias = Callable[[float], AuditResult]
@@ -62,7 +62,7 @@ def _furthest(spec: JobSpec, query: RowQuery, rows: CommonRows) -> float:
 
 
 def extreme_rows(spec: JobSpec, query: RowQuery) -> Iterator[FloatArray]:
-    """List rows that land far apart in what is counted, after a centre is taken off and columns are scaled."""
+    """List rows that are counted far apart, after a centre is subtracted and columns are scaled."""
     center: Any = getattr(query, "center", None)
     scales: Any = getattr(query, "scales", None)
     for placed in _placed(spec, query):

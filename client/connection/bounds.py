@@ -134,7 +134,7 @@ WATCH_SECONDS: Final = MAX_JOB_LIFE + LIST_SECONDS
 
 
 def parties_of(providers: int) -> Bound:
-    """Return the bound on what is said of providers: once of each that was asked about."""
+    """Return the bound on messages about providers: one for each that was asked about."""
     return Bound("parties", providers, providers * _PARTY)
 
 
@@ -165,8 +165,8 @@ def seconds_for(size: int) -> float:
 class Bounded:
     """A channel that checks the size of each reply against its method's limit before the reply is parsed.
 
-    gRPC swallows what a deserializer raises and logs it. So the deserializer returns the error in place of the
-    message, and ``message_of`` raises it.
+    gRPC swallows what a deserializer raises and logs it. So the deserializer returns the error instead of the message,
+    and ``message_of`` raises it.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:

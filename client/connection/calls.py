@@ -182,8 +182,8 @@ class Attempts:
     async def wait(self, problem: AwayError) -> None:
         """Wait before the next attempt, or raise the problem if there is none.
 
-        A connection that was idle for long may turn out to be broken although the coordinator is running. Then the
-        next attempt succeeds and nobody needs to know. So only the second failure in a row is reported.
+        A connection that was idle for long may turn out to be broken although the coordinator is running. Then the next
+        attempt succeeds, and no report is needed. So only the second failure in a row is reported.
         """
         if not self._link.is_away:
             self._failed = 0

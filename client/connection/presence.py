@@ -87,12 +87,12 @@ async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, provi
 
 
 def require_admissible(found: Sequence[Presence]) -> None:
-    """Refuse to ask providers that the coordinator does not let in, so that nobody waits for them."""
+    """Refuse a job for providers that the coordinator refuses, so that it does not wait for them."""
     revoked = [each for each in found if each.state == REVOKED]
     if revoked:
         listed = " ".join(f"{each.name}: {each.absence}." for each in revoked)
         raise RefusedError(
-            f"The coordinator does not let in {len(revoked)} of these providers. {listed}",
+            f"The coordinator refuses {len(revoked)} of these providers. {listed}",
             "Nothing was sent. Leave such a provider out, or run the job when it has a new certificate and is "
             "connected. The federation's operator knows why it was revoked.",
         )

@@ -104,7 +104,7 @@ def _terms(content: bytes, provider: PartyName, data_set: str, analyst: PartyNam
         read = Terms.from_bytes(content)
     except DpspcaError as problem:
         raise NotTrustedError(
-            f"What {provider.name} signed as its terms is not: {problem.what}",
+            f"The terms that {provider.name} signed are not valid: {problem.what}",
             f"Tell its operator. Name the other providers to see their terms. {problem.remedy}",
         ) from None
     same = (read.provider, read.data_set, read.analyst) == (provider.uri, data_set, analyst.uri)

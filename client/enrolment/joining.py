@@ -35,7 +35,7 @@ EVERY_ADDRESS_WITH_IPV6: Final = "[::]"
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """A party that joins, with the folder that it gets. ``exchange`` is a folder of files in place of the mailbox."""
+    """A party that joins, with its new folder. ``exchange`` is a folder of files that replaces the mailbox."""
 
     invitation: Invitation
     folder: Path

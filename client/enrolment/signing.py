@@ -21,7 +21,7 @@ from dpspca.common.trust import Authority, Invitation, Reply, is_slot, read_requ
 STUDY_FILE: Final = "study.toml"
 INVITATIONS: Final = "invitations"
 SHOWN_KEY_DIGITS: Final = 24
-"""Hexadecimal digits of a key's fingerprint that people compare: nobody can make a key with the same 96 bits."""
+"""Hexadecimal digits of a key's fingerprint that people compare: making a key with the same 96 bits is infeasible."""
 
 
 class RequestKind(StrEnum):

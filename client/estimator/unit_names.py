@@ -21,7 +21,7 @@ def unit_named(unit: str | None) -> PrivacyUnit:
     """Return the privacy unit of this name."""
     if not isinstance(unit, str) or unit not in _UNITS:
         raise InvalidParameterError(
-            f"unit is {unit!r}, which is no privacy unit.",
+            f"unit is {unit!r}, which is not a privacy unit.",
             "Choose 'replace-one' (one row replaced by another; the number of rows is public) or 'add-remove' (one row "
             "added or removed). 'person-replace-one' and 'person-add-remove' protect a person with all their rows. "
             "'entry' and 'spectral' protect less than a row, and few methods support them.",

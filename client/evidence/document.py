@@ -46,7 +46,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What the coordinator reported of the job. Nobody signed it."""
+    """What the coordinator reported about the job. No provider signed it."""
 
     state: str
     answered: int
@@ -126,9 +126,11 @@ class Evidence:
             read = decode(cls, parse_form(content, FORMAT), STORED)
             written = read.to_bytes()
         except DpspcaError:
-            raise InvalidDataError("The file is no evidence of this version, or is damaged.", _CHANGED) from None
+            raise InvalidDataError("The file is not evidence of this version, or is damaged.", _CHANGED) from None
         if written != content:
-            raise InvalidDataError("The file is not in the one form of evidence: it was cut or changed.", _CHANGED)
+            raise InvalidDataError(
+                "The file is not in the canonical form of evidence: it was cut or changed.", _CHANGED
+            )
         return read
 
     def _signed_bytes(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The signed parts of evidence: the job, the requests, and what each provider stated, each held against the job."""
+"""The signed parts of evidence: the job, the requests, and what each provider stated, each compared with the job."""
 
 import json
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class JobOfEvidence:
     def of(cls, evidence: Evidence) -> "JobOfEvidence":
         """Read the job, and refuse it if the analyst that it names did not sign it."""
         authority, signed = evidence.authority.encode(), SignedJob.from_bytes(from_hex(evidence.job))
-        require_trust(signed.to_bytes().hex() == evidence.job, "The signed job is not in its one form.", BROKEN)
+        require_trust(signed.to_bytes().hex() == evidence.job, "The signed job is not in its canonical form.", BROKEN)
         analyst = signer_of(signed, authority)
         envelope = JobEnvelope.from_bytes(signed.payload)
         owner = (analyst.role, analyst.federation, analyst.name)
@@ -88,8 +88,8 @@ def require_request(evidence: Evidence, kind: StatementKind, job: JobOfEvidence)
     signed, request = read_request(evidence, kind)
     asked, analyst = requester_of(signed, job.authority, moment(request.issued_at))
     about = job.signed.job_id if kind is StatementKind.RECORD else job.envelope.data_set
-    require_trust(signed.to_bytes().hex() == evidence.requests[kind], "A request is not in its one form.", BROKEN)
-    require_trust(analyst == job.analyst, f"{analyst} asked for statements about another's job.", BROKEN)
+    require_trust(signed.to_bytes().hex() == evidence.requests[kind], "A request is not in its canonical form.", BROKEN)
+    require_trust(analyst == job.analyst, f"{analyst} asked for statements about another analyst's job.", BROKEN)
     require_trust((asked.kind, asked.about) == (kind, about), "A request is about something else.", BROKEN)
     near = abs(evidence.collected_at - asked.issued_at) <= COLLECTING_SECONDS
     require_trust(near, "A request was signed at another time than the evidence.", BROKEN)
@@ -108,7 +108,7 @@ def stated_content(evidence: Evidence, job: JobOfEvidence, name: str, kind: Stat
     signed, asked = read_request(evidence, kind)
     written = evidence.statements[name][kind]
     statement = SignedStatement.from_bytes(from_hex(written))
-    require_trust(statement.to_bytes().hex() == written, "A statement is not in its one form.", BROKEN)
+    require_trust(statement.to_bytes().hex() == written, "A statement is not in its canonical form.", BROKEN)
     return verify_statement(statement, signed, job.provider(name), job.authority, at=moment(asked.issued_at))
 
 
@@ -204,12 +204,12 @@ def moment(at: int) -> datetime:
 
 
 def _receipt(written: str, job: JobOfEvidence, name: str) -> pb.Receipt:
-    """Read a receipt. Refuse one that the provider did not sign, or that is not in its one form."""
+    """Read a receipt. Refuse one that the provider did not sign, or that is not in its canonical form."""
     try:
         read = pb.Receipt.FromString(from_hex(written))
     except DecodeError:
         raise InvalidDataError("The receipt cannot be read.", BROKEN) from None
     exact = read.SerializeToString(deterministic=True).hex() == written
-    require_trust(exact, "The receipt is not in its one form.", BROKEN)
+    require_trust(exact, "The receipt is not in its canonical form.", BROKEN)
     verify_receipt(read, job.provider(name), job.authority)
     return read

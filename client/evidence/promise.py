@@ -8,7 +8,7 @@ NUMBERS: Final = (
     *("unit", "epsilon", "delta", "mu", "exact_epsilon", "accounting", "norm_bound", "mean_bound", "centering"),
     *("parties", "answers", "fresh_noise", "proven", "federated", "gaussian", "rows_per_person"),
 )
-"""The parts of a privacy statement that are no words."""
+"""The parts of a privacy statement that are not text."""
 
 
 def promise(statement: PrivacyStatement) -> dict[str, Any]:

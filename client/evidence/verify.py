@@ -108,7 +108,7 @@ def _check_job(found: Findings, evidence: Evidence) -> JobOfEvidence | None:
         holder_at(job.signed.certificate_pem, job.authority, job.issued_at)
     with found.checking("collector", "The job's own analyst collected the file, with a certificate valid then."):
         collector = holder_at(evidence.collector.encode(), job.authority, moment(evidence.collected_at))
-        require_trust(collector == job.analyst, f"{collector} collected the evidence of another's job.", BROKEN)
+        require_trust(collector == job.analyst, f"{collector} collected the evidence of another analyst's job.", BROKEN)
         early = evidence.collected_at < job.envelope.issued_at - JOB_SKEW
         require_trust(not early, "The evidence was collected before the job was signed.", BROKEN)
     return job

@@ -103,7 +103,7 @@ def _prepared(names: Sequence[str], dictionary: Dictionary | None) -> tuple[Floa
     stray = [name for name in names if not isinstance(features.get(name), Genotype)]
     if stray:
         raise InvalidDataError(
-            f"The dictionary describes no genotype {stray[0]!r:.60}.", "Give the dictionary of the job."
+            f"The dictionary does not describe a genotype {stray[0]!r:.60}.", "Give the dictionary of the job."
         )
     found = [features[name] for name in names]
     return (

@@ -97,7 +97,7 @@ class Population:
             first >= last > highest and leading.sum() <= _ROUNDING,
             f"The eigenvalues are {first:.3g} (largest), {last:.3g} (k-th) and {highest:.3g} (next) of the mean "
             f"squared length of a row, and {count} components explain {leading.sum():.3g} of it.",
-            "Give largest >= leading > following, of which the leading ones add up to 1 at most.",
+            "Give largest >= leading > following. The eigenvalues of all components must add up to at most 1.",
         )
         squares = float(np.square(leading).sum() + counts @ np.square(others))
         usual = 1 + 2 * math.sqrt(2 * squares)

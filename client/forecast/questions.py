@@ -1,4 +1,4 @@
-"""Answer what people ask before they sign: which budget, a further provider, trusting nobody, what others have left."""
+"""Answer what people ask before they sign: which budget, one more provider, the cost of local noise, what is left."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -14,7 +14,7 @@ from .population import Population
 from .spectra import part_missed, sines_of
 
 DENSE_FRACTION: Final = 4
-"""As in the methods: a support of more than a fourth of all columns is no sparse structure."""
+"""As in the methods: a support of more than a fourth of all columns is not a sparse structure."""
 _HALF: Final = 0.5
 
 

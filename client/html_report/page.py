@@ -1,6 +1,6 @@
 """The page: what was asked of whom, the components, the price, the promise, and the words to cite it with.
 
-Everything on it comes from ``report.to_dict``, so every number on it can also be had as JSON. It has no date, so that
+Everything on it comes from ``report.to_dict``, so every number on it is also available as JSON. It has no date, so that
 the same model gives the same bytes.
 """
 

@@ -1,7 +1,7 @@
-"""The steward's side of approvals, on the provider's own machine: which jobs wait, what each asks, and a decision.
+"""The steward's part of approvals, on the provider's own machine: which jobs wait, what each asks, and decisions.
 
-Whoever may read the provider's key may decide, as the person whom they name and whom the policy lists. The commands
-work beside a running daemon, and without one: the daemon takes decisions up, within a second or when it starts.
+Anybody who can read the provider's key can decide, under any name that the policy lists. The commands work whether the
+daemon runs or not: the daemon handles decisions within a second, or when it starts.
 """
 
 import getpass

@@ -27,10 +27,10 @@ _MOST_NAMED: Final = 8
 _SUSPICIONS: Final = {
     "thousands": "In {0}, three digits follow each decimal mark. If the mark divides thousands, all values are a "
     "thousandth of what they should be: write numbers without marks between thousands.",
-    "rounded": "There are whole numbers that are too large to be exact in {0}. If they are identifiers, {1}.",
-    "dates": "Numbers look like dates (year, month, day), whose differences mean nothing, in {0}: {1}, or compute a "
+    "rounded": "In {0}, some whole numbers are too large to be exact. If they are identifiers, {1}.",
+    "dates": "In {0}, numbers look like dates (year, month, day), whose differences mean nothing: {1}, or compute a "
     "number such as the age on a public day.",
-    "identifiers": "Numbers rise with every row, as identifiers do, in {0}. Unless they are measurements, {1}.",
+    "identifiers": "In {0}, numbers rise with every row, as identifiers do. Unless they are measurements, {1}.",
 }
 
 
@@ -87,7 +87,7 @@ class Examined:
 def examine_file(place: Path, dictionary: Path | None = None, progress: Progress = _silent) -> Examined:
     """Examine a file, folder or pattern about which nothing is declared, but perhaps a dictionary describes it.
 
-    ``progress`` is told how many rows were read.
+    ``progress`` is called with the number of rows that were read.
     """
     return _examined(None, place, reading_of_file(place, dictionary), None, memory_cap(None), progress)
 
@@ -135,13 +135,13 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if facts.triplets is not None:
         told = facts.triplets
         yield (
-            f"{told.triplets} triplets. {told.unknown_columns} have a column that is not declared, and "
-            f"{told.unknown_rows} more a row that is not declared: they are not used."
+            f"{told.triplets} triplets. {told.unknown_columns} have an undeclared column, and {told.unknown_rows} more "
+            "have an undeclared row: they are not used."
         )
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
     if spoilers and len(spoilers) == len(columns):
-        yield "No row can be used: not one has a number in any column."
+        yield "No row can be used: none has a number in any column."
     elif spoilers:
         remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}; a dictionary can map it to a category."
         yield f"No row can be used because of {_named(spoilers)}. {remedy}"
@@ -151,8 +151,8 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if numbers:
         listed = ", ".join(str(place) for place, _ in numbers[:_MOST_NAMED])
         yield (
-            f"These columns have numbers as names: {listed}. If the first line is a row and no line of names, all "
-            "parties would see it: list names under [reading]."
+            f"These columns have numbers as names: {listed}. If the first line is a row and not a line of names, all "
+            "parties would see that row: list names under [reading]."
         )
     others = [each for each in columns if 0 < each[1].spoils < facts.rows]
     if others:
@@ -167,7 +167,7 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     yield from _suspicions(columns)
     constant = [each for each in columns if each[1].is_constant]
     if constant:
-        yield f"All usable values are equal in {_named(constant)}."
+        yield f"In {_named(constant)}, all usable values are equal."
 
 
 def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:
@@ -180,8 +180,8 @@ def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:
         if each[1].codes:
             listed = ", ".join(f"{code:g}" for code in each[1].codes)
             yield (
-                f"{_named([each])} has values far from all others that often stand for a missing one: {listed}. If so, "
-                "declare them in missing_codes, under [reading]."
+                f"{_named([each])} has values far from all others that often stand for missing values: {listed}. If "
+                "they do, declare them in missing_codes, under [reading]."
             )
 
 

@@ -28,7 +28,7 @@ def _about_unit(feature: FeatureFacts) -> Iterator[str]:
     outside = feature.below + feature.above
     if feature.is_wrong and feature.unknown:
         yield (
-            f"{feature.unknown} of {count} values of {name} are no level. If the column has other codes, declare "
+            f"{feature.unknown} of {count} values of {name} are not a level. If the column has other codes, declare "
             "levels for it under [dictionaries], in columns."
         )
     if outside:
@@ -47,16 +47,16 @@ def _about_codes(features: Sequence[FeatureFacts]) -> Iterator[str]:
         if each.codes and not each.is_wrong:
             listed = ", ".join(f"{code:g}" for code in each.codes)
             yield (
-                f"{each.name!r:.60} has values that often stand for a missing one: {listed}. If they do, declare "
+                f"{each.name!r:.60} has values that often stand for missing values: {listed}. If they do, declare "
                 f"missing_codes = [{listed}] for it under [dictionaries], in columns."
             )
 
 
 _SENTENCES: Final[dict[str, Callable[[FeatureFacts], bool]]] = {
-    "No value can be used of {}.": lambda each: each.is_wrong and not each.values,
-    "All usable values are equal in {}.": lambda each: each.is_constant,
-    "Some values are no numbers, and their rows count as zeros, in {}.": lambda each: each.unusable > 0,
-    "Some values are no level in {}.": lambda each: each.unknown > 0 and not each.is_wrong,
+    "No value of {} can be used.": lambda each: each.is_wrong and not each.values,
+    "In {}, all usable values are equal.": lambda each: each.is_constant,
+    "In {}, some values are not numbers, and their rows count as zeros.": lambda each: each.unusable > 0,
+    "In {}, some values are not a level.": lambda each: each.unknown > 0 and not each.is_wrong,
 }
 
 

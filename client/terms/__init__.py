@@ -1,4 +1,4 @@
-"""A job held against the terms that providers state: what each refuses, where they differ, and a job that fits."""
+"""Compares a job with the terms that providers state: what each refuses, where they differ, and a job that fits."""
 
 from .differences import Difference, differences
 from .fitting import Change, Fit, fit

@@ -1,8 +1,8 @@
-"""Changes a job so that it fits the terms of all its providers, and says what was changed and who asks for it.
+"""Changes a job so that it fits the terms of all its providers, and says what was changed, and for which provider.
 
 Each change is the smallest that a rule asks for: the nearest bound of a range, the largest budget that is left, the
 first method of the list that has a plan. What cannot be chosen for an analyst, such as a public mean, is left as an
-obstacle. The result is held against all terms again, so a job that is said to fit does.
+obstacle. The result is compared with all terms again, so a job that is said to fit does.
 """
 
 import math

@@ -33,9 +33,9 @@ def refusals(
 
 
 def rules_of(terms: Terms) -> Rules:
-    """Return the stated rules as a policy has them, or refuse rules that no policy has: a provider may state anything.
+    """Return the stated rules as a policy has them, or refuse rules that no policy can have.
 
-    The lifetime is not stated, and is no rule for one job.
+    A provider may state anything. The lifetime is not stated, and is not a rule for one job.
     """
     try:
         return _rules(terms)
@@ -75,7 +75,7 @@ def largest_price(terms: Sequence[Terms]) -> Price:
 
 
 def _columns(terms: Terms, spec: JobSpec) -> list[RefusedError]:
-    """Refuse columns other than those of the data set: a coordinator sends such a job to nobody."""
+    """Refuse columns other than those of the data set: a coordinator sends such a job to no provider."""
     if spec.dictionary is not None:  # then the job's columns are features of the dictionary, and may be fewer
         if spec.dictionary == terms.dictionary_digest:
             return []

@@ -141,14 +141,14 @@ class AutoOptions:
         fewer, picture = (_yes_or_no(given, name) for name in ("fewer", "picture"))
         by = given.get("picture_by")
         if not isinstance(by, str | None):
-            raise InvalidTypeError(f"picture_by is {shortened(by)}, no text.", "Give the name of a category.")
+            raise InvalidTypeError(f"picture_by is {shortened(by)}, which is not text.", "Give the name of a category.")
         return cls(given_sparsity(spec) or AUTO, fewer, picture, checked_group(spec, picture=picture, by=by))
 
 
 def _yes_or_no(given: Mapping[str, Scalar], name: str) -> bool:
     value = given.get(name, False)
     if not isinstance(value, bool):
-        raise InvalidTypeError(f"{name} is {shortened(value)}, neither true nor false.", "Give one of these.")
+        raise InvalidTypeError(f"{name} is {shortened(value)}, neither true nor false.", "Give true or false.")
     return value
 
 
@@ -253,6 +253,6 @@ def _model(
         return model
     if opened.rows is None or opened.rows.parties != found.parties:
         return model
-    # If nobody knows how long rows are, what components explain is given for rows of length one.
+    # If the length of rows is unknown, variances are given for rows of length one.
     scale = facts.rows * (facts.spec.norm_bound if facts.hidden else facts.gain) ** 2
     return with_variances(model, found.explained[:kept] / scale, found.total / scale, found.noise_std / scale)

@@ -1,4 +1,4 @@
-"""The power loop of ``dps_pca``, improved: no round is lost, fewer and fewer rows are kept, and the end is a release.
+"""The improved power loop of ``dps_pca``: it uses all rounds, keeps fewer rows in each, and ends with a release.
 
 - Products of all rounds are joined (``stages.join``), so that every round adds to what is known.
 - The number of rows that are kept shrinks from all to the sparsity in equal ratios. A row that is lost early can hardly

@@ -154,7 +154,7 @@ def _given_block_rows(spec: JobSpec) -> int | None:
         return None
     check(
         spec.centering is not Centering.PRIVATE,
-        "block_rows excludes a private mean: the mean would be asked before all rows have arrived.",
+        "block_rows and a private mean cannot be combined: the mean would be asked before all rows have arrived.",
         "Use a public mean or no centering, or leave block_rows out.",
     )
     return check_whole("block_rows", given, least=1, most=MAX_ROWS)

@@ -49,7 +49,7 @@ def faults_of(work: Callable[[], object]) -> Sequence[DpspcaError]:
 
 
 def read_part(kind: Any, raw: object, source: Source) -> Any:  # noqa: ANN401  # a type, and what it says
-    """Read a value inside of a function that reads another (``By``): what is wrong is told with the other's keys."""
+    """Read a value inside of a function that reads another (``By``): errors are reported with the other's keys."""
     return decoder_of(kind)(raw, source)
 
 

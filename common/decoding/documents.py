@@ -9,7 +9,7 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import shortened
 
 _LONGEST_INTEGER: Final = 4_000
-"""Digits of an integer. Longer ones take long to read, and nobody means them."""
+"""Digits of an integer. Longer ones take long to read, and are never meant."""
 
 
 _LONGEST_TOML: Final = 2**23
@@ -26,7 +26,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as problem:
         raise InvalidParameterError(f"{name} is not valid TOML: {problem}.", "Correct that place.") from None
     except ValueError:  # an integer of more than 4300 digits, or a date that no calendar has
-        raise InvalidParameterError(f"{name} has a number or a date that is no value.", "Correct it.") from None
+        raise InvalidParameterError(f"{name} has an invalid number or date.", "Correct it.") from None
 
 
 def parse_json(text: str | bytes, name: str) -> Any:  # noqa: ANN401  # whatever JSON holds
@@ -45,7 +45,7 @@ def parse_form(content: str | bytes, form: str) -> dict[str, Any]:
     """Read a JSON object that states its form under "format", and return the rest of it."""
     raw = parse_json(content, "The content")
     if not isinstance(raw, dict) or raw.pop("format", None) != form:
-        raise InvalidParameterError(f"The content is not of the form {form}.", "Use a version that writes it.")
+        raise InvalidParameterError(f"The content is not of the form {form}.", "Use the version that wrote it.")
     return raw
 
 
@@ -64,7 +64,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     """Refuse what Python reads as a number and JSON does not know."""
-    raise InvalidParameterError(f"{name} is no number in JSON.", "Give a finite number.")
+    raise InvalidParameterError(f"{name} is not a JSON number.", "Give a finite number.")
 
 
 def _whole(digits: str) -> int:

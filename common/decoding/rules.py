@@ -11,13 +11,13 @@ from .faults import Source, choices
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What must hold of a value. ``expected`` tells a reader what to write, whatever is wrong with the value."""
+    """A condition on a value. ``expected`` tells a reader what to write, whatever is wrong with the value."""
 
     expected: str | Callable[[object], str]
     holds: Callable[[Any], bool] = lambda _: True
 
     def remedy(self, value: object) -> str:
-        """Say what may be there in place of a value."""
+        """Say what may be written instead of a value."""
         return self.expected if isinstance(self.expected, str) else self.expected(value)
 
 

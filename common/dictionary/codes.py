@@ -57,7 +57,7 @@ class LevelCodes:
         for code, level in codes.items():
             check(
                 level in places,
-                f"The code {code!r:.60} of {feature.name!r:.60} stands for {level!r:.60}, which is no level.",
+                f"The code {code!r:.60} of {feature.name!r:.60} stands for {level!r:.60}, which is not a level of it.",
                 f"Use one of: {', '.join(feature.levels)}.",
             )
         made = cls(tuple(codes), tuple(places[level] for level in codes.values()))

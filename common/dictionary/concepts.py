@@ -21,8 +21,8 @@ _OF_VOCABULARIES: Final = frozenset({
 })  # fmt: skip
 """Columns of OMOP's tables that say nothing here."""
 _FORM: Final = (
-    "Write a line of names, concept_id,concept_name,unit,low,high,centre,missing, of which the first two are needed; "
-    "then a line for each concept. Commas or tabs divide cells."
+    "Write a line of column names, concept_id,concept_name,unit,low,high,centre,missing (the first two are required), "
+    "then a line for each concept. Separate cells by commas or tabs."
 )
 _PRESENCE: Final = (0.0, 1.0)
 
@@ -36,16 +36,16 @@ def parse_concepts(text: str) -> dict[str, dict[str, Any]]:
         concept = feature["concept"]
         check(
             name not in features,
-            f"Line {number}: the name {shortened(name)} is there twice.",
+            f"Line {number}: the name {shortened(name)} occurs twice.",
             "Write names that differ, for example with the id or the vocabulary at the end.",
         )
         check(
             concept not in known,
-            f"Line {number}: the concept {shortened(concept)} is there twice; first in line {known.get(concept)}.",
+            f"Line {number}: the concept {shortened(concept)} occurs twice; first in line {known.get(concept)}.",
             "Remove one of the two lines.",
         )
         features[name], known[concept] = feature, number
-    check(bool(features), "There is no concept.", _FORM)
+    check(bool(features), "The file has no concepts.", _FORM)
     return features
 
 
@@ -72,7 +72,11 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
         raise InvalidParameterError("The file is empty.", _FORM)
     delimiter = "\t" if "\t" in lines[first] else ","
     names = [_heading(cell) for cell in next(csv.reader([lines[first]], delimiter=delimiter))]
-    check({"id", "name"} <= set(names) and len(set(names)) == len(names), "The line of names is not as needed.", _FORM)
+    check(
+        {"id", "name"} <= set(names) and len(set(names)) == len(names),
+        f"The first line names the columns {', '.join(map(shortened, names))}.",
+        _FORM,
+    )
     for number, line in enumerate(lines[first + 1 :], start=first + 2):
         if not line.strip():
             continue
@@ -92,7 +96,7 @@ def _heading(cell: str) -> str:
         return name
     near = get_close_matches(name, (*_ID, *_NAME, "unit", *_NUMBERS), n=1)
     hint = f"Did you mean {near[0]!r}?" if near else _FORM
-    raise InvalidParameterError(f"The column {shortened(cell)} is not known.", hint)
+    raise InvalidParameterError(f"Unknown column {shortened(cell)}.", hint)
 
 
 def _number(number: int, key: str, written: str) -> float:

@@ -40,7 +40,7 @@ class Dictionary:
     title: str = ""
 
     def __post_init__(self) -> None:
-        check(bool(self.features), "The dictionary has no feature.", "Add a table [features.NAME].")
+        check(bool(self.features), "The dictionary has no features.", "Add a table [features.NAME].")
         counts = Counter(each.name for each in self.features)
         twice = [name for name, count in counts.items() if count > 1]
         check(not twice, f"Several features are called {_few(twice)}.", "Give each feature a name of its own.")
@@ -75,7 +75,7 @@ class Dictionary:
         return {"format": FORMAT, "title": self.title, "features": {each.name: _plain(each) for each in self.features}}
 
     def to_json(self) -> str:
-        """Write the one canonical form, of which the digest is made."""
+        """Write the canonical form, from which the digest is computed."""
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
     def digest(self) -> str:
@@ -137,8 +137,8 @@ class Dictionary:
     ) -> JobSpec:
         """Return a job about some features in the given order, or about all.
 
-        Left out, the norm bound follows from the features, and so does ``mean_bound`` of a private mean. ``others`` are
-        what a ``JobSpec`` needs besides.
+        Left out, the norm bound follows from the features, and so does
+        ``mean_bound`` of a private mean. ``others`` are the other arguments of a ``JobSpec``.
         """
         chosen = self if features is None else self.subset(features)
         follows = chosen.norm_bound()

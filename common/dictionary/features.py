@@ -1,7 +1,7 @@
 """What all parties agree on about one feature, and how a value of it is prepared. Pure.
 
 A value is prepared by itself: nothing here depends on another row. Raw values are floating-point numbers. NaN is a
-missing value, and infinity stands for something that is no number, which makes its row unusable. Of a category, a raw
+missing value, and infinity stands for a cell that is not a number, which makes its row unusable. Of a category, a raw
 value is the place of a level, or ``UNKNOWN``.
 
 Every prepared entry is finite, or the raw value was infinite. ``largest`` bounds the Euclidean length of what one value
@@ -90,8 +90,8 @@ class Number:
         low, high = self.range
         check(
             low < high,
-            f"range is [{low:g}, {high:g}], whose first end is not below the second.",
-            "Write the lower end first. A feature that can have one value only says nothing: leave it out.",
+            f"range is [{low:g}, {high:g}]; its first end must be below the second.",
+            "Write the lower end first. Leave out a feature that can have only one value.",
         )
         _fill_in(self, (low + high) / 2)
 
@@ -254,7 +254,7 @@ class Category:
         return self.largest
 
     def encode(self, raw: FloatArray) -> FloatArray:
-        """Prepare values, each by itself. A place that is no level's is an unknown one."""
+        """Prepare values, each by itself. A place without a level is unknown."""
         count = len(self.levels)
         known = (raw >= 0) & (raw < count) & (raw == np.floor(raw))
         by_level = self.places | {ZERO: count}
@@ -324,7 +324,7 @@ def _reach(ends: tuple[float, float], centre: float) -> float:
 
 
 def _numbers(raw: FloatArray, feature: Number | Genotype) -> FloatArray:
-    """Fill in, clip, centre and scale numbers. Infinity stays, because it stands for a cell that is no number."""
+    """Fill in, clip, centre and scale numbers. Infinity stays, because it stands for a cell that is not a number."""
     filled = np.where(np.isnan(raw), feature.missing, raw)
     clipped = np.where(np.isinf(raw), np.inf, np.clip(filled, *feature.range))
     return ((clipped - feature.centre) / feature.divisor)[:, None]

@@ -26,12 +26,16 @@ def parse_frequencies(text: str, least: float = 0.0) -> dict[str, dict[str, Any]
         frequency = _frequency(number, written)
         check(
             name not in features,
-            f"Line {number}: the variant {shortened(name)} is there twice.",
+            f"Line {number}: the variant {shortened(name)} occurs twice.",
             "Name variants so that all differ, for example by position and alleles: --set-all-var-ids '@:#:$r:$a'.",
         )
         if 0 < frequency < 1 and min(frequency, 1 - frequency) >= least:
             features[name] = {"kind": "genotype", "allele": allele, "frequency": frequency}
-    check(bool(features), "No variant is left.", "Lower least_frequency, or give another file.")
+    check(
+        bool(features),
+        f"No variant has two alleles that are as frequent as least_frequency ({least}).",
+        "Lower least_frequency, or give another file.",
+    )
     return features
 
 

@@ -59,7 +59,7 @@ class MappedFeature:
     codes: LevelCodes | None = None
     """Of a category: which codes stand for which levels."""
     missing_codes: values.Codes = ()
-    """What stands for a missing value in this column, besides what the dictionary says."""
+    """Codes for missing values in this column, in addition to those of the dictionary."""
     is_located: bool = False
     """Whether the settings name the column. Otherwise the dictionary does."""
 

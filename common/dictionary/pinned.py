@@ -15,7 +15,7 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class PinnedDictionary:
-    """A dictionary by name. Whoever has the file can compute the digest."""
+    """A dictionary by name. Anybody who has the file can compute the digest."""
 
     digest: str
     title: str = ""

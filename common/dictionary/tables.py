@@ -69,5 +69,5 @@ def _raw(feature: Feature, cells: Any) -> FloatArray:  # noqa: ANN401  # a colum
         )
     raw = raw_values(array, feature)
     if np.isinf(raw).any():
-        raise InvalidDataError(f"The column {feature.name!r:.60} holds something that is no finite number.", _TERMS)
+        raise InvalidDataError(f"The column {feature.name!r:.60} holds a value that is not a finite number.", _TERMS)
     return raw

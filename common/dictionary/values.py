@@ -26,7 +26,7 @@ def require_filled(where: str, value: object) -> None:
     check(
         not (isinstance(value, str) and value.strip() == PLACEHOLDER),
         f"{where} is not filled in.",
-        f'Replace "{PLACEHOLDER}" by what is publicly known. Do not read it off the rows.',
+        f'Replace "{PLACEHOLDER}" by what is publicly known. Do not take it from the rows.',
     )
 
 

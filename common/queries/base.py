@@ -168,7 +168,7 @@ class RowQuery(Query):
     is_repeatable: ClassVar[bool] = True
     """Whether the query means the same in another job: it does not depend on what its own job drew."""
     is_proven: ClassVar[bool] = True
-    """Whether its price holds unconditionally, and not only under a condition that nobody can check."""
+    """Whether its price holds without a condition that nobody can check."""
     caveat: ClassVar[str] = ""
     """What its price assumes, in sentences for those who rely on the result."""
     fits_extent: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""What a basis must be before a query is made of it: in its one form, and orthonormal."""
+"""Checks a basis before it becomes a query: it must be in its canonical form, and orthonormal."""
 
 from typing import Final
 

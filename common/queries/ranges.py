@@ -1,6 +1,6 @@
-"""Queries about how large rows and columns are where nobody knows their units: counts in ranges, before any clipping.
+"""Queries about the sizes of rows and columns whose units are unknown: counts in ranges, before any clipping.
 
-The ranges are wide and reach over all sizes that numbers have. So one answer tells the size roughly, whatever it is.
+The ranges are wide and reach over all sizes that numbers have. So one answer shows the size roughly, whatever it is.
 """
 
 import math
@@ -28,7 +28,7 @@ class NormRange(RowCountsQuery, ColumnsQuery):
     """How many rows have a norm in each of ``RANGES`` ranges of a factor of 16, before anything is clipped.
 
     Range 0 is from ``LARGEST_RANGE`` on, range j from 16^-j times that up to the range before, and the last one below.
-    It says roughly how long rows are where nobody knows a bound.
+    It shows roughly how long rows are if no bound is known.
 
     Each row is in one range: the sensitivity is 1 for add/remove and sqrt(2) for replace-one, as for ``NormHistogram``.
     """

@@ -139,8 +139,8 @@ class SlotsQuery(SketchQuery):
 class Reveal(SlotsQuery):
     """Given all commitments, reveal your nonce, in your slot.
 
-    The answer does not depend on any row. Still, its price is the probability of an unlucky Omega: from now on, whoever
-    has all nonces knows Omega, and can abandon jobs until one has an unlucky Omega. So every such attempt is paid for.
+    The answer does not depend on any row. Still, its price is the probability of an unlucky Omega: from now on, a party
+    with all nonces knows Omega, and can abandon jobs until one has an unlucky Omega. So every such attempt is paid for.
     """
 
     kind = "reveal"

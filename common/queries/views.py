@@ -150,7 +150,7 @@ class ViewQuery(RowQuery):
     view: View
     center: FloatArray | None = None
     scales: FloatArray | None = None
-    """What columns are divided by, after the centre was taken off and before rows are clipped."""
+    """The numbers by which columns are divided, after the centre is subtracted and before rows are clipped."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", optional_vector(self.center, self.view.dimension))

@@ -21,7 +21,7 @@ class Address(str):
         found = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
         if not found or int(found[3]) > _LAST_PORT:
             raise InvalidParameterError(
-                f"{text!r:.120} is no address.",
+                f"{text!r:.120} is not an address.",
                 f"Write HOST:PORT, as in 127.0.0.1:7443 or [::1]:7443, with a port of at most {_LAST_PORT}.",
             )
         return cls(text)

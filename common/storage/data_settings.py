@@ -1,4 +1,4 @@
-"""What a provider's settings say of its data sets: where rows are, whose they are, and how they are read."""
+"""A provider's settings of its data sets: where rows are, which persons they belong to, and how they are read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ SAMPLES: Final = "`dpspca config sample` shows what belongs there."
 MAX_DATA_SETS: Final = 256
 """Of one provider: a coordinator takes no greeting with more."""
 _OF_ROWS_READ_ONCE: Final = {
-    "persons": "There a row is protected, and no person with several: if nobody has two, leave persons out; "
-    "else name the folder under data_sets, where it is read once.",
+    "persons": "In such data a row is protected, but not a person with several rows. If nobody has two rows, leave "
+    "persons out. Otherwise name the folder under data_sets, where it is read once.",
     "spans": "A matrix does not arrive row by row: name its file under data_sets.",
     "engines": "A cluster reads files that do not change: name the folder under data_sets.",
 }
@@ -33,20 +33,20 @@ Readings: TypeAlias = dict[Name, Reading]
 Preparations: TypeAlias = dict[Name, Annotated[Preparation, By(read_preparation)]]
 Counts: TypeAlias = dict[Name, Annotated[int, between(1, MAX_DIMENSION)]]
 _Tables: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""What a provider's settings say of data sets, by key and name."""
+"""The tables about data sets in a provider's settings, by key and name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
     """The data sets of a provider, and the memory for them.
 
-    ``data_sets`` maps the names that jobs use to files, and ``persons`` to whose rows they are. ``arriving`` maps
-    other names to folders to which files are added while the daemon runs. One of the two has a name.
+    ``data_sets`` maps the names that jobs use to files, and ``persons`` to persons files. ``arriving`` maps other names
+    to folders to which files are added while the daemon runs. At least one of the two has an entry.
 
-    ``spans`` says of shares of a divided table which of its rows are this provider's own. ``row_entries`` says how many
-    entries of a row count, at most. ``reading`` says how files are read, and ``dictionaries`` which shared dictionary
-    describes their columns. ``engines`` says which cluster computes sums over rows that this provider does not read
-    itself. ``memory_mebibytes`` says how much memory rows and jobs may take.
+    ``spans`` says which rows of a divided table are this provider's own. ``row_entries`` says how many entries of a row
+    count, at most. ``reading`` says how files are read, and ``dictionaries`` which shared dictionary describes their
+    columns. ``engines`` says which cluster computes sums over rows that this provider does not read itself.
+    ``memory_mebibytes`` says how much memory rows and jobs may take.
     """
 
     data_sets: Paths = field(default_factory=dict)
@@ -94,7 +94,7 @@ class DataConfig:
 
 
 def _strays(tables: _Tables) -> Iterator[tuple[str, str]]:
-    """Find what is said about data sets of which it cannot be said, or that are not there, or none that is."""
+    """Find keys about data sets that do not exist, or to which a key does not apply. Find if there is no data set."""
     read, arriving = tables["data_sets"], tables["arriving"]
     if not read and not arriving:
         yield "It offers no data set.", f"Name one under data_sets, or under arriving: {SAMPLES}"
@@ -123,7 +123,7 @@ def _unfit_for_dictionaries(tables: _Tables) -> Iterator[tuple[str, str]]:
 
 
 def _unfit_for_spans(tables: _Tables) -> Iterator[tuple[str, str]]:
-    """Find what is said about shares of a matrix and can be said of rows alone."""
+    """Find keys about shares of a matrix that apply only to rows."""
     replaced = {
         name for name, read in tables.get("reading", {}).items() if read.declared & {"missing", "missing_codes"}
     }
@@ -176,7 +176,7 @@ def _unfit_for_engines(tables: _Tables) -> Iterator[tuple[str, str]]:
 def _twice(tables: _Tables) -> Iterator[tuple[str, str]]:
     """Find data sets under two names: each has a budget of its own, and both would be spent on the same rows.
 
-    Paths are compared, through links, and not what files hold: of a copy nobody can tell here. Of one database, two
+    Paths are compared, through links, but not the content of files: copies are not found here. Of one database, two
     tables or queries are two data sets. If they hold the same rows, their fingerprints show it.
     """
     parts = {name: read.table or read.query for name, read in tables.get("reading", {}).items()}
@@ -193,7 +193,7 @@ def _twice(tables: _Tables) -> Iterator[tuple[str, str]]:
 
 
 def _places(path: Path) -> tuple[set[Path], set[Path]]:
-    """Say where a file or folder is, through links, and that with the folders of which it may be a part.
+    """Return where a file or folder is, through links, and the folders that it may be in.
 
     A pattern is where its files are now.
     """
@@ -201,5 +201,10 @@ def _places(path: Path) -> tuple[set[Path], set[Path]]:
         files = [path] if not is_pattern(path) else [path, *path.parent.glob(path.name)]
         held = {file.resolve() for file in files}
         return held, {*held, *(file.parent for file in held), path.parent.resolve()}
-    except (OSError, RuntimeError, ValueError, NotImplementedError):  # no path at all, which is told when it is opened
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+        NotImplementedError,
+    ):  # not a path at all: an error says so when it is opened
         return {path}, {path}

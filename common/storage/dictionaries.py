@@ -91,7 +91,7 @@ def _parsed(folder: Path, file: str, parse: Callable[[str], dict[str, dict[str, 
         ) from None
     try:
         endless = place.is_char_device() or place.is_fifo() or place.is_socket()
-        check(not endless, f"{place} is no file of text.", "Give the path of a file.")
+        check(not endless, f"{place} is not a text file.", "Give the path of a file.")
         return parse(read_text(place))
     except InvalidParameterError as problem:
         named = problem.what if str(place) in problem.what else f"{place}: {problem.what}"

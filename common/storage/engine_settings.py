@@ -29,7 +29,7 @@ _OF_KIND: Final[Mapping[EngineKind, tuple[frozenset[str], frozenset[str]]]] = {
     EngineKind.DASK: (frozenset({"scheduler"}), frozenset({"ca", "cert", "key"})),
     EngineKind.SPARK: (frozenset({"master"}), frozenset({"secret", "conf"})),
 }
-"""For each kind, the keys that are needed, and those that it may have besides."""
+"""For each kind, the required keys and the optional ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -44,7 +44,7 @@ class Emit(Protocol):
 
 
 def ignore(_: str, /, **__: Any) -> None:  # noqa: ANN401
-    """Take an event where nobody watches."""
+    """Drop an event, because no stream is configured."""
 
 
 @dataclass(frozen=True, slots=True)

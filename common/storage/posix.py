@@ -56,7 +56,7 @@ def lock(descriptor: int) -> bool:
 
 
 def is_private(found: os.stat_result) -> bool:
-    """Whether a file or folder belongs to this user and nobody else has any right to it."""
+    """Whether a file or folder belongs to this user, and no other user has access to it."""
     return not HAS_OWNERS or (found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077)
 
 

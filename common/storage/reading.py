@@ -91,15 +91,15 @@ class Reading:
     def __post_init__(self) -> None:
         for first, second in (("columns", "leave_out"), ("table", "query")):
             both = bool(getattr(self, first)) and bool(getattr(self, second))
-            check(not both, f"There are both {first} and {second}.", "Keep one of the two.")
+            check(not both, f"Both {first} and {second} are given.", "Keep one of the two.")
 
     def prepared(self, preparation: Preparation) -> Self:
         """Return how files are read for a dictionary, which says which columns are used and what is filled in."""
         both = sorted(self.declared & {"columns", "leave_out", "missing"})
         if both:
             raise InvalidParameterError(
-                f"There are {', '.join(both)}, and a dictionary.",
-                "Remove them under [reading]: they follow from the dictionary.",
+                f"Both {', '.join(both)} and a dictionary are given.",
+                f"Remove {', '.join(both)} under [reading]: the dictionary says the same.",
             )
         preparation = preparation if self.triplets is None else preparation.of_triplets
         columns, own = preparation.columns, preparation.codes

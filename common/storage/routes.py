@@ -23,11 +23,13 @@ class ProxyAddress(str):
         given = text if isinstance(text, str) else ""
         if "@" in given:
             raise InvalidParameterError(
-                "There are credentials in the address.", "Write USER:PASSWORD into a file: proxy_credentials names it."
+                "The address contains credentials.",
+                "Write USER:PASSWORD into a file, and name the file in proxy_credentials.",
             )
         if not given.startswith(_SCHEME):
             raise InvalidParameterError(
-                f"{text!r:.120} is no address of a proxy.", "Write http://HOST:PORT. TLS to the proxy is not supported."
+                f"{text!r:.120} is not the address of a proxy.",
+                "Write http://HOST:PORT. TLS to the proxy is not supported.",
             )
         Address.parse(given.removeprefix(_SCHEME).removesuffix("/"))
         return cls(given.removesuffix("/"))

@@ -24,7 +24,7 @@ def _place(text: str, source: Source) -> Path | DatabaseUrl:
         return DatabaseUrl(text)
     if "://" in text:
         scheme = text.partition("://")[0]  # and no more of it: there may be a password in the rest
-        raise InvalidParameterError(f"It is a place of the kind {scheme!r:.40}.", SAMPLES)
+        raise InvalidParameterError(f"It begins with {scheme!r:.40}, not with 'postgresql'.", SAMPLES)
     path: Path = source.locate(text)
     return path
 
@@ -106,16 +106,16 @@ def read_config(kind: type[Config], path: Path) -> Config:
 
 
 def read_any_config(path: Path) -> AnyConfig:
-    """Read the settings of whichever program they are for."""
+    """Read settings of any program."""
     raw = read_toml(path)
     read: AnyConfig = _decoded(kind_of(raw), path, raw)
     return read
 
 
 def read_data_config(path: Path) -> DataConfig:
-    """Read what a provider's settings say of its data sets, before or after the provider is enrolled.
+    """Read the tables about data sets in a provider's settings, before or after the provider is enrolled.
 
-    All other keys may be missing, and their values are not looked at.
+    All other keys may be missing, and their values are ignored.
     """
     require_own(ProviderConfig, path)
     others = keys_of(ProviderConfig) - keys_of(DataConfig)

@@ -163,7 +163,7 @@ class CertificateKeeper:
             _log.info("The certificate is renewed. It is valid until %s.", f"{made.not_after:%F}")
 
     def _tell(self, text: str, level: int) -> None:
-        """Log a line, but the same one only once a day. Ends that come closer are told with their words of before."""
+        """Log a line, but the same one at most once a day. A line about the same expiry keeps its earlier wording."""
         kind, now = text.partition(" ends in ")[0], self._clock()
         told = self._told.get(kind)
         if told is None or now - told >= timedelta(seconds=WARN_SECONDS):

@@ -60,7 +60,7 @@ class Mailbox(Protocol):
     """A mailbox, as a party or the authority uses it."""
 
     def put(self, slot: str, mail: Mail, content: bytes) -> None:
-        """Leave something in a slot, in place of what was there. No content empties the slot."""
+        """Write content to a slot, and replace what was there. Empty content empties the slot."""
         ...
 
     def get(self, slot: str, mail: Mail) -> bytes:
@@ -195,7 +195,7 @@ class RemoteMailbox:
         if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
             return MailboxAwayError(f"The mailbox {self.address} is busy: {reason}.", "Try again later.")
         return RefusedError(
-            f"The mailbox {self.address} refused it ({status}): {reason}.",
+            f"The mailbox {self.address} refused the request ({status}): {reason}.",
             "Check that the invitation is for the federation of this coordinator.",
         )
 

@@ -1,9 +1,9 @@
 """Serves a program's metrics over plain HTTP: one page, /metrics, on an address of the operator's choice.
 
-It has no TLS and asks nobody who they are, as Prometheus expects. So it belongs on an address that only the operator's
-own machines reach, such as the loopback. There, it answers only callers that ask for the loopback: the name of a
-hostile web page may be made to point to this machine, and a browser here would then read the page of metrics for it.
-It reads at most a few kilobytes from a caller and waits a few seconds.
+It has no TLS and no login, as Prometheus expects. So it belongs on an address that only the operator's own machines
+reach, such as the loopback. There, it answers only callers that ask for the loopback: the name of a hostile web page
+may be made to point to this machine, and a browser here would then read the page of metrics for it. It reads at most a
+few kilobytes from a caller and waits a few seconds.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class MetricsPage:
 
 
 def _asks_for_loopback(lines: list[str]) -> bool:
-    """Whether every Host header names this machine itself. A caller without one is no browser."""
+    """Whether every Host header names this machine itself. A caller without one is not a browser."""
     fields = (line.partition(":") for line in lines)
     return all(is_loopback(_host(value.strip())) for name, _, value in fields if name.strip().lower() == "host")
 

@@ -62,7 +62,7 @@ _SERVER: Final = (
     # With bdp_probe, a fast sender may have 4 MiB per call unread. Without it, the window is 64 KiB plus the rest of
     # the message that is being read, so a large answer from far away arrives at one megabyte per round trip.
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.server.max_pending_requests", MAX_PENDING),  # above this, gRPC rejects calls at random, whoever sent them
+    ("grpc.server.max_pending_requests", MAX_PENDING),  # above this, gRPC rejects calls at random, of any caller
     ("grpc.server.max_pending_requests_hard_limit", 2 * MAX_PENDING),
     ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
     ("grpc.max_connection_idle_ms", 60_000),  # close an unused connection; the client reconnects when needed
@@ -248,7 +248,7 @@ class ConcurrencyLimit:
 
 
 on_refusal: ContextVar[Callable[[str], None]] = ContextVar("on_refusal", default=lambda _: None)
-"""Is told the code of every refusal, within the call that is refused."""
+"""Called with the code of every refusal, within the call that is refused."""
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], problem: DpspcaError) -> NoReturn:

@@ -24,7 +24,7 @@ _PURPOSE: Final = b"dpspca proof of a coordinator, version 1\0"
 
 
 def new_challenge() -> bytes:
-    """Draw random bytes that nobody has signed before."""
+    """Draw random bytes, which no party has signed before."""
     return secrets.token_bytes(CHALLENGE_BYTES)
 
 

@@ -1,7 +1,7 @@
-"""Invitations: with one of them, one party enrols once, and knows which authority to believe.
+"""Invitations: with an invitation, one party enrols once, and learns which authority to believe.
 
-The authority draws a secret for each invitation. The party proves with a key that follows from the secret that its
-request comes from whoever holds the invitation. The request is public: the mailbox that carries it can neither change
+The authority draws a secret for each invitation. From the secret follows a key, with which the party proves that its
+request comes from the holder of the invitation. The request is public: the mailbox that carries it can neither change
 it nor learn the secret. The invitation also contains the authority's certificate, so the party accepts no certificate
 of another authority. So an invitation must travel like a password: whoever has it can enrol in the party's name, once.
 
@@ -60,7 +60,7 @@ class Invitation:
 
     @property
     def key(self) -> bytes:
-        """The key that proves the invitation. The authority keeps it in place of the secret."""
+        """The key that proves the invitation. The authority stores it instead of the secret."""
         return _hash(self.secret, _KEY)
 
     @property

@@ -59,7 +59,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A name and a key to certify, and the former certificate or the invitation of whoever asks for it."""
+    """A name and a key to certify, and the former certificate or the invitation of the party that asks."""
 
     party: PartyName
     key: PublicKey

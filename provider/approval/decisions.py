@@ -1,8 +1,8 @@
 """A person's decision about a job, signed with the provider's key, and what all decisions about a job come to. Pure.
 
-Whoever can use the provider's key on the provider's machine can decide, in the name of a person whom the policy names.
-The signature covers the job's digest, so that a decision is about no other job. The job names its data set and its
-providers, so that the decision counts on no other data set and at no other provider.
+Anybody who can use the provider's key on the provider's machine can decide, in the name of any person whom the policy
+names. The signature covers the job's digest, so that a decision is about no other job. The job names its data set and
+its providers, so that the decision counts on no other data set and at no other provider.
 """
 
 import json
@@ -62,11 +62,11 @@ def make_decision(  # noqa: PLR0913  # the parts of a decision
     decided_at: int,
     expires_at: int,
 ) -> Decided:
-    """Sign a decision. A rejection needs a reason, because the analyst is told it."""
+    """Sign a decision. A rejection needs a reason, because the analyst sees it."""
     check(verdict in VERDICTS, f"The verdict is {verdict!r:.40}.", f"Choose one of: {', '.join(VERDICTS)}.")
     check(
         verdict == APPROVE or bool(reason.strip()),
-        "A rejection needs a reason, which the analyst is told.",
+        "A rejection needs a reason, which the analyst sees.",
         "Give one.",
     )
     check(len(reason) <= MOST_REASON, f"The reason has {len(reason)} characters.", f"Use at most {MOST_REASON}.")
@@ -115,7 +115,9 @@ def require_approved(decisions: Sequence[Decided], rule: ApprovalRule | None) ->
         case ApprovalStatus.REJECTED:
             raise rejection(decisions)
         case ApprovalStatus.WAITING:
-            raise NotApprovedError("A person at this provider has to approve the job, and has not.", "Sign a new job.")
+            raise NotApprovedError(
+                "The job needs the approval of a person at this provider, and does not have it.", "Sign a new job."
+            )
         case ApprovalStatus.APPROVED:
             pass
 

@@ -1,7 +1,7 @@
-"""What a daemon does about approvals: has jobs wait, takes decisions up, and says when a job need not wait any more.
+"""The daemon's part of approvals: it makes jobs wait, records decisions, and says when a job need not wait any more.
 
-A decision counts once it is verified and recorded in the ledger, durably and before anything follows from it. If a
-crash comes before the queue's own note of that, the decision is taken up again, which records nothing twice.
+A decision counts once it is verified and recorded in the ledger, durably and before anything follows from it. If the
+daemon crashes before the queue notes that, it handles the decision again, which records nothing twice.
 """
 
 import logging
@@ -197,9 +197,7 @@ class ApprovalDesk:
         request = self.queue.find(decided.job)
         about = (decided.data_set, decided.expires_at)
         if request is None or (request.data_set, request.expires_at) != about:
-            raise RefusedError(
-                "The decision is about no job in the queue.", "List the jobs with `dpspca approval list`."
-            )
+            raise RefusedError("The queue has no job for this decision.", "List the jobs with `dpspca approval list`.")
         recorded = decided in self.ledger.decisions(decided.job)
         if not recorded and request.state not in {RequestState.WAITING, RequestState.APPROVED}:
             raise RefusedError(f"The job is {request.state}.", "Ask the analyst to sign a new job.")

@@ -1,8 +1,8 @@
 """The queue of jobs that wait for approval: one SQLite file beside the ledger.
 
 The daemon adds requests, and the commands on the provider's machine add signed decisions, also while no daemon runs. A
-decision counts only when the daemon has verified it and recorded it in the ledger. So whoever can write this file, but
-cannot use the provider's key, can delay jobs and approve none. A request and a decision are on disk when the call
+decision counts only when the daemon has verified it and recorded it in the ledger. So somebody who can write this file,
+but cannot use the provider's key, can delay jobs but approve none. A request and a decision are on disk when the call
 returns, and survive a crash of either process.
 """
 
@@ -112,12 +112,12 @@ class ApprovalQueue:
         return [_stored(row) for row in self._read(query, job)]
 
     def untaken(self) -> list[StoredDecision]:
-        """List the decisions that the daemon has not taken up, oldest first."""
+        """List the decisions that the daemon has not handled yet, oldest first."""
         query = "SELECT number, content, taken, problem FROM decisions WHERE taken = 0 ORDER BY number"
         return [_stored(row) for row in self._read(query)]
 
     def unannounced(self) -> list[ApprovalRequest]:
-        """List the waiting requests of which nobody was notified."""
+        """List the waiting requests without a notification so far."""
         query = f"SELECT {_COLUMNS} FROM requests WHERE announced = 0 AND state = ? ORDER BY number"  # noqa: S608  # ours
         return [_request(row) for row in self._read(query, RequestState.WAITING.value)]
 
@@ -265,7 +265,7 @@ def _require_room(run: "Callable[..., list[tuple[Any, ...]]]", request: Approval
     for query, values, most, what in counts:
         ((found,),) = run(query, *values)
         if found >= most:
-            raise QueueFullError(f"{found} jobs {what}, and no more than {most} may.", "Wait, or cancel one of them.")
+            raise QueueFullError(f"{found} jobs {what}; at most {most} may.", "Wait, or cancel one of them.")
 
 
 def _midnight(at: int) -> int:

@@ -210,7 +210,7 @@ class Conversation:
         """Reply about jobs that need not wait any more: admitted, or refused.
 
         What is in the queue decides, and not a signal that could be missed. If the coordinator lost its authority in
-        the meantime, it is told nothing.
+        the meantime, no reply is sent.
         """
         while desk := self._settings.desk:
             await asyncio.sleep(DECISION_SECONDS)

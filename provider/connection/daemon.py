@@ -31,7 +31,7 @@ DESK_SECONDS: Final = 1.0
 LONGEST_WELCOME_PAUSE: Final = 5.0
 """The longest pause after a connection on which the coordinator had proved its identity."""
 _CUT_SHORT: Final = "Internal error from Core"
-"""gRPC's text in place of the other side's reason, if the connection ended in the middle of a message of ours."""
+"""gRPC's own text instead of the other side's reason, if the connection ended in the middle of a message of ours."""
 
 Call: TypeAlias = "grpc.aio.StreamStreamCall[pb.FromProvider, pb.ToProvider]"
 

@@ -125,7 +125,8 @@ class CountedFiles:
         """Refuse everything after a fault, in a constant text."""
         if self._fault is not None:
             raise DataSetUnusableError(
-                "This data set is out of order.", "Ask the provider's operator to read the provider's log."
+                "The files of this data set are out of order.",
+                "Ask the provider's operator to read the provider's log.",
             ) from None
 
     def check(self) -> None:

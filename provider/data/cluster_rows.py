@@ -18,7 +18,7 @@ from .checked import Table, Unusable, require_rows, unusable_rows
 
 
 class Cluster(Protocol):
-    """Processes elsewhere that work for this provider. They and whoever operates them may see its rows."""
+    """Processes elsewhere that work for this provider. They, and their operators, may see its rows."""
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class ClusterRows:
 
     cluster: Cluster
     told: Mapping[str, Any]
-    """What workers are told about how the files are read (``engines.told_of``)."""
+    """What workers need to know to read the files (``engines.told_of``)."""
     parts: tuple[Part, ...]
     names: tuple[str, ...] | None
     dimension: int
@@ -100,7 +100,7 @@ class ClusterRows:
 
     def part(self, which: slice) -> Table:
         """Refuse: no row comes here."""
-        raise InvalidQueryError("The rows of this data set are with a cluster.", "Ask for sums over them.")
+        raise InvalidQueryError("A cluster holds the rows of this data set.", "Ask for sums over them.")
 
     def digest(self) -> str:
         """Return a hash of these rows in their form. A job that began over them must not continue over others."""

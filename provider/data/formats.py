@@ -125,7 +125,7 @@ def format_of(source: RowSource) -> Format:
     stray = sorted(source.reading.declared - found.keys - _KEYS)
     if stray:
         raise InvalidDataError(
-            f"[reading] has {', '.join(stray)}, which says nothing about {ending} files.", "Remove it there."
+            f"[reading] has {', '.join(stray)}, which does not apply to {ending} files.", "Remove it there."
         )
     return found
 

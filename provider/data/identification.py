@@ -35,7 +35,7 @@ def identify(
 ) -> tuple[str, frozenset[str]]:
     """Return the digest and the fingerprints of rows. They are computed beside one another.
 
-    ``is_known`` tells whether the ledger has a fingerprint. If it has all of these rows, as those of ``data_set``, only
+    ``is_known`` says whether the ledger has a fingerprint. If it has all of these rows, as those of ``data_set``, only
     some are returned.
     """
     with ThreadPoolExecutor(1) as beside:

@@ -71,7 +71,7 @@ def read_protected(
     """Read a provider's file or folder. A row that cannot be used counts as a row of zeros.
 
     Whether the provider starts, and the form of everything that it sends, is the same for tables that differ in one
-    row, whatever that row is. ``persons`` is a file that says whose each row is: a line for each row, with any name or
+    row, whatever that row is. ``persons`` is a file with the person of each row: a line for each row, with any name or
     number. A row whose line is blank counts as a row of zeros, too. ``row_entries`` is the number of entries of a row
     that count, the largest ones. By default all count. Without ``scratch``, rows are held in memory. With it, those
     that have to be in memory as a whole are refused if they take more than is left (``room.py``).
@@ -105,7 +105,7 @@ def read_arriving(
 ) -> tuple[CheckedRows, bool]:
     """Read a file that arrived while the provider runs, by the same rule.
 
-    Also return whether it has rows that count as rows of zeros. A file may be without rows, for example if nobody came
+    Also return whether it has rows that count as rows of zeros. A file may have no rows, for example if no patient came
     on that day.
     """
     if reading.triplets is not None:
@@ -118,7 +118,7 @@ def read_arriving(
 
 
 def _with_persons(used: CheckedRows, persons: Path | None, lines: Sequence[bytes] | None) -> CheckedRows:
-    """Add whose each row is. Each row of nobody counts as a person of its own, so that none takes another's place."""
+    """Add the person of each row. A row without one counts as a separate person, so that none takes another's place."""
     if persons is None or lines is None:
         return used
     whose = for_each_row(persons, lines, used.count)
@@ -136,7 +136,7 @@ def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
     persons: Path | None,
     lines: Sequence[bytes] | None,
 ) -> CheckedRows:
-    """Fill in what is missing, count unusable rows and those of nobody as zeros, and keep the largest entries."""
+    """Fill in missing values, make unusable rows and rows without a person zeros, and keep the largest entries."""
     of_nobody = None
     if persons is not None and lines is not None:
         of_nobody = np.array([not each for each in for_each_row(persons, lines, table.count)], dtype=np.bool_)

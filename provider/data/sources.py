@@ -177,12 +177,12 @@ def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
 
 
 def read_persons(path: Path, rows: int, reading: Reading = _PLAIN) -> list[bytes]:
-    """Read whose each row is. A blank line names nobody."""
+    """Read the person of each row. A blank line names no person."""
     return list(for_each_row(path, person_lines(path, reading), rows))
 
 
 def person_lines(path: Path, reading: Reading = _PLAIN, room: int | None = None) -> list[bytes]:
-    """Read the lines of a file that says whose each row is. Of the samples that PLINK lists, read the declared names.
+    """Read the lines of a persons file. Of the samples that PLINK lists, read the declared names.
 
     The last line may end with a line break or without, which ``for_each_row`` decides. Refuse more lines than fit into
     ``room`` bytes.
@@ -207,13 +207,13 @@ def _lines_in(path: Path) -> int:
 
 
 def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[bytes]:
-    """Return one line for each row. Otherwise a last row of nobody would look like no line."""
+    """Return one line for each row. Otherwise a last row without a person would look like no line."""
     if len(lines) != rows and not lines[-1] and path.suffix.lower() not in SAMPLE_LISTS:
         lines = lines[:-1]
     if len(lines) != rows:
         raise InvalidDataError(
             f"{path} has {len(lines)} lines, but there are {rows} rows.",
-            "Write one line for each row, which says whose it is.",
+            "Write one line for each row, with the name or number of its person.",
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""Asks the workers of a cluster, and tells the steward what went wrong."""
+"""Sends messages to the workers of a cluster, and logs failures for the steward."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -36,7 +36,7 @@ class ClusterSums:
         return QueriedMoments(self, self._rows.dimension, center)
 
     def of(self, query: RowQuery, rows: slice = ALL) -> Sums:
-        """Have workers add up what a query needs. The steward is told what went wrong, and nobody else is."""
+        """Let workers add up what a query needs. Only the steward learns what went wrong."""
         none = self._none(query)
         total = [_widened(each) for each in none]
         try:

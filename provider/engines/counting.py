@@ -1,4 +1,4 @@
-"""Begins with a data set of a cluster: workers list its files, count and hash their rows, and make fingerprints.
+"""Prepares a data set of a cluster: workers list its files, count and hash their rows, and compute fingerprints.
 
 Fingerprints are those of the same rows in a file that this provider reads itself, so a budget that was spent on rows
 stays spent wherever they are read. They are sums, which workers add up in three passes. One thing is not recognised: a
@@ -26,7 +26,7 @@ _A_STAGE: Final = 2
 
 
 def told_of(source: Path, reading: Reading, preparation: Preparation | None, row_entries: int | None) -> dict[str, Any]:
-    """Return what workers are told about how a data set is read. Of a dictionary, they are told all of it."""
+    """Return what workers need to know to read a data set, with the whole dictionary."""
     return {
         "version": __version__,
         "source": str(source),

@@ -147,7 +147,7 @@ def read_reply(message: bytes) -> tuple[WorkerReply, memoryview]:
 
 
 def version_of(message: bytes) -> str:
-    """Return the version of whoever wrote a message, whatever else that version writes."""
+    """Return the version that wrote a message, whatever else that version writes."""
     raw, _ = _read(message)
     version = raw.get("version") if isinstance(raw, dict) else None
     return version if isinstance(version, str) else "unknown"
@@ -174,7 +174,7 @@ def read_query(raw: object, content: memoryview) -> RowQuery:
     told = decode(Announcement, raw, STORED)
     kind = _QUERIES.get(told.kind)
     if kind is None:
-        raise InvalidQueryError(f"Workers answer no query '{told.kind}'.", "Choose another method.")
+        raise InvalidQueryError(f"Workers cannot answer a query '{told.kind}'.", "Choose another method.")
     return kind.read(told, content, "")
 
 

@@ -116,7 +116,7 @@ class SparkCluster:
 
 
 def _secret(path: Path) -> str:
-    """Read the secret, which nobody else may be able to read."""
+    """Read the secret, from a file that only this user can read."""
     return files.read(path, private=True).decode("ascii", "replace").strip()
 
 

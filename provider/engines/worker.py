@@ -199,6 +199,6 @@ def _wide(sums: Any) -> WideIntegers:  # noqa: ANN401  # 64-bit or wider integer
 def _require_same(stream: RowStream, part: PartTask) -> None:
     if stream.digest() != part.digest:
         raise PartChangedError(
-            f"{part.file} does not hold the rows any more that it had when the provider started.",
+            f"{part.file} no longer holds the rows that it had when the provider started.",
             "Put the file back as it was, or restart the provider: jobs that are open then end.",
         )

@@ -42,7 +42,7 @@ ROUNDING: Final = 1 - ROUNDING_SHARE
 """The share of epsilon that is used. Eigenvalues are off by up to 2^-15 (``privacy.smooth``), so an exponent may be too
 large by about 1e-4 of it. The rest of epsilon pays for this and for all other rounding (``privacy.dither``)."""
 BURN_IN: Final = 50
-"""Sweeps over all axes before a Markov chain's state counts as a draw. Nobody has proved that this is enough."""
+"""Sweeps over all axes before a Markov chain's state counts as a draw. It is not proven that this is enough."""
 
 
 def release_subspace(

@@ -75,7 +75,7 @@ class LocalSums:
         engine: LocalThreads | None = None,
         keeps: bool = False,
     ) -> None:
-        """Take rows. ``keeps`` says whether integers go to scratch where each pass would make them anew."""
+        """Take rows. ``keeps`` says whether integers go to scratch, so that passes need not compute them again."""
         self._rows = rows
         self._norm_bound = norm_bound
         self._mean_bound = mean_bound

@@ -102,7 +102,7 @@ class Shard:
         memory: int | None = None,
         sums: RowSums | None = None,
     ) -> None:
-        """Take rows. ``keeps`` says whether integers go to scratch where each pass would make them anew.
+        """Take rows. ``keeps`` says whether integers go to scratch, so that passes need not compute them again.
 
         With a ``pairing``, the differences of pairs of rows are used in their place (``centering.pairing_of``).
         ``memory`` is how many bytes a query may take. ``sums`` computes sums over rows that are not here.
@@ -140,7 +140,7 @@ class Shard:
         """Refuse a job if sums over so many rows, or over those of so many providers, would not fit."""
         if self._rows.count > most_rows(parties):
             raise RefusedError(
-                f"This provider has more rows than {parties} providers together can add up.", "Name fewer providers."
+                f"This provider has too many rows for a job with {parties} providers.", "Name fewer providers."
             )
         if self._memory is not None and self._memory_of(plan) > self._memory:
             raise RefusedError(

@@ -1,4 +1,4 @@
-"""What happens at a provider, told to programs that watch it: one JSON object for each event."""
+"""Events at a provider, for other programs: one JSON object for each."""
 
 from .kinds import EVENTS, emit_fact
 

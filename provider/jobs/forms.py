@@ -1,7 +1,7 @@
-"""Whether a job fits the form of a data set: its columns, their names, and whether it says whose each row is.
+"""Whether a job fits the form of a data set: its columns, their names, and whether the person of each row is known.
 
-This follows from the signed job and public facts, and from no row. So it is decided before a person is asked to approve
-the job, and before rows are prepared for it.
+This follows from the signed job and public facts, and not from a row. So it is decided before a person is asked to
+approve the job, and before rows are prepared for it.
 """
 
 from collections.abc import Mapping
@@ -38,11 +38,11 @@ def _require_sums_of_rows(spec: JobSpec) -> None:
     """Refuse a job that needs more of rows than sums over them, if they are with a cluster."""
     if not spec.unit.is_row:
         raise RefusedError(
-            f"The rows of this data set are with a cluster, and the unit {spec.unit} is about a matrix.",
+            f"A cluster holds the rows of this data set, but the unit {spec.unit} is for a matrix.",
             "Choose a unit of rows.",
         )
     if pairing_of(spec) is not None:
         raise RefusedError(
-            "The rows of this data set are with a cluster, which makes no differences of pairs (the centering pairs).",
+            "A cluster holds the rows of this data set, and cannot compute differences of pairs (the centering pairs).",
             "Choose another centring.",
         )

@@ -1,6 +1,6 @@
 """The data sets that a provider offers at one time, and what follows from their rows. A reload replaces all of it.
 
-It is made and checked before anybody is told of it, so that no answer and no refusal depends on the rows' content.
+It is made and checked before it is offered, so that no answer and no refusal depends on the rows' content.
 """
 
 import logging

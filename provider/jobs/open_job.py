@@ -90,7 +90,7 @@ class OpenJob:
 
 
 def retrieve_exception(work: "asyncio.Future[Any]") -> None:
-    """Retrieve the error of a finished task, so that asyncio does not report it if nobody waits for it any more."""
+    """Retrieve the error of a finished task, so that asyncio does not report it if no other task waits for it."""
     if not work.cancelled():
         work.exception()
 

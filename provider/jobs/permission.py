@@ -71,7 +71,7 @@ class DataSetRules(Protocol):
 
     @property
     def approval_rule(self) -> ApprovalRule | None:
-        """Who has to approve a job before it is admitted, or None if nobody has to."""
+        """Who has to approve a job before it is admitted, or None if no approval is needed."""
         ...
 
     def check(

@@ -265,7 +265,7 @@ class JobRegistry:
         settings.ledger.expire(settings.clock().timestamp())
         limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)
         opening = _opening(signed, envelope, plan, analyst, offer.digests[envelope.data_set])
-        settings.ledger.require_admissible(opening, limits)  # nobody is asked about a job that would be refused
+        settings.ledger.require_admissible(opening, limits)  # do not ask for approval of a job that would be refused
         if settings.ledger.standing(opening.job) is None:
             self._require_approval(signed, envelope, opening.analyst, rules)
         return _Admitted(signed, envelope, analyst, plan, permission, rules, limits, opening, offer)

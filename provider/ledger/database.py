@@ -245,7 +245,7 @@ class Database:
                 self._run("DELETE FROM answers WHERE job = ?", job)
 
     def make_room(self) -> None:
-        """Free the memory of cached pages. Nobody reads the pages of jobs that are over again."""
+        """Free the memory of cached pages. The pages of finished jobs are not read again."""
         self._run("PRAGMA shrink_memory")
 
     def damages(self) -> list[str]:

@@ -172,7 +172,7 @@ class Keyed:
     """From the first entry on, digests and fingerprints of rows are names under the provider's key (``row_key.py``).
 
     ``check`` recognises the key. ``rewritten`` is the number of entries before this one that an earlier version wrote
-    without a key. Their names were put in place of what they held, and the chain was computed anew over them.
+    without a key. Names replaced what they held, and the chain was computed again.
     """
 
     check: str

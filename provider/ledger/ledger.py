@@ -31,7 +31,7 @@ Clock: TypeAlias = Callable[[], float]
 """Seconds since 1970. Balances never depend on it."""
 
 Observer: TypeAlias = Callable[[Fact], None]
-"""Is told of every fact when it holds. It must neither fail nor wait."""
+"""Called for every fact when it holds. It must neither fail nor wait."""
 
 ANSWER: Final = np.dtype("<i8")
 """The type of a stored answer's entries."""
@@ -222,8 +222,8 @@ def _content(answer: Integers) -> memoryview:
 class MemoryLedger(BaseLedger):
     """A ledger in memory.
 
-    It differs in one way: a job that nobody opened is limited by its own plan alone. A process that holds rows, noise
-    and ledger has nobody else to protect the rows from.
+    It differs in one way: a job that was not opened is limited by its own plan alone. A process that holds rows, noise
+    and ledger need not protect the rows from any other party.
     """
 
     def __init__(self, clock: Clock = time.time) -> None:

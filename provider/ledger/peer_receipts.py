@@ -112,7 +112,7 @@ class PeerReceipts:
 
 
 def _is_short(held: pb.HeldReceipt) -> bool:
-    """Tell whether a receipt is no longer than a valid one can be, and its provider's name is valid."""
+    """Say whether a receipt is short enough to be valid, and its provider's name is valid."""
     try:
         check_name("a provider", held.provider)
     except DpspcaError:

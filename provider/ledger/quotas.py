@@ -1,6 +1,6 @@
 """Quotas: how much of a provider's disk, memory and log one analyst's jobs may take, apart from privacy. Pure.
 
-What a job takes follows from its signed plan, before it is admitted, and from the ledger. Quotas are no part of the
+What a job takes follows from its signed plan, before it is admitted, and from the ledger. Quotas are not part of the
 privacy promise. A day is a UTC day by the provider's clock, so a wrong clock can only start a daily quota too early.
 """
 

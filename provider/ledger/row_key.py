@@ -1,4 +1,4 @@
-"""The key that hides rows in a ledger: names of rows tell nothing to whoever lacks it. Pure.
+"""The key that hides rows in a ledger: without it, names of rows reveal nothing. Pure.
 
 A fingerprint or digest of rows is a hash without a secret. Somebody who knows all of a table but one row could hash
 each guess of that row and compare. So a ledger holds HMAC-SHA256 of it under a key that only the provider has. Without
@@ -42,7 +42,7 @@ class RowKey:
 
     @property
     def check(self) -> str:
-        """A value by which a ledger recognises its key. It tells nothing about the key or any rows."""
+        """A value by which a ledger recognises its key. It reveals nothing about the key or any rows."""
         return self._hash(_CHECK, "")
 
     def name_of(self, identifier: str) -> str:
@@ -64,7 +64,8 @@ class RowKey:
     def hide(self, fact: Fact) -> Mapping[str, Any]:
         """Return the fields of an earlier version's entry that change: names come in place of what identified rows.
 
-        The random bits of the entry go, too: they blinded the hash of the old line, which somebody may have noted.
+        The random bits of the entry are removed, too: they blinded the hash of the old line, which somebody may have
+        noted.
         """
         match fact:
             case Opening():

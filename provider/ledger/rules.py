@@ -187,7 +187,7 @@ class Books(History):
         """Refuse while the ledger is in quarantine."""
         if self.quarantine is not None:
             raise QuarantinedError(
-                "The ledger is in quarantine, because it may have forgotten what was spent.",
+                "The ledger is in quarantine, because it may lack entries about what was spent.",
                 "The provider's operator must decide what counts as spent.",
             )
 
@@ -203,7 +203,7 @@ class Books(History):
             )
 
     def _require_decided(self, data_set: str) -> None:
-        """After a quarantine, refuse a data set for which nobody has decided what counts as spent."""
+        """After a quarantine, refuse a data set until an operator has decided what counts as spent."""
         if self._accounted is not None and data_set not in self._accounted:
             raise QuarantinedError(
                 f"Since a quarantine, nobody has decided what counts as spent for the data set '{data_set}'.",

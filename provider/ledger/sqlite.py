@@ -80,7 +80,7 @@ class SqliteLedger(BaseLedger):
         open_head_store: OpenHeadStore = HeadFile,
     ) -> None:
         super().__init__(clock, self._find_end)
-        # Long enough that nobody who knows the hash of the chain can guess what else is in it.
+        # Long enough that the hash of the chain does not allow anybody to guess the rest of the entry.
         self.instance = token_hex(16)
         self._key: RowKey | None = None
         self._passing_key = RowKey(token_bytes(KEY_BYTES))
@@ -130,7 +130,7 @@ class SqliteLedger(BaseLedger):
             self._record(replace(released, ledger=token_hex(16)))
 
     def key_names(self) -> None:
-        """Have names under a key in place of everything that identifies rows. This happens once, before any job.
+        """Replace everything that identifies rows by names under a key. This happens once, before any job.
 
         A new ledger gets a key. Of a ledger that an earlier version wrote, every entry is rewritten, in one
         transaction: after a crash the file has all old entries or all new ones, and the next call goes on. A ledger in
@@ -289,7 +289,7 @@ HasEntry: TypeAlias = Callable[[Head], bool]
 
 
 def has_entry(database: Database, books: Books, key: RowKey | None) -> HasEntry:
-    """Return how a ledger's file tells whether it has an entry."""
+    """Return a function that says whether a ledger's file has an entry."""
 
     def has(head: Head) -> bool:
         if database.hash_at(head.entries) == head.hash:

@@ -172,7 +172,7 @@ def admission_error(books: Books, opening: Opening, limits: Limits) -> DpspcaErr
 
 
 def hypothetical_opening(data_set: str, *, unit: str = "", analyst: str = "", price: Price = NOTHING) -> Opening:
-    """Return the opening of a job that nobody has signed, with a price and a budget that covers it."""
+    """Return the opening of an imaginary job, with a price and a budget that covers it."""
     return Opening(
         job="",
         data_set=data_set,

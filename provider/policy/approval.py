@@ -37,7 +37,7 @@ class ApprovalKeys:
 
     @property
     def approval_rule(self) -> ApprovalRule | None:
-        """Who has to approve a job before it is admitted, or None if nobody has to."""
+        """Who has to approve a job before it is admitted, or None if no approval is needed."""
         return None if self.approval == AUTOMATIC else ApprovalRule(self.approvers, self.approvals_needed)
 
     def contradictions_of_approval(self) -> Iterator[str]:

@@ -25,7 +25,7 @@ class Range:
     def __post_init__(self) -> None:
         object.__setattr__(self, "least", check_bound("least", self.least))
         object.__setattr__(self, "most", check_bound("most", self.most))
-        check(self.least <= self.most, f"least is {self.least}, above most, {self.most}.", "Exchange them.")
+        check(self.least <= self.most, f"least is {self.least}, which is above most, {self.most}.", "Swap them.")
 
     def __contains__(self, bound: float) -> bool:
         return self.least <= bound <= self.most

@@ -11,7 +11,7 @@ from dpspca.common.storage import files
 from .rules import Policy
 
 OnRead: TypeAlias = Callable[[Path, Policy, Sequence[DpspcaError]], None]
-"""Is told that a policy was read, and what is wrong with it."""
+"""Called when a policy was read, with its errors."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def _text(path: Path) -> str:
     except OSError as problem:
         raise InvalidParameterError(
             f"The policy {path} cannot be read: {problem.strerror}.",
-            "Write one: `dpspca policy suggest` begins it for a job, `dpspca config sample policy` explains every key.",
+            "Write one: `dpspca policy suggest` drafts it for a job, `dpspca config sample policy` explains every key.",
         ) from None
     except UnicodeDecodeError:
         raise InvalidParameterError(f"The policy {path} is not text in UTF-8.", "Save it as that.") from None
@@ -49,7 +49,7 @@ class CurrentPolicy:
     """
 
     def __init__(self, path: Path, on_read: "OnRead" = lambda *_: None) -> None:
-        """Read a policy of which at least one table can be read. ``on_read`` is told of every reading."""
+        """Read a policy of which at least one table can be read. ``on_read`` is called after every reading."""
         self._path = path
         self._on_read = on_read
         stamp = self._stamp()

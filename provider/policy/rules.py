@@ -58,7 +58,7 @@ from .caps import Range, covers_as_signed, filter_of, read_budget
 from .phrases import providers, rows, written
 from .unusable import unusable
 
-MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer one nobody would wait for a job
+MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer interval, jobs would take too long
 _SAMPLE: Final = "`dpspca config sample policy` shows what belongs there."
 _ONCE: Final = distinct("Give a list, and everything in it once.")
 _COLUMNS: Final = f"Give the largest number of columns, from 1 to {MAX_DIMENSION}, or a list of different names."

@@ -20,7 +20,7 @@ LIFETIME_DELTA: Final = 1e-6
 MOST_DELTA: Final = 0.1
 """No larger delta is suggested."""
 MOST_FEATURES: Final = 1000
-"""No more features are listed: nobody reads a longer list, and analysts are sent it with the terms."""
+"""No more features are listed: a longer list is hard to read, and it is sent to analysts with the terms."""
 _LINE: Final = 100
 FEW: Final = 4
 """A suggested lifetime has room for so many jobs with other noise, if any budget has."""

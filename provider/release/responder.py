@@ -115,9 +115,9 @@ class PaidAnswer:
 class Responder:
     """Answers one job's queries over one shard, from any number of threads.
 
-    The guarantee: for every coordinator, however it chooses its queries, all answers of a job together are
-    (epsilon, delta)-differentially private for the job's unit and budget. The sensitivity and the noise of each answer
-    come from the plan. The plan was held against the budget as a whole, and fixes every event before the first answer
+    The guarantee: for every coordinator, however it chooses its queries, all answers of a job together are (epsilon,
+    delta)-differentially private for the job's unit and budget. The sensitivity and the noise of each answer come from
+    the plan. The plan was compared with the budget as a whole, and fixes every event before the first answer
     (``plan.price``); the queries of a job are always the first ones of its plan. Trusted: this process and its source
     of random words.
 

@@ -1,6 +1,6 @@
 """Since when each provider is connected or not, and the newest certificate that it showed.
 
-It is kept in memory, for the operator and for analysts whose jobs wait: a coordinator that starts again begins anew.
+It is kept in memory, for the operator and for analysts whose jobs wait. A restart clears it.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class Attendance:
 
     @property
     def names(self) -> frozenset[str]:
-        """Name everybody of whom something is known."""
+        """Name all providers about which something is known."""
         return frozenset(self._seen)
 
     def of(self, name: str) -> Seen | None:

@@ -227,7 +227,7 @@ class JobRunner:
         return Sum(total, asked.parties, asked.weighed)
 
     async def _ask_all(self, query: OutgoingQuery) -> Sum:
-        """Ask until the sum holds complete answers only, weighed as if nobody else had been there."""
+        """Ask until the sum holds complete answers only, weighted as if no other provider had taken part."""
         position = query.ask.position
         step = query.step
         weights, whole = dict[str, int](), False

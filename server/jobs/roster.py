@@ -86,7 +86,7 @@ class Link:
         self.note_activity()
 
     def offered(self) -> Iterator[pb.DataSet]:
-        """Give the data sets as analysts are told of them."""
+        """Return the data sets in the form that analysts get."""
         for name, schema in self.data_sets.items():
             offered = pb.DataSet(name=name, dimension=schema.dimension, columns=schema.names or ())
             if (pinned := self.dictionaries.get(name)) is not None:
@@ -141,7 +141,7 @@ class Link:
             self._inquiries.pop(digest, None)
 
     def receive_statement(self, stated: pb.Stated) -> None:
-        """Hand over the reply to a request. One that nobody waits for, or that is too long, is dropped."""
+        """Pass on the reply to a request. A reply that is too long, or for which no request waits, is dropped."""
         waiting = self._inquiries.get(stated.request)
         if waiting and not waiting.done() and len(stated.signed_statement) <= MAX_STATEMENT_BYTES:
             waiting.set_result(stated.signed_statement)

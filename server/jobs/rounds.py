@@ -42,7 +42,7 @@ def combine(
 
 
 class JobSums:
-    """Adds the answers of one job's providers, query by query. What they say of their rows weighs later answers."""
+    """Adds the answers of one job's providers, query by query. Their numbers of rows decide the weights."""
 
     def __init__(self, spec: JobSpec) -> None:
         self._spec = spec
@@ -52,7 +52,7 @@ class JobSums:
         """The providers in the last sum that was weighed."""
 
     def add(self, step: Step, answers: Mapping[str | int, NDArray[np.int64]]) -> Aggregate:
-        """Add the answers of some providers, by name or number. They are weighed as if nobody else had been there."""
+        """Add the answers of some providers, by name or number, weighted as if no other had taken part."""
         rows = {name: self._rows[name] for name in answers if name in self._rows}
         weights = self._weights.of(step, rows) if len(rows) == len(answers) else {}
         parts = [(self._rows[name], weights[name]) for name in answers] if weights else []

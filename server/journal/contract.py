@@ -93,7 +93,7 @@ class Journal(Protocol):
     """A journal. Used by one thread at a time.
 
     When a method returns, its whole change is on disk. When it raises ``JournalError``, its caller must act as if the
-    change had not happened. A journal has one holder at a time, and nobody else can write to it.
+    change had not happened. A journal has one holder at a time, and no other process can write to it.
     """
 
     heartbeat_seconds: float

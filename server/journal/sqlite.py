@@ -148,7 +148,7 @@ class SqliteJournal(_Tables):
             return
         self._require_files()
         with super()._transaction():
-            self._require_signature()  # nobody else can sign until this is committed
+            self._require_signature()  # no other process can sign until this is committed
             yield
 
     def _require_files(self) -> None:

@@ -1,8 +1,7 @@
-"""Tells analysts and the operator who is connected, since when, and why others are not.
+"""Says to analysts and to the operator which parties are connected, since when, and why others are not.
 
-Analysts may learn this of providers whose names they give: it says whether a job about them can go on. Everybody in a
-federation may know who is revoked, because the list is no secret. The coordinator itself is told of all parties, for
-its operator.
+Analysts may learn this of providers whose names they give: it says whether a job about them can go on. All parties of a
+federation may know who is revoked, because the list is not secret. The coordinator's operator sees all parties.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

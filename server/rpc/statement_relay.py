@@ -1,7 +1,7 @@
 """Carries an analyst's request for statements to providers, and their replies back. It understands neither.
 
-The coordinator checks that the caller signed the request, so that nobody makes it spread a stranger's messages. Whether
-a provider has anything to say, and whether a statement is true, is between the provider and the analyst.
+The coordinator checks that the caller signed the request, so that it does not spread a stranger's messages. Whether a
+provider has anything to say, and whether a statement is true, is between the provider and the analyst.
 """
 
 import asyncio

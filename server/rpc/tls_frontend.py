@@ -67,7 +67,7 @@ class TlsFrontend:
     ) -> None:
         """``door`` names or refuses a certificate's party; ``context`` returns TLS settings for the next connection.
 
-        ``on_refused`` is told the certificate of every refused connection.
+        ``on_refused`` gets the certificate of every refused connection.
         """
         self._on_refused = on_refused
         self._door = door

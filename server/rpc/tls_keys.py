@@ -1,4 +1,4 @@
-"""Loads keys into TLS, and makes a key for connections on which nobody relies on who the server is."""
+"""Loads keys into TLS, and creates a key for connections on which the server's identity does not matter."""
 
 import os
 import ssl

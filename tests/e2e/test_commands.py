@@ -321,7 +321,7 @@ def test_config_check_reports_all_mistakes_in_settings(here: Callable[..., Ended
     (enrolment / "bad.toml").write_text('listen = "here"\ncolour = 1\n')
     ended = here("config", "check", "bad.toml")
     assert ended.code == 1
-    for part in ("settings of the coordinator", "colour", "identity, revocations", "is no address"):
+    for part in ("settings of the coordinator", "colour", "identity, revocations", "is not an address"):
         assert part in ended.out
 
 
@@ -454,7 +454,7 @@ def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., En
 def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[..., Ended], enrolment: Path) -> None:
     save_model(replace(load_model(enrolment / "model.dpspca"), feature_names=None), enrolment / "bare.dpspca")
     refused = here("model", "project", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
-    assert "the model's features have none: which column is which" in refused.error_line
+    assert "the model's features have none, so columns cannot be matched" in refused.error_line
     assert not (enrolment / "bare-scores.npy").exists()
     assert here("model", "project", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
 

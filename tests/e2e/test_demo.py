@@ -165,7 +165,7 @@ def test_a_demo_reports_a_coordinator_that_does_not_start(room: Path, monkeypatc
     ended = pytest.raises(PartyLostError, match=facts("hub", 2))
     with ended as output, federation({"north": np.eye(3)}, JOB):
         pass
-    assert "is no address" in output.value.log[-1]
+    assert "is not an address" in output.value.log[-1]
     assert left_behind(room) == []
 
 

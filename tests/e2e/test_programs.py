@@ -167,7 +167,7 @@ def test_keys_are_private_and_certificates_can_be_revoked(enrolment: Path) -> No
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("listen = 3", "listen: 3 is no address"),
+        ("listen = 3", "listen: 3 is not an address"),
         ('colour = "red"', "unknown key 'colour'"),
         ("", "lacks identity, listen, revocations"),
         ("listen = ", "not valid TOML"),

@@ -1,4 +1,4 @@
-"""Where to clip rows that were scaled: the shorter all rows are, the less noise, and the less each of them shows.
+"""Where to clip rows that were scaled: shorter rows need less noise, but each of them also counts for less.
 
 A row y = (u, v) of the scaled release has its part u along k components and the rest v in m directions, both of about
 the same length. What is wanted is by how much the components have to be turned into the rest. An entry of the cross

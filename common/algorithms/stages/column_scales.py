@@ -1,4 +1,4 @@
-"""How large columns are, found privately: what they are divided by where nobody knows their units.
+"""The scales of columns, found privately: columns of unknown or different units are divided by them.
 
 Two questions, whose prices are fixed in advance like all others. The first counts, for each column, entries in ranges
 of a factor of 4: whatever the units are, one answer tells the size of every column roughly. Then columns are divided by

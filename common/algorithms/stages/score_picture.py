@@ -55,7 +55,11 @@ def checked_group(spec: JobSpec, *, picture: bool, by: str | None) -> str | None
         "A picture of scores counts rows, and the job is about differences of pairs of rows.",
         "Leave picture out, or use another centring.",
     )
-    check(picture or by is None, f"picture_by is {shortened(by)}, but no picture is asked for.", "Set picture, too.")
+    check(
+        picture or by is None,
+        f"picture_by is {shortened(by)}, but no picture is asked for.",
+        "Set picture = true, too.",
+    )
     if by is not None:
         group_columns(spec, by)
     return by
@@ -72,8 +76,8 @@ def group_columns(spec: JobSpec, by: str) -> NDArray[np.intp]:
     several = [name for name, levels in kinds.items() if levels <= MOST_GROUPS]
     check(
         by in several,
-        f"picture_by is {shortened(by)}, which is no category of the job's dictionary with at most {MOST_GROUPS} "
-        "levels.",
+        f"picture_by is {shortened(by)}, which is not a category with at most {MOST_GROUPS} levels in the job's "
+        "dictionary.",
         f"Available: {', '.join(several) or 'none'}. For a picture of one provider's rows, submit a job to that "
         "provider alone: a job keeps only sums over all its providers.",
     )

@@ -161,7 +161,7 @@ def choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
 def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, tuple[Columns, bool]]:
     """Have each provider choose pairs of columns. Keep the most frequent columns of all choices.
 
-    The second value tells whether noise alone cannot explain them.
+    The second value says whether noise alone cannot explain them.
     """
     if facts.dimension <= SOME_COLUMNS:
         return np.arange(0), False
@@ -242,7 +242,7 @@ def _decide(
 ) -> Decision:
     """Choose the dense path if the whole matrix explains more than the candidates do, beyond noise.
 
-    ``sure`` tells that providers' choices of pairs go together, so that noise alone cannot explain the candidates.
+    ``sure`` says that the providers' choices of pairs agree, so that noise alone cannot explain the candidates.
     """
     outstanding = int(candidates.size)
     components, size, median = facts.components, facts.dimension, max(0.0, float(np.median(diagonal)))

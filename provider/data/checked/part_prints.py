@@ -1,4 +1,4 @@
-"""What workers of a cluster find out of fingerprints (``fingerprints.py``): sums over some rows, modulo 2^64. Pure.
+"""Parts of fingerprints (``fingerprints.py``) that workers of a cluster compute: sums over some rows modulo 2^64. Pure.
 
 Sums of several files, added up, are those of all rows. So fingerprints are the same wherever rows are read.
 """

@@ -12,7 +12,7 @@ from .preparation import CheckedRows
 
 
 def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401  # whatever was given
-    """Add whose each row is: one name or number for each row. Only the labels' order is kept, not the labels.
+    """Add the person of each row: one name or number for each row. Only the labels' order is kept, not the labels.
 
     Labels are compared as Python objects, because numpy drops zero bytes at their ends, and two persons that were
     mistaken for one would take each other's places.
@@ -28,7 +28,7 @@ def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401 
     if missing or len(labels) != rows.count:
         raise InvalidDataError(
             f"There are {len(labels)} persons for {rows.count} rows{', or one of them is missing' if missing else ''}.",
-            "Give one name or number for each row, which says whose it is.",
+            "Give one name or number for each row: that of its person.",
         )
     return replace(rows, persons=np.fromiter(map(places.__getitem__, labels), dtype=np.intp, count=rows.count))
 
@@ -36,24 +36,24 @@ def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401 
 def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None:
     """Refuse a unit whose statement would be false for a data set, because of what its settings say about persons.
 
-    A person can be protected only if it is known whose each row is. If it is known, only the first few rows of each
-    person are used, and then the statement of a unit of rows would be false (see ``CheckedRows.bounded``). This follows
-    from the provider's settings and the job, and from no row.
+    A person can be protected only if the person of each row is known. If it is known, only the first few rows of each
+    person are used, and then the statement of a unit of rows would be false (see ``CheckedRows.bounded``). The decision
+    follows from the provider's settings and the job, and not from a row.
     """
     if unit.is_person and not persons:
         raise RefusedError(
-            f"This data set does not say whose each row is, and the unit {unit} protects persons.",
+            f"This data set does not name the person of each row, but the unit {unit} protects persons.",
             "Choose a unit of rows, or ask the data steward to name a persons file under [persons]. If no person has "
-            "two rows, it may simply number them.",
+            "two rows, the file can simply number the rows.",
         )
     if persons and not unit.is_person:
         raise RefusedError(
-            f"This data set says whose each row is, and the unit {unit} protects no person.",
+            f"This data set names the person of each row, but the unit {unit} does not protect persons.",
             f"Choose {PrivacyUnit.PERSON_ADD_REMOVE} or {PrivacyUnit.PERSON_REPLACE_ONE}.",
         )
     if cut and not unit.is_row:
         raise RefusedError(
-            f"This data set changes entries of rows (row_entries, missing or missing_codes), and the unit {unit} is "
-            "about a whole matrix.",
+            f"This data set changes entries of rows (row_entries, missing or missing_codes), but the unit {unit} is "
+            "for a whole matrix.",
             "Choose a unit of rows, or ask the data steward to remove these keys.",
         )

@@ -63,7 +63,7 @@ def columns_of_duckdb(source: RowSource) -> Columns:
 
 @contextmanager
 def _opened(source: RowSource) -> Iterator[Any]:
-    """Open a database. An error is told without what DuckDB says, which may hold a value, unless it is about names."""
+    """Open a database. An error does not quote DuckDB, whose text may hold a value, unless it is about names."""
     source.path.stat()  # DuckDB does not say why it cannot open a file
     driver = import_extra("duckdb")
     try:
@@ -71,7 +71,7 @@ def _opened(source: RowSource) -> Iterator[Any]:
             yield database
     except driver.IOException:
         raise TemporarilyUnreadableError(
-            "The file is locked or is no DuckDB database.", "Try again when no program writes to it, or copy it."
+            "The file is locked or is not a DuckDB database.", "Try again when no program writes to it, or copy it."
         ) from None
     except (driver.CatalogException, driver.BinderException, driver.ParserException) as problem:
         raise InvalidDataError(f"The query failed: {str(problem).splitlines()[0]}.", NAME_IT) from None

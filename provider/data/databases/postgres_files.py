@@ -116,13 +116,14 @@ def _conninfo(source: RowSource) -> str:
         how = driver.conninfo.conninfo_to_dict(" ".join(line for line in text.splitlines() if not line.startswith("#")))
     except (UnicodeDecodeError, driver.Error):
         raise InvalidDataError(  # without the driver's words, which could quote a password
-            "The file is no connection string.", "Write one line, as in: host=db.example dbname=omop user=steward"
+            "The file does not contain a connection string.",
+            "Write one line, as in: host=db.example dbname=omop user=steward",
         ) from None
     return str(driver.conninfo.make_conninfo(**{"connect_timeout": _CONNECT_SECONDS, **how, "client_encoding": "UTF8"}))
 
 
 def _unreachable(problem: Exception) -> TemporarilyUnreadableError:
-    """Say why there is no connection, without what the server or the driver says."""
+    """Say why there is no connection, without quoting the server or the driver."""
     text = str(problem)
     reasons = {
         "password": "The database refuses the user or the password, or no password was given",

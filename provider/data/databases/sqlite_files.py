@@ -1,8 +1,8 @@
 """Reads a table or the answer to a query from an SQLite file.
 
 The rows of a table come in the order of their row numbers, which SQLite assigns as rows are added. Without an order,
-SQLite may read a table along an index, and then a changed value moves its row. The order of a query's rows is up to
-whoever writes the query.
+SQLite may read a table along an index, and then a changed value moves its row. The author of a query decides about the
+order of its rows.
 
 SQLite may hold any value in any column. A value that is no number makes its own row unusable. A column that SQLite
 computes while it reads could fail on one row, and is refused by name.
@@ -88,7 +88,7 @@ def columns_of_sqlite(source: RowSource) -> Columns:
 
 @contextmanager
 def _opened(source: RowSource) -> Iterator[sqlite3.Connection]:
-    """Open a database that can only be read. An error is told without what SQLite says, which may hold a value."""
+    """Open a database for reading only. An error does not quote SQLite, whose text may hold a value."""
     source.path.stat()  # SQLite does not say why it cannot open a file
     try:
         with closing(sqlite3.connect(f"{source.path.resolve().as_uri()}?mode=ro", uri=True)) as database:
@@ -145,7 +145,7 @@ def _require_stored(database: sqlite3.Connection, table: str, columns: Columns) 
 def _columns_of(database: sqlite3.Connection, text: str) -> list[str]:
     found = database.execute(text).description
     if not found:
-        raise InvalidDataError("The query gives no rows.", "Write a query that begins with SELECT.")
+        raise InvalidDataError("The query returns no rows.", "Write a query that begins with SELECT.")
     return [str(column[0]) for column in found]
 
 

@@ -32,7 +32,7 @@ class ColumnFacts:
     """The type that the file states. For files without types, the kind of its numbers."""
     missing: int
     unusable: int
-    """Number of values that are no number, infinite or too large."""
+    """Number of values that are not a number, infinite or too large."""
     filled_with: float | None
     is_constant: bool
     is_index: bool
@@ -40,7 +40,7 @@ class ColumnFacts:
     codes: tuple[float, ...] = ()
     """Values far from all others that often stand for a missing one."""
     suspicion: str | None = None
-    """What its numbers may be, if they are no measurements: one of ``SUSPICIONS``."""
+    """What its numbers may be, if they are not measurements: one of ``SUSPICIONS``."""
 
     @property
     def spoils(self) -> int:

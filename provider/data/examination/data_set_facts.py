@@ -44,7 +44,7 @@ from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, 
 from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features
 
 Progress: TypeAlias = Callable[[int], None]
-"""Is told how many rows were read."""
+"""Called with the number of rows that were read."""
 
 _PEAK: Final = 3.5
 """How many times the memory of the rows the provider takes while it reads them, at most (measured, for text)."""
@@ -116,8 +116,9 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
 ) -> DataSetFacts:
     """Read a file or folder as a provider does, and describe it. Refuse it if the provider would refuse it.
 
-    Dense rows are read some at a time, in so much memory. ``square`` says how many bytes a square matrix of so many
-    columns takes. ``progress`` is told how many rows were read.
+    Dense rows are read some at a time, within
+    ``memory``. ``square`` says how many bytes a square matrix of so many columns takes. ``progress`` is called with the
+    number of rows that were read.
     """
     lines = None if persons is None else person_lines(persons, reading, memory)
     if reading.triplets is not None:

@@ -39,9 +39,9 @@ class FeatureFacts:
     """Number of values that are there and usable."""
     missing: int
     unusable: int
-    """Number of values that are no number. Each makes its row a row of zeros."""
+    """Number of values that are not a number. Each makes its row a row of zeros."""
     unknown: int
-    """Number of values of a category that are no level."""
+    """Number of values of a category that are not a level."""
     below: int
     above: int
     """Number of values outside the public range, which are clipped to it."""
@@ -50,7 +50,7 @@ class FeatureFacts:
     """The smallest and the largest value, in the dictionary's unit."""
     is_constant: bool
     codes: tuple[float, ...]
-    """Values outside the range that often stand for a missing one, as they stand in the file."""
+    """Values outside the range that often stand for missing values, as in the file."""
     suspicion: Conversion | None
     """A conversion that would explain the values."""
 

@@ -28,11 +28,11 @@ class PreviewedFeature:
     column: str
     unit: str
     read: float | str | None
-    """As it stands in the file, a level's text included. None if it is missing."""
+    """The value as in the file, with a level's text. None if it is missing."""
     value: float | str | None
     """In the dictionary's unit, or the level."""
     remark: str
-    """What was done to it, besides scaling."""
+    """What was done to it, apart from scaling."""
     prepared: dict[str, float]
     """By the columns of prepared rows."""
 
@@ -61,7 +61,8 @@ def preview_row(
 ) -> PreviewedRow:
     """Show how row ``number``, from 1 on, is prepared. Needs a dictionary.
 
-    Dense rows are read some at a time, in so much memory. ``progress`` is told how many rows were read.
+    Dense rows are read some at a time, in so much memory. ``progress`` is called with the number of rows that were
+    read.
     """
     preparation = reading.preparation
     assert preparation is not None

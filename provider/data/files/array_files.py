@@ -67,7 +67,7 @@ def _rows_of_npy(
 
 
 def _read_at(descriptor: int, kind: "np.dtype[Any]", start: int, count: int) -> NDArray[Any]:
-    """Read numbers from a place in a file. A file that became shorter while it was read is no table any more."""
+    """Read numbers from a place in a file. Refuse a file that became shorter while it was read."""
     found = np.empty(count, dtype=kind)
     content = found.view(np.uint8).data
     while content:

@@ -94,7 +94,7 @@ def _arrow(file: BinaryIO, options: Any = None) -> Any:  # noqa: ANN401  # of py
     if beginning.startswith(_OLD_FEATHER):
         raise InvalidDataError("It is Feather of version 1, which is not read any more.", "Write it as version 2.")
     if beginning != _ARROW_MARK:
-        raise InvalidDataError("It is no Arrow file. It may be a stream of Arrow.", f"If so, convert it: {_STREAM}")
+        raise InvalidDataError("It is not an Arrow file. It may be a stream of Arrow.", f"If so, convert it: {_STREAM}")
     return ipc.open_file(file, options=options)
 
 
@@ -217,7 +217,7 @@ def _kind(schema: Any, columns: Columns) -> "np.dtype[Any]":  # noqa: ANN401  # 
 
 
 def _numeric() -> Callable[[Any], bool]:
-    """Return a function that tells whether all values of a type are numbers or missing."""
+    """Return a function that says whether all values of a type are numbers or missing."""
     types = import_extra("pyarrow.types")
     kinds: Sequence[Callable[[Any], bool]] = (
         types.is_integer, types.is_floating, types.is_boolean, types.is_null,
@@ -232,7 +232,7 @@ def _numeric() -> Callable[[Any], bool]:
 
 
 def _text() -> Callable[[Any], bool]:
-    """Return a function that tells whether all values of a type are text or missing."""
+    """Return a function that says whether all values of a type are text or missing."""
     types = import_extra("pyarrow.types")
 
     def is_text(kind: Any) -> bool:  # noqa: ANN401  # of pyarrow

@@ -1,7 +1,7 @@
 """Reads HDF5 files and AnnData files (.h5ad) through h5py. What is read follows from names, types and shapes alone.
 
 All numbers must be in the file itself. HDF5 can name other files: by links, for arrays that are put together, and for
-raw bytes of any file of this machine. Whoever writes the file of rows could have any of these read as rows.
+raw bytes of any file of this machine. The author of such a file could make the provider read any of these as rows.
 """
 
 from contextlib import ExitStack

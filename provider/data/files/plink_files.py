@@ -42,7 +42,7 @@ def read_bed(source: RowSource) -> RawTable:
         magic, order = file.read(2), file.read(1)
         size = os.fstat(file.fileno()).st_size
     if magic != _MAGIC:
-        raise InvalidDataError("This is no .bed file of PLINK: its first bytes are others.", _WRITE_AGAIN)
+        raise InvalidDataError("This is not a .bed file of PLINK: its first bytes are wrong.", _WRITE_AGAIN)
     if order == _BY_SAMPLE:
         raise InvalidDataError(
             "The .bed file is ordered by sample, as only old programs write it.",

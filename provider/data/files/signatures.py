@@ -27,4 +27,4 @@ def require_text(beginning: bytes) -> None:
     """Refuse what is certainly no text. Its first bytes must not be those of a row."""
     for signature, what in _OTHERS:
         if beginning.startswith(signature):
-            raise InvalidDataError(f"It is no text but {what}.", "Rename it, or name the right file.")
+            raise InvalidDataError(f"It is not text but {what}.", "Rename it, or name the right file.")

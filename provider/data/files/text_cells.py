@@ -23,7 +23,7 @@ class Cells:
         self.unusable = [inf] * len(self._places)
 
     def numbers(self, cells: Sequence[str]) -> list[float] | None:
-        """Return a number for each column: NaN if it is missing, infinity if it is no number. None for other lines."""
+        """Return a number for each column: NaN if missing, infinity if it is not a number. None for other lines."""
         if len(cells) != len(self.names):
             return None
         own = cells if self._is_all else [cells[place] for place in self._places]

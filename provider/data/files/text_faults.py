@@ -35,11 +35,11 @@ _YES_OR_NO: Final = frozenset({"true", "false", "yes", "no", "t", "f", "y", "n",
 _DATE: Final = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?|\d{1,2}[-. ]?[A-Za-z]{3,9}[-. ]?\d{2,4}")
 _GROUPED: Final = re.compile(r"[+-]?\d{1,3}([ '’\u00a0\u2009\u202f]\d{3})+([.,]\d*)?")
 _DASHES: Final = "\u2212\u2013\u2014"
-"""A minus sign and dashes, which are no hyphen."""
+"""A minus sign and dashes, which are not hyphens."""
 
 
 def line_fault(line: int, of: Cells, cells: Sequence[str], text: str | None = None) -> InvalidDataError:
-    """Say what is wrong with a line of cells. ``text`` is the line as it stands in the file, if it was read alone."""
+    """Say what is wrong with a line of cells. ``text`` is the line as in the file, if it was read alone."""
     if text is not None and text.count('"') and not cells:
         return InvalidDataError(f"Line {line} has a quote that does not end, or that ends within a cell.", _QUOTES)
     if not cells or (len(cells) == 1 and not cells[0].strip() and len(of.names) > 1):

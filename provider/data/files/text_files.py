@@ -159,7 +159,7 @@ def columns_of_text(source: RowSource) -> Columns:
 
 @contextmanager
 def _opened(path: Path, reading: Reading) -> Iterator[TextIO]:
-    """Open a file as text, packed or not. Bytes that are no text become characters that no number has."""
+    """Open a file as text, packed or not. Bytes that are not text become characters that no number has."""
     try:
         with _unpacked(path) as raw, io.BufferedReader(raw) as packed:
             # The first bytes decide nothing if they are those of a row.
@@ -301,7 +301,7 @@ def _divided(lines: Sequence[str], mark: str) -> tuple[bool, int]:
 def _reader(lines: Iterator[str], delimiter: str) -> Any:  # noqa: ANN401  # of csv
     """Divide lines into cells. Several spaces are one, and those at the ends of a line divide nothing.
 
-    A quote that does not end, and one that ends within a cell, are errors: "5"10 is no 510.
+    A quote that does not end, and one that ends within a cell, are errors: "5"10 is not 510.
     """
     if delimiter != _SPACE:
         return csv.reader(lines, delimiter=delimiter, strict=True)
@@ -311,7 +311,7 @@ def _reader(lines: Iterator[str], delimiter: str) -> Any:  # noqa: ANN401  # of 
 def _cells_of(line: str, delimiter: str) -> list[str]:
     """Divide a line by itself, so that an unclosed quote spoils no other line. Its own line has no cells.
 
-    Otherwise a cell with a line break would look like two rows, and nobody would be told.
+    Otherwise a cell with a line break would silently look like two rows.
     """
     if '"' not in line:
         whole = line.rstrip("\r\n").split(delimiter)

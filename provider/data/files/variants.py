@@ -93,7 +93,7 @@ def _person(row: Sequence[str], place: int, column: str) -> str:
 
 @contextmanager
 def _lines(path: Path) -> Iterator[Iterator[str]]:
-    """Open a file of lines. Bytes that are no text are kept, and match no name."""
+    """Open a file of lines. Bytes that are not text are kept, and match no name."""
     if path.suffix.lower() == ".zst":
         with path.open("rb") as file, import_extra("pyarrow").CompressedInputStream(file, "zstd") as packed:
             yield iter(packed.read().decode("utf-8", "surrogateescape").splitlines())

@@ -15,7 +15,7 @@ _EXTRAS: Final = {
     "pyspark": "spark",
 }
 _NEEDS: Final = {"distributed": "The engine dask", "pyspark": "The engine spark"}
-"""What needs a package, if that is no kind of file."""
+"""What needs a package, if it is not a kind of file."""
 
 
 def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module

@@ -265,7 +265,7 @@ def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = n
 
 
 def cell_number(cell: str, codes: Collection[str], parse: Callable[[str], float] = number_in) -> float:
-    """Read a cell: NaN if it is empty or stands for a missing value, infinity if it is no number."""
+    """Read a cell: NaN if it is empty or stands for a missing value, infinity if it is not a number."""
     if not cell.strip() or cell.strip() in codes:
         return nan
     try:

@@ -24,7 +24,7 @@ _LARGEST: Final = 2**63
 
 
 class KnownNames:
-    """The names of rows, or of columns, in their order. A blank one is nobody's, and is never found."""
+    """The names of rows, or of columns, in their order. A blank name is never found."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """Take names that all differ, but for blank ones."""

@@ -1,8 +1,8 @@
 """Builds sparse rows from triplets: a row, a column and a number for each line of a long table. Reads files.
 
 Which rows and columns there are is declared, and never found in the triplets: otherwise a changed triplet could add or
-remove a row or a column. A triplet with an unknown row or column is not used, and only the steward is told how many
-there are. Each triplet changes its own row alone.
+remove a row or a column. A triplet with an unknown row or column is not used; only the steward learns how many there
+are. Each triplet changes its own row alone.
 
 The order of triplets does not count. Numbers of one row and column are sorted before they are added, because the last
 bit of a sum depends on the order.

@@ -95,7 +95,7 @@ def test_remarks_name_columns_or_their_places(here: Here, tmp_path: Path) -> Non
     ended = here("data", "check", "odd.npy")
     assert ended.code == 1
     assert "because of column 1. If that is not meant to be numbers, save the file without it" in ended.out
-    assert "All usable values are equal in column 3" in ended.out
+    assert "In column 3, all usable values are equal" in ended.out
     (tmp_path / "two.csv").write_text("a,b,c\nx,y,1\nx,y,2\n", encoding="utf-8")
     assert (
         "because of 'a', 'b'. If that is not meant to be numbers, list them in leave_out"

@@ -95,7 +95,12 @@ def test_each_feature_is_described_and_none_is_suspected(here: Here) -> None:
     assert ended.facts["data_sets"][0]["facts"]["persons"]["most_rows"] == 2
     said = here("data", "check", "--config", "north.toml")
     assert said.code == 0
-    for fact in ("does not have 'bmi'", "missing_codes = [-9]", "2 of 39 values of 'age'", "no level in 'sex'"):
+    for fact in (
+        "does not have 'bmi'",
+        "missing_codes = [-9]",
+        "2 of 39 values of 'age'",
+        "In 'sex', some values are not a level",
+    ):
         assert fact in said.out
 
 
@@ -129,17 +134,17 @@ def test_values_mostly_out_of_range_or_of_no_level_fail_the_check(here: Here, tm
     ended = here("data", "check", "--config", "north.toml")
     assert ended.code == 1
     assert "40 of 40 values of 'temperature' are outside 34 to 42 °C" in ended.out
-    assert "39 of 39 values of 'sex' are no level" in ended.out
+    assert "39 of 39 values of 'sex' are not a level" in ended.out
 
 
 def test_constants_and_cells_that_are_no_numbers_are_named(here: Here, tmp_path: Path) -> None:
     rewrite(tmp_path, "mean area", lambda values: values * 0 + 500.0)
     rewrite(tmp_path, "temperature", lambda values: values.astype(str).where(values.index != 3, "warm"))
     ended = here("data", "check", "--config", "north.toml")
-    assert "All usable values are equal in 'mean area'" in ended.out
+    assert "In 'mean area', all usable values are equal" in ended.out
     assert "1 rows count as zeros" in ended.out
     assert "Line 5" in ended.out
-    assert "their rows count as zeros, in 'temperature'" in ended.out
+    assert "In 'temperature', some values are not numbers, and their rows count as zeros" in ended.out
 
 
 def test_a_file_alone_is_checked_by_the_names_of_its_columns(here: Here) -> None:

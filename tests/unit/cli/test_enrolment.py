@@ -193,7 +193,7 @@ def test_join_refuses_an_invitation_of_another_authority(here: Here, authority: 
     pretender = here("study", "init", "study.toml", "--authority", "elsewhere", "--json").facts["authority"]
     false = "elsewhere/invitations/provider-north.invitation"
     message = join(here, "--fingerprint", authority, invitation=false).error_line
-    assert message.startswith(f"The invitation is of another authority, {pretender}. Do not use it")
+    assert message.startswith(f"The invitation comes from another authority, {pretender}. Do not use it")
     assert not (tmp_path / "north").exists()
 
 

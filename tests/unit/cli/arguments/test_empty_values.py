@@ -65,7 +65,7 @@ def test_every_key_of_settings_refuses_empty_text(kind: type[AnyConfig], name: s
     for key, value in good.items():
         if isinstance(value, str):
             output = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: blank})))
-            assert "not empty" in output or "is no address" in output
+            assert "not empty" in output or "is not an address" in output
     for key in ("data_sets", "arriving", "persons"):
         if kind is ProviderConfig:
             for table in ({"cohort": blank}, {blank: "rows.csv"}):

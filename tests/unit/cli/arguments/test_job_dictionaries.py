@@ -104,7 +104,7 @@ def test_a_job_in_canonical_form_is_read_with_or_without_its_dictionary(tmp_path
         ({"dictionary": ""}, "names features, and its dictionary"),
         ({"dictionary": None}, "names features, and its dictionary"),
         ({"schema": {"dimension": 3}}, "a dictionary and a schema"),
-        ({"unit": "entry", "method": "noisy-power"}, "protects no rows"),
+        ({"unit": "entry", "method": "noisy-power"}, "does not protect rows"),
     ],
 )
 @pytest.mark.usefixtures("here")

@@ -179,7 +179,7 @@ def test_expired_jobs_are_counted_and_their_reservations_freed(here: Callable[..
     facts = output(here, *asking)
     assert (facts["past_expiry"], facts["further_jobs"]) == (9, 6)
     assert facts["reserved"]["units"] + facts["spent"]["units"] == 9 * PRICE
-    assert "9 open jobs are past their expiry" in here("budget", "--config", "provider.toml", *asking).out
+    assert "9 open jobs have expired" in here("budget", "--config", "provider.toml", *asking).out
 
 
 def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended], site: Site) -> None:

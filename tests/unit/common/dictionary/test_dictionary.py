@@ -117,8 +117,8 @@ def test_a_feature_of_one_dictionary_alone_is_a_difference() -> None:
 @pytest.mark.parametrize(
     ("name", "keys", "said"),
     [
-        ("x", NUMBER | {"range": [2, 1]}, "not below the second"),
-        ("x", NUMBER | {"range": [1, 1]}, "not below the second"),
+        ("x", NUMBER | {"range": [2, 1]}, "must be below the second"),
+        ("x", NUMBER | {"range": [1, 1]}, "must be below the second"),
         ("x", NUMBER | {"range": [0, float("inf")]}, "finite"),
         ("x", NUMBER | {"range": [0, float("nan")]}, "finite"),
         ("x", NUMBER | {"range": [0, 10**400]}, "finite"),

@@ -108,9 +108,9 @@ def test_concepts_as_vocabularies_and_feature_extraction_write_them() -> None:
     ("text", "fact"),
     [
         ("", "empty"),
-        ("concept_id\n1\n", "line of names"),
+        ("concept_id\n1\n", "names the columns"),
         (CONCEPTS.replace("high", "hihg"), "Did you mean 'high'?"),
-        (CONCEPTS.replace("9202", "201826"), "Line 4: the concept '201826' is there twice; first in line 2"),
+        (CONCEPTS.replace("9202", "201826"), "Line 4: the concept '201826' occurs twice; first in line 2"),
         (CONCEPTS.replace("Outpatient visits", "Type 2 diabetes mellitus"), "Line 4: the name"),
         (CONCEPTS.replace(",0,20,0", ",0,,0"), "Line 4 has one end of a range"),
         (CONCEPTS.replace(",0,20,0", ",0,many,0"), "Line 4: high is 'many'"),

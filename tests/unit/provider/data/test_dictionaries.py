@@ -199,7 +199,7 @@ def test_arriving_rows_that_another_dictionary_prepares_keep_one_budget(tmp_path
         ({"height": {"colum": "h"}}, None, "Did you mean 'column'"),
         ({"height": {"levels": {"a": "b"}}}, None, "levels are for categories"),
         ({"sex": {"factor": 2}}, None, "factor and offset are for numbers"),
-        ({"sex": {"levels": {"f": "woman"}}}, None, "'woman', which is no level"),
+        ({"sex": {"levels": {"f": "woman"}}}, None, "'woman', which is not a level"),
         ({"sex": {"levels": {"1": "female", "1.0": "male"}}}, None, "same number"),
         ({"height": {"factor": 0}}, None, "factor is 0"),
         ({"height": {"factor": float("inf")}}, None, "finite"),

@@ -208,16 +208,16 @@ def test_dates_and_codes_and_identifiers_are_suspected(tmp_path: Path) -> None:
         for place in range(40)
     )
     told = remarks_on(saved(tmp_path / "rows.csv", "visit,patient,bmi,99\n" + lines))
-    assert "Numbers look like dates (year, month, day), whose differences mean nothing, in 'visit'" in told
-    assert "Numbers rise with every row, as identifiers do, in 'patient'" in told
-    assert "'bmi' has values far from all others that often stand for a missing one: 999" in told
+    assert "In 'visit', numbers look like dates (year, month, day), whose differences mean nothing" in told
+    assert "In 'patient', numbers rise with every row, as identifiers do" in told
+    assert "'bmi' has values far from all others that often stand for missing values: 999" in told
     assert "numbers as names: 4" in told
 
 
 def test_numbers_that_are_too_large_to_be_exact_are_told(tmp_path: Path) -> None:
     table = pa.table({"a": pa.array([2**60 + each % 3 for each in range(20)]), "b": np.arange(20) % 5 / 4})
     pa.parquet.write_table(table, tmp_path / "rows.parquet")
-    assert "whole numbers that are too large to be exact in 'a'" in remarks_on(tmp_path / "rows.parquet")
+    assert "In 'a', some whole numbers are too large to be exact" in remarks_on(tmp_path / "rows.parquet")
 
 
 # --- Other forms ------------------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def test_t23_refusing_a_matrix_with_persons_depends_on_no_row_or_person(
             with pytest.raises(RefusedError) as caught:
                 registry.open(enrolment.job(job(unit), ada, ["north"]))
             told.add(str(caught.value))
-    what = f"This data set says whose each row is, and the unit {unit} protects no person."
+    what = f"This data set names the person of each row, but the unit {unit} does not protect persons."
     assert told == {f"{what} Choose person-add-remove or person-replace-one."}
 
 

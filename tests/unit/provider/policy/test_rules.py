@@ -419,7 +419,7 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ({"norm_bound": 12}, "norm_bound is 12. Give a table with the keys least, most"),
         ({"norm_bound": {"least": 1}}, "norm_bound lacks most"),
         ({"norm_bound": {"least": 1, "most": 2, "usual": 1}}, "norm_bound has an unknown key 'usual'"),
-        ({"norm_bound": {"least": 2, "most": 1}}, "norm_bound: least is 2.0, above most, 1.0"),
+        ({"norm_bound": {"least": 2, "most": 1}}, "norm_bound: least is 2.0, which is above most, 1.0"),
         ({"norm_bound": {"least": 0, "most": 1}}, "norm_bound: least is 0.0; it must be a positive"),
         ({"norm_bound": {"least": 1, "most": float("inf")}}, "norm_bound.most is inf"),
         ({"norm_bound": {"least": float("nan"), "most": 1}}, "norm_bound.least is nan"),
