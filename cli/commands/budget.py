@@ -43,7 +43,7 @@ def budget(
     check(
         job is not None or analyst is None,
         "--analyst is given without --job.",
-        "Give the job that the analyst would sign, with --job.",
+        "Give the analyst's job with --job.",
     )
     view = read_ledger(config)
     policy = read_policy(view.settings.policy)

@@ -51,11 +51,7 @@ def _check(
 
     If the policy has errors, the job is not checked.
     """
-    check(
-        job is not None or analyst is None,
-        "--analyst is given without --job.",
-        "Give the job that the analyst would sign, with --job.",
-    )
+    check(job is not None or analyst is None, "--analyst is given without --job.", "Give the analyst's job with --job.")
     with reading(file, "a policy in TOML"):
         text = file.read_text(encoding="utf-8")
     problems = [str(fault) for fault in faults(text)]
