@@ -123,7 +123,7 @@ class Federation:
         *,
         retry_seconds: float = RETRY_SECONDS,
     ) -> Self:
-        """Connect with a settings file (see docs/federation.md), or to an address with the folder of an identity.
+        """Connect with a settings file (see docs/jobs.md), or to an address with the folder of an identity.
 
         If the coordinator goes away, calls are retried for ``retry_seconds``.
         """

@@ -196,7 +196,7 @@ class AsyncFederation:
         retry_seconds: float = RETRY_SECONDS,
         notify: Notify = log_warning,
     ) -> Self:
-        """Connect with a settings file (see docs/federation.md), or to an address with the folder of an identity."""
+        """Connect with a settings file (see docs/jobs.md), or to an address with the folder of an identity."""
         return cls(*settings(where, identity), retry_seconds=retry_seconds, notify=notify)
 
     async def data_sets(self) -> list[Offer]:

@@ -139,7 +139,7 @@ def finish(process: "subprocess.Popen[str]") -> dict[str, object]:
 
 def test_the_page_enrols_five_parties_in_seven_commands() -> None:
     """Those that the next test counts."""
-    shown = [each.words for each in commands() if each.page == "docs/federation.md" and each.in_block]
+    shown = [each.words for each in commands() if each.page == "docs/enrolment.md" and each.in_block]
     ours = [words for words in shown if words[0] in {"study", "join"}][:7]
     assert ours == [
         ("study", "init", "study.toml"),

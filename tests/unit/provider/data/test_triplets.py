@@ -286,7 +286,7 @@ def test_settings_name_files_of_rows_and_columns(tmp_path: Path) -> None:
     assert settings.reading_of("cohort") == how
     (examined,) = examine_settings(settings)
     assert examined.passed
-    assert any("6 triplets. 1 have a column that is not declared" in remark for remark in examined.remarks)
+    assert any("6 triplets. 1 have an undeclared column" in remark for remark in examined.remarks)
     assert examined.facts is not None
     assert examined.facts.persons is not None
     assert examined.facts.persons.persons == 3
