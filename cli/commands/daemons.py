@@ -256,7 +256,7 @@ def _log_names(settings: ProviderConfig, rows: Mapping[str, DataSet]) -> None:
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
     for name, held in sorted(settings.dictionaries.items()):
-        _log.info("The rows of '%s' are prepared by the dictionary %s.", name, held.dictionary.digest())
+        _log.info("The rows of '%s' are prepared with the dictionary %s.", name, held.dictionary.digest())
 
 
 @asynccontextmanager

@@ -97,7 +97,9 @@ class EventStream:
             self._waiting.put(change, timeout=STOP_SECONDS)
             change.done.wait(STOP_SECONDS)
         except queue.Full:
-            _log.error("Events still go to where they went: what waits cannot be written. Reload again later.")
+            _log.error(
+                "Events still go to the old place, because waiting ones cannot be written there. Reload again later."
+            )
 
     def end(self) -> None:
         """Write what waits, and close everything."""
@@ -143,7 +145,7 @@ class EventStream:
         """Log a failure once while it lasts."""
         what = problem.strerror or str(problem)
         if what != self._failing:
-            _log.error("Events cannot be written: %s. They are lost until this is mended.", what)
+            _log.error("Events cannot be written: %s. Further events may be lost until this works again.", what)
         self._failing = what
 
     def _close(self) -> None:

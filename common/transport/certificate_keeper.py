@@ -88,7 +88,7 @@ def catch_up(mail: CertificateMail, me: Identity, now: datetime) -> None:
         if is_due(me, now):
             mail.send(identity.renew_request(mail.folder))
     except DpspcaError as problem:
-        _log.warning("The mailbox gave nothing new: %s", problem)
+        _log.warning("Nothing new came from the mailbox: %s", problem)
 
 
 class CertificateKeeper:
@@ -156,7 +156,7 @@ class CertificateKeeper:
         self._mail.send(self._request)
         if self._asked_for != me.certificate_pem:
             self._asked_for = me.certificate_pem
-            _log.info("Asked the authority to renew the certificate, which ends on %s.", f"{me.not_after:%F}")
+            _log.info("Asked the authority to renew the certificate, which expires on %s.", f"{me.not_after:%F}")
         made, _ = self._mail.receive(me.authority_pem)
         if made:
             self._request = b""

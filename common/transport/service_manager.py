@@ -53,4 +53,4 @@ class ServiceManager:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
                 line.sendto(message.encode(), self._address)
         except OSError as problem:
-            _log.warning("The service manager cannot be told: %s", problem.strerror or problem)
+            _log.warning("The service manager cannot be notified: %s", problem.strerror or problem)

@@ -74,7 +74,7 @@ class Notifier:
                     start_new_session=True,
                 )
             except OSError as problem:
-                _log.error("Nobody was notified of job %.12s: %s", summary["job"], problem)
+                _log.error("No notification about job %.12s: %s", summary["job"], problem)
                 return
             try:
                 process.communicate(content, self._seconds)

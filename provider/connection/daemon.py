@@ -70,7 +70,7 @@ class Daemon:
         await asyncio.to_thread(self._registry.take_offer, offer)
         self._settings.address = address
         if offer.differs_from(before) or dialled != (address, self._settings.identity().certificate_pem):
-            _log.info("Dialling again, because the settings or the certificate changed.")
+            _log.info("Connecting again, because the settings or the certificate changed.")
             self._redial.set()
 
     async def run(self) -> None:
@@ -87,7 +87,7 @@ class Daemon:
             try:
                 await asyncio.to_thread(desk.work)
             except Exception:  # noqa: BLE001  # the daemon goes on without decisions
-                _log.exception("Taking up decisions failed because of a bug.")
+                _log.exception("Handling decisions failed because of a bug.")
             await asyncio.sleep(DESK_SECONDS)
 
     async def _stay_connected(self) -> None:

@@ -192,7 +192,10 @@ def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedR
 
 def _tell_of_cut(path: Path, row_entries: int) -> None:
     _log.warning(
-        "%s has rows with more than %d entries. Only the %d largest of each row count.", path, row_entries, row_entries
+        "%s has rows with more than %d entries. Only the %d largest entries of each row count.",
+        path,
+        row_entries,
+        row_entries,
     )
 
 

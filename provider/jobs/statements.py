@@ -66,7 +66,7 @@ class Statements:
         except DpspcaError as problem:
             _log.warning("No statement on request %.12s: %s", signed.digest, problem, extra=about(THE_COORDINATOR))
         except Exception:  # noqa: BLE001  # a bug must not show in the reply
-            _log.exception("Internal error while stating something.", extra=about(THE_COORDINATOR))
+            _log.exception("Internal error in a statement.", extra=about(THE_COORDINATOR))
         return signed.digest, NOTHING_TO_SAY
 
     def _statement(self, signed: SignedRequest) -> bytes:

@@ -87,4 +87,4 @@ def _log_faults(policy: Policy, wrong: list[DpspcaError]) -> None:
     """Tell the operator what is closed, and why."""
     closed = "Nothing" if policy.unreadable is None else f"Nothing on {', '.join(sorted(policy.unreadable))}"
     if wrong:
-        _log.error("%s is allowed until the policy is mended: %s", closed, InvalidInputError(wrong))
+        _log.error("%s is allowed until the policy is corrected: %s", closed, InvalidInputError(wrong))

@@ -169,7 +169,7 @@ def test_a_missing_or_failing_command_is_logged_and_gets_no_secrets(
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "secret")
     Notifier([str(tmp_path / "nothing")], 5).run(SUMMARY)
-    assert "Nobody was notified" in caplog.text
+    assert "No notification about" in caplog.text
     script = "import os, sys; sys.exit(f'{sys.argv[1:]} {os.environ.get(\"PGPASSWORD\")}')"
     Notifier([sys.executable, "-c", script, "$(touch x)", "a;b"], 30).run(SUMMARY)
     assert "ended with 1" in caplog.text

@@ -52,7 +52,7 @@ def test_a_policy_that_goes_bad_allows_nothing_until_it_is_mended(
     for _ in range(3):
         with pytest.raises(RefusedError):
             current.get().rules("cohort")
-    assert caplog.text.count("is allowed until the policy is mended") == 1
+    assert caplog.text.count("is allowed until the policy is corrected") == 1
     path.write_text(POLICY)
     assert current.get().rules("cohort")
 
@@ -68,7 +68,7 @@ def test_a_table_that_cannot_be_read_closes_its_own_data_set(path: Path, caplog:
             current.get().rules("cohort")
         with pytest.raises(RefusedError, match=facts("'other'")):
             current.get().rules("other")
-    assert caplog.text.count("Nothing on cohort is allowed until the policy is mended") == 1
+    assert caplog.text.count("Nothing on cohort is allowed until the policy is corrected") == 1
     path.write_text(both)
     assert current.get().rules("cohort")
     path.write_text(both + "[data_sets.cohort]")
