@@ -142,13 +142,13 @@ def _require_gaussian(given: str, name: str, policy: Policy) -> None:
 
 def _confirmation_lines(view: LedgerView, counted: Mapping[str, Price]) -> Iterator[str]:
     yield f"The ledger {view.path}: {view.quarantine_reason or 'its quarantine was already ended.'}"
-    yield "Answers that it does not know of may have left. This will count as spent, beyond what the ledger shows:"
+    yield "Answers that it does not record may have left. This will count as spent, in addition to its entries:"
     for name, price in counted.items():
         shown = view.books.data_sets.get(name, Account()).taken.mu
         more = "nothing" if price.is_free else f"mu {format_up(price.mu, 4)}"
         yield f"  {name}: {more}; the ledger shows mu {format_up(shown, 4)}."
     yield (
-        "If less counts than was spent, the promise to the people whose rows these are is broken. The decision is "
+        "If less counts than was spent, the promise to the people in the rows is broken. The decision is "
         "written into the ledger and cannot be taken back. Jobs that were signed before it are refused."
     )
 

@@ -1,4 +1,4 @@
-"""One suite over real clusters: several processes on this machine, protected as clusters are in earnest."""
+"""One suite over real clusters: several processes on this machine, protected as in production."""
 
 import errno
 import logging
