@@ -190,7 +190,7 @@ def test_a_budget_is_exact_to_the_last_unit(kept: Kept, units: int, slack: int) 
         kept.ledger.open(opening("late", units=units, slack_units=slack), LIMITS)
 
 
-def test_an_analyst_can_be_held_to_less_than_the_data_set_has(kept: Kept) -> None:
+def test_an_analysts_budget_can_be_less_than_the_data_sets(kept: Kept) -> None:
     limits = Limits(BUDGET, analyst=Filter.for_budget(0.5, 1e-6))
     share = Filter.for_budget(0.5, 1e-6).whole.units
     plan: dict[str, Any] = {"units": share, "slack_units": 0}

@@ -299,7 +299,7 @@ def test_an_interrupt_does_not_wait_for_an_absent_coordinator(enrolment: Enrolme
 
 
 @pytest.mark.parametrize("seconds", ["0", "1.5"])
-def test_a_command_retries_as_long_as_it_is_told(enrolment: Enrolment, seconds: str) -> None:
+def test_a_command_retries_for_the_given_time(enrolment: Enrolment, seconds: str) -> None:
     async def scenario() -> None:
         order = ("run", "job.json", "--data-set", "cohort", "--retry-seconds", seconds)
         async with federation_at_barrier(enrolment, Barrier(2)) as (hub, _), command(enrolment, hub, *order) as process:

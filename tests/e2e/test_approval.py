@@ -82,7 +82,7 @@ def test_a_rejected_job_ends_with_the_name_and_the_reason_and_costs_nothing(tmp_
 
 
 @pytest.mark.slow
-def test_a_job_goes_on_without_who_rejected_it_if_enough_are_left(tmp_path: Path) -> None:
+def test_a_job_goes_on_without_a_provider_that_rejected_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with town_with(tmp_path, human_policy()) as (running, site):
             job = await running.analyst.submit(replace(SPEC, minimum_parties=1), "cohort", NAMES)
@@ -130,7 +130,7 @@ def test_a_job_cancelled_while_it_waits_leaves_the_queue(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
-def test_a_job_that_nobody_approves_in_time_is_refused(tmp_path: Path) -> None:
+def test_a_job_without_approval_in_time_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with town_with(tmp_path, human_policy()) as (running, site):
             job = await running.analyst.submit(SPEC, "cohort", NAMES)
@@ -214,7 +214,7 @@ def test_a_job_that_the_rules_refuse_is_not_put_before_anybody(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_policy_that_asks_nobody_any_more_lets_waiting_jobs_run(tmp_path: Path) -> None:
+def test_waiting_jobs_run_if_the_policy_needs_no_approval_any_more(tmp_path: Path) -> None:
     async def scenario() -> None:
         from local_federation import permissive_policy  # noqa: PLC0415
 

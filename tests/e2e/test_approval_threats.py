@@ -240,7 +240,7 @@ def test_t42_a_decision_taken_up_again_after_a_crash_is_recorded_once(tmp_path: 
     play(tmp_path, scene)
 
 
-def test_t42_a_rejection_is_final_and_told_with_its_reason(tmp_path: Path) -> None:
+def test_t42_a_rejection_is_final_and_sent_with_its_reason(tmp_path: Path) -> None:
     async def scene(exchange: Exchange, office: Office) -> None:
         job = exchange.job()
         await waits(exchange, job)
@@ -256,7 +256,7 @@ def test_t42_a_rejection_is_final_and_told_with_its_reason(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_t42_a_coordinator_that_lost_its_authority_is_not_told_the_decision(tmp_path: Path) -> None:
+def test_t42_a_coordinator_that_lost_its_authority_gets_no_decision(tmp_path: Path) -> None:
     async def scene(exchange: Exchange, office: Office) -> None:
         job = exchange.job()
         await waits(exchange, job)

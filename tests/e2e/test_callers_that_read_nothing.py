@@ -92,7 +92,7 @@ async def error_of(call: Any) -> grpc.aio.AioRpcError:
     raise AssertionError(await call.code())
 
 
-def test_t35_a_health_watcher_that_reads_nothing_blocks_nobody(enrolment: Enrolment) -> None:
+def test_t35_a_health_watcher_that_reads_nothing_blocks_no_caller(enrolment: Enrolment) -> None:
     async def scene(running: RunningFederation) -> None:
         async with connect_raw(running, enrolment.identity(Role.PROVIDER, "mallory"), NO_REPLIES_ALLOWED) as deaf:
             deaf.ask(WATCH, 1, b"")
@@ -316,7 +316,7 @@ def test_t35_one_party_s_connections_with_calls_are_bounded(
         "/dpspca.v1.PartyService/Parties",
     ],
 )
-def test_t35_bytes_that_are_no_message_are_refused_in_our_words(enrolment: Enrolment, path: str) -> None:
+def test_t35_bytes_that_are_not_a_message_are_refused_in_our_words(enrolment: Enrolment, path: str) -> None:
     async def scene(running: RunningFederation) -> None:
         async with open_channel(running.coordinator.address, enrolment.identity(Role.ANALYST, "bea")) as channel:
             problem = await error_of(channel.unary_stream(path)(b"\xff\xff\xff"))

@@ -208,7 +208,9 @@ def test_a_read_only_folder_is_reported_before_any_work(here: Callable[..., Ende
         b"",
     ],
 )
-def test_model_show_refuses_bytes_that_are_no_model(stored: bytes, tmp_path: Path, here: Callable[..., Ended]) -> None:
+def test_model_show_refuses_bytes_that_are_not_a_model(
+    stored: bytes, tmp_path: Path, here: Callable[..., Ended]
+) -> None:
     (tmp_path / "model").write_bytes(stored)
     assert "model" in refusal_of(here("model", "show", "model"))
 

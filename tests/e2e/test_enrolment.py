@@ -410,7 +410,7 @@ class LyingMailbox:
         writer.close()
 
 
-def test_t44_a_mailbox_that_drops_and_swaps_delays_and_deceives_nobody(town: Town) -> None:
+def test_t44_a_mailbox_that_drops_and_swaps_delays_but_deceives_no_party(town: Town) -> None:
     """It swaps the requests and the certificates of two parties, and drops calls. Nobody gets another's certificate."""
     names = ("provider-north", "provider-south")
 

@@ -23,7 +23,7 @@ SPEC = spec(explained_variance=False)
 
 
 @pytest.mark.slow
-def test_what_happens_at_a_provider_is_told_in_order(tmp_path: Path) -> None:
+def test_events_of_a_provider_are_written_in_order(tmp_path: Path) -> None:
     path, settings, policy = tmp_path / "events.jsonl", tmp_path / "north.toml", tmp_path / "policy.toml"
     read = path.with_name("rotated")
 

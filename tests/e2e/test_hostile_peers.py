@@ -66,7 +66,7 @@ def test_a_job_not_signed_by_the_caller_is_refused_and_not_kept(enrolment: Enrol
     asyncio.run(scenario())
 
 
-def test_bytes_that_are_no_job_are_refused_and_not_kept(enrolment: Enrolment) -> None:
+def test_bytes_that_are_not_a_job_are_refused_and_not_kept(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         async with federation(enrolment, ()) as running:
             true = enrolment.job(spec(), enrolment.identity(Role.ANALYST, "bea"), HONEST).to_bytes()

@@ -183,6 +183,6 @@ def test_a_file_that_is_not_text_is_named_by_path(here: Callable[..., Ended], en
     assert problem == "binary.toml is not text in UTF-8. Save it as that, or give another file."
 
 
-def test_a_file_that_is_no_model_is_named_by_path(here: Callable[..., Ended], enrolment: Path) -> None:
+def test_a_file_that_is_not_a_model_is_named_by_path(here: Callable[..., Ended], enrolment: Path) -> None:
     (enrolment / "rows.csv").write_text("a,b\n1,2\n")
     assert here("model", "show", "rows.csv").error_line.startswith("rows.csv: The bytes do not hold a model")

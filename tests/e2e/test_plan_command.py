@@ -126,7 +126,7 @@ def test_a_job_file_of_the_wrong_form_is_refused(
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"seed": ' + "9" * 5000 + "}", "", "\x00", "null", "{" * 3])
-def test_a_file_that_is_no_job_is_refused(text: str, tmp_path: Path, here: Callable[..., Ended]) -> None:
+def test_a_file_that_is_not_a_job_is_refused(text: str, tmp_path: Path, here: Callable[..., Ended]) -> None:
     (tmp_path / "job.json").write_text(text)
     assert here("plan", "job.json").error_line
 

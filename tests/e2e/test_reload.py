@@ -179,7 +179,7 @@ MISTAKES = {
 
 
 @pytest.mark.slow
-def test_a_mistake_keeps_everything_and_is_shown_until_it_is_mended(tmp_path: Path) -> None:
+def test_a_mistake_changes_nothing_and_is_shown_until_corrected(tmp_path: Path) -> None:
     async def scene(town: Daemons, analyst: AsyncFederation) -> None:
         settings, north = tmp_path / "north.toml", town.providers["north"]
         text = settings.read_text()
@@ -237,7 +237,7 @@ def test_a_renewed_certificate_is_shown_after_a_reload(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_service_manager_is_told_how_a_daemon_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_manager_is_notified_of_a_daemons_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(town: Daemons, _: AsyncFederation) -> None:
         hub, settings = town.hub, tmp_path / "hub.toml"
         await hub.end()

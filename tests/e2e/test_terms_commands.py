@@ -80,9 +80,7 @@ def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> Non
     assert facts["job"] is None
 
 
-def test_whoever_is_not_entitled_is_told_the_same_as_about_no_data_set(
-    here: Callable[..., Ended], enrolment: Path
-) -> None:
+def test_an_unnamed_analyst_gets_the_reply_for_an_unknown_data_set(here: Callable[..., Ended], enrolment: Path) -> None:
     nothing = here("terms", "no-such-data", "--config", "ada.toml")
     kept = (enrolment / "policy.toml").read_text()
     put(enrolment / "policy.toml", kept.replace('["ada"]', '["bob"]'))

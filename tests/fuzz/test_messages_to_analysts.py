@@ -36,7 +36,7 @@ def test_t36_any_status_of_a_job_is_read_or_refused_with_a_reason(told: Any) -> 
 
 
 @given(messages("Party"))
-def test_t36_whatever_is_said_of_a_party_is_read_or_refused_with_a_reason(told: Any) -> None:
+def test_t36_any_message_about_a_party_is_read_or_refused_with_a_reason(told: Any) -> None:
     require_reason(lambda: Presence.of(told).absence)
 
 

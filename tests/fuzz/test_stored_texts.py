@@ -214,7 +214,7 @@ def test_t36_a_damaged_index_of_parties_is_read_or_refused_with_a_reason(
         require_reason(Authority(folder, authority._issuer, now).list)
 
 
-def test_t36_an_index_that_names_nobody_is_refused_with_a_reason(authority: Authority) -> None:
+def test_t36_an_index_entry_without_a_name_is_refused_with_a_reason(authority: Authority) -> None:
     act = {"act": "issued", "serial": "1", "name": None, "since": "", "until": ""}
     with quick_folder() as folder:
         (folder / INDEX_FILE).touch(0o600)

@@ -40,7 +40,7 @@ def test_every_mutant_can_still_be_planted_and_names_tests_that_exist() -> None:
     RUNNER.check(MUTANTS)
 
 
-def test_every_mutant_says_in_a_sentence_what_it_gives_away() -> None:
+def test_every_mutant_says_in_a_sentence_what_it_reveals() -> None:
     for mutant in MUTANTS:
         assert mutant.gives_away.endswith("."), mutant.name
         assert " " in mutant.gives_away, mutant.name

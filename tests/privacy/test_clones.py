@@ -87,7 +87,7 @@ def test_draws_with_one_name_are_independent_if_system_bytes_differ() -> None:
 
 
 @pytest.mark.parametrize("what", [each.jobs["plain"] for each in EXAMPLES.values()], ids=EXAMPLES.keys())
-def test_the_system_is_read_anew_for_every_random_answer(what: JobSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_system_is_read_again_for_every_random_answer(what: JobSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more and no less often: nothing is drawn ahead, and no answer goes on with what another one left."""
     reads: list[int] = []
 

@@ -103,7 +103,7 @@ def test_remarks_name_columns_or_their_places(here: Here, tmp_path: Path) -> Non
     )
 
 
-def test_what_a_provider_would_refuse_is_told_for_each_data_set(here: Here, tmp_path: Path) -> None:
+def test_what_a_provider_would_refuse_is_listed_for_each_data_set(here: Here, tmp_path: Path) -> None:
     (tmp_path / "rows.CSV").unlink()
     ended = here("data", "check", "--config", "north.toml", "--json")
     facts = json.loads(ended.out)

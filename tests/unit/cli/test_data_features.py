@@ -137,7 +137,7 @@ def test_values_mostly_out_of_range_or_of_no_level_fail_the_check(here: Here, tm
     assert "39 of 39 values of 'sex' are not a level" in ended.out
 
 
-def test_constants_and_cells_that_are_no_numbers_are_named(here: Here, tmp_path: Path) -> None:
+def test_constants_and_cells_that_are_not_numbers_are_named(here: Here, tmp_path: Path) -> None:
     rewrite(tmp_path, "mean area", lambda values: values * 0 + 500.0)
     rewrite(tmp_path, "temperature", lambda values: values.astype(str).where(values.index != 3, "warm"))
     ended = here("data", "check", "--config", "north.toml")

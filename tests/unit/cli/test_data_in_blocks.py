@@ -122,7 +122,7 @@ def test_facts_do_not_depend_on_the_size_of_blocks(tmp_path: Path) -> None:
     assert columns[2].missing == int(np.isnan(rows[:, 2]).sum())
 
 
-def test_progress_is_told_in_rows(tmp_path: Path) -> None:
+def test_progress_is_reported_in_rows(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((150_000, 2)))
     told: list[int] = []
     examine_rows(tmp_path / "rows.npy", Reading(), progress=told.append)

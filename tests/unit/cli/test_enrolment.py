@@ -120,7 +120,7 @@ def test_keys_and_secrets_of_invitations_never_leave_their_machines(here: Here, 
 
 
 @pytest.mark.usefixtures("authority")
-def test_the_settings_of_a_provider_name_what_it_was_told(here: Here, tmp_path: Path) -> None:
+def test_the_settings_that_join_writes_name_the_given_data_sets(here: Here, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
     join(here)
     sign(here)

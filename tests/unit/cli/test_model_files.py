@@ -120,7 +120,7 @@ def test_missing_genotypes_count_as_the_mean_at_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mean", [None, MEANS * 1.5 - 0.4])
-def test_a_mean_that_is_no_frequency_leaves_an_offset(mean: NDArray[np.float64] | None, tmp_path: Path) -> None:
+def test_a_mean_outside_0_to_2_leaves_an_offset(mean: NDArray[np.float64] | None, tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
     words = ("--format", "plink2", "--alleles", path.with_suffix(".bim"), "--out", tmp_path / "panel")
     made = facts("model", "export", model(tmp_path, mean), *words)

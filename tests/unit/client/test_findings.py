@@ -114,7 +114,7 @@ def test_the_estimator_issues_the_same_warnings() -> None:
     assert pca.privacy_.to_dict()["warnings"] == list(pca.privacy_.warnings)
 
 
-def test_a_sparsity_that_is_no_limit_gives_one_warning_everywhere() -> None:
+def test_a_sparsity_without_effect_gives_one_warning_everywhere() -> None:
     said = "A sparsity of 60 limits nothing: all 60 columns may be in the support."
     of_all = spec(options={"sparsity": 60})
     assert findings.of_job(catalogue.plan(of_all)) == [said]

@@ -370,7 +370,7 @@ def test_t41_names_of_providers_data_sets_methods_and_versions_are_text(name: st
     assert written.encode()
 
 
-def test_the_price_and_the_stability_are_said_in_words() -> None:
+def test_the_report_explains_the_price_and_the_stability_in_words() -> None:
     made = fresh(fitted("analyze-gauss"))
     facts, text = report.to_dict(made), of_tag(page(made), "body")[0].text
     assert f"right in at most {facts['price']['guess_at_most']:.1%} of cases" in text
@@ -382,7 +382,7 @@ def test_the_price_and_the_stability_are_said_in_words() -> None:
     assert f"Of the {known} loadings listed above, {clear} differ clearly from zero." in text
 
 
-def test_components_that_noise_may_have_mixed_are_said_to_be_read_together() -> None:
+def test_the_report_says_to_read_mixed_components_together() -> None:
     alike = replace(MODEL, explained_variance=np.array([10.0, 9.9]), explained_variance_std=1.0)
     assert "read the two together" in page(fresh(alike))
     assert "read the two together" in "\n".join(report.remarks(report.to_dict(alike)))  # the command line prints these

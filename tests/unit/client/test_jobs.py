@@ -44,7 +44,7 @@ def test_a_status_has_plain_values() -> None:
     }
 
 
-def test_a_status_says_who_has_to_approve_and_an_earlier_one_is_no_news() -> None:
+def test_a_status_says_since_when_a_job_waits_and_older_ones_are_no_news() -> None:
     def status(state: str, since: float = 0.0) -> JobStatus:
         north = pb.Participant(name="north", awaiting_approval_since=since)
         return JobStatus.of(pb.Job(job="abc", state=state, participants=[north]))

@@ -56,7 +56,7 @@ def asked(teller: Teller, *providers: str) -> list[Presence]:
         ({"state": "of a later version"}, "not connected since 2023-11-14 22:13:20 UTC"),
     ],
 )
-def test_an_absence_is_said_in_words(changes: dict[str, Any], words: str) -> None:
+def test_an_absence_is_explained_in_words(changes: dict[str, Any], words: str) -> None:
     assert party(**changes).absence == words
     assert not party(**changes).is_connected
 
@@ -70,14 +70,14 @@ def test_what_no_coordinator_says_is_refused(changes: dict[str, Any]) -> None:
         party(**changes)
 
 
-def test_nobody_is_asked_about_nobody_and_others_are_left_out() -> None:
+def test_without_names_no_call_is_made_and_other_names_are_left_out() -> None:
     told = pb.Party(name="north", state="connected"), pb.Party(name="mallory", state="connected")
     assert asked(Teller(*told)) == []
     assert [each.name for each in asked(Teller(*told), "north", "south")] == ["north"]
 
 
 @pytest.mark.parametrize("name", ["a b", "", 3, None])
-def test_what_is_no_name_is_refused_before_anybody_is_asked(name: Any) -> None:
+def test_an_invalid_name_is_refused_before_a_call(name: Any) -> None:
     with pytest.raises(DpspcaError, match=facts("provider", repr(name))):
         asked(Teller(), "north", name)
 

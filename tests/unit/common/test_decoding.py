@@ -122,7 +122,7 @@ def test_a_wrong_value_is_named_with_its_keys_and_what_may_be_there(
     assert len(message) < 700
 
 
-def test_all_mistakes_are_told_at_once_and_in_one_error() -> None:
+def test_all_mistakes_are_reported_at_once_in_one_error() -> None:
     found = wrong({"count": 0, "cuont": 1, "ends": {"low": "x", "high": True}, "amounts": {"a": "b", "c": "d"}})
     places = ["count", "ends.low", "ends.high", "amounts.a", "amounts.c"]
     assert [each.partition(" is ")[0] for each in found if " is " in each] == [
@@ -138,7 +138,7 @@ def test_all_mistakes_are_told_at_once_and_in_one_error() -> None:
     assert str(caught.value) == " ".join(map(str, caught.value.faults))
 
 
-def test_so_many_mistakes_are_told_and_no_more() -> None:
+def test_the_number_of_reported_mistakes_is_limited() -> None:
     assert len(wrong({"name": "x", "names": [0] * 100_000})) == 20
     assert len(wrong({str(number): 0 for number in range(1_000)})) == 20
 
@@ -162,7 +162,7 @@ def test_an_error_of_a_function_names_where_the_value_is() -> None:
     ]
 
 
-def test_a_field_that_is_known_from_elsewhere_is_no_key() -> None:
+def test_a_field_known_from_elsewhere_is_not_a_key() -> None:
     read = decode(Form, {"count": 2}, name="x")
     assert (read.name, read.count) == ("x", 2)
     with pytest.raises(InvalidInputError, match=facts("'name'", "'names'")):
@@ -222,7 +222,7 @@ def test_json_that_could_be_read_in_two_ways_is_refused(text: str | bytes, fact:
         ("a" * 10**6, "not valid TOML"),
     ],
 )
-def test_text_that_is_no_toml_is_refused(text: str, fact: str) -> None:
+def test_text_that_is_not_toml_is_refused(text: str, fact: str) -> None:
     with pytest.raises(InvalidParameterError, match=facts("s.toml")) as caught:
         parse_toml(text, "s.toml")
     assert fact in str(caught.value)

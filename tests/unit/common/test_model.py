@@ -129,7 +129,7 @@ def test_transform_takes_the_mean_off_and_inverse_transform_puts_it_back() -> No
         (np.ones((2, 6)) * 1j, (2, "complex128")),
     ],
 )
-def test_what_is_no_table_of_numbers_is_refused(rows: object, named: object) -> None:
+def test_rows_that_are_not_a_table_of_numbers_are_refused(rows: object, named: object) -> None:
     for projection in (MODEL.transform, MODEL.inverse_transform):
         with pytest.raises(InvalidDataError, match=facts(named)):
             projection(rows)  # type: ignore[arg-type]

@@ -240,7 +240,7 @@ NESTED = st.recursive(
 @given(
     key=st.sampled_from([*json.loads(spec().to_json()), "schema.names", "schema.dimension", "options.x"]), value=NESTED
 )
-def test_t36_whatever_stands_in_a_job_it_is_read_or_refused_with_a_reason(key: str, value: object) -> None:
+def test_t36_any_content_of_a_job_is_read_or_refused_with_a_reason(key: str, value: object) -> None:
     """A provider reads what strangers sign: nothing in it may set off a fault that nobody foresaw."""
     raw = json.loads(spec().to_json())
     room, _, inner = key.partition(".")

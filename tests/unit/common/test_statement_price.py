@@ -110,7 +110,7 @@ def test_the_statement_names_the_rows_of_a_person_that_noise_covers() -> None:
         (PrivacyUnit.ROW_REPLACE_ONE, 1, None),
     ],
 )
-def test_the_statement_says_of_whom_times_tell_little(unit: PrivacyUnit, rows: int, said: str | None) -> None:
+def test_the_statement_says_about_whom_times_reveal_little(unit: PrivacyUnit, rows: int, said: str | None) -> None:
     """Under replace-one of persons as well: how many rows a person has is no public number."""
     whole = catalogue.plan(replace(SPEC, unit=unit, rows_per_person=rows, options={"sparsity": 4}))
     text = PrivacyStatement.of(whole, parties=3, federated=True).text

@@ -18,7 +18,7 @@ FORMULAS = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n
 
 
 @given(st.text())
-def test_escaped_text_is_no_formula_and_can_be_unescaped(text: str) -> None:
+def test_escaped_text_is_not_a_formula_and_can_be_unescaped(text: str) -> None:
     written = escape(text)
     assert isinstance(written, str)
     assert unescape(written) == text

@@ -57,7 +57,7 @@ def test_done_is_reached_only_by_finishing_a_running_job() -> None:
     assert [pair for pair, after in TRANSITIONS.items() if after is State.DONE] == [(State.RUNNING, Event.FINISH)]
 
 
-def test_nobody_is_waited_for_once_a_job_no_longer_waits_for_approval() -> None:
+def test_a_job_that_begins_or_ends_waits_for_no_approval() -> None:
     job = JOB.with_participant("north", JobParticipant(awaiting_since=5.0)).after(Event.AWAIT)
     assert job.participants["north"].awaiting_since == 5.0
     for event in (Event.BEGIN, Event.FAIL, Event.CANCEL):

@@ -94,7 +94,7 @@ def assert_lost(journal: SqliteJournal, path: Path) -> None:
 
 
 @spoilt
-def test_whoever_comes_second_past_a_lock_that_is_gone_acts_alone(place: Place, spoil: Spoil) -> None:
+def test_after_a_lost_lock_only_the_second_coordinator_acts(place: Place, spoil: Spoil) -> None:
     first, second = place.journal(), place.journal()
     assert first.hold()
     first.accept(JOB, b"signed")
@@ -117,7 +117,7 @@ def test_a_holder_whose_lock_is_gone_stops_before_anybody_else_comes(place: Plac
     assert place.written() == [JOB.name]
 
 
-def test_the_signature_alone_keeps_out_whoever_was_there_before(place: Place) -> None:
+def test_the_signature_alone_keeps_out_the_earlier_coordinator(place: Place) -> None:
     """The first one's lock file is back in its place: it finds all files as it left them, and the journal is signed."""
     first, second = place.journal(), place.journal()
     assert first.hold()
@@ -219,7 +219,7 @@ def test_the_next_holder_finds_all_that_the_first_ever_wrote(place: Place, spoil
     assert place.written() == [*found, OTHER.name]
 
 
-def test_a_journal_is_held_again_by_whoever_holds_it(place: Place) -> None:
+def test_a_holder_may_take_its_journal_again(place: Place) -> None:
     journal = place.journal()
     assert journal.hold()
     journal.accept(JOB, b"signed")

@@ -101,7 +101,7 @@ def test_a_mailbox_listens_on_addresses_of_ipv6(address: str, tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_t44_nobody_without_a_slot_leaves_or_reads_anything(tmp_path: Path) -> None:
+def test_t44_without_a_slot_nothing_can_be_written_or_read(tmp_path: Path) -> None:
     async def main() -> None:
         async with site(tmp_path) as here:
             await here.put(Mail.REQUEST, b"please")

@@ -270,7 +270,7 @@ def test_t35_a_device_that_a_dictionary_names_is_not_opened(tmp_path: Path, here
         ("d.json", '{"hunter2": 1, "hunter2": 2}'),
     ],
 )
-def test_an_error_quotes_nothing_of_a_file_that_is_no_dictionary(
+def test_an_error_quotes_nothing_of_a_file_that_is_not_a_dictionary(
     here: Here, tmp_path: Path, name: str, content: str
 ) -> None:
     """A steward checks the jobs of others beside the rows, and may send an error on."""

@@ -53,9 +53,7 @@ def test_a_plan_warns_of_a_large_delta(*, delta: str, warned: bool, here: Callab
 
 
 @pytest.mark.parametrize(("sparsity", "warned"), [("40", True), ("39", False)])
-def test_a_plan_warns_of_a_sparsity_that_is_no_limit(
-    *, sparsity: str, warned: bool, here: Callable[..., Ended]
-) -> None:
+def test_a_plan_warns_of_a_sparsity_without_effect(*, sparsity: str, warned: bool, here: Callable[..., Ended]) -> None:
     words = [*PLAN, "--sparsity", sparsity]
     message = f"A sparsity of {sparsity} limits nothing: all 40 columns may be in the support."
     assert here(*words, "--json").facts["remarks"] == ([message] if warned else [])

@@ -182,7 +182,7 @@ def test_columns_on_offer_are_taken_only_if_signed_terms_confirm_them() -> None:
     assert "other names" in refusals(confirmed[0], swapped, ("north", "south"))[0].what
 
 
-def test_a_job_is_held_to_its_dictionary_and_may_use_fewer_columns() -> None:
+def test_a_job_must_fit_its_dictionary_and_may_use_fewer_columns() -> None:
     held, other = "ab" * 32, "cd" * 32
     both = [replace(each, dimension=50, dictionary_digest=held) for each in TWO]
     few = replace(SPEC, schema=Schema(2, ("age", "bmi")), options={"sparsity": 2, "rounds": 3}, dictionary=held)
@@ -231,7 +231,7 @@ rules = st.builds(
 
 @pytest.mark.slow
 @given(specs, st.lists(rules, min_size=2, max_size=2))
-def test_a_job_said_to_fit_is_allowed_by_every_policy_unchanged(spec: JobSpec, stated: list[dict[str, Any]]) -> None:
+def test_a_job_that_fits_is_allowed_by_every_policy_unchanged(spec: JobSpec, stated: list[dict[str, Any]]) -> None:
     """The fitted job passes the refusals that the providers' own code computes from the same rules."""
     both = [terms(name, per_analyst=None, **each) for name, each in zip(("north", "south"), stated, strict=True)]
     made = fit(spec, None, both)

@@ -108,7 +108,7 @@ def test_an_audit_with_its_canary_in_the_last_block_passes() -> None:
 
 
 @pytest.mark.parametrize("block_rows", [0, -1, 1.5, "ten", True, MAX_ROWS + 1])
-def test_what_is_no_number_of_rows_is_refused_by_name(block_rows: Any) -> None:
+def test_an_invalid_number_of_rows_is_refused_by_name(block_rows: Any) -> None:
     with pytest.raises(DpspcaError, match=facts("block_rows")):
         catalogue.plan(spec(options={"rounds": 1, "block_rows": block_rows}))
 
@@ -134,7 +134,7 @@ def test_other_algorithms_are_about_all_rows_and_know_no_blocks_of_a_size() -> N
         catalogue.plan(spec(method="noisy-power"))
 
 
-def test_fewer_rows_than_a_job_is_about_are_refused_and_it_is_said_where() -> None:
+def test_too_few_rows_for_a_job_are_refused_with_the_shard() -> None:
     with pytest.raises(InvalidDataError, match=facts("Shard 2 of 2", 30)):
         simulate([ROWS[:31], ROWS[31:]], spec())
 

@@ -45,7 +45,7 @@ def run(job: JobSpec, parties: dict[type[RowQuery], int]) -> Model:
     return drive(dps_pca.run(catalogue.plan(job)), ask)
 
 
-def test_of_the_same_providers_variances_are_told() -> None:
+def test_variances_are_given_if_no_provider_left() -> None:
     model = run(spec(), {})
     assert model.explained_variance is not None
     assert model.explained_variance[0] == pytest.approx(25, rel=0.2)

@@ -165,7 +165,7 @@ def test_t35_a_number_beyond_what_is_called_the_largest_here_is_refused(name: st
         ((2048, 11), {"coherence": 30}, 11_011),
     ],
 )
-def test_t35_a_job_of_too_many_queries_is_told_at_once_what_to_lower(
+def test_t35_a_job_with_too_many_queries_is_refused_at_once(
     shape: tuple[int, int], given: dict[str, Any], asked: int
 ) -> None:
     text = json.dumps(

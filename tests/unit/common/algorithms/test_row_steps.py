@@ -20,7 +20,7 @@ def test_what_is_possible_is_not_negative_and_no_more_than_there_is(given: list[
 
 
 @given(st.data(), st.integers(1, 8), st.floats(1e-3, 1e3))
-def test_the_cut_is_no_further_from_any_truth_that_is_possible(data: st.DataObject, count: int, most: float) -> None:
+def test_the_cut_is_never_further_from_a_possible_truth(data: st.DataObject, count: int, most: float) -> None:
     noisy = np.array(data.draw(st.lists(NUMBERS, min_size=count, max_size=count)))
     parts = np.array(data.draw(st.lists(st.floats(0, 1), min_size=count, max_size=count)))
     truth = most * parts / max(1.0, parts.sum())

@@ -190,7 +190,7 @@ def test_groups_cost_what_one_picture_costs() -> None:
         ({"features": ["x0", "x1", "sex"]}, ("picture_by", "'site'", "sex")),
     ],
 )
-def test_a_picture_by_what_is_no_declared_category_is_refused(changes: dict[str, Any], said: Any) -> None:
+def test_a_picture_by_an_undeclared_category_is_refused(changes: dict[str, Any], said: Any) -> None:
     with pytest.raises(DpspcaError, match=facts(said)):
         catalogue.plan(by_group(**changes))
 

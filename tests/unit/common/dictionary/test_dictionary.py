@@ -167,7 +167,7 @@ def test_all_faults_are_found_at_once() -> None:
 @pytest.mark.parametrize(
     "raw", [None, [], {}, {"format": "x", "features": {}}, {"format": "dpspca-dictionary-1", "features": [{}]}]
 )
-def test_what_is_no_dictionary_is_refused(raw: Any) -> None:
+def test_text_that_is_not_a_dictionary_is_refused(raw: Any) -> None:
     assert list(faults(raw))
     with pytest.raises(InvalidParameterError):
         Dictionary.parse(raw)
@@ -253,7 +253,7 @@ def test_numbers_are_clipped_and_scaled_by_public_numbers_alone() -> None:
     assert decode(Number, ends, name="x").encode(values)[:, 0].tolist() == [-1 / 3, -1 / 3, 0.0, 1.0, 1.0]
 
 
-def test_a_cell_that_is_no_number_stays_infinite_so_that_its_row_is_unusable() -> None:
+def test_a_cell_that_is_not_a_number_is_infinite_so_its_row_is_unusable() -> None:
     infinite = np.array([np.inf, -np.inf])
     assert np.isinf(decode(Number, {"unit": "", "range": [0, 1]}, name="x").encode(infinite)).all()
 

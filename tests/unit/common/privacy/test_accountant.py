@@ -456,6 +456,6 @@ def test_the_epsilon_that_is_left_fits_and_no_noticeably_larger_one_does(units: 
         assert Filter.for_budget(larger, delta).whole.units > units
 
 
-def test_nothing_left_is_no_epsilon() -> None:
+def test_nothing_left_has_no_epsilon() -> None:
     assert epsilon_within(Price(), 1e-6) == 0.0
     assert epsilon_within(Price(units=1, slack_units=10**20), 1e-6) == 0.0

@@ -69,7 +69,7 @@ def test_rounding_in_an_honest_basis_is_tolerated(query: type) -> None:
         (np.array([[object()]]), "object"),
     ],
 )
-def test_what_is_no_real_matrix_is_refused(query: type, values: np.ndarray, reason: str) -> None:
+def test_an_array_that_is_not_a_real_matrix_is_refused(query: type, values: np.ndarray, reason: str) -> None:
     with pytest.raises(InvalidQueryError, match=facts(reason)):
         query(values)
 
@@ -142,7 +142,7 @@ def test_rows_that_were_given_can_not_be_changed_from_outside() -> None:
         ([], np.ones((0, 2)), InvalidQueryError, MEASURE),
     ],
 )
-def test_rows_that_are_no_basis_or_not_in_their_one_form_are_refused(
+def test_rows_that_are_not_a_basis_in_canonical_form_are_refused(
     places: list[int], rows: np.ndarray, kind: type[InvalidQueryError], reason: Any
 ) -> None:
     with pytest.raises(kind, match=facts(reason)):

@@ -59,7 +59,7 @@ def test_files_are_found_from_the_folder_of_the_settings(tmp_path: Path) -> None
         ('engine = "spark"\nmaster = "local"\nseconds = 0', "seconds"),
     ],
 )
-def test_t46_what_would_send_sums_in_the_clear_or_is_wrong_is_told(table: str, told: Any, tmp_path: Path) -> None:
+def test_t46_wrong_or_unencrypted_engine_settings_are_refused(table: str, told: Any, tmp_path: Path) -> None:
     with pytest.raises((InvalidInputError, InvalidParameterError), match=facts(told)):
         read(f"[engines.cohort]\n{table}\n", tmp_path)
 

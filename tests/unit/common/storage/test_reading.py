@@ -107,7 +107,7 @@ def test_a_declaration_that_makes_no_sense_is_refused_by_name(
         ),
     ],
 )
-def test_a_declaration_goes_with_a_data_set_of_rows(lines: str, fact: str, tmp_path: Path) -> None:
+def test_a_declaration_needs_a_data_set_of_rows(lines: str, fact: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError) as caught:
         read_config(ProviderConfig, settings(tmp_path, lines))
     assert fact in str(caught.value)

@@ -56,7 +56,7 @@ def test_an_address_is_a_host_and_a_port(text: str, host: str | None, port: int)
 @pytest.mark.parametrize(
     "text", ["", "7443", ":7443", "host", "host:", "host:65536", "::1:7443", "a b:1", "https://a:1"]
 )
-def test_what_is_no_address_is_refused_with_an_example(text: str, tmp_path: Path) -> None:
+def test_text_that_is_not_an_address_is_refused_with_an_example(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(f'coordinator = "{text}"\nidentity = "a"\n')
     with pytest.raises(InvalidParameterError, match=facts("coordinator", f"'{text}'", "HOST:PORT")):
         read_config(AnalystConfig, tmp_path / "a.toml")
@@ -68,7 +68,7 @@ def coordinator_with(line: str, folder: Path) -> CoordinatorConfig:
     return read_config(CoordinatorConfig, path)
 
 
-def test_a_coordinator_may_be_told_how_much_of_results_to_keep(tmp_path: Path) -> None:
+def test_settings_limit_the_results_that_a_coordinator_keeps(tmp_path: Path) -> None:
     assert coordinator_with("result_mebibytes = 50_000", tmp_path).result_mebibytes == 50_000
     assert coordinator_with("", tmp_path).result_mebibytes is None
 
@@ -87,7 +87,7 @@ def test_an_address_that_means_everywhere_is_reached_on_loopback(listen: str, re
     assert Address.parse(listen).from_here == reached
 
 
-def test_everything_that_is_wrong_is_told_and_not_the_first_fault_alone(tmp_path: Path) -> None:
+def test_all_faults_are_listed_and_not_only_the_first(tmp_path: Path) -> None:
     path = tmp_path / "north.toml"
     path.write_text('coordinator = "nowhere"\ncolour = "red"\nrevocations = 3\n[data_sets]\ncohort = 4\n')
     raw = read_toml(path)
@@ -118,7 +118,7 @@ def test_a_journal_is_a_file_or_a_database(told: str, meant: Path | DatabaseUrl 
     assert isinstance(read, DatabaseUrl) == isinstance(meant, DatabaseUrl)
 
 
-def test_another_kind_of_database_is_refused_and_its_password_not_told(tmp_path: Path) -> None:
+def test_another_kind_of_database_is_refused_without_its_password(tmp_path: Path) -> None:
     path = tmp_path / "hub.toml"
     path.write_text(
         'listen = "127.0.0.1:0"\nidentity = "hub"\nrevocations = "revoked.pem"\njournal = "mysql://hub:swordfish@db/x"\n'
@@ -137,7 +137,7 @@ def provider_with(lines: str, folder: Path) -> Path:
     return path
 
 
-def test_a_provider_may_be_told_which_rows_of_a_table_are_its_own(tmp_path: Path) -> None:
+def test_settings_may_name_the_rows_of_a_table_that_are_a_providers_own(tmp_path: Path) -> None:
     told = provider_with("[spans]\nratings = { start = 0, rows = 1200, of = 4800 }", tmp_path)
     assert read_config(ProviderConfig, told).spans == {"ratings": Span(0, 1200, 4800)}
     assert read_config(ProviderConfig, provider_with("", tmp_path)).spans == {}
@@ -192,7 +192,7 @@ def test_data_sets_may_be_left_out_where_others_arrive_and_not_both(tmp_path: Pa
             read_config(ProviderConfig, path)
 
 
-def test_what_is_said_of_rows_that_arrive_is_refused_with_its_reason(tmp_path: Path) -> None:
+def test_keys_that_do_not_apply_to_arriving_rows_are_refused(tmp_path: Path) -> None:
     arriving = '[arriving]\nmeasurements = "measurements"\n'
     with pytest.raises(InvalidParameterError, match=facts("persons", "'measurements'", "data_sets")):
         read_config(ProviderConfig, provider_with(f'{arriving}[persons]\nmeasurements = "whose.txt"', tmp_path))
@@ -249,7 +249,7 @@ def _top(path: Path, line: str) -> Path:
     return path
 
 
-def test_a_bound_on_the_entries_of_a_row_is_read_and_goes_with_a_data_set(tmp_path: Path) -> None:
+def test_a_bound_on_the_entries_of_a_row_belongs_to_a_data_set(tmp_path: Path) -> None:
     def read(lines: str) -> ProviderConfig:
         return read_config(ProviderConfig, provider_with(lines, tmp_path))
 

@@ -287,7 +287,7 @@ def test_t32_an_expired_certificate_can_be_renewed_but_not_requested_again(north
         north.authority.sign(renewal)  # the certificate for this renewal has expired too
 
 
-def test_t32_nobody_else_is_enrolled_under_an_enrolled_name(north: Any) -> None:
+def test_t32_no_other_party_is_enrolled_under_an_enrolled_name(north: Any) -> None:
     north.enrol("provider", "oslo")
     before = north.authority.list()
     with pytest.raises(NotTrustedError, match=enrolled(before[-1])):
@@ -336,7 +336,7 @@ def test_text_around_a_renewal_is_ignored_and_a_damaged_one_is_refused(north: An
         north.authority.sign(write_request(new_key(), OSLO) + good)
 
 
-def test_t32_nobody_else_renews_a_partys_certificate(north: Any, south: Any, tmp_path: Path) -> None:
+def test_t32_no_other_party_renews_a_partys_certificate(north: Any, south: Any, tmp_path: Path) -> None:
     made, other, stranger = (
         north.enrol("provider", "oslo"),
         north.enrol("provider", "bergen"),

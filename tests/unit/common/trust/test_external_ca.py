@@ -40,7 +40,7 @@ def test_an_authority_that_a_ca_signed_certifies_and_revokes_parties(north: Any,
     assert "Hospital root" in require_root(read_authority(me.authority_pem), organisation.pem, north.now)
 
 
-def test_t33_other_certificates_of_the_ca_are_trusted_by_nobody(north: Any, tmp_path: Path) -> None:
+def test_t33_no_party_trusts_other_certificates_of_the_ca(north: Any, tmp_path: Path) -> None:
     organisation = Organisation(north.now)
     authority = organisation.authority(tmp_path / "one", "north")
     other = organisation.authority(tmp_path / "other", "north")
@@ -77,7 +77,7 @@ def test_t33_a_certificate_that_is_not_of_an_authority_is_refused(
     assert [path.name for path in (tmp_path / "authority").iterdir()] == ["authority-key.pem"]
 
 
-def test_what_a_ca_adds_and_nobody_must_understand_is_accepted(north: Any, tmp_path: Path) -> None:
+def test_extensions_of_a_ca_that_are_not_critical_are_accepted(north: Any, tmp_path: Path) -> None:
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
     place = x509.AccessDescription(
         x509.oid.AuthorityInformationAccessOID.CA_ISSUERS, x509.UniformResourceIdentifier("http://ca.hospital.example")

@@ -188,7 +188,7 @@ def test_a_revoked_party_is_refused_and_its_renewed_certificate_is_not(north: An
     assert peer_of(again.certificate_pem, north.pem, north.now, after) == OSLO
 
 
-def test_nobody_is_trusted_with_an_expired_or_foreign_revocation_list(north: Any, south: Any) -> None:
+def test_no_party_is_trusted_with_an_expired_or_foreign_list(north: Any, south: Any) -> None:
     made = north.enrol("provider", "oslo", days=60)
     revoked = north.revocations()
     with pytest.raises(NotNowError, match=facts(str(revoked.next_update))):

@@ -95,7 +95,7 @@ def test_a_rejection_needs_a_reason_and_reasons_are_short(me: Identity) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"job": 3}', "[" * 5000])
-def test_what_is_no_decision_is_refused(text: str) -> None:
+def test_text_that_is_not_a_decision_is_refused(text: str) -> None:
     with pytest.raises(RefusedError):
         read_decision(text)
 

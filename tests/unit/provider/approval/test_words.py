@@ -26,7 +26,7 @@ def asks(columns: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_whoever_decides_sees_the_columns_and_the_dictionary() -> None:
+def test_the_approver_sees_the_columns_and_the_dictionary() -> None:
     """Which columns leave matters most to an ethics board. So they are named, and what is not named is counted."""
     told = _asked(asks(MOST_NAMES))
     assert all(f"'c{place}'" in told for place in range(MOST_NAMES))

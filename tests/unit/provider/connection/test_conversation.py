@@ -189,7 +189,7 @@ def test_admitting_a_job_reserves_its_price_and_spends_nothing(table: Table) -> 
 @pytest.mark.parametrize(
     "content", [b"", b"no job", SignedJob(b"{}", b"", b"").to_bytes()], ids=["nothing", "noise", "unsigned"]
 )
-def test_what_is_no_job_is_not_taken_part_in(table: Table, content: bytes) -> None:
+def test_an_invalid_job_is_refused_and_the_next_one_is_answered(table: Table, content: bytes) -> None:
     async def scene(table: Table) -> None:
         await table.stream.put(pb.ToProvider(admit=pb.Admit(signed_job=content)))
         refusal = (await table.reply()).refusal
@@ -233,9 +233,7 @@ def test_t23_an_unexpected_error_is_refused_in_a_constant_text(table: Table, cap
     at(table, scene)
 
 
-def test_jobs_that_nobody_says_farewell_to_close_the_provider_to_nobody(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_unfinished_jobs_do_not_block_other_jobs(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 3)
 
     async def scene(table: Table) -> None:
@@ -263,7 +261,7 @@ def test_a_job_that_expired_since_it_was_opened_is_refused(table: Table) -> None
     at(table, scene)
 
 
-def test_an_analyst_who_was_revoked_since_is_answered_no_further(table: Table) -> None:
+def test_jobs_of_an_analyst_who_was_revoked_get_no_more_answers(table: Table) -> None:
     async def scene(table: Table) -> None:
         job = table.job()
         await table.ask(job)

@@ -35,7 +35,7 @@ def ended(code: grpc.StatusCode, details: str) -> AioRpcError:
         ([RefusedError("One.", "Do."), RefusedError("Two.", "Do.")], "One. Do.; Two. Do."),
     ],
 )
-def test_how_a_connection_ended_is_said_in_a_line(problems: list[Exception], said: str) -> None:
+def test_the_end_of_a_connection_is_logged_in_one_line(problems: list[Exception], said: str) -> None:
     group = ExceptionGroup("several", [ExceptionGroup("within", [problem]) for problem in problems])
     assert daemon._describe_all(group) == said
 

@@ -140,12 +140,12 @@ def test_a_file_whose_name_begins_with_a_dot_is_skipped(tmp_path: Path) -> None:
     assert arrivals.count == 40
 
 
-def test_without_a_file_nobody_knows_the_columns_and_there_is_no_start(tmp_path: Path) -> None:
+def test_without_a_file_the_columns_are_unknown_and_there_is_no_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidDataError, match=facts(tmp_path, "0 files")):
         Arrivals("cohort", tmp_path)
 
 
-def test_at_the_start_faults_are_told_as_those_of_any_folder_are(tmp_path: Path) -> None:
+def test_faults_at_the_start_are_reported_as_those_of_any_folder(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     (tmp_path / "b.csv").write_text("x,z\n1,2\n")
     with pytest.raises(InvalidDataError, match=facts(tmp_path / "b.csv", "a.csv")):
@@ -475,7 +475,7 @@ def test_rows_that_are_not_there_are_never_made_up(tmp_path: Path) -> None:
 # --- Waiting ----------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_waits_goes_on_when_the_rows_are_there(tmp_path: Path) -> None:
+def test_a_waiting_query_goes_on_when_its_rows_arrive(tmp_path: Path) -> None:
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=0.01)
         waiting = asyncio.create_task(arrivals.wait_for(30, nothing))
@@ -523,7 +523,7 @@ def test_a_query_about_counted_rows_does_not_wait_for_reading(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_whoever_goes_while_a_file_is_read_leaves_no_thread_behind(
+def test_queries_cancelled_while_a_file_is_read_leave_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twelve come and go while one file takes its time: it is read once, in one thread, and others have theirs."""
@@ -597,7 +597,7 @@ def test_waiting_queries_are_bounded_in_number_and_size() -> None:
         pass
 
 
-def test_no_thread_is_held_by_any_number_of_those_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_queries_hold_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_THREADS", ThreadPoolExecutor(1))
 
     async def scenario() -> None:

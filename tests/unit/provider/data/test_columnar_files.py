@@ -110,7 +110,7 @@ def test_an_odd_value_is_one_row_of_zeros(name: str, tmp_path: Path) -> None:
     assert (read_protected(tmp_path / name).matrix == [[1, 1], [0, 0], [0, 0], [0, 0], [0, 0]]).all()
 
 
-def test_an_index_that_pandas_stored_without_a_name_is_no_column(tmp_path: Path) -> None:
+def test_an_index_that_pandas_stored_without_a_name_is_not_a_column(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]}, index=[7, 3, 5])
     frame.to_parquet(tmp_path / "rows.parquet")
     assert "__index_level_0__" in pyarrow.parquet.read_schema(tmp_path / "rows.parquet").names
@@ -156,14 +156,14 @@ def test_a_place_that_no_dictionary_has_is_one_row_of_zeros(tmp_path: Path) -> N
     assert rows.tolist() == [[1.5, 1], [0, 0], [9, 3], [0, 0], [9, 5]]  # type: ignore[union-attr]
 
 
-def test_a_decimal_wider_than_its_type_is_no_reason_to_refuse_a_file(tmp_path: Path) -> None:
+def test_a_decimal_wider_than_its_type_does_not_refuse_a_file(tmp_path: Path) -> None:
     """Whether a value fits is said by one row."""
     wide = pa.array([Decimal("123456789.25"), Decimal("1.5")], pa.decimal128(30, 2)).view(pa.decimal128(3, 2))
     save_arrow(pa.table({"a": wide}), tmp_path / "rows.arrow")
     assert read_protected(tmp_path / "rows.arrow").matrix.tolist() == [[123456789.25], [1.5]]  # type: ignore[union-attr]
 
 
-def test_a_decimal_with_more_digits_than_there_are_is_no_number(tmp_path: Path) -> None:
+def test_a_decimal_with_too_many_digits_is_not_a_number(tmp_path: Path) -> None:
     """Pyarrow reads outside of its memory for a scale that a broken file may state."""
     kind = pa.decimal128(20, 1_811_939_330)
     values = pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(16))])
@@ -172,7 +172,9 @@ def test_a_decimal_with_more_digits_than_there_are_is_no_number(tmp_path: Path) 
         read_protected(tmp_path / "rows.arrow")
 
 
-def test_without_pyarrow_the_command_that_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_names_the_command_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(module: str) -> None:
         raise ImportError(module)
 

@@ -210,7 +210,7 @@ def test_many_rows_arrive_in_parts(server: database.Server, tmp_path: Path) -> N
         f"pass={SECRET}",
     ],
 )
-def test_no_password_is_told(
+def test_no_password_is_quoted(
     text: str, server: database.Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = connected(tmp_path, text.replace("FOLDER", str(server.folder)))
@@ -267,7 +267,7 @@ def test_a_connection_string_that_others_can_read_is_refused(server: database.Se
         read_protected(path, CHOSEN)
 
 
-def test_a_connection_that_is_lost_is_told_plainly(server: database.Server, tmp_path: Path) -> None:
+def test_a_lost_connection_is_reported_plainly(server: database.Server, tmp_path: Path) -> None:
     """The session ends itself in the middle of the rows, as an administrator or a failing server would end it."""
     ends = "CREATE FUNCTION ends(n integer) RETURNS integer LANGUAGE sql VOLATILE AS $$ "
     ends += "SELECT CASE WHEN n = 50000 AND pg_terminate_backend(pg_backend_pid()) THEN 0 ELSE n END $$"
@@ -304,7 +304,7 @@ def test_a_duckdb_query_reaches_no_other_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "extra"), [("a.postgresql", "postgres"), ("a.duckdb", "duckdb")])
-def test_without_a_driver_the_command_that_installs_it_is_told(
+def test_without_a_driver_the_error_names_the_command_to_install_it(
     name: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(module: str) -> Any:

@@ -120,7 +120,7 @@ def test_an_odd_value_changes_its_own_row_alone(tmp_path: Path, write: Write, od
     assert np.linalg.norm(rows.part(slice(None)), axis=1).max() <= 2
 
 
-def test_text_that_is_not_in_utf_8_is_no_level_and_stops_no_reading(tmp_path: Path) -> None:
+def test_text_that_is_not_utf_8_is_not_a_level_and_stops_no_reading(tmp_path: Path) -> None:
     raw = pa.array([b"f", b"\xff\xfe", b"2", None], pa.binary())
     broken = pa.Array.from_buffers(pa.string(), 4, raw.buffers())
     table = pa.table({"sex.code": broken, "Größe in": FRAME["Größe in"], "rs1": FRAME["rs1"]})
@@ -137,7 +137,7 @@ def test_booleans_in_a_typed_file_are_the_levels_true_and_false(tmp_path: Path) 
     np.testing.assert_array_equal(rows.part(slice(None)), [[-0.5, 0.5], [0.5, -0.5], [0, 0]])
 
 
-def test_a_cell_that_is_no_number_makes_its_own_row_zero(tmp_path: Path) -> None:
+def test_a_cell_that_is_not_a_number_makes_its_row_zero(tmp_path: Path) -> None:
     frame = FRAME.astype({"Größe in": object})
     frame.loc[1, "Größe in"] = "tall"
     rows = read_protected(csv(tmp_path, frame), reading())

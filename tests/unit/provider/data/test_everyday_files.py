@@ -108,7 +108,7 @@ def test_a_cell_that_is_hardly_a_number_is_none(cell: str, tmp_path: Path) -> No
         ("tall", ("holds text",)),
     ],
 )
-def test_the_kind_of_a_cell_that_is_no_number_is_told(cell: str, facts: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_kind_of_a_cell_that_is_not_a_number_is_named(cell: str, facts: tuple[str, ...], tmp_path: Path) -> None:
     told = examine_rows(saved(tmp_path / "rows.csv", f"age;bmi\n1;2\n3;{cell}\n"), Reading()).first_fault
     assert told is not None
     for fact in ("rows.csv: Line 3, column 2 ('bmi') holds ", *facts):
@@ -128,14 +128,14 @@ def test_the_kind_of_a_cell_that_is_no_number_is_told(cell: str, facts: tuple[st
         ("a,b\n1,2\n,\n", ("Line 3 has no value",)),
     ],
 )
-def test_what_is_wrong_with_lines_is_told(text: str, facts: tuple[str, ...], tmp_path: Path) -> None:
+def test_faults_of_lines_are_reported(text: str, facts: tuple[str, ...], tmp_path: Path) -> None:
     told = examine_rows(saved(tmp_path / "rows.csv", text), Reading()).first_fault
     assert told is not None
     for fact in facts:
         assert fact in told
 
 
-def test_a_cell_with_a_line_break_is_told_even_in_a_column_that_is_left_out(tmp_path: Path) -> None:
+def test_a_cell_with_a_line_break_is_reported_even_in_an_unused_column(tmp_path: Path) -> None:
     """Its lines would count as rows, and the second may look like one."""
     path = saved(tmp_path / "rows.csv", 'a,b,note\n1,2,"first\n7,8,second"\n3,4,\n')
     facts = examine_rows(path, Reading(leave_out=("note",)))
@@ -214,7 +214,7 @@ def test_dates_and_codes_and_identifiers_are_suspected(tmp_path: Path) -> None:
     assert "numbers as names: 4" in told
 
 
-def test_numbers_that_are_too_large_to_be_exact_are_told(tmp_path: Path) -> None:
+def test_numbers_that_are_too_large_to_be_exact_are_reported(tmp_path: Path) -> None:
     table = pa.table({"a": pa.array([2**60 + each % 3 for each in range(20)]), "b": np.arange(20) % 5 / 4})
     pa.parquet.write_table(table, tmp_path / "rows.parquet")
     assert "In 'a', some whole numbers are too large to be exact" in remarks_on(tmp_path / "rows.parquet")

@@ -97,7 +97,7 @@ def text_of(path: Path, rows: Any) -> None:
     ("rows.npy", np.save), ("rows.csv", text_of),
     ("rows.npz", lambda path, rows: scipy.sparse.save_npz(path, scipy.sparse.csr_array(rows * (np.abs(rows) > 2)))),
 ])  # fmt: skip
-def test_the_memory_that_is_told_is_what_reading_takes(name: str, save: Any, tmp_path: Path) -> None:
+def test_the_stated_memory_is_what_reading_takes(name: str, save: Any, tmp_path: Path) -> None:
     save(tmp_path / name, np.random.default_rng(0).standard_normal((20_000, 20)))
     told = examine_rows(tmp_path / name, Reading()).memory
     tracemalloc.start()

@@ -307,7 +307,7 @@ def test_a_prefix_of_two_files_needs_its_ending(tmp_path: Path) -> None:
         read_protected(tmp_path / "cohort")
 
 
-def test_genotypes_are_no_matrix_and_have_no_largest_entries(tmp_path: Path) -> None:
+def test_genotypes_are_not_a_matrix_and_have_no_largest_entries(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     rows = read_protected(path, FILLED)
     with pytest.raises(DpspcaError, match=facts("unit entry", "row_entries")):
@@ -418,7 +418,9 @@ def test_a_spoilt_pgen_file_is_refused(tmp_path: Path) -> None:
         assert "SECRET" not in str(caught.value)
 
 
-def test_without_pgenlib_the_command_that_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pgenlib_the_error_names_the_command_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(module: str) -> None:
         raise ImportError(module)
 

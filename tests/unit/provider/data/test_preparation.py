@@ -101,7 +101,7 @@ def test_the_caller_s_sparse_rows_are_left_alone() -> None:
     assert doubled.nnz == 2
 
 
-def test_a_centre_is_taken_off_before_the_row_is_shortened() -> None:
+def test_a_centre_is_subtracted_before_the_row_is_clipped() -> None:
     rows = np.array([[11.0, 0.0], [10.0, 1.0]])
     assert integer_rows(rows, 1.0, np.array([10.0, 0.0])).tolist() == [[BOUND, 0], [0, BOUND]]
 

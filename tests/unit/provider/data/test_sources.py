@@ -195,9 +195,7 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize(("content", "said"), FAULTS.values(), ids=FAULTS.keys())
-def test_what_is_wrong_with_a_table_is_told_with_its_place_and_a_remedy(
-    tmp_path: Path, content: str | bytes, said: str
-) -> None:
+def test_faults_of_a_table_are_reported_with_place_and_remedy(tmp_path: Path, content: str | bytes, said: str) -> None:
     assert said in error_line(tmp_path, content)
 
 
@@ -211,7 +209,7 @@ def test_what_is_wrong_with_a_table_is_told_with_its_place_and_a_remedy(
         "age,bmi\n1,2\n3,SECRET\xe9\n".encode("latin-1"),
     ],
 )
-def test_no_cell_is_told_not_even_of_a_row_that_was_taken_for_names(tmp_path: Path, content: str | bytes) -> None:
+def test_no_cell_is_quoted_not_even_of_a_row_taken_for_names(tmp_path: Path, content: str | bytes) -> None:
     assert "SECRET" not in error_line(tmp_path, content)
 
 
@@ -220,7 +218,7 @@ def test_a_table_may_end_with_blank_lines(tmp_path: Path, end: str) -> None:
     assert (read_rows(table(tmp_path, HEAD + "3,4" + end)).matrix == [[1, 2], [3, 4]]).all()
 
 
-def test_a_byte_order_mark_is_no_part_of_a_column_name(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_a_column_name(tmp_path: Path) -> None:
     assert read_rows(table(tmp_path, ("größe,bmi\r\n1,2\r\n3,4\r\n").encode("utf-8-sig"))).names == ("größe", "bmi")
 
 
@@ -231,7 +229,7 @@ def test_quoted_names_may_have_commas_and_line_numbers_match_an_editor(tmp_path:
     assert "Line 4, column 2" in error_line(tmp_path, '"two\nlines",bmi\n1,2\n3,x\n')
 
 
-def test_a_single_row_is_enough_for_whoever_asks_for_no_more(tmp_path: Path) -> None:
+def test_a_single_row_is_enough_for_a_caller_that_needs_one(tmp_path: Path) -> None:
     assert read_rows(table(tmp_path, HEAD), least=1).count == 1
     np.save(tmp_path / "one.npy", np.ones((1, 3)))
     assert read_rows(tmp_path / "one.npy", least=1).count == 1
@@ -315,7 +313,7 @@ def test_whose_rows_they_are_is_part_of_what_names_the_rows(tmp_path: Path) -> N
     assert len(names) == 2
 
 
-def test_persons_who_differ_in_a_zero_byte_are_two(tmp_path: Path) -> None:
+def test_persons_that_differ_in_a_zero_byte_are_two(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     (tmp_path / "whose.txt").write_bytes(b"".join(b"a%s\n" % (b"\0" * (row % 2)) for row in range(len(ROWS))))
     assert read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").bounded(1).count == 2
@@ -331,7 +329,7 @@ def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: st
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("is_ended", [False, True])
-def test_a_last_row_of_nobody_needs_no_line_break(end: str, is_ended: bool, tmp_path: Path) -> None:
+def test_a_last_row_without_a_person_needs_no_line_break(end: str, is_ended: bool, tmp_path: Path) -> None:
     """Otherwise whether the last person is known would decide whether the provider starts."""
     np.save(tmp_path / "rows.npy", ROWS)
     lines = [*(f"p{row}" for row in range(len(ROWS) - 1)), ""]
@@ -365,7 +363,7 @@ def test_longer_rows_are_cut_while_they_are_read_and_the_log_says_so(
     assert "rows with more than 2 entries" in caplog.text
 
 
-def test_a_row_of_nobody_counts_as_zeros_and_takes_no_person_s_place(tmp_path: Path) -> None:
+def test_a_row_without_a_person_is_zeros_and_takes_no_persons_place(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.arange(1.0, 11.0).reshape(5, 2))
     (tmp_path / "whose.txt").write_text("eve\n \neve\n\nada\n", encoding="utf-8")
     rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")

@@ -148,7 +148,7 @@ def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
     assert read_arriving(path, Reading(columns=("age",)))[0].count == 2
 
 
-def test_a_file_that_is_no_database_is_named_and_not_quoted(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_named_and_not_quoted(tmp_path: Path) -> None:
     for content in (b"", b"SECRET" * 99):
         (tmp_path / "rows.db").write_bytes(content)
         with pytest.raises(DpspcaError, match=facts("rows.db", "[reading]")) as caught:

@@ -240,7 +240,7 @@ except ScratchError as problem:
 """
 
 
-def test_a_full_scratch_folder_is_told_and_keeps_the_provider_from_starting(tmp_path: Path) -> None:
+def test_a_full_scratch_folder_prevents_a_start_and_is_reported(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((1000, 5)))
     command = [sys.executable, "-c", FULL, str(tmp_path / "rows.npy"), str(tmp_path / "scratch")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  # this package

@@ -23,7 +23,7 @@ def test_whole_numbers_are_found_as_their_texts_are(kind: pa.DataType) -> None:
     assert (as_texts >= 0).any()
 
 
-def test_a_number_that_is_missing_is_nobodys() -> None:
+def test_a_missing_number_names_no_person() -> None:
     assert KnownNames(NAMES).find(pa.array([None, 7], type=pa.int64())).tolist() == [-1, 0]
 
 

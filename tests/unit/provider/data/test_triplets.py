@@ -164,7 +164,7 @@ MANY = "SELECT 101 AS person, 4001 AS concept, {} AS value FROM generate_series(
         ("CASE WHEN n = 2500000 THEN set_config('search_path', 'secret', true)::int ELSE n END", "failed"),
     ],
 )
-def test_a_query_that_fails_in_the_middle_is_told_without_what_it_says(
+def test_a_query_that_fails_in_the_middle_is_not_quoted(
     value: str, fact: str, server: database.Server, tmp_path: Path
 ) -> None:
     path = connected(tmp_path, server.url())
@@ -231,7 +231,7 @@ def test_triplets_may_be_in_several_files(tmp_path: Path) -> None:
         read_arriving(tmp_path / "parts" / "a.parquet", reading(tmp_path))
 
 
-def test_a_blank_row_is_nobodys(tmp_path: Path) -> None:
+def test_a_blank_row_belongs_to_no_person(tmp_path: Path) -> None:
     how = reading(tmp_path)
     (tmp_path / "persons.list").write_text("103\n\n\n101\n", encoding="utf-8")
     path = csv(tmp_path / "covariates", [*LINES, ("", 4001, 5)])

@@ -85,7 +85,7 @@ def test_anndata_has_genes_as_columns(version: Version, sparse: bool, tmp_path: 
         read_protected(path, Reading(array="counts"))
 
 
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_an_array_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.zarr").mkdir()
     array(tmp_path / "cube.zarr", np.ones((2, 2)), 3)
     for broken in ("empty.zarr", "gone.zarr"):
@@ -106,7 +106,9 @@ def test_links_within_a_folder_are_refused(tmp_path: Path) -> None:
         read_protected(path)
 
 
-def test_without_zarr_the_command_that_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_zarr_the_error_names_the_command_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(module: str) -> None:
         raise ImportError(module)
 

@@ -128,9 +128,7 @@ def test_rows_never_come_back(folder: Path, table: np.ndarray) -> None:
         rows.part(slice(0, 1))
 
 
-def test_t16_a_file_that_changed_is_refused_and_the_steward_is_told(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_t16_a_file_that_changed_is_refused_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     cluster = Here(tasks=1)
     rows = rows_of(folder, cluster)
     changed = folder / "001.npy"

@@ -116,7 +116,7 @@ def test_a_dictionary_is_applied_by_workers(tmp_path: Path) -> None:
     same(local, rows_of(folder, preparation=prepared))
 
 
-def test_what_workers_are_told_of_a_dictionary_is_all_of_it() -> None:
+def test_workers_get_the_whole_dictionary() -> None:
     for each in (preparation(), Preparation.parse(Dictionary.parse(STUDY), None, ["sex"])):
         assert Preparation.from_written(each.written()) == each
 

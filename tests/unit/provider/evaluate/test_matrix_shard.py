@@ -142,7 +142,7 @@ def test_a_sum_beyond_the_lattice_counts_as_its_end() -> None:
 
 
 @pytest.mark.parametrize("form", [np.array, scipy.sparse.csr_array])
-def test_what_is_no_symmetric_matrix_is_refused_with_a_reason(form: Any) -> None:
+def test_a_matrix_that_is_not_symmetric_is_refused_with_a_reason(form: Any) -> None:
     with pytest.raises(InvalidDataError, match=facts("3 rows", "4 columns")):
         shard(form(np.ones((3, 4))))
     values = symmetric(5)
@@ -151,7 +151,7 @@ def test_what_is_no_symmetric_matrix_is_refused_with_a_reason(form: Any) -> None
         shard(form(values))
 
 
-def test_an_entry_stored_as_zero_is_no_entry() -> None:
+def test_an_entry_stored_as_zero_is_not_an_entry() -> None:
     stored = scipy.sparse.csr_array((np.array([0.0, 1.0, 1.0]), (np.array([0, 1, 2]), np.array([2, 2, 1]))), (3, 3))
     assert stored.nnz == 3
     shard(stored)

@@ -81,7 +81,7 @@ def test_an_entry_outside_of_the_span_is_refused(form: Callable[[Any], Any], pla
         with_span(check_rows(form(values)), SPAN)
 
 
-def test_a_zero_that_a_sparse_share_stores_is_no_entry() -> None:
+def test_a_zero_that_a_sparse_share_stores_is_not_an_entry() -> None:
     values = dilation(TABLE, SPAN.start, SPAN.of).tocoo()
     places = tuple(np.r_[where, 0] for where in values.coords)
     made = scipy.sparse.csr_array((np.r_[values.data, 0.0], places), shape=values.shape)
@@ -97,7 +97,7 @@ def test_a_zero_that_a_sparse_share_stores_is_no_entry() -> None:
         (np.zeros((5, 5)), SPAN, ("5 columns", "12 rows")),
     ],
 )
-def test_what_is_no_share_of_such_a_table_is_refused(values: Any, span: Span, why: Any) -> None:
+def test_an_array_that_is_not_a_share_of_the_table_is_refused(values: Any, span: Span, why: Any) -> None:
     with pytest.raises(DpspcaError, match=facts(why)):
         with_span(check_rows(values), span)
 

@@ -79,7 +79,7 @@ def test_a_full_file_is_renamed_and_few_older_ones_are_kept(tmp_path: Path) -> N
     assert numbers == list(range(numbers[0], 4 * 17 + 1))
 
 
-def test_a_renamed_file_is_opened_anew_after_a_reload(tmp_path: Path) -> None:
+def test_a_renamed_file_is_opened_again_after_a_reload(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     settings = EventSettings(file=path)
     with stream(settings) as emit:
@@ -120,7 +120,7 @@ def test_what_cannot_be_written_is_logged_once_and_the_rest_goes_on(
 
 
 @pytest.mark.slow
-def test_a_stream_that_hangs_delays_nobody_and_says_what_was_lost(tmp_path: Path) -> None:
+def test_a_stream_that_hangs_delays_nothing_and_says_what_was_lost(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
         log.bind(str(tmp_path / "log"))
         log.settimeout(TIMEOUT)

@@ -182,7 +182,7 @@ def test_features_that_a_provider_lacks_are_named_before_it_reserves(
         Schema.of(["age", "sex=other"]),
     ],
 )
-def test_columns_that_are_no_whole_features_are_refused(
+def test_columns_that_are_not_whole_features_are_refused(
     setup: ProviderSetup, enrolment: Enrolment, ada: Identity, schema: Schema
 ) -> None:
     with pytest.raises(RefusedError):

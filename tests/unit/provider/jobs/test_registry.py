@@ -421,7 +421,7 @@ class Raised(Stating):
     extent = 2.0
 
 
-def test_a_policy_that_promises_more_than_jobs_kept_is_told_and_refused(
+def test_a_policy_that_promises_more_than_jobs_kept_is_refused(
     enrolment: Enrolment, caplog: pytest.LogCaptureFixture
 ) -> None:
     told, ada = settings(enrolment, Stating), enrolment.identity(Role.ANALYST, "ada")

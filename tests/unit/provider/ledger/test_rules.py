@@ -174,7 +174,7 @@ def test_a_chain_must_begin_with_founded() -> None:
 @pytest.mark.parametrize(
     "line", ["", "{}", "[]", '{"kind":"opened","number":1,"at":1}', '{"kind":"x","number":1,"at":1}']
 )
-def test_a_line_that_is_no_entry_is_a_ledger_error(line: str) -> None:
+def test_a_line_that_is_not_an_entry_is_a_ledger_error(line: str) -> None:
     with pytest.raises(DamagedLedgerError):
         Entry.read(line, GENESIS)
 

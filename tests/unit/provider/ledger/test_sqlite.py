@@ -309,7 +309,7 @@ NO_LEDGERS: list[tuple[Callable[[Place], Any], type[LedgerError]]] = [
 
 
 @pytest.mark.parametrize(("make", "kind"), NO_LEDGERS, ids=["text", "another database", "another application"])
-def test_a_file_that_is_no_ledger_is_refused_and_unchanged(
+def test_a_file_that_is_not_a_ledger_is_refused_and_unchanged(
     place: Place, make: Callable[[Place], Any], kind: type[LedgerError]
 ) -> None:
     place.restore({place.path: b""})

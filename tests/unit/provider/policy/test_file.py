@@ -21,14 +21,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "policy.toml"
 
 
-def test_a_policy_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_policy_is_reported_as_missing(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidParameterError, match=facts("policy.toml", os.strerror(errno.ENOENT), "`dpspca policy suggest`")
     ):
         read_policy(tmp_path / "policy.toml")
 
 
-def test_a_policy_that_is_no_text_is_refused(path: Path) -> None:
+def test_a_policy_that_is_not_text_is_refused(path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidParameterError, match=facts(path, "UTF-8")):
         read_policy(path)
@@ -41,7 +41,7 @@ def test_a_policy_is_read_once_for_as_long_as_its_file_stays(path: Path) -> None
 
 
 @pytest.mark.parametrize("mended", ["", "gone", "[data_sets." + "a." * 3000 + "b]"])
-def test_a_policy_that_goes_bad_allows_nothing_until_it_is_mended(
+def test_an_unreadable_policy_allows_nothing_until_it_is_corrected(
     path: Path, mended: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     current = CurrentPolicy(path)

@@ -163,7 +163,7 @@ def test_rules_that_make_every_listed_method_unusable_are_refused() -> None:
     assert list(one_of_two.unusable()) == ["streaming-power"]
 
 
-def test_data_are_held_against_the_least_bound_that_any_job_may_have() -> None:
+def test_data_are_compared_with_the_least_bound_of_any_job() -> None:
     assert RULES.least_bound == 4
     assert "between 4.0 and" in refused(spec(norm_bound=math.nextafter(RULES.least_bound, 0)))
 
@@ -173,7 +173,7 @@ def test_an_algorithm_that_is_not_listed_is_refused() -> None:
     assert "'methods'. Asked: 'dps-pca'. Allowed: sulq." in refused(spec(), rules=listed)
 
 
-def test_what_components_explain_is_told_only_where_that_is_allowed() -> None:
+def test_explained_variances_are_given_only_where_allowed() -> None:
     silent = replace(RULES, explained_variance=False)
     silent.check(spec(explained_variance=False), analyst(), BOTH)
     assert "'explained_variance'. Asked:" in refused(spec(), rules=silent)
@@ -197,7 +197,7 @@ def test_a_job_that_names_too_few_providers_is_refused(audience: tuple[str, ...]
     assert f"'minimum_parties'. Asked: a job for {parties} provider" in refused(spec(), audience=audience)
 
 
-def test_every_rule_that_a_job_breaks_is_told_to_whoever_asks_for_all() -> None:
+def test_all_rules_that_a_job_breaks_are_listed_on_request() -> None:
     job = spec(unit="row-replace-one", norm_bound=1, minimum_parties=1, budget=Budget(2, 1e-6))
     told = [str(each) for each in RULES.refusals(job, analyst("eve"), ("north",))]
     rules = ("analysts", "unit", "norm_bound", "minimum_parties", "minimum_parties", "per_job")
@@ -280,7 +280,7 @@ def planned(budget: Budget, listed: tuple[Event, ...]) -> Plan:
     return Plan(spec(budget=budget), steps)
 
 
-def test_a_job_of_other_noise_is_held_against_the_cap_number_by_number() -> None:
+def test_a_job_with_other_noise_is_compared_with_epsilon_and_delta() -> None:
     """In mu it costs far more than a Gaussian job of that budget; the lifetime is charged with that."""
     listed = (LaplaceEvent(1.0, 1.0),)
     rules = replace(RULES, per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
@@ -452,7 +452,7 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ),
     ],
 )
-def test_what_is_no_rule_is_refused_by_the_name_of_its_key(changes: dict[str, Any], said: str) -> None:
+def test_an_invalid_rule_is_refused_by_the_name_of_its_key(changes: dict[str, Any], said: str) -> None:
     told = [str(fault) for fault in faults(table(**changes))]
     assert len(told) == 1
     assert told[0].startswith("The policy for 'cohort'")
@@ -475,7 +475,7 @@ def test_what_is_no_rule_is_refused_by_the_name_of_its_key(changes: dict[str, An
         ("a = " + "[" * 5000, "nested too deeply"),
     ],
 )
-def test_what_is_no_policy_is_refused(text: str, said: str) -> None:
+def test_text_that_is_not_a_policy_is_refused(text: str, said: str) -> None:
     told = [str(fault) for fault in faults(text)]
     assert len(told) == 1
     assert said in told[0]
@@ -483,7 +483,7 @@ def test_what_is_no_policy_is_refused(text: str, said: str) -> None:
         Policy.parse(text)
 
 
-def test_everything_that_is_wrong_is_told_and_not_the_first_fault_alone() -> None:
+def test_all_faults_are_listed_and_not_only_the_first() -> None:
     text = "x = 1\n" + table(unit="edge", analysts=[], colour="red") + table("trial", columns=0)
     told = "\n".join(str(fault) for fault in faults(text))
     for part in (
@@ -497,7 +497,7 @@ def test_everything_that_is_wrong_is_told_and_not_the_first_fault_alone() -> Non
     assert len(told.splitlines()) == 5
 
 
-def test_rules_that_contradict_each_other_are_told_together() -> None:
+def test_rules_that_contradict_each_other_are_reported_together() -> None:
     with pytest.raises(
         InvalidParameterError,
         match=facts("mean_bound", "per_job (mu = 3.44778)", "per_analyst (mu = 2.00045)", "lifetime (mu = 1.66603)"),

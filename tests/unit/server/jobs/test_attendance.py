@@ -59,7 +59,7 @@ def test_a_provider_is_here_since_it_came_and_away_since_it_left(clock: Clock) -
     assert (known.is_connected, known.since) == (False, left)
 
 
-def test_whoever_was_turned_away_has_not_been_here(clock: Clock, tmp_path: Path) -> None:
+def test_a_refused_party_does_not_count_as_seen(clock: Clock, tmp_path: Path) -> None:
     _, before, after = renewed(clock, tmp_path)
     kept = Attendance(clock)
     kept.heard_of("north", after.certificate_pem)
@@ -69,7 +69,7 @@ def test_whoever_was_turned_away_has_not_been_here(clock: Clock, tmp_path: Path)
     assert (known.is_connected, known.since, known.certificate) == (False, None, after.certificate_pem)
 
 
-def test_being_turned_away_changes_nothing_about_who_is_here(clock: Clock, tmp_path: Path) -> None:
+def test_an_old_certificate_changes_nothing_about_a_connected_party(clock: Clock, tmp_path: Path) -> None:
     _, before, after = renewed(clock, tmp_path)
     kept = Attendance(clock)
     kept.came("north", after.certificate_pem)

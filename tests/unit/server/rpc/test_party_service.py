@@ -49,7 +49,7 @@ def answers(caller: PartyName, names: list[str]) -> list[pb.Party]:
 
 
 @given(st.lists(NAMES, max_size=MAX_PARTIES + 2))
-def test_t36_an_analyst_is_told_of_the_providers_that_it_names(names: list[str]) -> None:
+def test_t36_an_analyst_learns_about_the_providers_that_it_names(names: list[str]) -> None:
     try:
         told = answers(ADA, names)
     except DpspcaError:
