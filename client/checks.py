@@ -356,4 +356,4 @@ def _reach(address: Address) -> None:
 def _prepared(settings: ProviderConfig, name: str) -> str:
     """Say by which dictionary the rows of a data set are prepared, if by one."""
     held = settings.dictionaries.get(name)
-    return "" if held is None else f", prepared by the dictionary {held.dictionary.digest()}"
+    return "" if held is None else f", prepared with the dictionary {held.dictionary.digest()}"

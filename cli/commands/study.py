@@ -24,7 +24,7 @@ from .release import require_confirmation
 REFUSED_SOME: Final = 1
 _COLUMNS: Final = ("", "role", "name", "key", "days")
 _UNDELIVERED: Final = (
-    "Deliver the list with `dpspca study publish`. Until then, the other parties go on trusting what was revoked."
+    "Deliver the list with `dpspca study publish`. Until then, the other parties still trust what was revoked."
 )
 
 study = typer.Typer(

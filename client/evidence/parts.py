@@ -134,10 +134,10 @@ def read_record(found: Findings, content: bytes, job: JobOfEvidence, name: str) 
     if record.receipt:
         receipt = _receipt(record.receipt, job, name)
         facts["ledger"] = {"name": receipt.ledger, "entries": receipt.entries, "hash": receipt.hash}
-        what = f"{name} signed a receipt: its ledger had come to entry {receipt.entries}, with the hash {receipt.hash}."
+        what = f"{name} signed a receipt: its ledger then ended with entry {receipt.entries}, hash {receipt.hash}."
         found.check(f"receipt-{name}", what, holds=True, otherwise="")
     else:
-        found.cannot_know(f"receipt-{name}", f"{name}: how far its ledger had come. It keeps no ledger that lasts.")
+        found.cannot_know(f"receipt-{name}", f"{name}: how many entries its ledger had. It keeps no permanent ledger.")
     ended = "is still open there" if record.state == OPEN else f"ended there as '{record.state}'"
     what = (
         f"its ledger has this job. It stored {record.answers} answers to {record.queries} queries, spent mu "

@@ -54,7 +54,7 @@ def verify(
     except DpspcaError as problem:
         found.check("form", "", holds=False, otherwise=problem.what)
         return found
-    found.check("form", "The file is whole and in the one form of evidence.", holds=True, otherwise="")
+    found.check("form", "The file is complete and in the canonical form of evidence.", holds=True, otherwise="")
     _check_authority(found, evidence, authority)
     with found.checking("collector-signature", "The analyst who collected it signed the whole file."):
         evidence.require_signature()
@@ -121,7 +121,7 @@ def _check_requests(found: Findings, evidence: Evidence, job: JobOfEvidence) -> 
         "requests",
         "The file has a request for each kind of statement that this version knows, and for no other.",
         holds=evidence.requests.keys() == known,
-        otherwise=f"The file has not just the requests for {', '.join(sorted(known))}. Use the version that wrote it.",
+        otherwise=f"The file has more or fewer requests than {', '.join(sorted(known))}. Use the version that wrote it.",
     )
     for kind in _READERS:
         if kind in evidence.requests:

@@ -20,7 +20,7 @@ from .rules import refusals
 
 STEPS: Final = 1000
 """A budget that is too large is cut to a number of thousandths of epsilon."""
-NO_PROVIDER: Final = "No provider states terms for this data set to you."
+NO_PROVIDER: Final = "No provider shows you terms for this data set."
 DIGITS: Final = 3
 _TINY: Final = 1e-300
 

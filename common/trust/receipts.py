@@ -1,4 +1,4 @@
-"""Receipts: a provider signs with every answer how far its ledger has come, and others keep the receipts.
+"""Receipts: with every answer a provider signs how many entries its ledger has, and others keep the receipts.
 
 A ledger that went back in time lacks entries that a receipt proves. A receipt names the ledger, its number of entries
 and the hash of the last one. It stays valid for as long as the ledger is used, whether its certificate was renewed,

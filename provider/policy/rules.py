@@ -60,7 +60,7 @@ from .unusable import unusable
 
 MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer interval, jobs would take too long
 _SAMPLE: Final = "`dpspca config sample policy` shows what belongs there."
-_ONCE: Final = distinct("Give a list, and everything in it once.")
+_ONCE: Final = distinct("Give a list without repetition.")
 _COLUMNS: Final = f"Give the largest number of columns, from 1 to {MAX_DIMENSION}, or a list of different names."
 _ASK_STEWARD: Final = "The refusal cost nothing. {}, or ask the data steward to change the policy."
 _WITHIN: Final = "Change the job to what is allowed"
@@ -183,7 +183,7 @@ class Rules(ApprovalKeys):
         if not self.unit.is_row and self.centering != (Centering.NONE,):
             yield f'The unit {self.unit} is for a matrix, which has no rows to centre, so centering must be ["none"].'
         if not self.unit.is_row and self.rows_per_person > 1:
-            yield f"The unit {self.unit} protects no rows, so rows_per_person must be left out."
+            yield f"The unit {self.unit} does not protect rows, so rows_per_person must be left out."
         elif len(unusable := self.unusable()) == len(set(self.methods)):
             yield f"No job can use any of the listed methods. {' '.join(unusable.values())}"
         named = (("per_job", self.per_job), ("per_analyst", self.per_analyst), ("lifetime", self.lifetime))

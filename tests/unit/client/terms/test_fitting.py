@@ -167,7 +167,7 @@ def test_providers_without_terms_are_left_out_if_enough_are_left() -> None:
     alone = fit(SPEC, ("north", "west"), TWO)
     assert not alone.fits
     assert "minimum_parties" in alone.obstacles[0]
-    assert fit(SPEC, ("west",), TWO).obstacles == ("No provider states terms for this data set to you.",)
+    assert fit(SPEC, ("west",), TWO).obstacles == ("No provider shows you terms for this data set.",)
 
 
 def test_columns_on_offer_are_taken_only_if_signed_terms_confirm_them() -> None:
