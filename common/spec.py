@@ -168,7 +168,7 @@ class Schema:
         return schema
 
     def require_named(self) -> None:
-        """Refuse a column whose name is empty. This is asked of what is new: jobs on a disk are read as they are."""
+        """Refuse a column whose name is empty. Only new jobs are checked: jobs on a disk are read as they are."""
         empty = [number for number, name in enumerate(self.names or (), 1) if not name.strip()]
         check(
             not empty,

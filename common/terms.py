@@ -46,7 +46,7 @@ class StatedCap:
 
     @property
     def price(self) -> Price:
-        """What it is worth, in the units in which jobs add up."""
+        """Its size in the units in which the prices of jobs are added."""
         return Filter.for_budget(self.epsilon, self.delta, self.approximate_delta).whole
 
 

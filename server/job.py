@@ -97,7 +97,7 @@ class JobRecord:
         return replace(self, state=next_state, reason=reason, ended=ended, participants=participants)
 
     def with_asked_at_least(self, queries: int) -> "JobRecord":
-        """Return the job as it may be after a restart: every provider that takes part may have been asked so many."""
+        """Return the job for a restart: each provider that takes part may have been asked this many queries."""
         asked = {
             name: each if each.reason else replace(each, asked=max(each.asked, queries))
             for name, each in self.participants.items()

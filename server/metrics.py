@@ -58,14 +58,14 @@ _CODES: Final = {
 
 
 class CoordinatorMetrics:
-    """The numbers of one coordinator. What it does not count itself, ``collect`` reads when somebody looks."""
+    """The numbers of one coordinator. ``collect`` reads those that it does not count itself."""
 
     def __init__(self) -> None:
         self._metrics = Metrics(FAMILIES)
         self._collect: Callable[[], Mapping[Family, Mapping[tuple[str, ...], float]]] = dict
 
     def collect_from(self, collect: Callable[[], Mapping[Family, Mapping[tuple[str, ...], float]]]) -> None:
-        """Set what is read when somebody looks."""
+        """Set the function that reads numbers when they are asked for."""
         self._collect = collect
 
     def call_ended(self, method: str, seconds: float) -> None:

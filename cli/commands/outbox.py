@@ -105,7 +105,7 @@ def _print_outbox(chosen: Sequence[Release], every: int, gaps: Sequence[str]) ->
 
 
 def _list_known_analysts(analyst: str, every: Sequence[Release]) -> None:
-    """List the analysts to whom answers left, if none left to the one that was asked for: the name may be misspelt."""
+    """List the analysts who got answers, if the one that was asked for got none: the name may be misspelt."""
     analysts = {each.analyst for each in every}
     if analysts and analyst not in analysts | {short_name(each) for each in analysts}:
         others = ", ".join(sorted(analysts))

@@ -121,7 +121,7 @@ def _check_requests(found: Findings, evidence: Evidence, job: JobOfEvidence) -> 
         "requests",
         "The file has a request for each kind of statement that this version knows, and for no other.",
         holds=evidence.requests.keys() == known,
-        otherwise=f"The file has more or fewer requests than {', '.join(sorted(known))}. Use the version that wrote it.",
+        otherwise=f"The file has other requests than {', '.join(sorted(known))}. Use the version that wrote it.",
     )
     for kind in _READERS:
         if kind in evidence.requests:

@@ -1,4 +1,4 @@
-"""The page: what was asked of whom, the components, the price, the promise, and the words to cite it with.
+"""The page: what was asked of which provider, the components, the price, the promise, and how to cite it.
 
 Everything on it comes from ``report.to_dict``, so every number on it is also available as JSON. It has no date, so that
 the same model gives the same bytes.

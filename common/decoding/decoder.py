@@ -177,7 +177,7 @@ def _wrong(problem: DpspcaError) -> WrongInput:
 
 
 def _union(hints: Sequence[Any]) -> Decoder:
-    """Read a value by the first type that it has. If it has none, say what is wrong by the one that is closest."""
+    """Read a value as the first type that fits it. If none fits, report what is wrong for the closest type."""
     readers = [decoder_of(hint) for hint in sorted(hints, key=_rank) if hint is not NoneType]
     is_optional = NoneType in hints
 

@@ -76,7 +76,7 @@ def filled_columns(preparation: Preparation, absent: float) -> list[str]:
 
 
 def _kind(mapped: MappedFeature) -> Kind:
-    """Return how a feature is prepared, which is all but what it is called."""
+    """Return how a feature is prepared: everything about it except its names."""
     feature = mapped.feature
     return (
         type(feature),

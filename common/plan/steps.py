@@ -104,7 +104,7 @@ class Step:
 
     @property
     def choices(self) -> "tuple[Step, ...]":
-        """This step, and the one that may be taken in its place."""
+        """This step, and its alternative if there is one."""
         return (self,) if self.instead is None else (replace(self, instead=None), self.instead)
 
     def of_kind(self, kind: str) -> "Step":

@@ -1,14 +1,14 @@
 """What identifies the rows of a data set: the digest of their form, and the fingerprints of their content.
 
 Most of the time goes into fingerprints that do not depend on the order of columns: two passes over all rows. They are
-spared if the ledger has all of them already, as it has after a restart. The ledger shows that by one name more,
-``whole_name``, which is recorded only together with all other fingerprints of the same rows. It follows from the
-digest, which is SHA-256 over every bit. So rows that differ in one bit from those that were recorded get no fingerprint
-spared, whoever chose them. This holds for dense rows that jobs use as they were read. Where settings change rows, the
-digest says nothing about the rows before the change, and every fingerprint is made anew.
+skipped if the ledger has all of them already, as after a restart. One more name in the ledger shows this:
+``whole_name``, which is recorded only together with all other fingerprints of the same rows. It is computed from the
+digest, which is SHA-256 over every bit. So no fingerprint is skipped for rows that differ from the recorded ones in
+even one bit, even if an attacker chose them. This holds for dense rows that jobs use as they were read. Where settings
+change rows, the digest says nothing about the rows before the change, and every fingerprint is computed again.
 
-Rows of zeros have no fingerprint. They get a name of their data set in its place, so that a restart over them takes as
-long as over other rows.
+Rows of zeros have no fingerprint. They get a name made from their data set instead, so that a restart over them takes
+as long as over other rows.
 """
 
 from collections.abc import Callable

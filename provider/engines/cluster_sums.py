@@ -23,7 +23,7 @@ class ClusterSums:
     """Sums over the rows of a cluster, added up here over tasks and there over rows. They have the bits of local ones.
 
     Integers are added, so neither the division into files and tasks, nor their order, nor a task that was done twice
-    because its worker was lost, changes a bit: of two replies to one task, one is used.
+    because its worker was lost, changes a bit: of two replies to one task, only one is used.
     """
 
     def __init__(self, rows: ClusterRows, norm_bound: float, mean_bound: float | None = None) -> None:

@@ -2,7 +2,7 @@
 
 Terms are only for an analyst whose certificate is valid and whom the policy names for that data set. To anybody else
 the reply is the same as for a data set that does not exist: nothing. A record is only for the analyst who signed the
-job. To anybody else the reply is the same as for a job that does not exist. Why it is nothing goes to the log alone.
+job. To anybody else the reply is the same as for a job that does not exist. Only the log says why there is nothing.
 
 A statement follows from the policy, from public facts about the data set and from the ledger. The ledger's amounts
 follow from signed jobs, and change only when a job is opened or ends. No statement looks at a row.

@@ -2,7 +2,7 @@
 
 The coordinator sends them at the end of each job. When this provider connects, it sends them back, and the coordinator
 passes them on. Each is signed by the provider that it is about, so nobody can forge one, and keeping one costs nothing.
-Their number is bounded. Losing them harms nobody, but then they no longer help either.
+Their number is bounded. If they are lost, nothing is harmed, but they also help no more.
 """
 
 import logging

@@ -13,7 +13,7 @@ What the numbers mean:
   within ``per_job`` if, and only if, the price of its plan fits into ``Filter.for_budget`` of it. If its noise is not
   Gaussian, it is also within ``per_job`` if its epsilon, its delta and the part of delta for approximate mechanisms
   are.
-- ``per_analyst`` divides the lifetime among analysts. It is no promise of its own, because analysts may tell each other
+- ``per_analyst`` divides the lifetime among analysts. It adds no promise, because analysts may tell each other
   what they learned.
 - A data set has one ``unit``, because prices for two units cannot be added: under replace-one the number of rows is
   public, and what was paid for that says nothing about whether a row is there at all.
