@@ -1,4 +1,4 @@
-"""Entry point of the `dpspca` command: what is done before and around every command, including its import."""
+"""Entry point of the `dpspca` command: everything that happens before and around a command, including its import."""
 
 import gc
 import io
@@ -29,7 +29,7 @@ def main() -> None:
             _exit_with("Interrupted.", INTERRUPTED)
         raise
     except OSError as problem:
-        # The commands report errors of their files themselves. What is left is mostly standard output.
+        # Commands report errors of their own files. What remains is mostly about standard output.
         _discard_output()
         _exit_with(
             f"Reading or writing failed: {problem.strerror or problem}. "
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _load_and_run() -> None:
-    gc.disable()  # what is loaded stays, and looking for garbage among it takes a tenth of the time
+    gc.disable()  # loaded modules stay, and looking for garbage in them takes a tenth of the time
     from .app import run  # noqa: PLC0415  # loading takes a second, and an interrupt of it is handled above
 
     gc.freeze()

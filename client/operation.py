@@ -40,7 +40,7 @@ from .connection import AWAY, CONNECTED, UNKNOWN, Presence, probe
 from .enrolment import certificates, mailbox_folder
 
 JOURNAL_FILE: Final = "journal.db"
-"""Name of the coordinator's journal beside its settings, unless these name another."""
+"""Name of the coordinator's journal in the folder of its settings, unless they name another."""
 
 
 def journal_location(settings: CoordinatorConfig, config: Path) -> Path | DatabaseUrl:

@@ -27,7 +27,7 @@ from .privacy import PrivacyUnit, usable_mu
 from .spec import Centering, CenteringReason, JobSpec, Scaling
 
 LEAST_MU: Final = 0.2
-"""From this budget on a private mean is worth its price. It is that of epsilon .86 with a delta of 1e-6."""
+"""The least budget for which a private mean is worth its price: epsilon .86 with a delta of 1e-6."""
 
 
 class Center(StrEnum):

@@ -358,7 +358,7 @@ _SETTLED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "seed": partial(check_whole, "the seed", least=0, most=2**64 - 1),
     "options": MethodOptions,
 }
-"""What makes the value of a field of what was given, or refuses it."""
+"""Makes the value of a field from raw input, or refuses it."""
 
 
 def _check_same_names(first: str, names: Sequence[str], other: str, others: Sequence[str]) -> None:

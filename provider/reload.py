@@ -28,7 +28,7 @@ from .policy import CurrentPolicy, Policy
 from .startup import arriving_data_set, read_data_set
 
 PROBLEM_FILE: Final = "reload-problem"
-"""The file beside the ledger that says why the last reload failed. It is there only while that matters."""
+"""The file beside the ledger that says why the last reload failed. It is there only until a reload succeeds."""
 NEEDS_RESTART: Final = ("identity", "ledger", "ledger_head", "metrics", "mailbox", "memory_mebibytes", "scratch")
 
 _log = logging.getLogger(__name__)

@@ -47,7 +47,7 @@ FAMILIES: Final = (
 )
 
 TIMED: Final = frozenset({"Submit", "List", "Get", "Cancel", "DataSets", "Statements", "Parties"})
-"""Calls whose time says how the coordinator does. The others wait for jobs, or are as slow as their reader."""
+"""Calls whose time shows how fast the coordinator is. Other calls wait for jobs or for their reader."""
 
 _CODES: Final = {
     each.code for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DpspcaError)

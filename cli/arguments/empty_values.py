@@ -1,4 +1,4 @@
-"""Refuse flags and arguments with an empty value, because an empty name would be taken for one that was left out."""
+"""Refuse flags and arguments with an empty value, because an empty name would look like one that was left out."""
 
 from typing import Any, Final
 

@@ -146,7 +146,7 @@ def _verify(config: DaemonSettings, *, as_json: AsJson = False) -> None:
     require_own(ProviderConfig, config)
     path, head_path = ledger_paths(read_config(ProviderConfig, config), config)
     try:
-        head = asdict(read_books(path).head)  # read first, so that what is verified next reaches at least this far
+        head = asdict(read_books(path).head)  # read first, so that the entries verified next are at least as many
     except DpspcaError:
         head = None
     with file_errors(head_path):

@@ -1,4 +1,4 @@
-"""The `dpspca plan` command: what a job asks and costs and, from public facts about the rows, what to expect of it."""
+"""The `dpspca plan` command: what a job asks and costs and, from public facts about its rows, how accurate it may be."""
 
 import json
 from collections.abc import Iterator

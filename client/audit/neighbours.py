@@ -81,7 +81,7 @@ def _neighbouring_rows(spec: JobSpec) -> tuple[FloatArray, FloatArray]:
     common = np.zeros((rows - own, dimension))
     places = np.arange(rows - own)
     common[places, places % axes] = np.where(places // axes % 2, -spec.norm_bound, spec.norm_bound)
-    common[0] /= 2  # or the neighbours could be the same rows but for the order of their columns, and have one budget
+    common[0] /= 2  # otherwise neighbours could be the same rows with columns in another order, and share one budget
     canary, other = np.zeros((2, own, dimension))
     canary[:, 0] = spec.norm_bound
     other[:, min(1, dimension - 1)] = spec.norm_bound if axes > 1 else 0.0

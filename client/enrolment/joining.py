@@ -119,7 +119,7 @@ class Joining:
             notify("Waiting for the other parties to fetch their certificates.")
         with suppress(TimeoutError):  # the coordinator offers them again when it starts
             async with asyncio.timeout(FETCH_SECONDS):
-                while folder.unconfirmed:  # noqa: ASYNC110  # its calls tell nobody
+                while folder.unconfirmed:  # noqa: ASYNC110  # nothing wakes it when a call ends
                     await asyncio.sleep(FETCH_PAUSE)
 
     @asynccontextmanager

@@ -28,7 +28,7 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
 """Seconds between two looks into the mailbox."""
 MAILBOX_FOLDER: Final = "mailbox"
-"""The coordinator's folder of the mailbox, beside its settings if these name no other."""
+"""The coordinator's folder of the mailbox, in the folder of its settings unless they name another."""
 
 Notify = Callable[[str], None]
 

@@ -1,4 +1,4 @@
-"""The authority's work with a study: invite its parties, and sign what they ask for, after showing whom."""
+"""The authority's work with a study: invite its parties, show whose requests wait, and sign them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -32,7 +32,7 @@ def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading) -> Checked
     if reading_as.preparation is None:
         check(
             read.dictionary is not None,
-            f"Rows must be prepared with the dictionary {read.statement.dictionary:.12}, which the model does not have.",
+            f"Rows must be prepared with the dictionary {read.statement.dictionary:.12}, which the model lacks.",
             "Give --dictionary FILE, or --config and --data-set of a provider that has it.",
         )
         assert read.dictionary is not None

@@ -19,7 +19,7 @@ USUAL_SPARSITY: Final = 50
 AS_GOOD: Final = 1.15
 """The default method is recommended unless another's error is smaller by more than this factor."""
 USEFUL: Final = 0.5
-"""What would help is what brings the error below this part of that of random directions."""
+"""A change counts as a help if it brings the error below this part of that of random directions."""
 _PRECISE: Final = 1.0001
 """Bisection ends when it knows the value up to this factor."""
 _MOST_STEPS: Final = 40

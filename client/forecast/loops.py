@@ -90,7 +90,7 @@ def start(count: int, columns: int, dimension: int) -> FloatArray:
 
 def _root(function: Callable[[float], float], highest: float, value: float = 0.0) -> float:
     """Return the number from 0 to ``highest`` at which a function has a value."""
-    from scipy.optimize import brentq  # noqa: PLC0415  # loading it takes a tenth of the time in which a command starts
+    from scipy.optimize import brentq  # noqa: PLC0415  # loading it would make every command start a tenth slower
 
     return float(brentq(lambda x: function(x) - value, 0.0, highest))
 

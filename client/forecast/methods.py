@@ -112,7 +112,7 @@ _OWN: Final[Mapping[str, Callable[[Plan, Population], Outlook]]] = {
     "output-perturbation": of_perturbed,
     "ppca": of_drawn,
 }
-"""Methods that neither release a matrix nor are a single power loop."""
+"""Methods that do not release a matrix and are not a single power loop."""
 
 
 def _of_matrix(plan: Plan, population: Population) -> Outlook:

@@ -23,7 +23,7 @@ _ROUGH: Final = 16.0
 """A bound that is found privately is known to a factor of 16 first: on average, 4 times too long."""
 _STEEPEST: Final = 40
 _GROUPS: Final = 200
-"""Groups of neighbouring eigenvalues that stand for all of them where there are many columns."""
+"""Groups of neighbouring eigenvalues that stand for all eigenvalues if there are many columns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

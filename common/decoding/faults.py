@@ -1,4 +1,4 @@
-"""What is wrong with raw input, where, and what may be there instead."""
+"""Faults of raw input: what is wrong, where, and what may be there instead."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

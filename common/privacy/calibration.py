@@ -197,7 +197,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     ``gaussian_delta(epsilon, mu) <= delta``, and that function is never too small. At (1, 1e-6) it is 0.2367.
     """
     eps, dlt = check_budget(epsilon, delta)
-    # delta(0) = 2 Phi(mu/2) - 1 < 0.4 mu, hence mu = delta is always private enough.
+    # delta(0) = 2 Phi(mu/2) - 1 < 0.4 mu, so mu = delta is always private enough.
     return _last_that_holds(lambda mu: gaussian_delta(eps, mu) <= dlt, holds_at=dlt, fails_at=_MAX_COMPUTED_MU)
 
 

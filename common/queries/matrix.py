@@ -37,7 +37,7 @@ from .content import basis_size, read_basis, write_content
 ENTRY_BITS: Final = 30
 """A change of an entry by C is 2^30 units."""
 WIDEST_ENTRY: Final = 20
-"""No entry is larger than C 2^20, however small the matrix."""
+"""No entry is larger than C 2^20, even in a small matrix."""
 TOTAL_SHIFT: Final = 26
 """A sum of entries is in units of C / 2^4, so that it fits on the lattice."""
 LARGEST_TOTAL: Final = 2**54

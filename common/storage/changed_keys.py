@@ -1,4 +1,4 @@
-"""Compares settings that are in force with those that were read again."""
+"""Compares settings that are in force with settings that were just read again."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -32,7 +32,7 @@ STOP_SECONDS: Final = 5.0
 _TAG: Final = "dpspca: "
 
 Kinds = Mapping[str, tuple[str, ...]]
-"""For each kind of event, its fields beside ``time``, ``number``, the daemon's name and ``event``."""
+"""For each kind of event, its fields besides ``time``, ``number``, the daemon's name and ``event``."""
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ def _place(text: str, source: Source) -> Path | DatabaseUrl:
     if text.startswith("postgresql://"):
         return DatabaseUrl(text)
     if "://" in text:
-        scheme = text.partition("://")[0]  # and no more of it: there may be a password in the rest
+        scheme = text.partition("://")[0]  # only this part: there may be a password in the rest
         raise InvalidParameterError(f"It begins with {scheme!r:.40}, not with 'postgresql'.", SAMPLES)
     path: Path = source.locate(text)
     return path

@@ -26,7 +26,7 @@ from dpspca.common.storage import Address, files
 from dpspca.common.trust import MAX_PEM_BYTES, MAX_REPLY_BYTES, is_slot
 
 CALL_SECONDS: Final = 20.0
-"""Time limit for one exchange with a mailbox, whatever the other side does."""
+"""Time limit for one exchange with a mailbox, even if the other side is slow."""
 MAX_REQUESTS: Final = 1024
 """Requests that are read from a folder at once."""
 LIST_FILE: Final = "revoked.pem"
@@ -47,7 +47,7 @@ MAX_BYTES: Final = {
     Mail.CERTIFICATE: MAX_REPLY_BYTES,
     Mail.REVOCATIONS: MAX_REPLY_BYTES,
 }
-"""The most bytes of each. More is neither sent nor read."""
+"""The most bytes of each. Larger ones are neither sent nor read."""
 
 
 class MailboxAwayError(DpspcaError):

@@ -42,7 +42,7 @@ TRANSITIONS: Final[Mapping[tuple[RequestState, RequestEvent], RequestState]] = M
         (_S.APPROVED, _E.END): _S.ENDED,
     }
 )
-"""What may happen to a request in which state. Whatever is not listed is refused, and nothing happened."""
+"""What may happen to a request in each state. Anything else is refused and changes nothing."""
 
 
 def after(state: RequestState, event: RequestEvent) -> RequestState:

@@ -32,7 +32,7 @@ MISSED: Final = 3
 SLOWEST_HEARTBEAT: Final = 300
 MAX_RECEIPTS: Final = 4
 DECISION_SECONDS: Final = 1.0
-"""Seconds between two looks at whether a job need not wait for approval any more."""
+"""Seconds between two checks of whether a job still waits for approval."""
 QUEUE: Final = 8
 """The most messages that wait to be sent."""
 

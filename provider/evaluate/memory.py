@@ -12,9 +12,9 @@ from .products import CACHED, MADE_AT_ONCE, Division
 
 _NUMBER_BYTES: Final = 8
 _BLOCK_FORMS: Final = 2
-"""How often a block is there while it is made: as it was read, and as integers."""
+"""Copies of a block while it is made: as it was read, and as integers."""
 _DIGITS: Final = 5
-"""Arrays that a Gram matrix takes beside its sum."""
+"""Arrays that a Gram matrix takes besides its sum."""
 _EIGENVECTORS: Final = 8
 """Arrays that are made of a square matrix on the way to its eigenvectors, and to noise that fits them."""
 _SAMPLER: Final = 2**21

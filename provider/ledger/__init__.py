@@ -1,4 +1,4 @@
-"""The durable, append-only record of what was reserved, spent and sent. It notices if it goes back in time."""
+"""The durable, append-only record of what was reserved, spent and sent. It notices if it is an older copy."""
 
 from .accounts import Account, JobAccount, JobPosition, Release
 from .entries import (

@@ -54,7 +54,7 @@ class History:
 
     def __init__(self, find_end: FindEnd = no_forgotten_jobs) -> None:
         self.head = Head("", 0, GENESIS)
-        self.jobs: dict[str, JobAccount] = {}  # by name, without those that were forgotten
+        self.jobs: dict[str, JobAccount] = {}  # by name, without forgotten ones
         self._find_end = find_end
         self.data_sets: dict[str, Account] = {}
         self.named: set[str] = set()

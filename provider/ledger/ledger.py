@@ -254,7 +254,7 @@ class MemoryLedger(BaseLedger):
         return None
 
     def check_head(self, seen: Head) -> None:
-        return None  # the head is of another process, whose rows, noise and ledger are gone
+        return None  # the head is from an earlier process, whose rows, noise and ledger are gone
 
     def _write(self, entries: Sequence[Entry], answer: StoredAnswer | None) -> None:
         if answer:

@@ -232,7 +232,7 @@ class Link:
         for waiting in self._inquiries.values():
             if not waiting.done():
                 waiting.set_result(b"")
-        while not self._outbound.empty():  # else a call whose provider reads nothing would keep the messages
+        while not self._outbound.empty():  # otherwise a provider that reads nothing would keep the messages in memory
             self._outbound.get_nowait()
         self._wake()
 

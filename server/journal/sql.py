@@ -1,4 +1,4 @@
-"""The journal as SQL tables: everything that SQLite and PostgreSQL share, which is all but the connection."""
+"""The journal as SQL tables: everything except the connection, shared by SQLite and PostgreSQL."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping

@@ -23,7 +23,7 @@ _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != 
 """Characters that are not escaped in the message of a status."""
 
 SERVER_SETTINGS: Final = bytes(_LENGTH_BYTES) + bytes([SETTINGS]) + bytes(5)
-"""The server's first frame: its settings, all of them defaults."""
+"""The server's first frame: its settings, all with default values."""
 SETTINGS_ACK: Final = bytes(_LENGTH_BYTES) + bytes([SETTINGS, _ACKNOWLEDGED]) + bytes(4)
 
 

@@ -8,7 +8,7 @@ from dpspca.common.errors import InvalidParameterError
 
 _EVERY_ADDRESS: Final = "::"
 _NO_IPV6: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-"""How a machine without IPv6 refuses an address of it."""
+"""Error numbers with which a machine without IPv6 refuses an IPv6 address."""
 
 
 def listen(address: str, backlog: int) -> list[socket.socket]:

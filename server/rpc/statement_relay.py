@@ -17,7 +17,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.jobs import Link, Roster
 
 STATEMENT_SECONDS: Final = 20.0
-"""Time limit for a provider to reply; afterwards it counts as one that has nothing to say."""
+"""Time limit for a provider to reply; afterwards it counts as a provider without a reply."""
 AT_ONCE: Final = 8
 """Providers that one request waits for at a time, because their replies stay in memory until the caller reads them."""
 

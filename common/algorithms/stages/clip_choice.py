@@ -27,7 +27,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 
 CHOICES: Final = (0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Shares of rows that are not clipped. Rows need not be as assumed, so most of them keep their length."""
+"""Shares of rows that are not clipped. The assumptions about rows may be wrong, so most of them keep their length."""
 _PLACES: Final = 8
 
 

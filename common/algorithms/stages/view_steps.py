@@ -19,10 +19,10 @@ from .clip_choice import Lengths
 CLEAR: Final = 4
 """Times its noise, from which a bin shows rows: noise alone is so large in one histogram of a thousand."""
 SHORTEST: Final = 2.0**-60
-"""Shorter than any row that is worth to be looked at, whatever its units are."""
+"""Shorter than any row worth looking at, in any units."""
 LEAST_KEPT: Final = 0.05
 _KEPT: Final = ((0.1, 0.95), (0.3, 0.75), (1.0, 0.5), (math.inf, LEAST_KEPT))
-"""Which share of the rows is not clipped, up to which strain: fitted on five tables, and checked on others."""
+"""The share of rows that are not clipped, up to each strain: fitted on five tables, and checked on others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whose rows are, and which privacy units that allows. Pure."""
+"""Which person each row belongs to, and which privacy units that allows. Pure."""
 
 from dataclasses import replace
 from typing import Any

@@ -27,7 +27,7 @@ from .folders import TemporarilyUnreadableError
 
 _LISTED: Final = 20
 _PACKED_NUMBER: Final = 16
-"""Bytes for each number of an array that is packed and so read as a whole, and for what is made of some at a time."""
+"""Bytes for each number of a packed array, which is read as a whole, and of the rows that are made from it in parts."""
 _BYTES_A_CALL: Final = 2**30
 _SPARSE: Final = frozenset({"format", "shape"})
 """Members of a file that ``scipy.sparse.save_npz`` wrote."""

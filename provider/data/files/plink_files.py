@@ -178,7 +178,7 @@ def _table(
             yield swapped(bytes_of(places[part]), turned[part])
 
     table = Genotypes.of_columns(read(), (samples, len(places)))
-    if agreement is not None and source.reading.preparation is None:  # a dictionary says itself what is filled in
+    if agreement is not None and source.reading.preparation is None:  # a dictionary states its own fill values
         filled = [source.reading.fill_of(name) is None for name in columns.names or ()]
         table.values[MISSING, filled] = agreement.means[filled]
     return RawTable(table, columns)

@@ -95,7 +95,7 @@ class Genotypes:
         for start in range(0, rows, step):
             part = slice(start, start + step)
             places = codes_of(self.packed[part], columns) + first
-            found = np.take(by_column, places, mode="clip")  # no place is outside, and "clip" spares a check
+            found = np.take(by_column, places, mode="clip")  # no place is outside, and "clip" saves a check
             numbers[part] = np.where(self.blank[part, None], 0.0, found)
         return numbers
 

@@ -15,7 +15,7 @@ SPARSE: Final = 48
 TRIPLET: Final = 112
 """Bytes for each triplet that is used while rows are made of them, measured. 17 remain."""
 PERSON: Final = 170
-"""Bytes for each row while it is read whose it is, measured. 8 remain."""
+"""Bytes for each row while its person is read, measured. 8 remain."""
 GENOTYPE: Final = 0.5
 """Bytes for each genotype while they are read: a quarter in memory, twice."""
 _MEBIBYTE: Final = 2**20

@@ -17,9 +17,9 @@ from .extras import import_extra
 Places = NDArray[Any]
 UNKNOWN: Final = -1
 _WHOLE: Final = "^(0|-?[1-9][0-9]{0,17})$"
-"""Whole numbers as databases write them, but for those of 19 digits."""
+"""Whole numbers as databases write them, except those of 19 digits."""
 _LARGE: Final = "^-?[1-9][0-9]{18}$"
-"""Those of 19 digits, of which some do not fit into 64 bits."""
+"""Whole numbers of 19 digits: some do not fit into 64 bits."""
 _LARGEST: Final = 2**63
 
 

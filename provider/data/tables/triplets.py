@@ -32,7 +32,7 @@ Batch: TypeAlias = tuple[Names, Names, FloatArray | None]
 """Names of rows, names of columns, and numbers, for some triplets. Without numbers, each counts 1."""
 
 BATCH_TRIPLETS: Final = 2**20
-"""Triplets that a reader of Arrow gives together: for each batch, the declared names are looked up anew."""
+"""Triplets that a reader of Arrow gives together: for each batch, the declared names are looked up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _by_rows(rows: Places, columns: Places, numbers: FloatArray, shape: tuple[in
     """Put numbers into their rows, several of one cell beside each other."""
     cells = scipy.sparse.coo_array((numbers, (rows, columns)), shape=shape)
     cells.has_canonical_format = (
-        True  # not so, but scipy would add up those of one cell in the order in which they came
+        True  # a choice, not a need: scipy would add up those of one cell in the order in which they came
     )
     return scipy.sparse.csr_array(cells)
 
