@@ -1,4 +1,4 @@
-"""The `dpspca plan` command: what a job asks and costs and, from public facts about its rows, how accurate it may be."""
+"""The `dpspca plan` command: what a job asks and costs and, from public facts about rows, how accurate it may be."""
 
 import json
 from collections.abc import Iterator
