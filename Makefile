@@ -25,19 +25,19 @@ GUARDED_BY := tests/property/test_pair_scores.py tests/property/test_grouped_sco
 		transport/test_wire.py algorithms/test_range_projection.py algorithms/test_power_iteration.py \
 		algorithms/test_column_scales.py algorithms/test_score_picture.py)
 
-# What a lock pins, installed into an environment. pip fetches uv, which does the rest in a third of the time; uv reads
-# no settings of pip's, and where it finds no packages, pip looks for them.
+# Installs what a lock pins into an environment. pip fetches uv, which does the rest in a third of the time. uv reads
+# no settings of pip; if it finds no packages, pip looks for them.
 define install
 	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-setup.lock
 	$(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python --require-hashes -r $(2) \
 		|| $(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
 endef
 
-unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of programs, and each would compile everything anew
+unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of programs, and each would compile everything again
 
 .PHONY: help demo compose-demo test test-slow nightly mutants random-kills soak fuzz coverage lint types check package sbom site protos lock papers papers-quick clean
 
-help:  ## list what can be made
+help:  ## list all targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(READY): requirements-dev.lock requirements-setup.lock pyproject.toml
@@ -62,20 +62,20 @@ demo: $(PANEL)  ## run a small federation on public genotypes and look at the re
 compose-demo: $(READY)  ## run a federation in containers, show its result, and take it down
 	deploy/demo
 
-test: $(READY) $(if $(COVERED),coverage)  ## run the fast tests; with COVERED=1, and see what coverage sees
+test: $(READY) $(if $(COVERED),coverage)  ## run the fast tests; COVERED=1 also measures coverage
 	$(BIN)/python -m pytest -m $(FAST) -n auto $(if $(COVERED),$(addprefix --ignore=,$(GUARDED_BY)))
 
 test-slow: $(READY)  ## run the tests that take a second or longer: processes, floods, wide jobs, containers
 	$(BIN)/python -m pytest -m $(SLOW) -n auto --dist loadfile
 
-nightly: $(READY) $(SPARK)  ## run what takes longest: kills and broken disks at random, attacks, times, audits, then planted bugs
+nightly: $(READY) $(SPARK)  ## run the longest tests: random kills and broken disks, attacks, times, audits, then planted bugs
 	$(BIN)/python -m pytest -m nightly -n auto --dist loadfile
 	$(BIN)/python tests/mutants/run.py
 
-mutants: $(READY)  ## plant privacy bugs in copies of this tree, and see that a test notices each
+mutants: $(READY)  ## plant privacy bugs in copies of this tree, and check that a test notices each
 	$(BIN)/python tests/mutants/run.py
 
-random-kills: $(READY)  ## kill and stop real daemons two hundred times while jobs run, and check the invariants; KILLS and SEED
+random-kills: $(READY)  ## kill and stop real daemons two hundred times while jobs run, and check the invariants; set KILLS and SEED
 	PYTHONPATH=tests/support $(BIN)/python tests/faults/random_kill_run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 soak: $(READY)  ## run a real federation for ROUNDS rounds and MINUTES and watch its memory; then simulate SEEDS seeds, from FIRST on
@@ -88,15 +88,15 @@ $(FUZZ)/.ready: requirements-fuzz.lock
 		-r requirements-fuzz.lock || { echo "There is no atheris for this Python and this machine, and so no fuzzing by coverage."; exit 1; }
 	@touch $@
 
-fuzz: $(FUZZ)/.ready  ## have a machine look for a conversation that breaks a provider, for so many FUZZ_SECONDS
+fuzz: $(FUZZ)/.ready  ## search for a conversation that breaks a provider, for FUZZ_SECONDS seconds
 	PYTHONPATH=src $(FUZZ)/bin/python tests/fuzz/coverage_guided.py $(FUZZ)/corpus \
 		-max_total_time=$(FUZZ_SECONDS) -max_len=16384 -artifact_prefix=$(FUZZ)/
 
-coverage: $(READY)  ## see that tests reach every branch of what guards the budget and checks the queries
+coverage: $(READY)  ## check that tests reach every branch of the code that guards the budget and checks queries
 	COVERAGE_FILE=build/.coverage $(BIN)/python -m pytest -m $(FAST) -n auto $(GUARDED_BY) -q --cov --cov-report=
 	COVERAGE_FILE=build/.coverage $(BIN)/coverage report --include=$(GUARDS) --show-missing --fail-under=100
 
-lint: $(READY)  ## check style and who imports whom
+lint: $(READY)  ## check style and imports
 	$(BIN)/ruff format --check $(CODE) $(SCRIPTS)
 	$(BIN)/ruff check $(CODE) $(SCRIPTS)
 	$(BIN)/lint-imports
@@ -105,16 +105,16 @@ types: $(READY)  ## check types, twice
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 
-check: test lint types test-slow package site  ## everything that has to hold before a change lands
+check: test lint types test-slow package site  ## run every check that a change must pass
 
-sbom: $(READY)  ## write the bill of materials of what the daemons run on: dist/dpspca.cdx.json
+sbom: $(READY)  ## write the bill of materials of the daemons' packages: dist/dpspca.cdx.json
 	$(BIN)/python deploy/sbom.py --out dist/dpspca.cdx.json
 
-# Every module and file is there, every command has its help and its samples, and a federation of processes runs.
+# Checks that every module and file is there, that every command has help and samples, and that a federation runs.
 SMOKE := unit/test_package.py unit/cli/test_samples.py unit/cli/test_every_command.py unit/cli/test_dashboard_command.py \
 	e2e/test_demo.py::test_a_panel_demo_leaves_only_its_results
 
-package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere and try that
+package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere and try it
 	rm -rf dist build/installed
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python deploy/sbom.py --out dist/dpspca.cdx.json
@@ -147,15 +147,15 @@ $(SITE)/.ready: requirements-docs.lock
 	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $@
 
-site: $(READY) $(SITE)/.ready  ## build the documentation site into build/site, and see that every link leads somewhere
+site: $(READY) $(SITE)/.ready  ## build the documentation site into build/site, and check its links
 	rm -rf build/site build/site-pages
 	$(BIN)/python deploy/site/reference.py --out build/site-pages/reference
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
 
-papers: $(READY)  ## draw every figure and table of the papers again, into docs/papers: most of an hour
+papers: $(READY)  ## draw every figure and table of the papers again, into docs/papers; takes most of an hour
 	$(BIN)/python bench/papers/run.py
 
-papers-quick: $(READY)  ## the same at small sizes, into out/papers: two minutes
+papers-quick: $(READY)  ## the same at small sizes, into out/papers; takes two minutes
 	$(BIN)/python bench/papers/run.py --quick
 
 clean:  ## remove everything that was made

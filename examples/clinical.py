@@ -1,4 +1,4 @@
-"""Three hospitals with OMOP databases find out together which diagnoses, drugs and measurements go with one another.
+"""Three hospitals with OMOP databases find out together which diagnoses, drugs and measurements occur together.
 
 Run it with ``python examples/clinical.py [FOLDER]``. It starts a PostgreSQL server on this machine with a database for
 each hospital, and fills it with made-up patients. A public list of concepts says what each one is called and between
@@ -298,7 +298,7 @@ def main(folder: Path) -> None:
 
 
 def hospital(folder: Path, how: str, rng: np.random.Generator) -> np.ndarray:
-    """Make up a hospital's database, and write how to connect and whose the rows are."""
+    """Make up a hospital's database, and write how to connect and the person of each row."""
     name = folder.name
     with psycopg.connect(f"{how} dbname=postgres", autocommit=True) as database:
         database.execute(f"CREATE DATABASE {name}")

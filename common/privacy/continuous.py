@@ -101,7 +101,7 @@ def random_orthogonal(columns: int, source: WordSource) -> FloatArray:
     """Draw an orthogonal matrix uniformly (by Haar's measure), as a product of reflections (Stewart 1980).
 
     Each reflection maps an axis of the remaining space to a uniform direction in it, with a fair sign. Each direction
-    is drawn anew instead of factoring a matrix, so that no near-singular matrix multiplies the rounding errors.
+    is a new draw, and no matrix is factored, so that no near-singular matrix multiplies the rounding errors.
     """
     drawn = normals(columns * columns, source).reshape(columns, columns)
     turned = np.eye(columns)

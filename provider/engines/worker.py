@@ -46,7 +46,7 @@ _Words: TypeAlias = NDArray[np.uint64]
 
 
 class PartChangedError(RefusedError):
-    """A file does not hold the rows any more that it had at the start."""
+    """A file no longer has the rows that it had when the provider started."""
 
     code = PART_CHANGED
 

@@ -6,7 +6,7 @@ left. If making the answer takes w intervals, it leaves after
 
     max(2, ceil(w + u))    intervals,
 
-where u, the coin, is uniform between 0 and 1 and drawn anew for each query. The interval follows from the job's plan
+where u, the coin, is uniform between 0 and 1 and drawn again for each query. The interval follows from the job's plan
 and from whether the rows are sparse, unless the steward set one in the policy.
 
 **What this promises.** Let making the answer take w intervals over one data set and w' over its neighbour, and let

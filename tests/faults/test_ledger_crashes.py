@@ -1,6 +1,6 @@
 """The provider's ledger after a power cut, a disk error or a stopped process at every step of every write.
 
-After each: I1 what was paid for is paid, once; I2 what was sent is sent again as it was, never made anew; I3 the job
+After each: I1 what was paid for is paid, once; I2 a sent answer is sent again unchanged, never made again; I3 the job
 goes on or is refused with a reason; I5 no entry that was told of is gone, and no honest crash looks like a rollback.
 """
 

@@ -104,13 +104,15 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def refused(arrivals: Arrivals) -> str:
-    """See that the data set answers nothing, and says to everybody the same."""
+    """Check that the data set answers nothing, and that every refusal has the same constant text."""
     said = []
     for attempt in (lambda: look(arrivals), arrivals.check, lambda: arrivals.part(0, 1)):
         with pytest.raises(RefusedError) as caught:
             attempt()
         said.append(str(caught.value))
-    assert set(said) == {"This data set is out of order. Ask the provider's operator to read the provider's log."}
+    assert set(said) == {
+        "The files of this data set are out of order. Ask the provider's operator to read the provider's log."
+    }
     return said[0]
 
 
