@@ -1,6 +1,13 @@
 """Patterns for ``pytest.raises``: the facts that a message has to name, in any order and whatever its sentences are."""
 
+import errno
+import os
 import re
+from typing import Final
+
+PROSE: Final = re.compile(r"(?<![\w/'-])[a-z]+ [a-z]+ [a-z]+(?![\w-])")
+"""Three words in a row. A command is written within backticks, as in a message."""
+_OF_THE_SYSTEM: Final = frozenset(map(os.strerror, errno.errorcode))
 
 
 def facts(*named: object) -> str:
@@ -9,9 +16,16 @@ def facts(*named: object) -> str:
     A fact is what a reworded message still names: a value, a limit, a choice, a name, a key, an option, a file, a line
     or a command. What is wrong is not a fact. The class of the error, and so its code, says that. A tuple is several.
     """
-    each = [fact for some in named for fact in (some if isinstance(some, tuple) else (some,))]
+    each = [str(fact) for some in named for fact in (some if isinstance(some, tuple) else (some,))]
     assert each, "a text without facts says nothing"
-    return "(?s)" + "".join(f"(?=.*{_whole(str(fact))})" for fact in each)
+    for fact in each:
+        assert fact in _OF_THE_SYSTEM or not is_prose(fact), f"a part of a sentence is no fact: {fact}"
+    return "(?s)" + "".join(f"(?=.*{_whole(fact)})" for fact in each)
+
+
+def is_prose(text: str) -> bool:
+    """Tell whether a text has a part of a sentence, outside of commands."""
+    return PROSE.search(re.sub(r"`[^`]*`?", "", text)) is not None
 
 
 def _whole(fact: str) -> str:

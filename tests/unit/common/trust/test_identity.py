@@ -215,7 +215,7 @@ def test_an_interrupted_write_leaves_the_old_identity(north: Any, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(UnsafeFileError, match=facts("identity.pem", "no space left")):
+        with pytest.raises(UnsafeFileError, match=facts("identity.pem", "no space")):
             install(folder, pem, north.pem)
     assert sorted(files_in(folder)) == ["identity.pem", "waiting.pem"]
     assert Identity.load(folder) == old

@@ -303,7 +303,7 @@ def test_files_beside_are_refused_with_what_to_do(name: str, remedy: str, tmp_pa
 def test_a_prefix_of_two_files_needs_its_ending(tmp_path: Path) -> None:
     write_bed(tmp_path / "cohort", COUNTS)
     (tmp_path / "cohort.pgen").touch()
-    with pytest.raises(DpspcaError, match=facts("cohort.bed or cohort.pgen")):
+    with pytest.raises(DpspcaError, match=facts("cohort.bed", "cohort.pgen")):
         read_protected(tmp_path / "cohort")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from facts import facts
 from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.common.errors import InvalidDataError, InvalidParameterError
@@ -115,9 +116,9 @@ def test_rows_that_a_job_uses_as_they_are_are_not_copied() -> None:
 
 
 def test_a_job_that_does_not_fit_is_refused_before_rows_are_copied() -> None:
-    with pytest.raises(InvalidDataError, match="first 21 rows"):
+    with pytest.raises(InvalidDataError, match=facts(21)):
         used_later(check_rows(TABLE), 1, 21, None)
-    with pytest.raises(InvalidParameterError, match="genotypes"):
+    with pytest.raises(InvalidParameterError, match=facts("genotypes")):
         Shard(CheckedRows(Genotypes.of_codes(np.zeros((4, 4), dtype=np.uint8))), 1.0, pairing=3)
 
 

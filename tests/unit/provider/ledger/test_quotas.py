@@ -43,7 +43,7 @@ def test_open_jobs_of_an_analyst_are_bounded(ledger: MemoryLedger) -> None:
     limits = held(open_jobs=2)
     for job in ("first", "second"):
         ledger.open(opening(job, **FREE), limits)
-    with pytest.raises(QuotaError, match=facts("open_jobs = 2", "2 jobs of first")):
+    with pytest.raises(QuotaError, match=facts("open_jobs = 2", "2 jobs", "first")):
         ledger.open(opening("third", **FREE), limits)
     ledger.open(opening("first", **FREE), limits)  # it is open already
     ledger.open(opening("another's", analyst=OTHER, **FREE), limits)
@@ -56,7 +56,7 @@ def test_jobs_a_day_are_bounded_with_or_without_queries(ledger: MemoryLedger, cl
     for number in range(3):
         ledger.open(opening(f"job {number}", **FREE), limits)
         ledger.close(f"job {number}", "cancelled")
-    with pytest.raises(QuotaError, match=facts("jobs_a_day = 3", "3 jobs of first", "00:00 UTC")):
+    with pytest.raises(QuotaError, match=facts("jobs_a_day = 3", "3 jobs", "first", "00:00 UTC")):
         ledger.open(opening("late", **FREE), limits)
     ledger.open(opening("another's", analyst=OTHER, **FREE), limits)
     clock.now = 101 * DAY
@@ -102,7 +102,7 @@ def test_quotas_survive_a_restart_for_jobs_that_were_asked(tmp_path: Path) -> No
             ledger.open(opening("second", answer_bytes=5 * MEBIBYTE), limits)
         ledger.open(opening("second", answer_bytes=4 * MEBIBYTE), limits)
         assert reserve(ledger, "second", 0)
-        with pytest.raises(QuotaError, match=facts("jobs_a_day = 2", "2 jobs of first")):
+        with pytest.raises(QuotaError, match=facts("jobs_a_day = 2", "2 jobs", "first")):
             ledger.open(opening("third"), limits)
 
 

@@ -175,6 +175,22 @@ def test_waiting_for_a_message_ends_at_its_time_limit() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("code", "quoted"), [("data-changed", "Refused (data-changed): "), ("", "Refused: "), ("Oh\x1b[2J no", "Refused: ")]
+)
+def test_a_refusal_quotes_its_code_if_it_has_the_form_of_one(code: str, quoted: str) -> None:
+    async def scenario() -> None:
+        link = Link("north", {})
+        task = ask(link, "a")
+        await asyncio.sleep(0)
+        link.receive_refusal(pb.Refusal(job="a", position=0, code=code, what="No.", remedy="Ask."))
+        with pytest.raises(ProviderRefusedError) as caught:
+            await task
+        assert caught.value.what == f"{quoted}No."
+
+    asyncio.run(scenario())
+
+
 def test_a_provider_s_reason_becomes_one_short_line() -> None:
     async def scenario() -> None:
         link = Link("north", {})
