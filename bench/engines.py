@@ -32,7 +32,7 @@ import pyarrow.parquet
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.storage import EngineKind, EngineSettings, Reading
 from dpspca.provider.data import Cluster, Scratch, read_protected
-from dpspca.provider.engines import ClusterSums, count_rows, open_cluster, told_of, work
+from dpspca.provider.engines import ClusterSums, count_rows, open_cluster, task_fields, work
 from dpspca.provider.evaluate import LocalSums, LocalThreads, RowSums, WideIntegers
 
 COLUMNS: Final = 50
@@ -111,7 +111,7 @@ def measure(source: Path, clusters: dict[str, Cluster], repeats: int, scratch: S
         "threads": LocalSums(read_protected(source, scratch=scratch), NORM_BOUND, engine=LocalThreads(PROCESSES))
     }
     for name, cluster in clusters.items():
-        engines[name] = ClusterSums(count_rows(cluster, told_of(source, Reading(), None, None)), NORM_BOUND)
+        engines[name] = ClusterSums(count_rows(cluster, task_fields(source, Reading(), None, None)), NORM_BOUND)
     _, expected = seconds(engines["threads"])
     found: dict[str, list[float]] = {name: [] for name in engines}
     for _ in range(repeats):

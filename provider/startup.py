@@ -25,7 +25,7 @@ from .data import (
     read_arriving,
     read_protected,
 )
-from .engines import count_rows, open_cluster, told_of
+from .engines import count_rows, open_cluster, task_fields
 from .evaluate import with_span
 from .ledger import QUARANTINE_REMEDY, Ledger, SqliteLedger, ledger_paths
 from .policy import Policy
@@ -87,8 +87,8 @@ def read_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None =
 def _cluster_rows(settings: ProviderConfig, name: str) -> ClusterRows:
     """Have a cluster count and hash the rows of a data set."""
     reading, row_entries = settings.reading.get(name, Reading()), settings.row_entries.get(name)
-    told = told_of(settings.data_sets[name], reading, settings.dictionaries.get(name), row_entries)
-    rows = count_rows(open_cluster(settings.engines[name]), told)
+    fields = task_fields(settings.data_sets[name], reading, settings.dictionaries.get(name), row_entries)
+    rows = count_rows(open_cluster(settings.engines[name]), fields)
     if rows.unusable is not None:
         _log.warning("The data set '%s' %s", name, UNUSABLE)
     _log.info("The rows of '%s' stay with %s, in %d files.", name, rows.cluster.name, len(rows.parts))

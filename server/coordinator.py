@@ -133,7 +133,7 @@ class Coordinator:
         with suppress(DpspcaError):  # a certificate of another authority belongs to no known party
             party, _ = holder_of(certificate, self._identity().authority_pem)
             if party.role is Role.PROVIDER and owner in {None, party}:
-                self.roster.attendance.heard_of(party.name, certificate)
+                self.roster.attendance.note_certificate(party.name, certificate)
 
     def _collect(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Return the numbers that are read when somebody looks."""

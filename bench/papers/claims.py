@@ -31,7 +31,7 @@ def places(result: Mapping[str, Any], panel: int, curve: str) -> list[float]:
     return [point["x"] for point in result["panels"][panel]["curves"][curve]]
 
 
-def told(values: Sequence[float]) -> str:
+def formatted(values: Sequence[float]) -> str:
     return ", ".join(f"{value:,.0f}" if value >= LARGE else f"{value:.2g}" for value in values)
 
 
@@ -180,14 +180,16 @@ def grows(curve: str) -> Check:
 
 def fast(result: Mapping[str, Any]) -> Found:
     spent = result["milliseconds"][m.DPS_PUBLISHED.label]
-    return max(spent) < 1, f"{told(spent)} ms for a whole job of {m.ROUNDS} rounds: checked, paid for, integer noise"
+    return max(
+        spent
+    ) < 1, f"{formatted(spent)} ms for a whole job of {m.ROUNDS} rounds: checked, paid for, integer noise"
 
 
 def slower(rival: str, least: float) -> Check:
     def check(result: Mapping[str, Any]) -> Found:
         pairs = zip(result["milliseconds"][rival], result["milliseconds"][m.DPS_PUBLISHED.label], strict=True)
         ratios = [theirs / ours for theirs, ours in pairs]
-        return min(ratios) > least, f"{told(ratios)} times DPS-PCA's time"
+        return min(ratios) > least, f"{formatted(ratios)} times DPS-PCA's time"
 
     return check
 
@@ -196,7 +198,7 @@ def rises_with_coherence(panel: int, curve: str) -> Check:
     def check(result: Mapping[str, Any]) -> Found:
         pairs = sorted(zip(places(result, panel, curve), line(result, panel, curve), strict=True))
         values = [value for _, value in pairs]
-        return falls(values[::-1]) and values[-1] > SAME * values[0], f"{curve}: {told(values)} as coherence grows"
+        return falls(values[::-1]) and values[-1] > SAME * values[0], f"{curve}: {formatted(values)} as coherence grows"
 
     return check
 
@@ -204,7 +206,7 @@ def rises_with_coherence(panel: int, curve: str) -> Check:
 def free_of_dimension(curve: str) -> Check:
     def check(result: Mapping[str, Any]) -> Found:
         values = line(result, 1, curve)
-        return max(values) < 2 * min(values), f"{curve}: {told(values)} as d grows"
+        return max(values) < 2 * min(values), f"{curve}: {formatted(values)} as d grows"
 
     return check
 
@@ -212,7 +214,7 @@ def free_of_dimension(curve: str) -> Check:
 def drops(panel: int, curve: str) -> Check:
     def check(result: Mapping[str, Any]) -> Found:
         values = line(result, panel, curve)
-        return falls(values) and values[-1] < values[0] / 2, f"{curve}: {told(values)}"
+        return falls(values) and values[-1] < values[0] / 2, f"{curve}: {formatted(values)}"
 
     return check
 

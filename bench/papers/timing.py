@@ -93,8 +93,8 @@ def line(label: str, columns: Sequence[dict[str, float]], base: Sequence[float])
     """Return a method's times, their ratios, and the paper's times."""
     times = [column.get(label) for column in columns]
     ratios = ["" if t is None or label == COVARIANCE else f"{t / b:.3g}" for t, b in zip(times, base, strict=True)]
-    return [label, *("" if t is None else told(t) for t in times), *ratios, *PAPER.get(label, ("", "", ""))]
+    return [label, *("" if t is None else time_text(t) for t in times), *ratios, *PAPER.get(label, ("", "", ""))]
 
 
-def told(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"

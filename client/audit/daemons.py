@@ -35,6 +35,7 @@ from dpspca.client.demo import (
 )
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import PartyName, Role
+from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON
 from dpspca.common.queries import RowQuery
 from dpspca.common.spec import JobSpec
@@ -68,7 +69,7 @@ def daemons(
         try:
             hub = loop.run(_listening(parties))
             try:
-                yield _Auditor(spec, parties, hub, loop, pair or _neighbours(spec), interval).open
+                yield _Auditor(catalogue.plan(spec), parties, hub, loop, pair or _neighbours(spec), interval).open
             finally:
                 loop.run(hub.stop(0))
         finally:
@@ -95,7 +96,7 @@ class _RunningDaemon:
 class _Auditor:
     """Signs jobs as an analyst would, and keeps a daemon running that has a budget for them."""
 
-    spec: JobSpec
+    plan: Plan
     parties: Parties
     hub: Coordinator
     loop: EventLoopThread
@@ -110,14 +111,14 @@ class _Auditor:
 
     def __post_init__(self) -> None:
         self._analyst = CurrentIdentity(self.parties.enrol(Role.ANALYST, ANALYST))
-        plan = catalogue.plan(self.spec)
+        plan, spec = self.plan, self.plan.spec
         lifetime = max(
             (LARGEST_BUDGET, budget_for_a_few(plan)), key=lambda cap: Balance.of(filter_of(cap)).jobs(plan.price)
         )
         self._room = Balance.of(filter_of(lifetime)).jobs(plan.price)
-        folder, columns = self.parties.folder, self.spec.schema.names
+        folder, columns = self.parties.folder, spec.schema.names
         self._files = {name: write_rows(folder / name, data, columns) for name, data in self.pair.items()}
-        owners = {name: row_owners(self.spec, data) for name, data in self.pair.items()}
+        owners = {name: row_owners(spec, data) for name, data in self.pair.items()}
         self._persons = {
             name: _write_persons(folder / f"{name}.persons", each) for name, each in owners.items() if each
         }
@@ -125,13 +126,13 @@ class _Auditor:
         policies = (suggest(plan, name, [ANALYST], lifetime) + leaving for name in self.pair)
         (self.parties.folder / POLICY).write_text("\n".join(policies), encoding="utf-8")
 
-    def open(self, spec: JobSpec, about: Neighbour, _job: str) -> Provider:
+    def open(self, _spec: JobSpec, about: Neighbour, _job: str) -> Provider:
         """Sign another job about these data, and return its provider."""
         daemon = self._daemon
         if daemon is None or not daemon.left[about.name]:
             daemon = self._daemon = self._start()
         daemon.left[about.name] -= 1
-        job = _Job(self.hub, daemon.party, self._signed(daemon.party.name, about.name), spec, about.name)
+        job = _Job(self.hub, daemon.party, self._signed(daemon.party.name, about.name), self.plan, about.name)
         return lambda position, query: self.loop.run(job.answer(position, query))
 
     def _start(self) -> _RunningDaemon:
@@ -146,8 +147,8 @@ class _Auditor:
     def _signed(self, name: str, data_set: str) -> SignedJob:
         """Sign a job for this provider, and for as many absent providers as the job requires."""
         named = partial(PartyName, self.parties.authority.federation, Role.PROVIDER)
-        audience = [named(name), *(named(f"absent-{n}") for n in range(1, self.spec.minimum_parties))]
-        content, life = self.spec.to_json().encode(), validity_of(catalogue.plan(self.spec))
+        audience = [named(name), *(named(f"absent-{n}") for n in range(1, self.plan.spec.minimum_parties))]
+        content, life = self.plan.spec.to_json().encode(), validity_of(self.plan)
         return sign(JobEnvelope.draw(content, audience, data_set, now=now(), life=life), self._analyst.get())
 
 
@@ -168,25 +169,25 @@ class _Job:
     hub: Coordinator
     party: Party
     signed: SignedJob
-    spec: JobSpec
+    plan: Plan
     data_set: str
 
     async def answer(self, position: int, query: RowQuery) -> memoryview:
         """Send a query, and return the bytes of the answer."""
-        plan, name = catalogue.plan(self.spec), self.signed.job_id
-        step = plan[position].fit_to(query, self.spec.unit)
+        spec, name = self.plan.spec, self.signed.job_id
+        step = self.plan[position].fit_to(query, spec.unit)
         planned = OutgoingQuery.of(self.signed.to_bytes(), position, step, query)
         answer = np.zeros(step.shape, dtype=np.int64)
         link = await self._link()
         reader = wire.AnswerReader(answer, LARGEST_ANSWER)
         try:
-            async with asyncio.timeout(self.spec.answer_seconds):
+            async with asyncio.timeout(spec.answer_seconds):
                 await link.ask(planned.ask, name, planned.frames, reader)
         except ProviderLostError:
             raise self._lost("hung up") from None
         except TimeoutError:
-            raise self._lost(f"gave no answer within {self.spec.answer_seconds} seconds") from None
-        if position + 1 == len(plan):
+            raise self._lost(f"gave no answer within {spec.answer_seconds} seconds") from None
+        if position + 1 == len(self.plan):
             link.send_farewell(name, "done")
         return wire.answer_content(answer)
 
@@ -195,7 +196,7 @@ class _Job:
         try:
             async with asyncio.timeout(STARTUP_SECONDS):
                 while (
-                    link := self.hub.roster.find(self.party.name, self.data_set, self.spec.schema.dimension)
+                    link := self.hub.roster.find(self.party.name, self.data_set, self.plan.spec.schema.dimension)
                 ) is None:
                     self.party.require_alive()
                     await asyncio.sleep(POLL_SECONDS)

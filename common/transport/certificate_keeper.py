@@ -108,7 +108,7 @@ class CertificateKeeper:
         self._request = b""
         """The request that waits. It is made once, because each signature gives other bytes."""
         self._asked_for: bytes | None = None
-        self._told: dict[str, datetime] = {}
+        self._logged: dict[str, datetime] = {}
 
     def follow(self, revocations: Path) -> None:
         """Fetch lists into this file from now on, because the settings name it now."""
@@ -126,13 +126,13 @@ class CertificateKeeper:
             try:
                 step()
             except DpspcaError as problem:
-                self._tell(f"{problem}", logging.WARNING)
+                self._log_once_a_day(f"{problem}", logging.WARNING)
             except Exception:  # noqa: BLE001  # the daemon goes on with what it has
                 _log.exception("Keeping the certificate fresh failed because of a bug.")
 
     def _warn(self) -> None:
         for warning in self._warnings():
-            self._tell(warning, logging.WARNING)
+            self._log_once_a_day(warning, logging.WARNING)
 
     def _warnings(self) -> Iterator[str]:
         now = self._clock()
@@ -162,11 +162,11 @@ class CertificateKeeper:
             self._request = b""
             _log.info("The certificate is renewed. It is valid until %s.", f"{made.not_after:%F}")
 
-    def _tell(self, text: str, level: int) -> None:
+    def _log_once_a_day(self, text: str, level: int) -> None:
         """Log a line, but the same one at most once a day. A line about the same expiry keeps its earlier wording."""
         kind, now = text.partition(" ends in ")[0], self._clock()
-        told = self._told.get(kind)
-        if told is None or now - told >= timedelta(seconds=WARN_SECONDS):
-            self._told = {each: at for each, at in self._told.items() if (now - at).total_seconds() < WARN_SECONDS}
-            self._told[kind] = now
+        last = self._logged.get(kind)
+        if last is None or now - last >= timedelta(seconds=WARN_SECONDS):
+            self._logged = {each: at for each, at in self._logged.items() if (now - at).total_seconds() < WARN_SECONDS}
+            self._logged[kind] = now
             _log.log(level, "%s", text)

@@ -206,7 +206,7 @@ class CountedFiles:
         try:
             yield
         except (TemporarilyUnreadableError, MemoryError) as problem:
-            self._tell(str(problem) or "There is too little memory.")
+            self._warn_once(str(problem) or "There is too little memory.")
             raise RowsNotReadyError("This data set cannot be read at the moment.", "Ask again later.") from None
         except Exception as problem:  # noqa: BLE001  # after any error, positions may no longer be right
             self._fault = self._fault or problem
@@ -217,7 +217,7 @@ class CountedFiles:
             self._trouble = ""
         self.require_no_fault()
 
-    def _tell(self, trouble: str) -> None:
+    def _warn_once(self, trouble: str) -> None:
         """Log an error that may pass, once while it lasts."""
         if trouble != self._trouble:
             _log.warning("The data set '%s' cannot be read at the moment: %s", self._name, trouble)

@@ -61,8 +61,8 @@ class ClusterRows:
     """Rows that were counted and hashed by workers, before any job."""
 
     cluster: Cluster
-    told: Mapping[str, Any]
-    """What workers need to know to read the files (``engines.told_of``)."""
+    task_fields: Mapping[str, Any]
+    """What every task says about how the files are read (``engines.task_fields``)."""
     parts: tuple[Part, ...]
     names: tuple[str, ...] | None
     dimension: int

@@ -186,11 +186,11 @@ def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedR
         return rows
     kept = with_largest_entries(rows, row_entries)
     if kept.entries < rows.entries:
-        _tell_of_cut(path, row_entries)
+        _warn_of_cut_rows(path, row_entries)
     return kept
 
 
-def _tell_of_cut(path: Path, row_entries: int) -> None:
+def _warn_of_cut_rows(path: Path, row_entries: int) -> None:
     _log.warning(
         "%s has rows with more than %d entries. Only the %d largest entries of each row count.",
         path,
@@ -250,7 +250,7 @@ class _Storing:
         assert stages is not None  # there is at least one file
         assert form is not None
         if stages.has_cut and self._row_entries is not None:
-            _tell_of_cut(self._path, self._row_entries)
+            _warn_of_cut_rows(self._path, self._row_entries)
         with file_errors(self._path):
             return stages.rows(prepared_names(form.names, self._reading))
 

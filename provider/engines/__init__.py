@@ -6,7 +6,7 @@ the gate and the noise are in this process, and nothing leaves it because of whe
 
 from .cluster_sums import ClusterSums
 from .clusters import open_cluster
-from .counting import count_rows, told_of
+from .counting import count_rows, task_fields
 from .worker import work
 
-__all__ = ["ClusterSums", "count_rows", "open_cluster", "told_of", "work"]
+__all__ = ["ClusterSums", "count_rows", "open_cluster", "task_fields", "work"]

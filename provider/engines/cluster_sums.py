@@ -66,7 +66,7 @@ class ClusterSums:
                     norm_bound=self._norm_bound,
                     mean_bound=self._mean_bound,
                     query=announced(query),
-                    **self._rows.told,
+                    **self._rows.task_fields,
                 ),
                 content,
             )

@@ -25,8 +25,10 @@ _A_STAGE: Final = 2
 """What is added up for each stage of rows while they are counted: totals of rows as they stand, and keys of columns."""
 
 
-def told_of(source: Path, reading: Reading, preparation: Preparation | None, row_entries: int | None) -> dict[str, Any]:
-    """Return what workers need to know to read a data set, with the whole dictionary."""
+def task_fields(
+    source: Path, reading: Reading, preparation: Preparation | None, row_entries: int | None
+) -> dict[str, Any]:
+    """Return what every task says about how a data set is read. Workers get the whole dictionary."""
     return {
         "version": __version__,
         "source": str(source),
@@ -36,17 +38,17 @@ def told_of(source: Path, reading: Reading, preparation: Preparation | None, row
     }
 
 
-def count_rows(cluster: Cluster, told: dict[str, Any]) -> ClusterRows:
+def count_rows(cluster: Cluster, fields: dict[str, Any]) -> ClusterRows:
     """Have workers count and hash the rows of all files. Refuse files that they cannot read, or that do not fit."""
-    facts, prints = _count(cluster, told)
+    facts, prints = _count(cluster, fields)
     form, parts = facts[0], [Part(each.file, each.count, each.digest) for each in facts]
     check_size(sum(part.count for part in parts), form.dimension, least=0)
-    names = _fingerprints(cluster, told, parts, prints)
-    row_entries = told["row_entries"]
+    names = _fingerprints(cluster, fields, parts, prints)
+    row_entries = fields["row_entries"]
     is_changed = len(prints) > _A_STAGE or (row_entries is not None and row_entries < form.dimension)
     return ClusterRows(
         cluster,
-        told,
+        fields,
         tuple(parts),
         form.names,
         form.dimension,
@@ -56,14 +58,14 @@ def count_rows(cluster: Cluster, told: dict[str, Any]) -> ClusterRows:
     )
 
 
-def _count(cluster: Cluster, told: dict[str, Any]) -> tuple[list[PartFacts], list[Words]]:
+def _count(cluster: Cluster, fields: dict[str, Any]) -> tuple[list[PartFacts], list[Words]]:
     """Return what was found in each file, and what fingerprints begin with, added up over all of them."""
-    (listed, _), *_ = ask(cluster, [(Task(work=Work.LIST, **told), b"")])
+    (listed, _), *_ = ask(cluster, [(Task(work=Work.LIST, **fields), b"")])
     if not listed.files:
-        raise InvalidDataError(f"{told['source']} holds 0 files.", "Put at least one file there.")
+        raise InvalidDataError(f"{fields['source']} holds 0 files.", "Put at least one file there.")
     found: dict[str, PartFacts] = {}
     totals = list[Words]()
-    for reply, content in ask(cluster, _tasks(cluster, told, Work.COUNT, [PartTask(each) for each in listed.files])):
+    for reply, content in ask(cluster, _tasks(cluster, fields, Work.COUNT, [PartTask(each) for each in listed.files])):
         arrays, each_has = read_arrays(content), len(reply.facts)
         for place, facts in enumerate(reply.facts):
             found[facts.file] = facts
@@ -72,7 +74,7 @@ def _count(cluster: Cluster, told: dict[str, Any]) -> tuple[list[PartFacts], lis
             _require_form(facts, next(iter(found.values())))
             totals = _added(totals, own)
     if sorted(found) != sorted(listed.files):
-        raise InvalidDataError(f"{cluster.name} did not count every file of {told['source']}.", "Start again.")
+        raise InvalidDataError(f"{cluster.name} did not count every file of {fields['source']}.", "Start again.")
     return [found[each] for each in listed.files], totals
 
 
@@ -86,26 +88,26 @@ def _require_form(facts: PartFacts, first: PartFacts) -> None:
 
 
 def _fingerprints(
-    cluster: Cluster, told: dict[str, Any], parts: Sequence[Part], begun: Sequence[Words]
+    cluster: Cluster, fields: dict[str, Any], parts: Sequence[Part], begun: Sequence[Words]
 ) -> frozenset[str]:
     as_they_stand, first_keys = begun[::_A_STAGE], begun[1::_A_STAGE]
     tasks = [PartTask(part.file, digest=part.digest) for part in parts]
-    keys = _print(cluster, told, tasks, first_keys, is_last=False)
-    ordered = _print(cluster, told, tasks, keys, is_last=True)
+    keys = _print(cluster, fields, tasks, first_keys, is_last=False)
+    ordered = _print(cluster, fields, tasks, keys, is_last=True)
     prints = (names_of(each.view(np.uint64)) for each in (*as_they_stand, *ordered))
     return frozenset().union(*prints)
 
 
 def _print(
-    cluster: Cluster, told: dict[str, Any], parts: Sequence[PartTask], keys: Sequence[Words], *, is_last: bool
+    cluster: Cluster, fields: dict[str, Any], parts: Sequence[PartTask], keys: Sequence[Words], *, is_last: bool
 ) -> list[Words]:
-    tasks = _tasks(cluster, told, Work.PRINT, parts, written(keys), is_last=is_last)
+    tasks = _tasks(cluster, fields, Work.PRINT, parts, written(keys), is_last=is_last)
     return reduce(_added, (read_arrays(content) for _, content in ask(cluster, tasks)), list[Words]())
 
 
 def _tasks(  # noqa: PLR0913  # all that a task says
     cluster: Cluster,
-    told: dict[str, Any],
+    fields: dict[str, Any],
     what: Work,
     parts: Sequence[PartTask],
     content: bytes = b"",
@@ -113,7 +115,7 @@ def _tasks(  # noqa: PLR0913  # all that a task says
     is_last: bool = False,
 ) -> Iterable[tuple[Task, bytes]]:
     for group in grouped(parts, cluster.tasks()):
-        yield Task(work=what, parts=tuple(group), is_last=is_last, **told), content
+        yield Task(work=what, parts=tuple(group), is_last=is_last, **fields), content
 
 
 def _added(total: list[Words], arrays: list[Words]) -> list[Words]:

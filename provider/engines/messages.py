@@ -171,11 +171,11 @@ def announced(query: RowQuery) -> dict[str, Any]:
 
 def read_query(raw: object, content: memoryview) -> RowQuery:
     """Read a query, with every check that a query passes."""
-    told = decode(Announcement, raw, STORED)
-    kind = _QUERIES.get(told.kind)
+    made = decode(Announcement, raw, STORED)
+    kind = _QUERIES.get(made.kind)
     if kind is None:
-        raise InvalidQueryError(f"Workers cannot answer a query '{told.kind}'.", "Choose another method.")
-    return kind.read(told, content, "")
+        raise InvalidQueryError(f"Workers cannot answer a query '{made.kind}'.", "Choose another method.")
+    return kind.read(made, content, "")
 
 
 # --- Numbers ----------------------------------------------------------------------------------------------------------

@@ -47,9 +47,9 @@ def emit_fact(emit: Emit, fact: Fact) -> None:
     """Tell of what the ledger records, if it is an event."""
     match fact:
         case Opening():
-            told = {"job": fact.job, "data_set": fact.data_set, "analyst": fact.analyst, "unit": str(fact.unit)}
+            asked = {"job": fact.job, "data_set": fact.data_set, "analyst": fact.analyst, "unit": str(fact.unit)}
             budget = {"epsilon": fact.spec_epsilon, "delta": fact.spec_delta, **price_facts(fact.price)}
-            emit("admitted", **told, **budget, queries=fact.queries, expires_at=fact.expires_at)
+            emit("admitted", **asked, **budget, queries=fact.queries, expires_at=fact.expires_at)
         case Reserved():
             emit("reserved", job=fact.job, query=fact.position + 1, name=fact.query, **price_facts(fact.price))
         case Stored():

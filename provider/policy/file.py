@@ -56,7 +56,7 @@ class CurrentPolicy:
         policy, wrong = read_readable_part(path)
         if wrong and not policy.data_sets:
             raise InvalidInputError(wrong)
-        self._tell(policy, wrong)
+        self._report(policy, wrong)
         self._kept = (stamp, policy)
 
     def get(self) -> Policy:
@@ -65,13 +65,13 @@ class CurrentPolicy:
         now = self._stamp()
         if now != stamp:
             policy, wrong = read_readable_part(self._path)
-            self._tell(policy, wrong)
+            self._report(policy, wrong)
             if not wrong:
                 _log.info("The policy %s was read again.", self._path)
             self._kept = (now, policy)
         return policy
 
-    def _tell(self, policy: Policy, wrong: list[DpspcaError]) -> None:
+    def _report(self, policy: Policy, wrong: list[DpspcaError]) -> None:
         _log_faults(policy, wrong)
         self._on_read(self._path, policy, wrong)
 

@@ -41,17 +41,17 @@ class Attendance:
         """Return what is known of a provider, or None."""
         return self._seen.get(name)
 
-    def came(self, name: str, certificate: bytes) -> None:
+    def note_connected(self, name: str, certificate: bytes) -> None:
         """Note that a provider is connected from now on."""
         self._note(name, Seen(is_connected=True, since=self._now(), certificate=certificate))
 
-    def left(self, name: str) -> None:
+    def note_disconnected(self, name: str) -> None:
         """Note that a provider is no longer connected."""
         known = self._seen.get(name)
         if known:
             self._seen[name] = replace(known, is_connected=False, since=self._now())
 
-    def heard_of(self, name: str, certificate: bytes) -> None:
+    def note_certificate(self, name: str, certificate: bytes) -> None:
         """Note a certificate of this provider: one that was not accepted, or that lies in the mailbox.
 
         An older certificate than the newest one that is known says nothing: its key may be a thief's by now.

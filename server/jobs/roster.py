@@ -294,7 +294,7 @@ class Roster:
             )
         link.metrics = self._metrics
         self._links[link.name] = link
-        self.attendance.came(link.name, link.certificate)
+        self.attendance.note_connected(link.name, link.certificate)
         self._arrivals.notify(link.name)
 
     def leave(self, link: Link) -> None:
@@ -302,7 +302,7 @@ class Roster:
         link.close()
         if self._links.get(link.name) is link:
             del self._links[link.name]
-            self.attendance.left(link.name)
+            self.attendance.note_disconnected(link.name)
 
     def keep_receipt(self, link: Link, receipt: pb.Receipt) -> None:
         """Keep a provider's receipt, unless a later one came on the same connection.

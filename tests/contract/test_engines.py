@@ -31,7 +31,7 @@ from dpspca.provider.data.protected import read_protected
 from dpspca.provider.engines.asking import ClusterProblemError
 from dpspca.provider.engines.cluster_sums import ClusterSums
 from dpspca.provider.engines.clusters import open_cluster
-from dpspca.provider.engines.counting import count_rows, told_of
+from dpspca.provider.engines.counting import count_rows, task_fields
 from dpspca.provider.evaluate.shard import Shard
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries of clusters
@@ -124,7 +124,7 @@ def test_t46_a_killed_worker_changes_no_bit_and_nothing_goes_in_the_clear(runnin
     if loopback.MISSING:
         pytest.skip(loopback.MISSING)
     with loopback.listening(running.ports) as heard:
-        rows = count_rows(running.cluster, told_of(folder, Reading(), None, None))
+        rows = count_rows(running.cluster, task_fields(folder, Reading(), None, None))
         local = read_protected(folder)
         assert (rows.count, rows.prints) == (local.count, local.fingerprints())
         here, there = Shard(local, BOUND), Shard(rows, BOUND, sums=ClusterSums(rows, BOUND))
@@ -145,7 +145,7 @@ def test_a_file_that_a_worker_cannot_read_is_named_to_the_steward(
         caplog.at_level(logging.ERROR),
         pytest.raises(ClusterProblemError, match=facts("away.npy", os.strerror(errno.ENOENT))),
     ):
-        count_rows(running.cluster, told_of(tmp_path / "away.npy", Reading(), None, None))
+        count_rows(running.cluster, task_fields(tmp_path / "away.npy", Reading(), None, None))
 
 
 @pytest.mark.slow
@@ -153,4 +153,4 @@ def test_a_scheduler_that_is_away_is_an_error_at_the_start(monkeypatch: pytest.M
     monkeypatch.setattr("dpspca.provider.engines.dask_cluster.CONNECT_SECONDS", 1.0)
     settings = _settings(f'engine = "dask"\nscheduler = "tcp://127.0.0.1:{free_port()}"')
     with pytest.raises(ClusterProblemError, match=facts("tcp://127.0.0.1")):
-        count_rows(open_cluster(settings), told_of(Path("/rows"), Reading(), None, None))
+        count_rows(open_cluster(settings), task_fields(Path("/rows"), Reading(), None, None))

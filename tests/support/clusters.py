@@ -8,7 +8,7 @@ import numpy as np
 from dpspca.common.dictionary import Preparation
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.cluster_rows import ClusterRows
-from dpspca.provider.engines.counting import count_rows, told_of
+from dpspca.provider.engines.counting import count_rows, task_fields
 from dpspca.provider.engines.worker import work
 
 
@@ -55,4 +55,4 @@ def rows_of(
     row_entries: int | None = None,
 ) -> ClusterRows:
     """Begin with a data set of a cluster."""
-    return count_rows(cluster or Here(), told_of(folder, reading or Reading(), preparation, row_entries))
+    return count_rows(cluster or Here(), task_fields(folder, reading or Reading(), preparation, row_entries))

@@ -310,13 +310,13 @@ def _numbers(codes: Sequence[str | float]) -> list[float]:
     return [float(code) for code in codes if not isinstance(code, str) or is_number(code)]
 
 
-def _replaced(matrix: Any, told: Sequence[tuple[float, ...]], replace: Any) -> Any:  # noqa: ANN401  # dense or sparse
+def _replaced(matrix: Any, declared: Sequence[tuple[float, ...]], replace: Any) -> Any:  # noqa: ANN401  # dense or sparse
     """Apply ``replace(numbers, values)`` to the columns for which there are values. The rows given stay as they are."""
-    if not any(told):
+    if not any(declared):
         return matrix
     changed = matrix.copy()
-    for values in sorted(set(filter(None, told))):
-        own = np.array([each == values for each in told])
+    for values in sorted(set(filter(None, declared))):
+        own = np.array([each == values for each in declared])
         if isinstance(changed, np.ndarray):
             changed[:, own] = replace(changed[:, own], values)
         else:

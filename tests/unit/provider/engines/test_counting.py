@@ -24,7 +24,7 @@ from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.engines.cluster_sums import ClusterSums
 from dpspca.provider.engines.clusters import open_cluster
-from dpspca.provider.engines.counting import count_rows, told_of
+from dpspca.provider.engines.counting import count_rows, task_fields
 from dpspca.provider.evaluate.shard import Shard
 
 STUDY = {
@@ -153,7 +153,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(
     monkeypatch.setitem(sys.modules, package.partition(".")[0], None)
     cluster = open_cluster(decode(EngineSettings, table))
     with pytest.raises(MissingExtraError, match=facts(extra, f"pip install 'dpspca[{extra}]'")):
-        count_rows(cluster, told_of(tmp_path, Reading(), None, None))
+        count_rows(cluster, task_fields(tmp_path, Reading(), None, None))
 
 
 def test_a_pass_reads_each_row_once(table: np.ndarray, tmp_path: Path) -> None:

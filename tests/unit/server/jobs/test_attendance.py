@@ -44,16 +44,16 @@ def renewed(clock: Clock, folder: Path) -> tuple[Enrolment, Identity, Identity]:
 def test_a_provider_is_here_since_it_came_and_away_since_it_left(clock: Clock) -> None:
     kept = Attendance(clock)
     assert kept.of("north") is None
-    kept.left("north")  # nobody knows it
+    kept.note_disconnected("north")  # nobody knows it
     assert not kept.names
     came = clock.pass_by(5)
-    kept.came("north", b"")
+    kept.note_connected("north", b"")
     clock.pass_by(5)
     known = kept.of("north")
     assert known
     assert (known.is_connected, known.since) == (True, came)
     left = clock.pass_by(5)
-    kept.left("north")
+    kept.note_disconnected("north")
     known = kept.of("north")
     assert known
     assert (known.is_connected, known.since) == (False, left)
@@ -62,8 +62,8 @@ def test_a_provider_is_here_since_it_came_and_away_since_it_left(clock: Clock) -
 def test_a_refused_party_does_not_count_as_seen(clock: Clock, tmp_path: Path) -> None:
     _, before, after = renewed(clock, tmp_path)
     kept = Attendance(clock)
-    kept.heard_of("north", after.certificate_pem)
-    kept.heard_of("north", before.certificate_pem)
+    kept.note_certificate("north", after.certificate_pem)
+    kept.note_certificate("north", before.certificate_pem)
     known = kept.of("north")
     assert known
     assert (known.is_connected, known.since, known.certificate) == (False, None, after.certificate_pem)
@@ -72,10 +72,10 @@ def test_a_refused_party_does_not_count_as_seen(clock: Clock, tmp_path: Path) ->
 def test_an_old_certificate_changes_nothing_about_a_connected_party(clock: Clock, tmp_path: Path) -> None:
     _, before, after = renewed(clock, tmp_path)
     kept = Attendance(clock)
-    kept.came("north", after.certificate_pem)
+    kept.note_connected("north", after.certificate_pem)
     came = kept.of("north")
     clock.pass_by(5)
-    kept.heard_of("north", before.certificate_pem)
+    kept.note_certificate("north", before.certificate_pem)
     assert kept.of("north") == came
 
 
@@ -84,9 +84,9 @@ def test_of_very_many_providers_those_that_are_not_here_are_forgotten(
 ) -> None:
     monkeypatch.setattr(attendance, "MOST_REMEMBERED", 3)
     kept = Attendance(clock)
-    kept.came("here", b"")
+    kept.note_connected("here", b"")
     for number in range(5):
-        kept.heard_of(f"gone-{number}", b"")
+        kept.note_certificate(f"gone-{number}", b"")
     assert kept.names == {"here", "gone-3", "gone-4"}
 
 
