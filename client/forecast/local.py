@@ -9,8 +9,8 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import ApproximateEvent, GaussianEvent, PureEvent, smooth, stretch
 
 from .population import Population
-from .released import Outlook
 from .spectra import sines_of
+from .whole_matrix import Outlook
 
 
 def of_perturbed(plan: Plan, population: Population) -> Outlook:

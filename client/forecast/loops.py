@@ -20,7 +20,7 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CovarianceProduct, ViewProduct
 
 from .population import Population
-from .released import Outlook
+from .whole_matrix import Outlook
 
 _LEAST: Final = 1e-12
 """Least squared cosine: no direction is at right angles to the last digit."""

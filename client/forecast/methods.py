@@ -17,9 +17,9 @@ from dpspca.provider.release import Schedule
 from .local import of_drawn, of_perturbed, of_range
 from .loops import Loop, of_deflation, of_loop, products_of
 from .population import Hints, Population
-from .released import Outlook, of_matrix
 from .spectra import neighbours
-from .staged import of_automatic
+from .staged_release import of_automatic
+from .whole_matrix import Outlook, of_matrix
 
 BYTES: Final = 8
 """Bytes of a number in an answer."""

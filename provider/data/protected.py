@@ -74,7 +74,7 @@ def read_protected(
     row, whatever that row is. ``persons`` is a file with the person of each row: a line for each row, with any name or
     number. A row whose line is blank counts as a row of zeros, too. ``row_entries`` is the number of entries of a row
     that count, the largest ones. By default all count. Without ``scratch``, rows are held in memory. With it, those
-    that have to be in memory as a whole are refused if they take more than is left (``room.py``).
+    that have to be in memory as a whole are refused if they take more than is left (``memory_limit.py``).
     """
     room = None if scratch is None else scratch.room
     lines = None if persons is None else person_lines(persons, reading, room)

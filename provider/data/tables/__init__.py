@@ -2,6 +2,7 @@
 
 from .arrow_numbers import floats
 from .extras import import_extra
+from .memory_limit import GENOTYPE, PERSON, SPARSE, require_room
 from .raw_table import (
     Columns,
     RawTable,
@@ -18,7 +19,6 @@ from .raw_table import (
     require_numeric,
     without_codes,
 )
-from .room import GENOTYPE, PERSON, SPARSE, require_room
 from .triplets import BATCH_TRIPLETS, Batch, TripletFacts, TripletRows, arrow_batch, declared_columns, triplet_columns
 
 __all__ = [

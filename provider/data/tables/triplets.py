@@ -22,8 +22,8 @@ from dpspca.common.spec import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
 
 from .arrow_numbers import floats
+from .memory_limit import TRIPLET, require_room
 from .raw_table import Columns, RowSource
-from .room import TRIPLET, require_room
 from .triplet_names import UNKNOWN, KnownNames, Places
 
 Names: TypeAlias = Any

@@ -22,8 +22,8 @@ from dpspca.common.privacy import ChoiceEvent
 from dpspca.common.queries import ViewCovariance, ViewProduct
 
 from .population import Population, length_quantile, length_quantiles
-from .released import Outlook, limit_of, of_whole, on_support, over_all, planned_noise, signals_of, within
 from .spectra import joined, part_missed
+from .whole_matrix import Outlook, limit_of, of_whole, on_support, over_all, planned_noise, signals_of, within
 
 _HALF: Final = 0.5
 _CLEAR_SCORE: Final = 4.0

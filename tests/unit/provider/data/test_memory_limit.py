@@ -22,7 +22,7 @@ from dpspca.provider.data import sources
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.tables.room import PERSON, SPARSE, TRIPLET, require_room
+from dpspca.provider.data.tables.memory_limit import PERSON, SPARSE, TRIPLET, require_room
 
 ROWS, COLUMNS, STORED = 4000, 100, 200_000
 
