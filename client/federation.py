@@ -40,13 +40,13 @@ from .connection import (
     CoordinatorLink,
     DishonestCoordinatorError,
     FederationError,
-    Inquirer,
     JobList,
     JobStatus,
     Notify,
     Offer,
     OfferList,
     Presence,
+    StatementRequests,
     TooMuchError,
     bounds,
     log_warning,
@@ -221,7 +221,7 @@ class AsyncFederation:
             for each in await self.data_sets()
             if data_set in {None, each.data_set} and (providers is None or each.provider in providers)
         ]
-        return await Inquirer(self.stub, self._link, self._identity, self._clock).terms(offers)
+        return await StatementRequests(self.stub, self._link, self._identity, self._clock).terms(offers)
 
     async def presence(self, providers: Sequence[str]) -> list[Presence]:
         """Return who of these providers is connected, since when, and why the others are not.
@@ -377,8 +377,8 @@ class AsyncFederation:
                 model = (await taken.model()).to_bytes()
         parties = sum(each.answered == status.answered for each in status.participants)
         promised = PrivacyStatement.of(taken.plan, parties=parties, fresh_noise=True, federated=True)
-        inquirer = Inquirer(self.stub, self._link, self._identity, self._clock)
-        return await collect(inquirer, taken.name, promised, model, bill_of_materials)
+        requests = StatementRequests(self.stub, self._link, self._identity, self._clock)
+        return await collect(requests, taken.name, promised, model, bill_of_materials)
 
     async def close(self) -> None:
         """Close the connection. Jobs continue."""

@@ -338,10 +338,10 @@ def order_of(columns: Sequence[str], features: Sequence[str]) -> NDArray[np.intp
         "unknown": sorted(set(columns) - set(features)),
         "repeated": [name for name in places if times[name] > 1],
     }
-    said = "; ".join(f"{what}: {_few(names)}" for what, names in wrong.items() if names)
-    if said:
+    listed = "; ".join(f"{what}: {_few(names)}" for what, names in wrong.items() if names)
+    if listed:
         raise InvalidDataError(
-            f"The rows' columns are not the model's features. {said}.",
+            f"The rows' columns are not the model's features. {listed}.",
             "Give each feature's column once, in any order, and no other columns.",
         )
     order = np.array([places[name] for name in features], dtype=np.intp)

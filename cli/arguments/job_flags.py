@@ -198,9 +198,9 @@ def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | N
     others = {name: value for name, value in given_flags(flags).items() if name in OPTIONAL}
     known = dictionary_of(flags)
     if known is not None:
-        told = job_dictionaries.follows(known, flags.feature or None, flags.center)
-        schema, others = Schema(**told["schema"]), others | {"dictionary": known.digest()}
-        values = {"norm_bound": told["norm_bound"], "mean_bound": told.get("mean_bound")} | given_flags(flags)
+        following = job_dictionaries.follows(known, flags.feature or None, flags.center)
+        schema, others = Schema(**following["schema"]), others | {"dictionary": known.digest()}
+        values = {"norm_bound": following["norm_bound"], "mean_bound": following.get("mean_bound")} | given_flags(flags)
     columns = schema or Schema(values["dimension"])
     components, options = _components(values["components"]), _options(flags)
     if components is None:

@@ -125,9 +125,9 @@ def _print_decision(facts: dict[str, Any], *, as_json: bool) -> None:
     if facts["problem"]:
         raise RefusedError(f"The decision does not count. {facts['problem']}", "Nothing has changed.")
     what = "approved" if facts["verdict"] == APPROVE else "rejected"
-    said = [f"Job {facts['job']} was {what} by {facts['person']}."]
+    lines = [f"Job {facts['job']} was {what} by {facts['person']}."]
     if not facts["taken"]:
-        said.append(_LATER)
+        lines.append(_LATER)
     elif facts["state"] == "waiting":
-        said.append(f"It still waits: {facts['approvals_needed']} different persons have to approve it.")
-    print_output(facts, *map(printable, said), as_json=as_json)
+        lines.append(f"It still waits: {facts['approvals_needed']} different persons have to approve it.")
+    print_output(facts, *map(printable, lines), as_json=as_json)

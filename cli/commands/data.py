@@ -248,5 +248,5 @@ def _cells(place: int, column: ColumnFacts) -> tuple[str, ...]:
         f"{column.suspicion}?": column.suspicion is not None,
         f"filled with {column.filled_with}": column.filled_with is not None,
     }
-    said = ", ".join(remark for remark, holds in remarks.items() if holds)
-    return column.name or str(place), column.type, str(column.missing), str(column.unusable), said
+    holding = ", ".join(remark for remark, holds in remarks.items() if holds)
+    return column.name or str(place), column.type, str(column.missing), str(column.unusable), holding

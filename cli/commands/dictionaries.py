@@ -102,8 +102,8 @@ def _facts(files: list[Path], read: list[Dictionary], found: list[tuple[str, str
         }
         for file, each in zip(files, read, strict=True)
     ]
-    said = [dict(zip(("feature", "key", "first", "second"), each, strict=True)) for each in found]
-    return {"passed": not found, "problems": [], "dictionaries": listed, "differences": said}
+    named = [dict(zip(("feature", "key", "first", "second"), each, strict=True)) for each in found]
+    return {"passed": not found, "problems": [], "dictionaries": listed, "differences": named}
 
 
 def _print(files: list[Path], read: list[Dictionary], found: list[tuple[str, str, Any, Any]]) -> None:

@@ -9,7 +9,7 @@ from .jobs import AWAITING_APPROVAL, JobList, JobStatus, Offer, OfferList, Parti
 from .presence import AWAY, CONNECTED, UNKNOWN, Presence, presences, require_admissible
 from .progress import JobProgress, job_progress
 from .sign_in import require_filled, require_in_force, settings, warn_if_outlived
-from .statements import NO_TRUST, Collected, Inquirer
+from .statements import NO_TRUST, Collected, StatementRequests
 
 __all__ = [
     "AWAITING_APPROVAL",
@@ -24,7 +24,6 @@ __all__ = [
     "CoordinatorLink",
     "DishonestCoordinatorError",
     "FederationError",
-    "Inquirer",
     "JobFailedError",
     "JobList",
     "JobProgress",
@@ -34,6 +33,7 @@ __all__ = [
     "OfferList",
     "ParticipantStatus",
     "Presence",
+    "StatementRequests",
     "TooMuchError",
     "bounds",
     "job_progress",

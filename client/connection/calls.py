@@ -135,16 +135,16 @@ class CoordinatorLink:
 
     def _problem(self, problem: grpc.aio.AioRpcError) -> FederationError:
         """Return the error for a failed call. It quotes the coordinator's message, which is not trusted."""
-        said = rpc.reason_of(problem)
+        reason = rpc.reason_of(problem)
         if _is_temporary(problem):
             self._has_responded = True  # the coordinator runs, but has a problem of its own
             return AwayError(
-                f"The coordinator did not serve a call ({problem.code().name}: {said}).",
+                f"The coordinator did not serve a call ({problem.code().name}: {reason}).",
                 "Try again later.",
             )
         if problem.code() is grpc.StatusCode.UNAVAILABLE:
             return AwayError(
-                f"The coordinator cannot be reached (UNAVAILABLE: {said}).",
+                f"The coordinator cannot be reached (UNAVAILABLE: {reason}).",
                 "Check its address and that it is running. `dpspca doctor` checks the certificates.",
             )
         if problem.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -152,7 +152,7 @@ class CoordinatorLink:
         self._note_response()
         code = f", {rpc.code_of(problem)}" if rpc.code_of(problem) else ""
         return FederationError(
-            f"The coordinator refused the call ({problem.code().name}{code}): {said}",
+            f"The coordinator refused the call ({problem.code().name}{code}): {reason}",
             "If you cannot resolve this, ask the operator of the coordinator.",
         )
 

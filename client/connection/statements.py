@@ -42,7 +42,7 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Inquirer:
+class StatementRequests:
     """Asks providers for statements over one connection, as one analyst."""
 
     stub: pb_grpc.AnalystServiceStub

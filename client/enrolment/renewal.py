@@ -99,7 +99,7 @@ async def wait_for_certificate(
     mail: CertificateMail, request: bytes, authority_pem: bytes, notify: Notify, *, wait: bool
 ) -> Identity | None:
     """Send a request, and look for the certificate until it is installed. Without ``wait``, look once."""
-    pause, told = FIRST_PAUSE, ""
+    pause, noted = FIRST_PAUSE, ""
     while True:
         try:
             made, news = await asyncio.to_thread(_look, mail, request, authority_pem)
@@ -107,9 +107,9 @@ async def wait_for_certificate(
             if not wait:
                 raise
             made, news = None, f"{problem.what} Trying again."
-        if news not in {"", told}:
+        if news not in {"", noted}:
             notify(news)
-            told = news
+            noted = news
         if made or not wait:
             return made
         await asyncio.sleep(pause)

@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from dpspca.client.connection import NO_TRUST, Collected, Inquirer, JobStatus, bounds
+from dpspca.client.connection import NO_TRUST, Collected, JobStatus, StatementRequests, bounds
 from dpspca.common.errors import RefusedError
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.trust import JobEnvelope, SignedJob, StatementKind
@@ -14,24 +14,28 @@ from .promise import promise
 
 
 async def collect(
-    inquirer: Inquirer, job: str, statement: PrivacyStatement, model: bytes | None, bill_of_materials: bytes | None
+    requests: StatementRequests,
+    job: str,
+    statement: PrivacyStatement,
+    model: bytes | None,
+    bill_of_materials: bytes | None,
 ) -> bytes:
     """Return the evidence of a job, signed. ``job`` is the whole name of a job of this analyst."""
-    reply = await inquirer.link.ask(lambda: inquirer.stub.Get(pb.JobName(job=job), timeout=bounds.ANSWER_SECONDS))
+    reply = await requests.link.ask(lambda: requests.stub.Get(pb.JobName(job=job), timeout=bounds.ANSWER_SECONDS))
     signed = SignedJob.from_bytes(reply.signed_job)
     if signed.job_id != job:
         raise RefusedError("The coordinator replied with another job than the one asked for.", NO_TRUST)
     status, envelope = JobStatus.of(reply), JobEnvelope.from_bytes(signed.payload)
     collected = {
-        StatementKind.RECORD: await inquirer.ask(StatementKind.RECORD, job, envelope.audience),
-        StatementKind.TERMS: await inquirer.ask(StatementKind.TERMS, envelope.data_set, envelope.audience),
+        StatementKind.RECORD: await requests.ask(StatementKind.RECORD, job, envelope.audience),
+        StatementKind.TERMS: await requests.ask(StatementKind.TERMS, envelope.data_set, envelope.audience),
     }
-    me = inquirer.identity
+    me = requests.identity
     return (
         Evidence(
             authority=me.authority_pem.decode(),
             collector=me.certificate_pem.decode(),
-            collected_at=int(inquirer.clock().timestamp()),
+            collected_at=int(requests.clock().timestamp()),
             job=reply.signed_job.hex(),
             promise=promise(statement),
             statement=statement.text,

@@ -142,7 +142,7 @@ def _check_providers(found: Findings, evidence: Evidence, job: JobOfEvidence) ->
 
 def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, name: str) -> dict[str, Any]:
     """Check what one provider stated, and return it as plain values."""
-    stated, told = evidence.statements.get(name, {}), dict[str, Any]()
+    stated, facts = evidence.statements.get(name, {}), dict[str, Any]()
     if stated.keys() - set(_READERS):
         what = (
             f"{name} states something of a kind that this version does not know. Use the version that wrote the file."
@@ -153,14 +153,14 @@ def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, nam
             found.cannot_know(f"{kind}-{name}", f"{name}: {_WORDS[kind]}. The file has no such statement of it.")
             continue
         try:
-            what, told[kind] = read(found, stated_content(evidence, job, name, kind), job, name)
+            what, facts[kind] = read(found, stated_content(evidence, job, name, kind), job, name)
         except DpspcaError as problem:
             found.check(f"{kind}-{name}", "", holds=False, otherwise=f"{name}, {_WORDS[kind]}: {problem.what}")
         else:
             found.check(
                 f"{kind}-{name}", f"{name} signed, with a certificate valid then: {what}", holds=True, otherwise=""
             )
-    return told
+    return facts
 
 
 def _check_promise(found: Findings, evidence: Evidence, job: JobOfEvidence) -> None:

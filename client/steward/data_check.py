@@ -69,10 +69,10 @@ class Examined:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         facts = None if self.facts is None else asdict(self.facts)
-        for told, each in zip(
+        for feature, each in zip(
             (facts or {}).get("features", ()), self.facts.features if self.facts else (), strict=True
         ):
-            told["is_wrong"] = each.is_wrong
+            feature["is_wrong"] = each.is_wrong
         seconds = None if self.seconds is None else asdict(self.seconds)
         found = {
             "seconds": seconds,
@@ -133,10 +133,10 @@ def _makes_all_unusable(column: ColumnFacts, facts: DataSetFacts) -> bool:
 
 def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if facts.triplets is not None:
-        told = facts.triplets
+        counts = facts.triplets
         yield (
-            f"{told.triplets} triplets. {told.unknown_columns} have an undeclared column, and {told.unknown_rows} more "
-            "have an undeclared row: they are not used."
+            f"{counts.triplets} triplets. {counts.unknown_columns} have an undeclared column, and {counts.unknown_rows} "
+            "more have an undeclared row: they are not used."
         )
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]

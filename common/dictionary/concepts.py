@@ -51,8 +51,8 @@ def parse_concepts(text: str) -> dict[str, dict[str, Any]]:
 
 def _feature(number: int, row: Mapping[str, str]) -> dict[str, Any]:
     check(bool(row["id"]), f"Line {number} has no concept.", "Give its id.")
-    told = {key: _number(number, key, row[key]) for key in _NUMBERS if row.get(key)}
-    ends = [told.pop(key) for key in ("low", "high") if key in told]
+    numbers = {key: _number(number, key, row[key]) for key in _NUMBERS if row.get(key)}
+    ends = [numbers.pop(key) for key in ("low", "high") if key in numbers]
     check(len(ends) in {0, 2}, f"Line {number} has one end of a range.", "Give both low and high, or neither.")
     usual = {"range": list(_PRESENCE), "centre": 0.0}
     return {
@@ -60,7 +60,7 @@ def _feature(number: int, row: Mapping[str, str]) -> dict[str, Any]:
         "unit": row.get("unit", ""),
         "concept": row["id"],
         **({"range": ends} if ends else usual),
-        **told,
+        **numbers,
     }
 
 

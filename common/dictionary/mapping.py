@@ -64,10 +64,10 @@ class MappedFeature:
     """Whether the settings name the column. Otherwise the dictionary does."""
 
     @classmethod
-    def parse(cls, feature: Feature, told: object, where: str) -> Self:
+    def parse(cls, feature: Feature, raw: object, where: str) -> Self:
         """Check what a provider's settings say about a feature. Left out: the column has the feature's name."""
-        read = decode(_Declared, {"column": told} if isinstance(told, str) else told, Source(where))
-        stray = told.keys() & _NOT_FOR[isinstance(feature, Category)] if isinstance(told, dict) else ()
+        read = decode(_Declared, {"column": raw} if isinstance(raw, str) else raw, Source(where))
+        stray = raw.keys() & _NOT_FOR[isinstance(feature, Category)] if isinstance(raw, dict) else ()
         check(
             not stray,
             f"{where} has {', '.join(sorted(stray))}, and the feature is of kind {feature.kind}.",
@@ -79,16 +79,16 @@ class MappedFeature:
 
     def written(self) -> dict[str, Any]:
         """Return what settings say about the feature. ``parse`` reads it again."""
-        told: dict[str, Any] = {"column": self.column} if self.is_located else {}
+        written: dict[str, Any] = {"column": self.column} if self.is_located else {}
         if self.is_converted:
-            told |= {"factor": self.factor, "offset": self.offset}
+            written |= {"factor": self.factor, "offset": self.offset}
         if self.missing_codes:
-            told["missing_codes"] = list(self.missing_codes)
+            written["missing_codes"] = list(self.missing_codes)
         if isinstance(self.feature, Category) and self.codes is not None:
             names = [self.feature.levels[place] for place in self.codes.levels]
             own = {code: name for code, name in zip(self.codes.texts, names, strict=True) if code != name}
-            told |= {"levels": own} if own else {}
-        return told
+            written |= {"levels": own} if own else {}
+        return written
 
     @property
     def all_codes(self) -> values.Codes:
@@ -131,21 +131,21 @@ class Preparation:
     def parse(cls, dictionary: Dictionary, columns: object, absent: object) -> Self:
         """Check what a provider's settings say about its columns."""
         declared = decode(_Columns, {"columns": columns or {}, "absent": absent or []})
-        left_out, told = declared.absent, declared.columns
+        left_out, located = declared.absent, declared.columns
         if left_out:
             dictionary.subset(left_out)  # refuses a name that it does not have
-        both = sorted(set(left_out) & told.keys())
+        both = sorted(set(left_out) & located.keys())
         check(not both, f"{shortened(both[:1])} is under columns and absent.", "Remove one of them.")
         held = [each for each in dictionary.features if each.name not in left_out]
         check(bool(held), "Every feature is absent.", "Map at least one.")
         wrong: list[DpspcaError] = [
             InvalidParameterError(f"columns has an unknown key {shortened(name)}.", choices(name, dictionary.names))
-            for name in sorted(told.keys() - set(dictionary.names))
+            for name in sorted(located.keys() - set(dictionary.names))
         ]
         mapped = list[MappedFeature]()
         for each in held:
             try:
-                mapped.append(MappedFeature.parse(each, told.get(each.name, {}), f"columns: {each.name!r}"))
+                mapped.append(MappedFeature.parse(each, located.get(each.name, {}), f"columns: {each.name!r}"))
             except DpspcaError as problem:
                 wrong.append(problem)
         if wrong:
@@ -159,9 +159,9 @@ class Preparation:
         return {"dictionary": self.dictionary.to_dict(), "columns": columns, "absent": list(self.absent)}
 
     @classmethod
-    def from_written(cls, told: Mapping[str, Any]) -> Self:
+    def from_written(cls, written: Mapping[str, Any]) -> Self:
         """Read what ``written`` returned."""
-        return cls.parse(Dictionary.parse(told["dictionary"]), told["columns"], told["absent"])
+        return cls.parse(Dictionary.parse(written["dictionary"]), written["columns"], written["absent"])
 
     @property
     def of_triplets(self) -> Self:

@@ -73,8 +73,8 @@ class _Panel(_File):
 
 
 def _genotypes(folder: Path, table: object) -> dict[str, dict[str, Any]]:
-    told = decode(_Panel, table, Source("genotypes"))
-    return _parsed(folder, told.file, lambda text: parse_frequencies(text, told.least_frequency))
+    panel = decode(_Panel, table, Source("genotypes"))
+    return _parsed(folder, panel.file, lambda text: parse_frequencies(text, panel.least_frequency))
 
 
 def _concepts(folder: Path, table: object) -> dict[str, dict[str, Any]]:

@@ -126,10 +126,10 @@ class Reading:
         return frozenset(self.missing) if isinstance(self.missing, Mapping) else frozenset()
 
     def written(self) -> dict[str, Any]:
-        """Return the keys that a cluster's workers are told, as a file of settings would hold them."""
+        """Return the keys that a cluster's workers need, as a file of settings would hold them."""
         plain = type(self)()
-        told = {key: getattr(self, key) for key in sorted(OF_CLUSTERS) if getattr(self, key) != getattr(plain, key)}
-        return {key: dict(value) if isinstance(value, Mapping) else value for key, value in told.items()}
+        declared = {key: getattr(self, key) for key in sorted(OF_CLUSTERS) if getattr(self, key) != getattr(plain, key)}
+        return {key: dict(value) if isinstance(value, Mapping) else value for key, value in declared.items()}
 
     @property
     def declared(self) -> frozenset[str]:

@@ -22,10 +22,10 @@ class ServiceManager:
     """The service manager of this process, if it has one."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        told = environment.get(_SOCKET, "")
-        self._address = "\0" + told[1:] if told.startswith("@") else told
+        address = environment.get(_SOCKET, "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
         interval = environment.get(_WATCHDOG, "")
-        self._pause = int(interval) / 2e6 if interval.isascii() and interval.isdigit() and told else 0.0
+        self._pause = int(interval) / 2e6 if interval.isascii() and interval.isdigit() and address else 0.0
 
     def ready(self, status: str) -> None:
         """Say that the daemon is up, or up again after a reload."""

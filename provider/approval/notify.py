@@ -60,8 +60,8 @@ class Notifier:
 
     def run(self, summary: Mapping[str, Any]) -> None:
         """Run the command, and log how it failed if it did."""
-        told = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        told |= {f"DPSPCA_{name.upper()}": str(summary[name]) for name in ("job", "data_set", "analyst")}
+        variables = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        variables |= {f"DPSPCA_{name.upper()}": str(summary[name]) for name in ("job", "data_set", "analyst")}
         content = json.dumps(summary).encode()  # in ASCII, because a name may hold half a character
         with tempfile.TemporaryFile() as output:
             try:
@@ -70,7 +70,7 @@ class Notifier:
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
-                    env=told,
+                    env=variables,
                     start_new_session=True,
                 )
             except OSError as problem:

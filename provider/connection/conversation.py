@@ -200,8 +200,8 @@ class Conversation:
             except AwaitingApprovalError as waits:
                 request = waits.request
                 self._awaiting[request.job] = signed
-                told = pb.AwaitingApproval(job=request.job, since=request.asked_at, until=request.lapses_at)
-                await self._outbound.put(pb.FromProvider(awaiting_approval=told))
+                waiting = pb.AwaitingApproval(job=request.job, since=request.asked_at, until=request.lapses_at)
+                await self._outbound.put(pb.FromProvider(awaiting_approval=waiting))
                 return
             self._awaiting.pop(job.name, None)
             await self._outbound.put(pb.FromProvider(admitted=pb.Admitted(job=job.name)))

@@ -143,13 +143,13 @@ def ending_of(path: Path) -> str:
 def _unknown(path: Path, ending: str) -> MissingExtraError:
     if not ending and not path.exists():
         return MissingExtraError("There is no such file or folder.", "Check the name, and the folder that it is in.")
-    told = f"Files ending in {ending!r} cannot be read."
+    what = f"Files ending in {ending!r} cannot be read."
     unpack, within = unpacking(path), Path(path.stem).suffix.lower()
     if unpack is not None and ending == path.suffix.lower() and (within in FORMATS or is_convertible(within)):
         return MissingExtraError(f"Files ending in '{within}{ending}' cannot be read.", f"Unpack it first: {unpack}")
     if is_convertible(ending):
-        return MissingExtraError(told, f"Convert it first: {conversion(path, ending)}")
+        return MissingExtraError(what, f"Convert it first: {conversion(path, ending)}")
     if ending in _COMPANIONS:
-        return MissingExtraError(told, f"Name the {_COMPANIONS[ending]} file beside it.")
+        return MissingExtraError(what, f"Name the {_COMPANIONS[ending]} file beside it.")
     known = f"{', '.join(FORMATS)}, and text also with {', '.join(_PACKED)}"
-    return MissingExtraError(told, f"Use one of: {known}.")
+    return MissingExtraError(what, f"Use one of: {known}.")

@@ -59,14 +59,14 @@ def main() -> None:
     """Read what the first process asks for. It meets any error itself."""
     from .formats import format_of  # noqa: PLC0415  # it knows this module
 
-    told = json.load(sys.stdin)
+    task = json.load(sys.stdin)
     reading = Reading(
-        columns=None if told["columns"] is None else tuple(told["columns"]),
-        leave_out=tuple(told["leave_out"]),
-        array=told["array"],
-        alleles=None if told["alleles"] is None else Path(told["alleles"]),
+        columns=None if task["columns"] is None else tuple(task["columns"]),
+        leave_out=tuple(task["leave_out"]),
+        array=task["array"],
+        alleles=None if task["alleles"] is None else Path(task["alleles"]),
     )
-    source = RowSource(Path(told["path"]), reading, room=told["room"])
+    source = RowSource(Path(task["path"]), reading, room=task["room"])
     numbers = format_of(source).read(source).numbers
     if isinstance(numbers, RowBatches):
         deque(numbers.batches, maxlen=0)

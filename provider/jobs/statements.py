@@ -34,7 +34,7 @@ from dpspca.provider.policy import Rules, conditions_of
 
 from .registry import ProviderSetup
 
-NOTHING_TO_SAY: Final = b""
+NO_STATEMENT: Final = b""
 
 Maker: TypeAlias = Callable[[StatementRequest, PartyName], bytes]
 """Makes the content of a statement, or refuses to."""
@@ -55,19 +55,19 @@ class Statements:
         }
 
     def state(self, content: bytes) -> tuple[str, bytes]:
-        """Return the digest of a request and the signed statement, or ``NOTHING_TO_SAY``."""
+        """Return the digest of a request and the signed statement, or ``NO_STATEMENT``."""
         try:
             signed = SignedRequest.from_bytes(content)
         except DpspcaError as problem:
             _log.warning("No statement: %s", problem, extra=about(THE_COORDINATOR))
-            return "", NOTHING_TO_SAY
+            return "", NO_STATEMENT
         try:
             return signed.digest, self._statement(signed)
         except DpspcaError as problem:
             _log.warning("No statement on request %.12s: %s", signed.digest, problem, extra=about(THE_COORDINATOR))
         except Exception:  # noqa: BLE001  # a bug must not show in the reply
             _log.exception("Internal error in a statement.", extra=about(THE_COORDINATOR))
-        return signed.digest, NOTHING_TO_SAY
+        return signed.digest, NO_STATEMENT
 
     def _statement(self, signed: SignedRequest) -> bytes:
         setup = self._setup

@@ -98,11 +98,11 @@ class Usage:
 
     def require_room(self, analyst: str, plan: JobSize, quotas: Quotas, at: int) -> None:
         """Refuse a job that would exceed a quota. Nothing is counted."""
-        for quota, needed, said, remedy in self._needed(analyst, plan, at):
+        for quota, needed, what, remedy in self._needed(analyst, plan, at):
             most = getattr(quotas, quota)
             if needed > most:
                 raise QuotaError(
-                    f"This job exceeds the provider's quota {quota} = {most}. {said}",
+                    f"This job exceeds the provider's quota {quota} = {most}. {what}",
                     f"{remedy}, or ask the data steward to raise {quota} in the policy's quotas.",
                 )
 

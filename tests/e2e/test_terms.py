@@ -14,7 +14,7 @@ from local_federation import Enrolment, RunningFederation, federation, now, perm
 from dpspca.client.connection.bounds import STATEMENTS
 from dpspca.client.connection.calls import CoordinatorLink
 from dpspca.client.connection.errors import DishonestCoordinatorError, FederationError
-from dpspca.client.connection.statements import Inquirer
+from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import fit
 from dpspca.common.errors import NotTrustedError
@@ -277,11 +277,11 @@ class Strangers(pb_grpc.AnalystServiceStub):
 @pytest.mark.parametrize("names", [["west"], ["north", "north"], [""]])
 def test_t39_a_reply_that_was_not_asked_for_is_refused(tmp_path: Path, names: Sequence[str]) -> None:
     ada = Enrolment.create(tmp_path).identity(Role.ANALYST, "ada")
-    inquirer = Inquirer(
+    requests = StatementRequests(
         Strangers([pb.Statement(provider=name) for name in names]), CoordinatorLink(retry_seconds=0), ada, now
     )
     with pytest.raises(DishonestCoordinatorError):
-        asyncio.run(inquirer.ask(StatementKind.TERMS, "cohort", ["north"]))
+        asyncio.run(requests.ask(StatementKind.TERMS, "cohort", ["north"]))
 
 
 @pytest.mark.parametrize("size", [MAX_STATEMENT_BYTES + 1, 100])
@@ -290,7 +290,7 @@ def test_t35_a_statement_that_is_too_long_or_none_is_refused(tmp_path: Path, siz
     reply = pb.Statement(provider="north", signed_statement=bytes(size))
     with pytest.raises(DishonestCoordinatorError, match=facts("north")):
         asyncio.run(
-            Inquirer(Strangers([reply]), CoordinatorLink(retry_seconds=0), ada, now).ask(
+            StatementRequests(Strangers([reply]), CoordinatorLink(retry_seconds=0), ada, now).ask(
                 StatementKind.TERMS, "cohort", ["north"]
             )
         )

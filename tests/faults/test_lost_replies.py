@@ -13,7 +13,7 @@ from coordinator_processes import Barrier, Forwarder, SlowLedger, StableEnrolmen
 from local_federation import SHARDS, Enrolment, RunningFederation, federation, now, spec
 from timeouts import TIMEOUT
 
-from dpspca.client.connection.statements import Inquirer
+from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.model import Model
 from dpspca.common.names import Role
@@ -153,8 +153,8 @@ def test_a_reply_lost_while_a_job_waits_is_repeated_without_effect(enrolment: En
             assert [each.provider for each in offers] == ["site-0"]
             (there,) = await with_lost_reply(dropper, handled, "Parties", analyst.presence(["site-0"]))
             assert there.is_connected
-            inquirer = Inquirer(analyst.stub, job.link, analyst._identity, now)
-            assert await with_lost_reply(dropper, handled, "Statements", inquirer.terms(offers)) == []
+            requests = StatementRequests(analyst.stub, job.link, analyst._identity, now)
+            assert await with_lost_reply(dropper, handled, "Statements", requests.terms(offers)) == []
             ended = await with_lost_reply(dropper, handled, "Cancel", job.cancel())
             assert (ended.state, {each.asked for each in ended.participants}) == ("cancelled", {0})
             assert [each.state for each in await analyst.jobs()] == ["cancelled"]

@@ -20,7 +20,7 @@ from dpspca.client.connection.errors import TooMuchError
 from dpspca.client.connection.job_models import model_from
 from dpspca.client.connection.jobs import JobStatus, OfferList
 from dpspca.client.connection.presence import Presence
-from dpspca.client.connection.statements import Inquirer
+from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.federation import AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
@@ -58,8 +58,8 @@ def test_t36_t39_no_statement_that_a_coordinator_makes_up_is_believed(told: list
     ada = fuzz_parties().identities["ada"]
 
     def read() -> None:
-        inquirer = Inquirer(teller, CoordinatorLink(retry_seconds=0), ada, lambda: fuzz_parties().started_at)
-        assert not asyncio.run(inquirer.ask(StatementKind.TERMS, "cohort", ["north", "west"])).statements
+        requests = StatementRequests(teller, CoordinatorLink(retry_seconds=0), ada, lambda: fuzz_parties().started_at)
+        assert not asyncio.run(requests.ask(StatementKind.TERMS, "cohort", ["north", "west"])).statements
 
     require_reason(read)
 

@@ -142,8 +142,8 @@ def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401 
     if connection.broken or is_lost(state):
         return lost()
     kind = type(problem).__name__
-    told = f"{kind}: {problem.diag.message_primary}" if state.startswith("42") else kind
-    return InvalidDataError(f"Reading from the database failed: {told}.", NAME_IT)
+    what = f"{kind}: {problem.diag.message_primary}" if state.startswith("42") else kind
+    return InvalidDataError(f"Reading from the database failed: {what}.", NAME_IT)
 
 
 def _selection(connection: Any, source: RowSource) -> Selection:  # noqa: ANN401  # of psycopg

@@ -16,7 +16,7 @@ from ledgers import Place
 from local_federation import Enrolment, now, permissive_policy, spec
 
 from dpspca.client.connection.calls import CoordinatorLink
-from dpspca.client.connection.statements import Inquirer
+from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.evidence import Evidence, Findings, collect, verify
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import Role
@@ -108,7 +108,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
         plan = catalogue.plan(specs[job.job_id])
         promised = PrivacyStatement.of(plan, parties=2, fresh_noise=True, federated=True)
         return asyncio.run(
-            collect(Inquirer(stub, CoordinatorLink(retry_seconds=0), ada, now), job.job_id, promised, MODEL, BILL)
+            collect(
+                StatementRequests(stub, CoordinatorLink(retry_seconds=0), ada, now), job.job_id, promised, MODEL, BILL
+            )
         )
 
     files = [collected(job) for job in jobs]
