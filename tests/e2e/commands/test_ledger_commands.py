@@ -27,7 +27,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.ledger import Limits
 from dpspca.provider.policy.rules import Policy
 
-DOCS = Path(__file__).parents[2] / "docs" / "ledger.md"
+DOCS = Path(__file__).parents[3] / "docs" / "ledger.md"
 NORTH = ("--config", "north.toml")
 OWN = ("--config", "provider.toml")
 JOB = [

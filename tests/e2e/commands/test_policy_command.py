@@ -13,7 +13,7 @@ import pytest
 
 from dpspca.cli.main import main
 
-SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
+SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
 SAMPLE = (SAMPLES / "policy.toml").read_text(encoding="utf-8")
 Ended = subprocess.CompletedProcess[str]
 

@@ -17,7 +17,7 @@ from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.algorithms.steps.options import Option
 from dpspca.common.spec import JobSpec
 
-DOCS: Final = Path(__file__).parents[2] / "docs" / "methods.md"
+DOCS: Final = Path(__file__).parents[3] / "docs" / "methods.md"
 TEXT: Final = DOCS.read_text(encoding="utf-8")
 SECTIONS: Final = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", TEXT, flags=re.DOTALL | re.MULTILINE))
 TABLE: Final = {

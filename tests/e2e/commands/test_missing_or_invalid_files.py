@@ -161,7 +161,7 @@ def test_config_check_reports_unreadable_settings(here: Callable[..., Ended]) ->
     assert here("config", "check", "none.toml").code == 1
 
 
-SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
+SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
 
 
 @pytest.mark.parametrize(
