@@ -119,8 +119,7 @@ class Terms:
     @property
     def largest_job(self) -> Price:
         """The most that the next job may cost: within ``per_job`` and what is left."""
-        most = self.conditions.per_job.price
-        return Price(min(most.units, self.left.units), min(most.slack_units, self.left.slack_units))
+        return self.conditions.per_job.price.at_most(self.left)
 
     @property
     def left_delta(self) -> float:

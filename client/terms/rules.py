@@ -5,6 +5,7 @@ no terms state, such as the form of the rows.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidDataError, RefusedError
@@ -70,8 +71,7 @@ def _rules(terms: Terms) -> Rules:
 
 def largest_price(terms: Sequence[Terms]) -> Price:
     """Return the most that the next job may cost at all these providers."""
-    most = [each.largest_job for each in terms]
-    return Price(min(each.units for each in most), min(each.slack_units for each in most))
+    return reduce(Price.at_most, (each.largest_job for each in terms))
 
 
 def _columns(terms: Terms, spec: JobSpec) -> list[RefusedError]:

@@ -86,6 +86,10 @@ class Price:
         """Return the larger units of mu^2 and the larger units of slack of both prices."""
         return Price(max(self.units, other.units), max(self.slack_units, other.slack_units))
 
+    def at_most(self, other: "Price") -> "Price":
+        """Return the smaller units of mu^2 and the smaller units of slack of both prices."""
+        return Price(min(self.units, other.units), min(self.slack_units, other.slack_units))
+
     def is_within(self, room: "Price") -> bool:
         """Whether neither unit exceeds that of ``room``."""
         return self.units <= room.units and self.slack_units <= room.slack_units

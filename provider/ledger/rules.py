@@ -82,7 +82,7 @@ class Books(History):
         if limits.analyst is None:
             return left
         own = _left(limits.analyst, self.analysts.get((data_set, analyst)), self.written_off.get(data_set))
-        return Price(min(left.units, own.units), min(left.slack_units, own.slack_units))
+        return left.at_most(own)
 
     def _require_room(self, name: str, analyst: str, limits: Limits, plan: Price) -> None:
         admit(limits.data_set, [self.data_sets.get(name)], plan, f"the data set '{name}'")

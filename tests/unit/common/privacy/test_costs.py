@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.privacy.calibration import pure_mu
-from dpspca.common.privacy.costs import UNIT, cost_units, slack_units, worst_cases
+from dpspca.common.privacy.costs import UNIT, Price, cost_units, slack_units, worst_cases
 from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
 
 
@@ -48,3 +48,10 @@ def test_parallel_events_nest() -> None:
     outer = ParallelEvent(((inner, GaussianEvent(1, 2)), (GaussianEvent(1, 2),)))
     assert cost_units([outer]) == 2 * cost_units([GaussianEvent(1, 2)])
     assert [case.gaussian_units for case in worst_cases((outer,))] == [2**79]
+
+
+def test_the_larger_and_the_smaller_of_two_prices_go_by_each_unit() -> None:
+    one, other = Price(3, 1), Price(2, 5)
+    assert one.at_least(other) == Price(3, 5)
+    assert one.at_most(other) == Price(2, 1)
+    assert one.at_most(other).is_within(one)
