@@ -135,8 +135,8 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if facts.triplets is not None:
         counts = facts.triplets
         yield (
-            f"{counts.triplets} triplets. {counts.unknown_columns} have an undeclared column, and {counts.unknown_rows} "
-            "more have an undeclared row: they are not used."
+            f"{counts.triplets} triplets. {counts.unknown_columns} have an undeclared column, and "
+            f"{counts.unknown_rows} more have an undeclared row: they are not used."
         )
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
