@@ -10,7 +10,7 @@ Whatever goes wrong here is logged and tried again. The daemon goes on with what
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -108,7 +108,7 @@ class CertificateKeeper:
         self._request = b""
         """The request that waits. It is made once, because each signature gives other bytes."""
         self._asked_for: bytes | None = None
-        self._logged: dict[str, datetime] = {}
+        self._logged: dict[Hashable, datetime] = {}
 
     def follow(self, revocations: Path) -> None:
         """Fetch lists into this file from now on, because the settings name it now."""
@@ -126,19 +126,15 @@ class CertificateKeeper:
             try:
                 step()
             except DpspcaError as problem:
-                self._log_once_a_day(f"{problem}", logging.WARNING)
+                self._log_once_a_day(str(problem), str(problem))
             except Exception:  # noqa: BLE001  # the daemon goes on with what it has
                 _log.exception("Keeping the certificate fresh failed because of a bug.")
 
     def _warn(self) -> None:
-        for warning in self._warnings():
-            self._log_once_a_day(warning, logging.WARNING)
-
-    def _warnings(self) -> Iterator[str]:
         now = self._clock()
         for end in ends(self._current(), self._revocations()):
             if warning := end.warning(now):
-                yield warning
+                self._log_once_a_day(warning, (end.what, now >= end.until))
 
     def _fetch(self) -> None:
         if self._mail is None:
@@ -162,11 +158,11 @@ class CertificateKeeper:
             self._request = b""
             _log.info("The certificate is renewed. It is valid until %s.", f"{made.not_after:%F}")
 
-    def _log_once_a_day(self, text: str, level: int) -> None:
-        """Log a line, but the same one at most once a day. A line about the same expiry keeps its earlier wording."""
-        kind, now = text.partition(" ends in ")[0], self._clock()
-        last = self._logged.get(kind)
+    def _log_once_a_day(self, text: str, about: Hashable) -> None:
+        """Log a warning, but one about the same thing only once a day, however its words change meanwhile."""
+        now = self._clock()
+        last = self._logged.get(about)
         if last is None or now - last >= timedelta(seconds=WARN_SECONDS):
             self._logged = {each: at for each, at in self._logged.items() if (now - at).total_seconds() < WARN_SECONDS}
-            self._logged[kind] = now
-            _log.log(level, "%s", text)
+            self._logged[about] = now
+            _log.warning("%s", text)
