@@ -1,4 +1,4 @@
-"""The programs, targets of make and extras that pages name are there, with the flags that the pages show."""
+"""The programs, targets of make, extras and paths that pages name are there, with the flags that the pages show."""
 
 import re
 import shlex
@@ -11,6 +11,8 @@ from pages import PAGES, ROOT
 
 CODE: Final = re.compile(r"```\w*\n.*?```|`[^`]+`", re.DOTALL)
 COMMAND: Final = re.compile(r"(?:^|[`\s$])((?:\S*/)?(?:python3?|bash) [\w/.-]+\.(?:py|sh)[^`\n]*|make [a-z][^`\n]*)")
+FOLDERS: Final = "common|provider|server|client|cli|protos|deploy|tests|bench|docs|examples"
+PATH: Final = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)`")
 EXTRA: Final = re.compile(r"pip install '(?:\.|dpspca)\[([^\]]+)\]'")
 
 
@@ -47,3 +49,9 @@ def test_every_extra_on_a_page_is_one_of_the_package() -> None:
     asked = {extra for _, found in named(EXTRA) for extra in found.split(",")}
     assert asked
     assert asked <= set(extras)
+
+
+def test_every_path_on_a_page_is_there() -> None:
+    paths = set(named(PATH))
+    assert len(paths) >= 40
+    assert [(page, path) for page, path in sorted(paths) if not (ROOT / path).exists()] == []
