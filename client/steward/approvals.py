@@ -69,7 +69,7 @@ class ApprovalOffice:
 
     def find(self, name: str) -> ApprovalRequest:
         """Find a job by the first characters of its name."""
-        check(bool(name.strip()), f"The job is {name!r}.", _LIST)
+        check(bool(name.strip()), f"The name of the job is {name!r}.", _LIST)
         found = [each for each in self.queue.requests() if each.job.startswith(name)]
         check(bool(found), f"No job in the queue begins with {name!r:.80}.", _LIST)
         shown = ", ".join(each.job[:12] for each in found[:_SHOWN])
@@ -110,7 +110,7 @@ class ApprovalOffice:
         earlier = [each for each in self._decisions(request) if each["person"] == person and not each["problem"]]
         check(
             all(each["verdict"] != verdict for each in earlier),
-            f"{person} has decided this about job {request.job:.12} already.",
+            f"{person} already made this decision about job {request.job:.12}.",
             f"{rule.needed} different persons have to approve it." if rule.needed > 1 else "There is nothing to do.",
         )
         decided = make_decision(

@@ -83,7 +83,7 @@ def _budget_lines(rules: Rules) -> Iterator[str]:
     yield (
         "  What the numbers mean: suppose that somebody knows everything else and guesses "
         f"{_GUESS[rules.unit]}. Without any answer, the guess is right in 50.0% of cases. With all answers to one job, "
-        f"it is right in at most {job:.1%}. With all answers to all jobs that there will ever be, it is right in at "
+        f"it is right in at most {job:.1%}. With all answers to all jobs, ever, it is right in at "
         f"most {all_jobs:.1%}. In other words, {_one_unit(rules)} makes any conclusion from all these answers at most "
         f"{_factor(rules.lifetime)} times as likely, apart from an additional probability of "
         f"{format_up(rules.lifetime.delta)}."
