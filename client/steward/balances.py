@@ -28,7 +28,7 @@ from dpspca.provider.ledger import (
 from dpspca.provider.policy import Policy, Rules, filter_of
 
 MOST_POINTS: Final = 200
-"""Points at most in the history of a budget."""
+"""The most points in the history of a budget."""
 _NOBODY: Final = ""
 
 

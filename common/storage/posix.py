@@ -33,7 +33,7 @@ class UnsupportedSystemError(DpspcaError):
 
 
 def require() -> None:
-    """Refuse a system without file locks. Daemons and demonstrations call this before they begin anything."""
+    """Refuse a system without file locks. Daemons and demonstrations call this first."""
     try:
         import fcntl  # noqa: F401, PLC0415  # not on every system
     except ImportError:

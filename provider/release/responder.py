@@ -96,7 +96,7 @@ class HasSilentRows(Protocol):
 
 @runtime_checkable
 class PreparesRows(Protocol):
-    """Data that are prepared for the first query about second moments, and need not be prepared for others."""
+    """Data that are prepared for the first query about second moments. Other queries can do without."""
 
     def evaluate_as_prepared(self, query: RowQuery) -> Integers:
         """Answer exactly, with what was prepared or from the rows."""
@@ -232,7 +232,7 @@ class Responder:
         return PaidAnswer(position, answer)
 
     def _exact(self, asked: Evaluator | SketchSession, position: int, query: RowQuery) -> Integers:
-        """Answer exactly. Rows are prepared for one query of a job alone, whose interval counts that."""
+        """Answer exactly. Rows are prepared for only one query of a job, and its interval counts that."""
         if isinstance(asked, PreparesRows) and position != self._preparing:
             return asked.evaluate_as_prepared(query)
         return asked.evaluate(query)

@@ -41,19 +41,19 @@ class JournalError(DpspcaError):
 
 
 class DamagedJournalError(JournalError):
-    """The journal holds what no coordinator writes."""
+    """The journal has content that no coordinator writes."""
 
     code = "journal-damaged"
 
 
 class JournalLostError(JournalError):
-    """This coordinator does not hold the journal, or no longer. Another one may hold it."""
+    """This coordinator does not hold the journal (any longer). Another one may hold it."""
 
     code = "journal-lost"
 
 
 class StoppingError(JournalError):
-    """The coordinator is stopping, and begins nothing new."""
+    """The coordinator is stopping, and accepts nothing new."""
 
     code = "stopping"
 
