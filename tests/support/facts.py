@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+from enum import Enum
 from typing import Final
 
 PROSE: Final = re.compile(r"(?<![\w/'-])[a-z]+ [a-z]+ [a-z]+(?![\w-])")
@@ -14,13 +15,15 @@ def facts(*named: object) -> str:
     """Return a pattern for a text that names each of these, as a whole word or number where it is one.
 
     A fact is what a reworded message still names: a value, a limit, a choice, a name, a key, an option, a file, a line
-    or a command. What is wrong is not a fact. The class of the error, and so its code, says that. A tuple is several.
+    or a command. What is wrong is not a fact. The class of the error, and so its code, says that. A tuple is several. A
+    member of an enumeration is a value, whatever its words.
     """
-    each = [str(fact) for some in named for fact in (some if isinstance(some, tuple) else (some,))]
+    each = [fact for some in named for fact in (some if isinstance(some, tuple) else (some,))]
     assert each, "a text without facts says nothing"
     for fact in each:
-        assert fact in _OF_THE_SYSTEM or not is_prose(fact), f"a part of a sentence is no fact: {fact}"
-    return "(?s)" + "".join(f"(?=.*{_whole(fact)})" for fact in each)
+        is_value = isinstance(fact, Enum) or str(fact) in _OF_THE_SYSTEM
+        assert is_value or not is_prose(str(fact)), f"a part of a sentence is no fact: {fact}"
+    return "(?s)" + "".join(f"(?=.*{_whole(str(fact))})" for fact in each)
 
 
 def is_prose(text: str) -> bool:

@@ -125,7 +125,7 @@ def outcomes() -> dict[str, list[tuple[str, dict[str, Any]]]]:
         capture_output=True,
         text=True,
         timeout=120,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         check=False,
     )
     answered = ended.stdout.splitlines()
