@@ -52,8 +52,9 @@ TIMED: Final = frozenset({"Submit", "List", "Get", "Cancel", "DataSets", "Statem
 _CODES: Final = {
     each.code for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DpspcaError)
 } | {
-    *("withdrawn", "policy-unreadable", "quota-exceeded"),
-    *("ledger", "quarantined", "ledger-damaged", "ledger-in-use", "ledger-disk"),
+    *("withdrawn", "policy-unreadable", "quota-exceeded", "no-engine", "part-changed", "no-scratch"),
+    *("awaiting-approval", "approval-expired", "approval-queue-full", "not-approved", "rejected"),
+    *("ledger", "quarantined", "ledger-damaged", "ledger-in-use", "ledger-disk", "not-quarantined"),
 }
 
 

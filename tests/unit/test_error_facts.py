@@ -12,7 +12,10 @@ import pytest
 from facts import facts, is_prose
 
 import dpspca
-from dpspca.common.errors import DpspcaError, is_code
+from dpspca import provider
+from dpspca.common.errors import DpspcaError, RefusedError, is_code
+from dpspca.provider.ledger.entries import LedgerError
+from dpspca.server import metrics
 
 TESTS = Path(__file__).parents[1]
 WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}")
@@ -33,6 +36,15 @@ def test_every_code_is_one_class_s_alone_and_may_be_quoted() -> None:
     assert len(codes) > 50
     assert {code for code, count in codes.items() if count > 1} == set()
     assert {code for code in codes if not is_code(code)} == set()
+
+
+def test_the_coordinator_counts_every_code_with_which_a_provider_refuses() -> None:
+    for module in pkgutil.walk_packages(provider.__path__, "dpspca.provider."):
+        importlib.import_module(module.name)
+    refusals = {each for each in kinds() if issubclass(each, RefusedError | LedgerError)}
+    sent = {each.code for each in refusals if each.__module__.startswith(("dpspca.common.", "dpspca.provider."))}
+    assert len(sent) > 20
+    assert sent <= metrics._CODES
 
 
 @pytest.mark.parametrize("text", ["", "-", "a-", "Not-now", "not now", "a--b", "x" * 21, "a-b-c-d-e", "a\x1b", "a1"])
