@@ -304,8 +304,8 @@ def test_a_command_retries_for_the_given_time(enrolment: Enrolment, seconds: str
         order = ("run", "job.json", "--data-set", "cohort", "--retry-seconds", seconds)
         async with federation_at_barrier(enrolment, Barrier(2)) as (hub, _), command(enrolment, hub, *order) as process:
             await read_line(process, "1 of 6")
+            gone = time.monotonic()  # before: the command may notice sooner than this process does
             await hub.kill()
-            gone = time.monotonic()
             output = (await process.communicate())[1].decode()
             assert process.returncode == 2
             assert float(seconds) < time.monotonic() - gone < TIMEOUT
