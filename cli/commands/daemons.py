@@ -195,11 +195,11 @@ def _start_provider(
 ) -> None:
     """Run the provider until SIGTERM or SIGINT. It reads and checks all rows before it connects."""
     with logs.logging_to_stderr(log_format, log_level):
+        posix.require()
         _run_provider(config)
 
 
 def _run_provider(config: Path) -> None:
-    posix.require()
     require_own(ProviderConfig, config)
     settings = read_config(ProviderConfig, config)
     mail = _mail(settings, config)

@@ -256,13 +256,15 @@ def _noise_distribution(step: Step) -> DiscreteGaussian | DiscreteLaplace:
 
 
 def _clear_silent_rows(noise: Integers, exact: Integers, silent: NDArray[np.bool_] | None) -> None:
-    """Remove the noise from silent rows, once all noise was drawn. Refuse an answer that is not zero there."""
+    """Remove the noise from silent rows, once all noise was drawn. Refuse an answer that is not zero there.
+
+    The error names no number: which rows are silent may follow from how many rows there are.
+    """
     if silent is None:
         return
     if exact[silent].any():
         raise InvalidAnswerError(
-            f"The answer is not zero in the {np.count_nonzero(silent)} rows that are not this provider's own.",
-            "Report this as a bug.",
+            "The answer is not zero in rows that are not this provider's own.", "Report this as a bug."
         )
     noise[silent] = 0
 
@@ -270,6 +272,5 @@ def _clear_silent_rows(noise: Integers, exact: Integers, silent: NDArray[np.bool
 def _require_form(step: Step, answer: Integers) -> None:
     if answer.shape != step.shape or answer.dtype != np.int64:
         raise InvalidAnswerError(
-            f"The answer is {answer.dtype} of shape {answer.shape}, but its plan has int64 of shape {step.shape}.",
-            "Report this as a bug.",
+            f"The answer does not have the form of its plan: int64 of shape {step.shape}.", "Report this as a bug."
         )

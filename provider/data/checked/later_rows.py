@@ -2,7 +2,8 @@
 
 Opening a job costs nothing and can be repeated without end, by jobs that are never asked anything. So it must not take
 a time that depends on rows: each try would tell a little more. Copying rows does take such a time. Whatever a job is
-refused for is known before: how many rows it is about, and the form of the table.
+refused for is known before: how many rows it is about, and the form of the table. Only the rows of each person are
+counted at once, which does not depend on what is in them.
 """
 
 from collections.abc import Callable, Sequence

@@ -430,8 +430,9 @@ def test_an_answer_with_another_shape_than_its_noise_never_leaves() -> None:
         def evaluate(self, query: RowQuery) -> Integers:
             return np.zeros((3, DIMENSION, 2), dtype=np.int64)
 
-    with pytest.raises(InvalidAnswerError, match=facts("int64", f"(3, {DIMENSION}, 2)", f"({DIMENSION}, 2)")):
+    with pytest.raises(InvalidAnswerError, match=facts("int64", f"({DIMENSION}, 2)")) as refused:
         responder(shard=Wide()).respond(0, DENSE)
+    assert f"(3, {DIMENSION}, 2)" not in str(refused.value)  # a bug may give it a size that follows from rows
 
 
 @pytest.mark.parametrize(
