@@ -50,7 +50,8 @@ COPY_SECONDS: Final = 4e-7
 """Seconds of the interval for each number of a row that is copied before an answer: ten times what copying takes.
 
 Rows are copied for the first query about them if it is known whose they are, if differences of pairs are used, or if
-columns are chosen. A number in scratch takes 17 ns, and up to 50 ns in a pair."""
+columns are chosen. Measured once, on a busy machine, and rounded up: 17 ns for a number in scratch, and up to 50 ns in
+a pair. No benchmark repeats it."""
 ROW_SECONDS: Final = 2e-5
 """Seconds of the interval for each of several rows that are protected together: ten times what a narrow one adds."""
 LONGEST_INTERVAL: Final = 10.0
