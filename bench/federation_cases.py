@@ -12,7 +12,7 @@ from dpspca.client.connection.job_checks import VALIDITY
 from dpspca.common.algorithms import catalogue
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.calibration import MAX_EPSILON
-from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.privacy.lattice import MAX_PROVIDERS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust.signing import JobEnvelope
@@ -49,7 +49,7 @@ class Case:
             budget=Budget(1.0, 1e-6),
             norm_bound=NORM_BOUND,
             components=self.components,
-            minimum_parties=min(self.providers, MAX_PARTIES),
+            minimum_providers=min(self.providers, MAX_PROVIDERS),
             explained_variance=False,
             options={"sparsity": min(self.sparsity, self.dimension), "rounds": self.rounds},
             method="dps-pca",

@@ -22,7 +22,7 @@ from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.model import Model
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.statement import PrivacyStatement
 from dpspca.common.storage import Route
@@ -91,7 +91,7 @@ class AsyncJob:
         """
         last: JobStatus | None = None
         attempts = Attempts(self.link)
-        most = bounds.states_of(self.plan, MAX_PARTIES if self.providers is None else len(self.providers))
+        most = bounds.states_of(self.plan, MAX_PROVIDERS if self.providers is None else len(self.providers))
         while last is None or not last.is_final:
             problem = AwayError("The coordinator ended the watch before the job was over.", "Watch the job again.")
             try:
@@ -134,9 +134,7 @@ class AsyncJob:
         require_done(last)
         content = await self.link.retry(self._content)
         model = await asyncio.to_thread(model_from, self.spec, content)
-        # A job may end before every planned query was sent. A provider took part if it answered all that were sent.
-        parties = sum(each.answered == last.answered for each in last.participants)
-        statement = PrivacyStatement.of(self.plan, parties=parties, fresh_noise=True, federated=True)
+        statement = PrivacyStatement.of(self.plan, parties=last.answered_by, fresh_noise=True, federated=True)
         return with_warnings(self.plan, self._completed(model, statement, last))
 
     def _completed(self, model: Model, statement: PrivacyStatement, last: JobStatus) -> Model:
@@ -292,7 +290,7 @@ class AsyncFederation:
         valid, if it may have to wait longer than ``validity_of`` for an approval.
         """
         features = None if dictionary is None else attached(spec, dictionary)
-        catalogue.plan(spec)  # raises for an invalid job before anything is sent
+        plan = catalogue.plan(spec)  # raises for an invalid job before anything is sent
         data_set = await self.only_data_set() if data_set is None else check_name("the data set", data_set)
         spec.schema.require_named()
         require_admissible(await self.presence(providers or ()))
@@ -302,11 +300,12 @@ class AsyncFederation:
         require_fit(spec, data_set, names, asked)
         if spec.dictionary is None:
             spec = spec.with_names({each.provider: each.schema.names for each in asked})
+        plan = plan if spec == plan.spec else catalogue.plan(spec)  # with the centring and names that were just found
         audience = [PartyName(self._identity.name.federation, Role.PROVIDER, name) for name in names]
-        life = max(validity_of(catalogue.plan(spec)), life or timedelta())
+        life = max(validity_of(plan), life or timedelta())
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life)
         warn_if_outlived(self._identity, self._clock() + life, self._notify)
-        return replace(await self.submit_signed(sign(envelope, self._identity), spec), features=features)
+        return replace(await self._submitted(sign(envelope, self._identity), plan), features=features)
 
     async def _names(self, spec: JobSpec, data_set: str) -> list[str]:
         """Name the providers to ask: all that offer the data set. Without a dictionary, their columns must agree."""
@@ -316,12 +315,15 @@ class AsyncFederation:
 
     async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> AsyncJob:
         """Submit a job that is already signed. Submitting the same bytes again does not create another job."""
+        return await self._submitted(signed, catalogue.plan(spec))
+
+    async def _submitted(self, signed: SignedJob, plan: Plan) -> AsyncJob:
         request = pb.SubmitRequest(signed_job=signed.to_bytes())
         job = await self._link.ask(lambda: self.stub.Submit(request, timeout=bounds.ANSWER_SECONDS))
         if job.job != signed.job_id:
             raise RefusedError("The coordinator replied about another job than the one submitted.", NO_TRUST)
         _, providers, data_set = _contents(signed)
-        return AsyncJob(job.job, catalogue.plan(spec), self.stub, self._link, providers, data_set)
+        return AsyncJob(job.job, plan, self.stub, self._link, providers, data_set)
 
     async def fit(
         self,
@@ -375,8 +377,7 @@ class AsyncFederation:
         if model is None and status.state == "done":
             with suppress(FederationError):  # the result may be gone
                 model = (await taken.model()).to_bytes()
-        parties = sum(each.answered == status.answered for each in status.participants)
-        promised = PrivacyStatement.of(taken.plan, parties=parties, fresh_noise=True, federated=True)
+        promised = PrivacyStatement.of(taken.plan, parties=status.answered_by, fresh_noise=True, federated=True)
         requests = StatementRequests(self.stub, self._link, self._identity, self._clock)
         return await collect(requests, taken.name, promised, model, bill_of_materials)
 

@@ -19,7 +19,7 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidType
 from dpspca.common.model import Model
 from dpspca.common.origin import Origin
 from dpspca.common.plan import Plan, Step
-from dpspca.common.privacy import MAX_PARTIES, Entropy, PrivacyUnit, repeatable_entropy
+from dpspca.common.privacy import MAX_PROVIDERS, Entropy, PrivacyUnit, repeatable_entropy
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import RowQuery
 from dpspca.common.spans import Span
@@ -172,9 +172,9 @@ def _tables(shards: Any, spec: JobSpec) -> list[Any]:  # noqa: ANN401  # the cal
             "The shards are a single table, not a list of tables.", "Wrap it in a list: one table for each provider."
         )
     tables = list(shards.values() if isinstance(shards, Mapping) else shards)
-    if not 0 < len(tables) <= MAX_PARTIES:
+    if not 0 < len(tables) <= MAX_PROVIDERS:
         raise InvalidParameterError(
-            f"There are {len(tables)} shards.", f"Give between 1 and {MAX_PARTIES} shards, one for each provider."
+            f"There are {len(tables)} shards.", f"Give between 1 and {MAX_PROVIDERS} shards, one for each provider."
         )
     return tables
 

@@ -21,7 +21,7 @@ from .checks import check, check_all, check_bound, check_whole, choice, is_real
 from .decoding import By, Source, decode, parse_json, read_part
 from .errors import DpspcaError, InvalidInputError, InvalidTypeError
 from .names import shortened
-from .privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS, MIN_DELTA, PrivacyUnit
+from .privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS, MIN_DELTA, PrivacyUnit
 from .spec_values import Accounting, Centering, CenteringReason, Scaling, Weights
 
 __all__ = [
@@ -58,7 +58,7 @@ PRIVATE: Final = "private"
 PRIVATE_BOUND: Final = 2.0**64
 """Longer than any row: no bound is known, and the method finds one privately, as part of the job's price."""
 
-_WRITTEN_AS: Final = {"method": "algorithm"}
+_WRITTEN_AS: Final = {"method": "algorithm", "minimum_providers": "minimum_parties"}
 """Keys of the canonical form that differ from the field's name. The form is that of version 0.1.0, because signatures,
 digests and stored jobs depend on it; both names are read."""
 _UNWRITTEN: Final[Mapping[str, Any]] = {
@@ -196,7 +196,7 @@ class JobSpec:
     ``dictionary`` is the digest of the shared dictionary by which every provider prepares its rows. The schema then
     names columns of prepared rows, and ``centering`` is about these, which have their public centres at zero already.
     ``centering_reason`` says why a centring was chosen that nobody named. It changes no question and no price.
-    ``minimum_parties`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
+    ``minimum_providers`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
     and when it gives up; in one process all providers always answer.
     """
 
@@ -214,7 +214,7 @@ class JobSpec:
     explained_variance: bool = True
     weights: Weights = Weights.AUTO
     rows_per_person: int = 1
-    minimum_parties: int = 1
+    minimum_providers: int = 1
     answer_seconds: int = 600
     seed: int = 0
     options: Annotated[Mapping[str, Scalar], By(lambda given, _: MethodOptions(given), Mapping[str, Scalar])] = field(
@@ -353,7 +353,7 @@ _SETTLED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "explained_variance": _of(bool, "explained_variance"),
     "weights": partial(choice, Weights, "the weights"),
     "rows_per_person": partial(check_whole, "rows_per_person", least=1, most=MAX_ROWS),
-    "minimum_parties": partial(check_whole, "the least number of providers", least=1, most=MAX_PARTIES),
+    "minimum_providers": partial(check_whole, "the least number of providers", least=1, most=MAX_PROVIDERS),
     "answer_seconds": partial(check_whole, "the seconds for an answer", least=1, most=86_400),
     "seed": partial(check_whole, "the seed", least=0, most=2**64 - 1),
     "options": MethodOptions,

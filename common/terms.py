@@ -63,7 +63,7 @@ class Conditions:
     columns: int | tuple[str, ...]
     norm_bound: Bounds
     mean_bound: Bounds | None
-    minimum_parties: int
+    minimum_providers: int
     unproven: bool
     per_job: StatedCap
     per_analyst: StatedCap | None
@@ -143,7 +143,7 @@ class Terms:
         rules, amounts = self.conditions, (*self.left.pair, self.stated_at)
         spans = [span for span in (rules.norm_bound, rules.mean_bound) if span]
         columns = rules.columns if isinstance(rules.columns, int) else len(rules.columns)
-        positive = min(self.dimension, rules.rows_per_person, rules.minimum_parties, columns) > 0 <= min(amounts)
+        positive = min(self.dimension, rules.rows_per_person, rules.minimum_providers, columns) > 0 <= min(amounts)
         ordered = all(0 < span.least <= span.most < math.inf for span in spans)
         some = rules.methods and rules.accounting and rules.centering
         check(positive and ordered and bool(some), "The terms have a number that no policy has.", _ASK)

@@ -27,7 +27,7 @@ import numpy as np
 from .arrays import FloatArray, Integers
 from .decoding import STORED, between, decode, parse_json
 from .plan import Step
-from .privacy import MAX_PARTIES, MAX_ROWS, GaussianEvent, usable_mu
+from .privacy import MAX_PROVIDERS, MAX_ROWS, GaussianEvent, usable_mu
 from .queries import Count, SecondMomentQuery
 from .spec import JobSpec
 
@@ -135,6 +135,6 @@ class Weighed:
     def from_json(cls, text: str, parties: int) -> Self:
         """Read what ``to_json`` wrote of so many providers; ``ValueError`` if it is anything else."""
         parts = decode(Parts, parse_json(text, "The weights"), STORED)
-        if len(parts) != parties or not 0 < parties <= MAX_PARTIES:
+        if len(parts) != parties or not 0 < parties <= MAX_PROVIDERS:
             raise ValueError(parties)
         return cls(parts)

@@ -84,7 +84,7 @@ norm_bound = 3.0           # public: nine diagnoses and drugs count in full
 components = 2
 method = "analyze-gauss"
 centering = "private"      # otherwise the first component would be how frequent each concept is
-minimum_parties = 3
+minimum_providers = 3
 
 [budget]
 epsilon = 2.0

@@ -36,7 +36,7 @@ from . import job_dictionaries, method_options
 
 REQUIRED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
 OPTIONAL: Final = (
-    *("method", "accounting", "rows_per_person", "explained_variance", "weights", "seed", "minimum_parties"),
+    *("method", "accounting", "rows_per_person", "explained_variance", "weights", "seed", "minimum_providers"),
     "answer_seconds",
 )
 """Flags that are keys of a job and have a default there."""
@@ -177,7 +177,7 @@ class Flags:
     seed: Annotated[
         int | None, typer.Option(help="Public seed for randomness that need not be secret. Default: 0.")
     ] = None
-    minimum_parties: Annotated[
+    minimum_providers: Annotated[
         int | None,
         typer.Option(
             help="The job fails if fewer providers than this remain. Default: 1, which a provider refuses if its "

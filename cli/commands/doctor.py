@@ -30,7 +30,7 @@ from dpspca.provider.data import names_in
 CHECK_FAILED: Final = 1
 _MARKS: Final = {True: "ok     ", False: "FAILED ", None: "skipped"}
 
-_IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "methods", "minimum_parties", "analysts", "unit"})
+_IN_A_POLICY: Final = frozenset({"lifetime", "per_job", "methods", "minimum_providers", "analysts", "unit"})
 _IN_A_JOB: Final = frozenset({"components", "norm_bound", "unit", "job", "schema", "budget", "method"})
 _OTHER_FILES: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool], str], ...]] = (
     ("a policy", lambda raw: _is_policy(raw.get("data_sets")), "dpspca policy check"),

@@ -127,7 +127,7 @@ def _cells(terms: Terms) -> Iterator[tuple[str, str]]:
     )
     yield "norm_bound", _range(stated.norm_bound)
     yield "mean_bound", _range(stated.mean_bound) if stated.mean_bound else "no private mean"
-    yield "minimum_parties", f"{stated.minimum_parties} or more"
+    yield "minimum_providers", f"{stated.minimum_providers} or more"
     yield "one job", _cap(stated.per_job)
     yield "all your jobs", _cap(stated.per_analyst) if stated.per_analyst else "no separate limit for you"
     yield "left for you", _left(terms)

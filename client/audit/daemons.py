@@ -147,7 +147,7 @@ class _Auditor:
     def _signed(self, name: str, data_set: str) -> SignedJob:
         """Sign a job for this provider, and for as many absent providers as the job requires."""
         named = partial(PartyName, self.parties.authority.federation, Role.PROVIDER)
-        audience = [named(name), *(named(f"absent-{n}") for n in range(1, self.plan.spec.minimum_parties))]
+        audience = [named(name), *(named(f"absent-{n}") for n in range(1, self.plan.spec.minimum_providers))]
         content, life = self.plan.spec.to_json().encode(), validity_of(self.plan)
         return sign(JobEnvelope.draw(content, audience, data_set, now=now(), life=life), self._analyst.get())
 

@@ -16,7 +16,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.queries import MOST_GROUPS, SIDE
 from dpspca.common.spec import JobSpec
 from dpspca.common.transport import FRAME, message_parts
@@ -76,7 +76,7 @@ MESSAGE_BYTES: Final = MappingProxyType(
 )
 """The longest reply to each method. A method that is not listed is never called."""
 
-MOST_PARTS: Final = 6 * MAX_PARTIES + 100
+MOST_PARTS: Final = 6 * MAX_PROVIDERS + 100
 """Parts of a reply: a participant is one part, and so is each of its five fields."""
 MOST_COLUMNS: Final = 2**18
 """Columns of an offer: as many as a provider sends letters of their names."""
@@ -128,7 +128,7 @@ OFFERS: Final = Bound("data set offers", MOST_OFFERS, MOST_OFFER_BYTES)
 COLUMNS: Final = Bound("column names", MOST_OFFERS, MOST_COLUMN_BYTES)
 JOBS: Final = Bound("jobs", MOST_JOBS, MOST_JOBS * _STATUS)
 LISTED: Final = Bound("jobs and participants", MOST_JOBS, MOST_LIST_BYTES)
-STATEMENTS: Final = Bound("statements", MAX_PARTIES, MOST_STATEMENT_BYTES)
+STATEMENTS: Final = Bound("statements", MAX_PROVIDERS, MOST_STATEMENT_BYTES)
 WATCH_SECONDS: Final = MAX_JOB_LIFE + LIST_SECONDS
 """Timeout of watching a job. A job's signature is valid for ``MAX_JOB_LIFE`` at most."""
 
@@ -147,7 +147,7 @@ def states_of(plan: Plan, providers: int) -> Bound:
 def model_of(spec: JobSpec) -> Bound:
     """Return the bound on a job's model and its frames: everything that is as long as they are, weights, heading."""
     k, d = spec.components, spec.schema.dimension
-    size = 8 * (2 * k * d + 2 * d + 2 * k + 2 * MAX_PARTIES) + heading_of(spec)
+    size = 8 * (2 * k * d + 2 * d + 2 * k + 2 * MAX_PROVIDERS) + heading_of(spec)
     return Bound("model frames", size // FRAME + 2, size + _ENVELOPE * (size // FRAME + 2))
 
 

@@ -40,9 +40,9 @@ def validity_of(plan: Plan) -> timedelta:
 def require_fit(spec: JobSpec, data_set: str, names: Sequence[str], asked: Sequence[Offer]) -> None:
     """Refuse a job that cannot succeed, judged by the providers that are connected now. Others may still connect."""
     check(
-        len(names) >= spec.minimum_parties,
-        f"The job needs at least {spec.minimum_parties} providers (minimum_parties), but would ask {len(names)}.",
-        "Name more providers, or lower minimum_parties.",
+        len(names) >= spec.minimum_providers,
+        f"The job needs at least {spec.minimum_providers} providers (minimum_providers), but would ask {len(names)}.",
+        "Name more providers, or lower minimum_providers.",
     )
     if spec.dictionary is not None:
         _require_offered(spec.schema.names or (), data_set, {each.provider: each.schema.names for each in asked})

@@ -9,7 +9,7 @@ from dpspca.common.dictionary import PinnedDictionary
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.names import check_name
 from dpspca.common.origin import Origin, Participant
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.spec import Schema
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -106,8 +106,8 @@ class JobStatus:
     @classmethod
     def of(cls, message: pb.Job) -> "JobStatus":
         """Read a status from the coordinator's message."""
-        if len(message.participants) > MAX_PARTIES:
-            raise TooMuchError.of(f"{len(message.participants)} participants of one job", MAX_PARTIES)
+        if len(message.participants) > MAX_PROVIDERS:
+            raise TooMuchError.of(f"{len(message.participants)} participants of one job", MAX_PROVIDERS)
         return cls(
             name=message.job,
             analyst=message.analyst,
@@ -136,6 +136,11 @@ class JobStatus:
     def is_final(self) -> bool:
         """Whether the job is over."""
         return self.state in FINAL
+
+    @property
+    def answered_by(self) -> int:
+        """How many providers took part: they answered all that were sent, which may be fewer than were planned."""
+        return sum(each.answered == self.answered for each in self.participants)
 
     def origin(self, method: str, data_set: str | None) -> Origin:
         """Return where the model of this job comes from, by what the coordinator reports."""

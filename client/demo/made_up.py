@@ -18,7 +18,7 @@ from dpspca.common.checks import check, check_whole
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.model import Model
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import MAX_PARTIES, PrivacyUnit
+from dpspca.common.privacy import MAX_PROVIDERS, PrivacyUnit
 from dpspca.common.spec import Budget, JobSpec, Schema
 
 LARGEST_DATA: Final = 2**28
@@ -56,7 +56,7 @@ class MadeUp:
             f"{self.rows} rows of {self.dimension} features are too many numbers for a demonstration.",
             f"Choose --rows and --dimension with a product of at most {LARGEST_DATA}.",
         )
-        most = min(MAX_PARTIES, self.rows // LEAST_ROWS)
+        most = min(MAX_PROVIDERS, self.rows // LEAST_ROWS)
         check_whole("the number of providers", self.providers, least=1, most=most)
         check_sparsity(self.features, self.components, self.dimension)
         _ = self.plan  # refuses an invalid job before anything starts
@@ -101,7 +101,7 @@ class MadeUp:
             budget=Budget(self.epsilon, self.delta),
             norm_bound=self.norm_bound,
             components=self.components,
-            minimum_parties=self.providers,
+            minimum_providers=self.providers,
             answer_seconds=ANSWER_SECONDS,
             seed=secrets.randbits(63) if self.seed is None else self.seed,
             options={"sparsity": self.features},

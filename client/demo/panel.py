@@ -123,7 +123,7 @@ class Panel:
             components=self.components,
             centering=Centering.PRIVATE,
             mean_bound=self.norm_bound,
-            minimum_parties=self.providers,
+            minimum_providers=self.providers,
             answer_seconds=ANSWER_SECONDS,
             seed=secrets.randbits(63),
             options={"sparsity": self.sparsity},

@@ -264,7 +264,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         else:
             schema, names = Schema.of(known[1].columns), list(providers or federation.providers_of(data_set))
         start_seed, _ = seeds_of(self.random_state)
-        spec = replace(self._spec(schema, start_seed, len(names) or None), minimum_parties=max(1, len(names)))
+        spec = replace(self._spec(schema, start_seed, len(names) or None), minimum_providers=max(1, len(names)))
         job = federation.submit(spec, data_set, names or None, dictionary=known and known[0])
         for progress in progress_of(job):
             if self.watch:

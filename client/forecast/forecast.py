@@ -8,7 +8,7 @@ from typing import Any, Final
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
-from dpspca.common.privacy import MAX_EPSILON, MAX_PARTIES, MAX_ROWS
+from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS
 from dpspca.common.spec import Budget, JobSpec, Scalar, Schema
 
 from .methods import MethodForecast, chance, of_job
@@ -152,7 +152,7 @@ def _remedies(spec: JobSpec, hints: Hints) -> Iterator[str]:
     asked = replace(spec, method=DEFAULT, options={})
     goal = USEFUL * chance(spec)
     rows = least(
-        lambda value: _error(asked, replace(hints, rows=round(value))) <= goal, hints.rows, MAX_ROWS * MAX_PARTIES
+        lambda value: _error(asked, replace(hints, rows=round(value))) <= goal, hints.rows, MAX_ROWS * MAX_PROVIDERS
     )
     if rows:
         yield f"{math.ceil(rows):,} rows in place of {hints.rows:,} would bring the error of auto to {goal:.3g}."

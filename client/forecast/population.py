@@ -14,7 +14,7 @@ from scipy.special import gammainc, gammaincc, gammaincinv
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
-from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS
+from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS
 from dpspca.common.spec import PRIVATE_BOUND, JobSpec
 
 _ROUNDING: Final = 1.001
@@ -45,8 +45,8 @@ class Hints:
     row_length: float | None = None
 
     def __post_init__(self) -> None:
-        check_whole("the number of providers", self.providers, least=1, most=MAX_PARTIES)
-        check_whole("the number of rows", self.rows, least=2 * self.providers, most=MAX_ROWS * MAX_PARTIES)
+        check_whole("the number of providers", self.providers, least=1, most=MAX_PROVIDERS)
+        check_whole("the number of rows", self.rows, least=2 * self.providers, most=MAX_ROWS * MAX_PROVIDERS)
         for name in ("leading", "following", "largest"):
             value = getattr(self, name)
             check(

@@ -5,7 +5,7 @@ from typing import Any
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
-from dpspca.common.privacy import MAX_PARTIES, NOTHING, Price
+from dpspca.common.privacy import MAX_PROVIDERS, NOTHING, Price
 from dpspca.common.spec import Budget, JobSpec
 from dpspca.provider.ledger import Balance, epsilon_of
 from dpspca.provider.policy import filter_of
@@ -50,7 +50,7 @@ def answer(
     share, jobs, left = (None, None, None) if lifetime is None else _left(spec, lifetime)
     each = hints.rows // hints.providers
     more = hints.providers + 1
-    another = None if more > MAX_PARTIES else replace(hints, rows=hints.rows + each, providers=more)
+    another = None if more > MAX_PROVIDERS else replace(hints, rows=hints.rows + each, providers=more)
     return Answers(
         error=of_job(spec, hints).error,
         with_another_provider=of_job(spec, another).error if another else None,

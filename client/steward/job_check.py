@@ -29,7 +29,7 @@ def _refusals(read: Policy, job_file: JobFile, name: str, analyst: str | None) -
     except RefusedError as refusal:
         return [refusal]
     signer = PartyName("any", Role.ANALYST, analyst or rules.analysts[0])
-    audience = job_file.providers or tuple(map(str, range(rules.minimum_parties)))
+    audience = job_file.providers or tuple(map(str, range(rules.minimum_providers)))
     return [*rules.refusals(job_file.spec, signer, audience, job_file.public_bound)]
 
 

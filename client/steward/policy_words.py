@@ -56,7 +56,7 @@ def explanation(rules: Rules) -> Iterator[str]:
     yield f"  Columns: {_columns(rules)}."
     yield f"  {_bounds(rules)}"
     yield (
-        f"  Other providers: a job must name {rules.minimum_parties} or more providers, including this one, and must "
+        f"  Other providers: a job must name {rules.minimum_providers} or more providers, including this one, and must "
         "not continue with fewer. Each provider's noise protects its data, whoever else takes part."
     )
     yield f"  When answers leave: {_answer_times(rules)}"

@@ -129,7 +129,7 @@ def _rules(spec: JobSpec, terms: Sequence[Terms], public_bound: float | None) ->
         "public_mean": spec.public_mean if centering is Centering.PUBLIC else None,
         "explained_variance": spec.explained_variance and all(each.explained_variance for each in rules),
         "rows_per_person": max([spec.rows_per_person, *(each.rows_per_person for each in rules)]) if unit.is_row else 1,
-        "minimum_parties": max([spec.minimum_parties, *(each.minimum_parties for each in rules)]),
+        "minimum_providers": max([spec.minimum_providers, *(each.minimum_providers for each in rules)]),
     }
     scaled = [scaled_bounds(spec.schema.dimension)] if spec.scaling is not Scaling.NONE else None
     if spec.norm_bound != public_bound and (spec.norm_bound != PRIVATE_BOUND or not unit.is_row):

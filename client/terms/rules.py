@@ -59,7 +59,7 @@ def _rules(terms: Terms) -> Rules:
         explained_variance=stated.explained_variance,
         columns=stated.columns,
         norm_bound=_range(stated.norm_bound),
-        minimum_parties=stated.minimum_parties,
+        minimum_providers=stated.minimum_providers,
         lifetime=_budget(stated.per_analyst or stated.per_job),
         per_job=_budget(stated.per_job),
         mean_bound=_range(stated.mean_bound) if stated.mean_bound else None,

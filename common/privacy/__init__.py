@@ -43,7 +43,7 @@ from .events import ApproximateEvent, ChoiceEvent, Event, GaussianEvent, Laplace
 from .keystream import Draw, Entropy, KeyStream, Purpose, WordSource, keyed_stream, repeatable_entropy
 from .lattice import (
     BASIS_BITS,
-    MAX_PARTIES,
+    MAX_PROVIDERS,
     MAX_ROWS,
     MAX_SCALE,
     MAX_SKETCHED_ROWS,
@@ -68,7 +68,7 @@ __all__ = [
     "DRAW_SLACK",
     "EMPTY_SLOT",
     "MAX_EPSILON",
-    "MAX_PARTIES",
+    "MAX_PROVIDERS",
     "MAX_ROWS",
     "MAX_SCALE",
     "MAX_SKETCHED_ROWS",

@@ -31,7 +31,7 @@ MAX_ROWS: Final = 2**31
 MAX_SKETCHED_ROWS: Final = 2**24
 """Most rows of one provider of which a sketch is made, which has a row for each: its price covers so many draws."""
 
-MAX_PARTIES: Final = 128
+MAX_PROVIDERS: Final = 128
 """Most providers in one sum."""
 
 MAX_STD: Final = 2.0**50

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from dpspca.common.arrays import FloatArray, finite_matrix, refuse
 from dpspca.common.privacy import (
     DIRECTION_BITS,
-    MAX_PARTIES,
+    MAX_PROVIDERS,
     NONCE_WORDS,
     ROW_BITS,
     PrivacyUnit,
@@ -30,7 +30,7 @@ from dpspca.common.privacy import (
 
 from .base import Announcement, Content, Extent, RowQuery, check_unit, round_up
 
-SLOTS: Final = MAX_PARTIES
+SLOTS: Final = MAX_PROVIDERS
 MAX_COLUMNS: Final = 256
 """Most columns of a sketch: up to here every product of the integers below is exact in float64."""
 SKETCH_BITS: Final = 16

@@ -32,7 +32,7 @@ from dpspca.common.errors import (
     WrongSignerError,
 )
 from dpspca.common.names import PartyName, Role, check_name, shortened
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 
 from . import packing
 from .certificates import name_in, public_key_of, read_authority, read_certificate, read_key
@@ -100,9 +100,9 @@ class JobEnvelope:
             f"Send 1 to {MAX_SPEC_BYTES} bytes.",
         )
         _check(
-            0 < len(self.audience) <= MAX_PARTIES,
+            0 < len(self.audience) <= MAX_PROVIDERS,
             f"The job names {len(self.audience)} providers.",
-            f"Name 1 to {MAX_PARTIES}, so that the sums of their answers stay in range.",
+            f"Name 1 to {MAX_PROVIDERS}, so that the sums of their answers stay in range.",
         )
         in_order = self.audience == tuple(sorted(set(self.audience)))
         _check(in_order, "The audience is not sorted, or names a provider twice.", "Sort it and remove repeats.")
@@ -169,7 +169,7 @@ class JobEnvelope:
             made = cls(
                 spec=spec,
                 federation=federation.decode("ascii"),
-                audience=tuple(name.decode("ascii") for name in _parts(audience, MAX_PARTIES)),
+                audience=tuple(name.decode("ascii") for name in _parts(audience, MAX_PROVIDERS)),
                 data_set=data_set.decode("ascii"),
                 issued_at=int.from_bytes(issued),
                 expires_at=int.from_bytes(expires),

@@ -30,7 +30,7 @@ JOB: Final = JobSpec(
     norm_bound=round(POPULATION.norm_bound, 1),
     components=POPULATION.components,
     answer_seconds=30,
-    minimum_parties=2,
+    minimum_providers=2,
 )
 
 

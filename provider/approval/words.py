@@ -117,7 +117,7 @@ def job_facts(content: SignedContent) -> dict[str, Any]:
     return {
         "signed_at": format_time(envelope.issued_at),
         "providers": list(envelope.audience),
-        "minimum_parties": spec.minimum_parties,
+        "minimum_providers": spec.minimum_providers,
         "asks": {
             "method": spec.method,
             "summary": catalogue.find(spec.method).summary,
@@ -215,7 +215,7 @@ def lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"  Who asks: {facts['analyst']}, about the data set {facts['data_set']}. Signed {facts['signed_at']}."
     yield f"  State: {facts['state']}. It waits from {facts['waits_since']} until {facts['waits_until']} at most."
     yield f"  What is asked: {_asked(facts['asks'])}"
-    least = facts["minimum_parties"]
+    least = facts["minimum_providers"]
     yield f"  Providers: {', '.join(facts['providers'])}. The job goes on with {least} of them or more."
     yield f"  Who is protected: {facts['asks']['protects']}"
     yield from _cost(facts)

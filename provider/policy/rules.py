@@ -23,7 +23,7 @@ What the numbers mean:
   is sized for these. No promise then rests on the number; it keeps jobs from using fewer rows.
 - ``answer_interval`` is no rule for jobs. It is the time between the moments at which answers may leave
   (``release/schedule.py``). It changes no answer, only what the time of an answer can reveal.
-- ``minimum_parties`` is compared with the signed job, and with the number of providers that the job names. The
+- ``minimum_providers`` is compared with the signed job, and with the number of providers that the job names. The
   coordinator enforces it. No provider's promise relies on it, because each provider adds all of its noise itself.
 - ``norm_bound`` and ``mean_bound`` change no promise about rows, because noise grows with them. They keep an analyst
   from spending the lifetime on rows clipped to almost nothing, or on noise. For scaled columns see ``Range.for_job``.
@@ -49,7 +49,7 @@ from dpspca.common.errors import (
     RefusedError,
 )
 from dpspca.common.names import PartyName, Role, check_name, shortened
-from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, Filter, Price, PrivacyUnit
+from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, Filter, Price, PrivacyUnit
 from dpspca.common.spec import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec
 from dpspca.provider.ledger import Promise, Quotas, extent_of
 
@@ -81,7 +81,7 @@ class _Check(NamedTuple):
 _UNPROVEN: Final = _Check("unproven", False, "a mechanism without a proven price", "mechanisms with a proven price")
 
 
-Parties: TypeAlias = Annotated[int, between(1, MAX_PARTIES)]
+Providers: TypeAlias = Annotated[int, between(1, MAX_PROVIDERS)]
 Columns: TypeAlias = Annotated[int, between(1, MAX_DIMENSION)] | Annotated[tuple[Filled, ...], _ONCE]
 Methods: TypeAlias = Annotated[tuple[Annotated[str, one_of(*catalogue.CATALOGUE)], ...], _ONCE]
 AskedBudget: TypeAlias = Annotated[Budget, By(read_budget)]
@@ -101,7 +101,7 @@ class Rules(ApprovalKeys):
     columns: Annotated[Columns, Rule(_COLUMNS)]
     """The largest number of columns, or the only columns allowed."""
     norm_bound: Range
-    minimum_parties: Parties
+    minimum_providers: Providers
     lifetime: AskedBudget
     per_job: AskedBudget
     per_analyst: AskedBudget | None = None
@@ -223,10 +223,10 @@ class Rules(ApprovalKeys):
 
     def _check_parties(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Check]:
         """Require enough providers among those that the job names, and among those that it may go on with."""
-        least, rule = self.minimum_parties, "minimum_parties"
+        least, rule = self.minimum_providers, "minimum_providers"
         for asked, parties, do in (
             ("for", len(set(audience)), f"Name {least} or more in providers (--provider), or none to ask all"),
-            ("that goes on with", spec.minimum_parties, written(rule, least)),
+            ("that goes on with", spec.minimum_providers, written(rule, least)),
         ):
             yield _Check(rule, parties >= least, f"a job {asked} {providers(parties)}", f"{least} or more", do)
 

@@ -44,7 +44,7 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
         *(["unproven = true"] if not plan.is_proven else []),
         f"columns = {_columns(spec)}",
         f"norm_bound = {_norm_bounds(spec)}",
-        f"minimum_parties = {spec.minimum_parties}",
+        f"minimum_providers = {spec.minimum_providers}",
         f"lifetime = {_written(lifetime or budget_for_a_few(plan))}",
         f"per_job = {_per_job(plan)}",
     ]

@@ -21,7 +21,7 @@ def conditions_of(rules: Rules) -> Conditions:
         columns=rules.columns,
         norm_bound=_bounds(rules.norm_bound),
         mean_bound=_bounds(rules.mean_bound) if rules.mean_bound else None,
-        minimum_parties=rules.minimum_parties,
+        minimum_providers=rules.minimum_providers,
         unproven=rules.unproven,
         per_job=_cap(rules.per_job),
         per_analyst=_cap(rules.per_analyst) if rules.per_analyst else None,

@@ -350,10 +350,10 @@ class JobRunner:
             self._update(self.job)
 
     def _require_enough(self, count: int) -> None:
-        if count < max(1, self._spec.minimum_parties):
+        if count < max(1, self._spec.minimum_providers):
             reasons = " ".join(f"{name}: {each.reason}" for name, each in self.job.participants.items() if each.reason)
             raise TooFewProvidersError(
-                f"{count} of at least {self._spec.minimum_parties} provider(s) are left. {reasons}",
+                f"{count} of at least {self._spec.minimum_providers} provider(s) are left. {reasons}",
                 "Submit a new job when these problems are solved and the providers are connected.",
             )
 

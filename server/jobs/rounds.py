@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
 from dpspca.common.plan import Step
-from dpspca.common.privacy import MAX_PARTIES, largest_answer
+from dpspca.common.privacy import MAX_PROVIDERS, largest_answer
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums
 from dpspca.common.spec import Centering, JobSpec
@@ -29,9 +29,9 @@ def combine(
 
     ``parts`` has each provider's rows and weight, if the answers are to be weighed.
     """
-    if not 0 < len(answers) <= MAX_PARTIES:
+    if not 0 < len(answers) <= MAX_PROVIDERS:
         raise InvalidParameterError(
-            f"Cannot add {len(answers)} answers.", f"A job has between 1 and {MAX_PARTIES} providers."
+            f"Cannot add {len(answers)} answers.", f"A job has between 1 and {MAX_PROVIDERS} providers."
         )
     for answer in answers:
         _check(step, answer, largest_answer(len(answers)))

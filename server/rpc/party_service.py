@@ -11,7 +11,7 @@ import grpc.aio
 
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.names import PartyName, Role, check_name
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.transport import rpc
 from dpspca.common.trust import RevocationList, certificate_status, newest_certificate
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -88,9 +88,9 @@ class PartyService(pb_grpc.PartyServiceServicer):
 
 
 def _require_named(providers: Sequence[str]) -> None:
-    if not providers or len(providers) > MAX_PARTIES:
+    if not providers or len(providers) > MAX_PROVIDERS:
         raise RefusedError(
-            f"{len(providers)} providers are named.", f"Name the providers to ask about, at most {MAX_PARTIES}."
+            f"{len(providers)} providers are named.", f"Name the providers to ask about, at most {MAX_PROVIDERS}."
         )
     for each in providers:
         check_name("a provider", each)

@@ -10,7 +10,7 @@ from typing import Final
 
 from dpspca.common.errors import DpspcaError, NotTrustedError, RefusedError
 from dpspca.common.names import PartyName
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.transport import rpc
 from dpspca.common.trust import SignedRequest, verify_request
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -37,9 +37,9 @@ async def statements(
 
 def _verified(door: rpc.CallerCheck, caller: PartyName, request: pb.StatementsRequest) -> str:
     """Return the digest of a request, or refuse one that the caller did not sign."""
-    if len(request.providers) > MAX_PARTIES:
+    if len(request.providers) > MAX_PROVIDERS:
         raise RefusedError(
-            f"{len(request.providers)} providers are named; at most {MAX_PARTIES} may be.", "Name fewer."
+            f"{len(request.providers)} providers are named; at most {MAX_PROVIDERS} may be.", "Name fewer."
         )
     signed = SignedRequest.from_bytes(request.signed_request)
     revoked = rpc.read_own(door.revocations)

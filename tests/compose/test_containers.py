@@ -37,7 +37,7 @@ LONG_JOB = JobSpec(
     budget=Budget(1.0, 1e-6),
     norm_bound=28.3,
     components=2,
-    minimum_parties=2,
+    minimum_providers=2,
     options={"sparsity": 10, "rounds": QUERIES - 2},
     method="dps-pca",
 )

@@ -62,7 +62,8 @@ def upgrade(federation: OperatedFederation) -> None:
         policy = federation.home(name) / "policy.toml"
         found = federation.tried("policy", "check", policy)
         assert (found.returncode, "lacks methods" in found.stdout) == (1, True), found.stdout
-        policy.write_text(policy.read_text().replace("algorithms =", "methods ="))
+        words = policy.read_text().replace("algorithms =", "methods =")
+        policy.write_text(words.replace("minimum_parties =", "minimum_providers ="))
         federation.run("policy", "check", policy)
         federation.run("config", "check", federation.home(name) / "settings.toml")
     for name in ("hub", *PROVIDERS):

@@ -55,7 +55,7 @@ SPEC = JobSpec(
     norm_bound=4.0,
     components=1,
     explained_variance=False,
-    minimum_parties=len(SITES),
+    minimum_providers=len(SITES),
     options={"sparsity": 2, "rounds": ROUNDS_A_JOB},
     method="dps-pca",
 )

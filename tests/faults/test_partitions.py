@@ -68,7 +68,7 @@ class Scene:
             "epsilon": 1,
             "delta": 1e-6,
             "rounds": rounds,
-            "minimum-parties": 2,
+            "minimum-providers": 2,
             "answer-seconds": answer_seconds,
             "data-set": "cohort",
             "out": out,

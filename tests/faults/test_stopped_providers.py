@@ -42,7 +42,7 @@ def job(least: int, rounds: int) -> JobSpec:
         norm_bound=12.0,
         components=2,
         explained_variance=False,
-        minimum_parties=least,
+        minimum_providers=least,
         answer_seconds=DEADLINE,
         options={"sparsity": 6, "rounds": rounds},
         method="dps-pca",

@@ -63,7 +63,7 @@ def test_t38_with_too_few_honest_providers_a_job_fails_with_the_reason(
     ended = CoordinatorHarness().run_conversations(said, honest=1)
     whole = [each.name for each in ended.participants if each.answered == QUERIES]
     assert ended.state in {"done", "failed"}
-    assert (len(whole) >= PLAIN.minimum_parties) if ended.state == "done" else ended.reason
+    assert (len(whole) >= PLAIN.minimum_providers) if ended.state == "done" else ended.reason
 
 
 @given(st.lists(from_provider(), max_size=12))

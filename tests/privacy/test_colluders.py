@@ -27,7 +27,7 @@ from dpspca.server.jobs.rounds import LARGEST_ANSWER
 
 COLLUDERS = 2
 PARTIES = COLLUDERS + 1
-JOB = replace(default_job(), explained_variance=False, minimum_parties=PARTIES, options={"sparsity": 20, "rounds": 2})
+JOB = replace(default_job(), explained_variance=False, minimum_providers=PARTIES, options={"sparsity": 20, "rounds": 2})
 
 
 def colluding(spec: JobSpec, about: Any, job: str) -> Provider:

@@ -99,7 +99,7 @@ def require_complete(simulated: SimulatedFederation, left: FinalState, planned: 
     """I4: a done job has all answers of enough providers, and its model follows from exactly these answers."""
     plan = catalogue_plan(planned.spec)
     whole = {each.name for each in end.participants if each.answered == len(plan)}
-    assert len(whole) >= planned.spec.minimum_parties
+    assert len(whole) >= planned.spec.minimum_providers
     assert whole <= {*SITES}
     answers = [
         {

@@ -133,7 +133,7 @@ def _job_problems(outcome: JobOutcome, ledgers: Mapping[str, StoredAnswers]) -> 
     yield from lost
     if outcome.model and not lost:
         whole = sum(each.answered == status.queries for each in status.participants)
-        if not max(1, outcome.spec.minimum_parties) <= whole == outcome.model.statement.parties:
+        if not max(1, outcome.spec.minimum_providers) <= whole == outcome.model.statement.parties:
             yield f"{whole} took part to the end, {outcome.model.statement.parties} are stated"
         if _content(outcome.model) != _content(_recomputed(outcome, ledgers)):
             yield "the model is not the one that the stored answers give"

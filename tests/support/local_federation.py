@@ -106,7 +106,7 @@ explained_variance = true
 columns = {2**24}
 norm_bound = {bounds}
 mean_bound = {bounds}
-minimum_parties = 1
+minimum_providers = 1
 lifetime = {budget}
 per_job = {budget}
 """

@@ -157,7 +157,7 @@ def job(draw: Random) -> tuple[JobSpec, str, list[str]]:
         centering=Centering.PRIVATE if private else Centering.NONE,
         mean_bound=12.0 if private else None,
         explained_variance=draw.random() < 0.7,
-        minimum_parties=draw.randint(1, len(audience)),
+        minimum_providers=draw.randint(1, len(audience)),
         answer_seconds=draw.choice([SHORTEST_DEADLINE, 15, 120]),
         seed=draw.getrandbits(32),
         options={"sparsity": draw.randint(components, COLUMNS), "rounds": draw.randint(5, 150)},

@@ -41,7 +41,7 @@ centering = ["none"]
 explained_variance = false
 columns = 6
 norm_bound = { least = 4.0, most = 4.0 }
-minimum_parties = 1
+minimum_providers = 1
 lifetime = { epsilon = 4.0, delta = 1e-5 }
 per_analyst = { epsilon = 2.0, delta = 1e-5 }
 per_job = { epsilon = 1.0, delta = 1e-6 }

@@ -161,10 +161,10 @@ def test_t28_more_providers_change_neither_noise_nor_price(tmp_path: Path) -> No
         drawn = []
         for audience in (["north"], [*SITES], ["north", *(f"site-{number}" for number in range(100))]):
             for least in {1, len(audience)}:
-                job = exchange.job(replace(SPEC, minimum_parties=least), audience)
+                job = exchange.job(replace(SPEC, minimum_providers=least), audience)
                 assert (await exchange.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
                 assert charged_queries(exchange, job) == 1
-                drawn.append(catalogue.plan(replace(SPEC, minimum_parties=least)))
+                drawn.append(catalogue.plan(replace(SPEC, minimum_providers=least)))
         assert all(plan.steps == PLAN.steps for plan in drawn)
 
     run_exchange(tmp_path, scene)

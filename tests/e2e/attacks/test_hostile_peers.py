@@ -36,7 +36,7 @@ from dpspca.client.federation import AsyncFederation
 from dpspca.client.simulation import simulate
 from dpspca.common.model import Model
 from dpspca.common.names import Role
-from dpspca.common.privacy.lattice import MAX_PARTIES, largest_answer
+from dpspca.common.privacy.lattice import MAX_PROVIDERS, largest_answer
 from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.transport.rpc import MAX_MESSAGE
 from dpspca.common.transport.wire import FRAME
@@ -140,7 +140,7 @@ def test_a_lying_provider_is_excluded_and_the_model_is_unaffected(
 def test_unrequested_answers_are_ignored(enrolment: Enrolment) -> None:
     async def lie(site: DishonestProvider, ask: pb.Ask) -> None:
         for change in ({"job": "0" * 64}, {"job": ""}, {"position": 0}, {"position": 2}, {"position": 2**32 - 1}):
-            await site.answer(ask, (0, answer_of(largest_answer(MAX_PARTIES))), **change)
+            await site.answer(ask, (0, answer_of(largest_answer(MAX_PROVIDERS))), **change)
         await site.say(refusal=pb.Refusal(job="0" * 64, position=1, what="Another job's."))
         await site.answer(ask, COUNT, COUNT, (0, ANSWER[:-1]), position=0)
         await site.answer(ask, (0, ANSWER[:-1]))
@@ -176,7 +176,7 @@ def few_rows(columns: int, seed: int) -> Any:
 
 async def stall(site: DishonestProvider, ask: pb.Ask) -> None:
     """Send the first of two frames, and nothing more."""
-    await site.answer(ask, (0, answer_of(largest_answer(MAX_PARTIES)) * (FRAME // 480) + bytes(FRAME % 480)))
+    await site.answer(ask, (0, answer_of(largest_answer(MAX_PROVIDERS)) * (FRAME // 480) + bytes(FRAME % 480)))
 
 
 async def vanish(site: DishonestProvider, ask: pb.Ask) -> None:

@@ -24,7 +24,7 @@ from dpspca.provider.approval.notify import Notifier
 from dpspca.provider.ledger.sqlite import read_books, verify
 
 ROWS = {name: {"cohort": np.random.default_rng(0).standard_normal((300, 6))} for name in ("north",)}
-SPEC = spec(schema=Schema(6), options={"sparsity": 6, "rounds": 2}, minimum_parties=1)
+SPEC = spec(schema=Schema(6), options={"sparsity": 6, "rounds": 2}, minimum_providers=1)
 NOTE = """
 import json, os, sys
 told = json.load(sys.stdin)

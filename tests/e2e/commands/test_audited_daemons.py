@@ -192,7 +192,7 @@ def test_a_daemon_ends_with_its_parent_process(tmp_path: Path) -> None:
     "changes",
     [
         {"schema": Schema(3, ("age", "height", "weight")), "components": 2, "options": {"sparsity": 3, "rounds": 2}},
-        {"unit": "row-add-remove", "minimum_parties": 3, "explained_variance": True},
+        {"unit": "row-add-remove", "minimum_providers": 3, "explained_variance": True},
         {"unit": "entry", "method": "noisy-power", "options": {"rounds": 2}},
         {"unit": "spectral", "method": "noisy-power", "options": {"rounds": 2}, "budget": Budget(1.0, 1e-6)},
         {"method": "streaming-power", "options": {"block_rows": 100, "rounds": 3}},

@@ -122,7 +122,7 @@ def test_an_absent_provider_is_named_with_the_reason(here: Callable[..., Ended],
 @pytest.mark.slow
 def test_absent_providers_are_named_before_and_while_waiting(here: Callable[..., Ended]) -> None:
     order = ["run", *JOB, "--dimension", 20, "--answer-seconds", 5, "--config", "ada.toml", "--data-set", "cohort"]
-    ended = here(*order, "--minimum-parties", 2, "--provider", "nroth", "--provider", "south", "--out", "nobodys")
+    ended = here(*order, "--minimum-providers", 2, "--provider", "nroth", "--provider", "south", "--out", "nobodys")
     assert ended.code == 2
     warning, name, *progress = ended.err.splitlines()
     start = r"not connected since the coordinator started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
@@ -468,10 +468,10 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
         (["run", *WIDE, "--data-set", "cohort", "--dimension", "20"], "21, but there are only 20 features"),
         (["run", *JOB, "--data-set", "cohort", "--dimension", "9"], "has 9 columns, but 'cohort' at north has 20"),
         (["run", *JOB, "--data-set", "cohort", "--provider", "south", "--dimension", "9"], "'cohort' at south has 20"),
-        (["run", *JOB, "--data-set", "cohort", "--minimum-parties", "3"], "at least 3 providers (minimum_parties)"),
+        (["run", *JOB, "--data-set", "cohort", "--minimum-providers", "3"], "at least 3 providers (minimum_providers)"),
         (["run", *JOB, "--data-set", "cohort", "--out", "/proc/none/model"], "cannot be written"),
         (["run", "nobody.json"], "providers is 'all'"),
-        (["run", "rows.json", "--minimum-parties", "2"], "Both a job and flags are given: --minimum-parties"),
+        (["run", "rows.json", "--minimum-providers", "2"], "Both a job and flags are given: --minimum-providers"),
         (
             ["model", "export", "model.dpspca", "--out", "model.txt"],
             "The format is 'txt'. Use one of: json, csv",

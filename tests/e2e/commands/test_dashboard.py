@@ -26,7 +26,7 @@ from dpspca.common.spec import Schema
 NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs chromium, which is not installed")
 COLUMNS = ("age", "weight", "bmi", "glucose", "insulin", "ldl")
 ROWS = {name: {"cohort": np.random.default_rng(0).standard_normal((300, 6))} for name in ("north", "south")}
-SPEC = spec(schema=Schema.of(COLUMNS), options={"sparsity": 6, "rounds": 2}, minimum_parties=1)
+SPEC = spec(schema=Schema.of(COLUMNS), options={"sparsity": 6, "rounds": 2}, minimum_providers=1)
 MILLISECONDS = 1000 * TIMEOUT
 STYLE = Path(__file__).parents[3] / "cli" / "dashboard" / "static" / "style.css"
 

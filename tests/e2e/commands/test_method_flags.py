@@ -19,7 +19,7 @@ JOB = [
     *("--epsilon", "1", "--delta", "1e-6"),
 ]
 LOOP = ["--method", "dps-pca"]
-KEYS = ("accounting", "rows_per_person", "seed", "minimum_parties", "answer_seconds")
+KEYS = ("accounting", "rows_per_person", "seed", "minimum_providers", "answer_seconds")
 
 
 @pytest.fixture

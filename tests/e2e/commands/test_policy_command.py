@@ -167,11 +167,11 @@ def test_policy_check_json_has_the_same_facts(here: Callable[..., Ended]) -> Non
     [
         ({"norm_bound": "30"}, ["norm_bound"]),
         ({"epsilon": "1.1"}, ["per_job"]),
-        ({"minimum_parties": "1"}, ["minimum_parties"]),
+        ({"minimum_providers": "1"}, ["minimum_providers"]),
         ({"dimension": "41"}, ["columns"]),
         ({}, []),
         ({"unit": '"row-replace-one"', "norm_bound": "1"}, ["unit", "norm_bound"]),
-        ({"data_set": '"cohort"\nproviders = ["north"]'}, ["minimum_parties"]),
+        ({"data_set": '"cohort"\nproviders = ["north"]'}, ["minimum_providers"]),
     ],
 )
 def test_a_refused_job_lists_every_rule_that_it_breaks(

@@ -23,7 +23,7 @@ centering = ["none"]
 explained_variance = {explained}
 columns = 100
 norm_bound = {{ least = 5.0, most = {most} }}
-minimum_parties = 2
+minimum_providers = 2
 lifetime = {{ epsilon = 8.0, delta = 1e-5 }}
 per_job = {{ epsilon = 1.0, delta = 1e-6 }}
 """
@@ -69,7 +69,7 @@ def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> Non
     assert [each | asked_at for each in facts["terms"]] == [each | asked_at for each in alone]
     facts = here("terms", "cohort", "--provider", "north", "--config", "ada.toml", "--json").facts
     (terms,) = facts["terms"]
-    assert (terms["provider"], terms["conditions"]["minimum_parties"]) == ("dpspca://town/provider/north", 2)
+    assert (terms["provider"], terms["conditions"]["minimum_providers"]) == ("dpspca://town/provider/north", 2)
     assert (terms["dimension"], len(terms["columns_digest"])) == (len(NAMES), 64)
     assert terms["left"]["further_jobs"] > 0
     left = terms["left"]
@@ -102,7 +102,7 @@ def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., End
         "budget": {"epsilon": 1.0, "delta": 1e-6},
         "norm_bound": 10.0,
         "method": "analyze-gauss",
-        "minimum_parties": 2,
+        "minimum_providers": 2,
     }
     planned = here("plan", "job.json", "--config", "ada.toml", "--write", "fit.json")
     assert "norm_bound (--norm-bound): 12.0 -> 10.0, for north, south" in planned.out
@@ -142,7 +142,7 @@ def test_providers_that_differ_are_named_and_no_unfit_job_is_written(
     (enrolment / "job.json").write_text(json.dumps(JOB))
     kept = (enrolment / "policy.toml").read_text()
     try:
-        put(enrolment / "policy.toml", kept.replace("minimum_parties = 2", "minimum_parties = 3"))
+        put(enrolment / "policy.toml", kept.replace("minimum_providers = 2", "minimum_providers = 3"))
         refused = here("plan", "job.json", "--config", "ada.toml", "--write", "none.json")
         shown = here("plan", "job.json", "--config", "ada.toml")
     finally:
@@ -150,7 +150,7 @@ def test_providers_that_differ_are_named_and_no_unfit_job_is_written(
     assert "No job was written" in refused.error_line
     assert not (enrolment / "none.json").exists()
     assert "Even then it does not fit:" in shown.out
-    assert "minimum_parties" in shown.out
+    assert "minimum_providers" in shown.out
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from dpspca.client.connection import FederationError
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import PartyName, Role
-from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.privacy.lattice import MAX_PROVIDERS
 from dpspca.common.spec import Schema
 from dpspca.common.trust.signing import JobEnvelope, sign
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -45,7 +45,7 @@ async def seconds_to_reconnect_and_run(running: RunningFederation) -> float:
 
 @pytest.mark.slow
 def test_jobs_for_absent_providers_do_not_delay_other_jobs(enrolment: Enrolment) -> None:
-    names = [f"absent-{number}" for number in range(MAX_PARTIES)]
+    names = [f"absent-{number}" for number in range(MAX_PROVIDERS)]
     what = spec(answer_seconds=600)
 
     async def scenario() -> None:
@@ -65,9 +65,9 @@ def test_a_job_with_more_providers_than_sums_allow_is_refused() -> None:
         audience = [PartyName("town", Role.PROVIDER, f"site-{number}") for number in range(count)]
         return JobEnvelope.draw(b"{}", audience, "cohort", now=now(), life=timedelta(hours=1))
 
-    assert len(drawn(MAX_PARTIES).audience) == MAX_PARTIES
-    with pytest.raises(InvalidParameterError, match=facts(MAX_PARTIES + 1, MAX_PARTIES)):
-        drawn(MAX_PARTIES + 1)
+    assert len(drawn(MAX_PROVIDERS).audience) == MAX_PROVIDERS
+    with pytest.raises(InvalidParameterError, match=facts(MAX_PROVIDERS + 1, MAX_PROVIDERS)):
+        drawn(MAX_PROVIDERS + 1)
 
 
 @pytest.mark.slow

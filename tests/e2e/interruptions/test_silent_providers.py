@@ -30,7 +30,7 @@ SECONDS = 2
 
 def job_for(least: int) -> JobSpec:
     """Return a short job that continues while so many providers answer in time."""
-    return spec(minimum_parties=least, answer_seconds=SECONDS, options={"sparsity": 6, "rounds": 2})
+    return spec(minimum_providers=least, answer_seconds=SECONDS, options={"sparsity": 6, "rounds": 2})
 
 
 QUERIES = len(catalogue.plan(job_for(3)))

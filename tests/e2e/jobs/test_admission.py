@@ -56,7 +56,7 @@ def test_one_provider_s_refusal_costs_the_others_nothing(enrolment: Enrolment) -
         async with federation(enrolment, []) as running:
             ledgers = await with_ledgers(running, (first, second))
             await running.start(third, policy=Policy)
-            job = await running.analyst.submit(spec(minimum_parties=3), "cohort", list(SHARDS))
+            job = await running.analyst.submit(spec(minimum_providers=3), "cohort", list(SHARDS))
             with pytest.raises(UnpaidJobError, match=facts(2, 3, f"{third}: Refused (refused)", "'cohort'")):
                 await job.result()
             assert [each.asked for each in (await job.status()).participants] == [0, 0, 0]
@@ -105,7 +105,7 @@ def test_a_job_with_too_few_participants_ends_at_once(enrolment: Enrolment) -> N
                 running.coordinator.address, enrolment.identity(Role.PROVIDER, DISHONEST)
             ) as site:
                 await site.greet(OFFER)
-                what = spec(minimum_parties=3, answer_seconds=600)
+                what = spec(minimum_providers=3, answer_seconds=600)
                 job = await running.analyst.submit(what, "cohort", [*HONEST, DISHONEST])
                 async with asyncio.timeout(TIMEOUT):
                     with pytest.raises(UnpaidJobError, match=facts(f"{HONEST[1]}: Refused (refused)", "'cohort'")):
@@ -120,7 +120,7 @@ def test_a_job_with_too_few_participants_ends_at_once(enrolment: Enrolment) -> N
 def test_a_provider_silent_about_a_job_costs_the_others_nothing(
     enrolment: Enrolment, behave: Callable[[DishonestProvider], Awaitable[None]]
 ) -> None:
-    what = spec(minimum_parties=3, answer_seconds=2)
+    what = spec(minimum_providers=3, answer_seconds=2)
 
     async def scenario() -> None:
         async with federation(enrolment, []) as running:
@@ -168,7 +168,7 @@ def test_a_provider_lost_before_admission_is_asked_again(enrolment: Enrolment) -
         async with federation(enrolment, HONEST) as running:
             async with dishonest_provider(running.coordinator.address, liar) as site:
                 await site.greet(OFFER)
-                job = await running.analyst.submit(spec(minimum_parties=3), "cohort", [*HONEST, DISHONEST])
+                job = await running.analyst.submit(spec(minimum_providers=3), "cohort", [*HONEST, DISHONEST])
                 await silent(site)
             assert (await job.status()).state == "waiting"
             async with dishonest_provider(running.coordinator.address, liar) as site:

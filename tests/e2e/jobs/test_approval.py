@@ -18,7 +18,7 @@ from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.provider.approval import APPROVE, REJECT
 from dpspca.provider.ledger.sqlite import read_books
 
-SPEC = spec(minimum_parties=2, answer_seconds=20)
+SPEC = spec(minimum_providers=2, answer_seconds=20)
 NAMES = ["site-0", "site-1"]
 
 
@@ -85,7 +85,7 @@ def test_a_rejected_job_ends_with_the_name_and_the_reason_and_costs_nothing(tmp_
 def test_a_job_goes_on_without_a_provider_that_rejected_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with town_with(tmp_path, human_policy()) as (running, site):
-            job = await running.analyst.submit(replace(SPEC, minimum_parties=1), "cohort", NAMES)
+            job = await running.analyst.submit(replace(SPEC, minimum_providers=1), "cohort", NAMES)
             await awaiting(job, "site-0")
             await site.decide(job.name, REJECT, reason="no")
             assert (await job.result()).statement.parties == 1
@@ -203,10 +203,10 @@ def test_a_policy_that_asks_for_approval_ends_a_running_job_without_one(tmp_path
 
 def test_a_job_that_the_rules_refuse_is_not_put_before_anybody(tmp_path: Path) -> None:
     async def scenario() -> None:
-        policy = human_policy().replace("minimum_parties = 1", "minimum_parties = 5")
+        policy = human_policy().replace("minimum_providers = 1", "minimum_providers = 5")
         async with town_with(tmp_path, policy) as (running, site):
             job = await running.analyst.submit(SPEC, "cohort", NAMES)
-            with pytest.raises(JobFailedError, match=facts("'cohort'", "'minimum_parties'")):
+            with pytest.raises(JobFailedError, match=facts("'cohort'", "'minimum_providers'")):
                 await job.result()
             assert site.office.requests(every=True) == []
 

@@ -163,7 +163,7 @@ def test_a_job_that_needs_missing_rows_fails_at_no_cost_there(
     run_scene: Callable[[Scene], None],
 ) -> None:
     async def scene(parties: TwoProviders) -> None:
-        job = await parties.submit(streaming(answer_seconds=5, minimum_parties=2))
+        job = await parties.submit(streaming(answer_seconds=5, minimum_providers=2))
         async with asyncio.timeout(LONG):
             with pytest.raises(JobFailedError, match=facts("north", "5 seconds")):
                 await job.result()
@@ -215,7 +215,7 @@ def test_a_restart_ends_a_job_over_arriving_rows_and_spends_no_more(
     run_scene: Callable[[Scene], None],
 ) -> None:
     async def scene(parties: TwoProviders) -> None:
-        job = await parties.submit(streaming(minimum_parties=2))
+        job = await parties.submit(streaming(minimum_providers=2))
         await parties.wait_until_north_waits(job, 1)
         parties.add(40, 100)
         await parties.wait_until_north_waits(job, 2)
@@ -234,7 +234,7 @@ def test_a_restart_ends_a_job_over_arriving_rows_and_spends_no_more(
 
 def test_a_disordered_folder_ends_the_job_without_revealing_it(run_scene: Callable[[Scene], None]) -> None:
     async def scene(parties: TwoProviders) -> None:
-        job = await parties.submit(streaming(minimum_parties=2))
+        job = await parties.submit(streaming(minimum_providers=2))
         await parties.wait_until_north_waits(job, 1)
         np.save(parties.folder / "0000.npy", SHARDS["north"][:30])
         async with asyncio.timeout(LONG):
@@ -250,7 +250,7 @@ def test_a_job_about_all_rows_is_refused_on_arriving_rows(
     run_scene: Callable[[Scene], None],
 ) -> None:
     async def scene(parties: TwoProviders) -> None:
-        for job in (spec(minimum_parties=2), spec(method="streaming-power", options={}, minimum_parties=2)):
+        for job in (spec(minimum_providers=2), spec(method="streaming-power", options={}, minimum_providers=2)):
             async with asyncio.timeout(LONG):
                 with pytest.raises(JobFailedError, match=facts("north: Refused (refused)", "block_rows")):
                     await (await parties.submit(job)).result()

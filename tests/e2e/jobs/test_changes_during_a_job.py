@@ -30,7 +30,7 @@ from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.jobs.roster import Link
 
-SPEC = spec(answer_seconds=4, minimum_parties=2)
+SPEC = spec(answer_seconds=4, minimum_providers=2)
 QUERIES = len(catalogue.plan(SPEC))
 COSTS = (NOTHING, *prices(catalogue.plan(SPEC)))
 """Of as many queries."""
@@ -233,7 +233,7 @@ def test_a_provider_that_renewed_its_identity_stays_in_the_job(
 def test_a_job_handles_a_provider_whose_certificate_expires(enrolment: Enrolment, least: int, state: str) -> None:
     async def scenario() -> None:
         async with renewing(enrolment) as here:
-            job = await here.begin(spec(answer_seconds=3, minimum_parties=least))
+            job = await here.begin(spec(answer_seconds=3, minimum_providers=least))
             here.expire()
             await here.wait_for_disconnection("is valid from")
             here.let_go("site-1")

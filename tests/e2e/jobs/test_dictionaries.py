@@ -52,7 +52,7 @@ dictionary = "study.toml"
 features = ["mean area", "sex", "age"]
 unit = "row-replace-one"
 components = 2
-minimum_parties = 3
+minimum_providers = 3
 answer_seconds = 20
 [budget]
 epsilon = 4.0

@@ -26,7 +26,7 @@ from dpspca.common.model import Model
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Plan
 from dpspca.common.privacy.keystream import repeatable_entropy
-from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.privacy.lattice import MAX_PROVIDERS
 from dpspca.common.protocol import Aggregate, Algorithm, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.spec import JobSpec
@@ -96,7 +96,7 @@ def test_a_provider_that_reconnects_costs_only_time(enrolment: Enrolment) -> Non
 def test_an_absent_provider_is_named_and_the_others_continue(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         async with federation(enrolment, ("site-0", "site-1")) as running:
-            job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
+            job = await running.analyst.submit(spec(answer_seconds=1, minimum_providers=2), "cohort", list(SHARDS))
             model = await job.result()
             assert model.statement.parties == 2
             states = [state async for state in job.watch()]
@@ -109,7 +109,7 @@ def test_an_absent_provider_is_named_and_the_others_continue(enrolment: Enrolmen
 def test_below_the_minimum_the_job_fails_with_the_reason(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         async with federation(enrolment, ("site-0",)) as running:
-            job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
+            job = await running.analyst.submit(spec(answer_seconds=1, minimum_providers=2), "cohort", list(SHARDS))
             with pytest.raises(JobFailedError, match=facts(1, 2, "site-1", "site-2")):
                 await job.result()
 
@@ -311,7 +311,7 @@ def test_the_data_set_must_be_named_if_there_are_several(enrolment: Enrolment) -
 def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(
     enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [f"{number:03d}-{'x' * 50}" for number in range(MAX_PARTIES)]
+    names = [f"{number:03d}-{'x' * 50}" for number in range(MAX_PROVIDERS)]
     most = 2**16  # bytes of a message: with the real limit, five hundred jobs would be needed
     for side in ("_SERVER", "_CLIENT"):
         limits = [(name, most if name.endswith("message_length") else value) for name, value in getattr(rpc, side)]
@@ -331,7 +331,7 @@ def test_a_list_of_jobs_longer_than_a_message_is_sent_whole(
 @pytest.mark.slow
 def test_weights_are_those_of_the_providers_that_are_left_when_one_leaves(enrolment: Enrolment) -> None:
     """The largest provider answers two queries, and no more: the model is that of the same answers in one process."""
-    asked = spec(answer_seconds=2, minimum_parties=2)
+    asked = spec(answer_seconds=2, minimum_providers=2)
 
     async def scenario() -> Model:
         barrier = Barrier(3)

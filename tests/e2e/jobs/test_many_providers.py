@@ -78,7 +78,7 @@ def test_a_job_over_fifty_light_providers_is_done(enrolment: Enrolment) -> None:
 
     async def scenario() -> None:
         async with measured_coordinator(enrolment, shards) as measured:
-            job = spec(minimum_parties=LIGHT, answer_seconds=60)  # all of them run in this process
+            job = spec(minimum_providers=LIGHT, answer_seconds=60)  # all of them run in this process
             assert (await measured.fit(job)).statement.parties == LIGHT
 
     asyncio.run(scenario())

@@ -164,7 +164,7 @@ def _terms(**changes: Any) -> bytes:
         "columns": 50,
         "norm_bound": {"least": 1.0, "most": 12.0},
         "mean_bound": None,
-        "minimum_parties": 1,
+        "minimum_providers": 1,
         "unproven": False,
         "per_job": budget,
         "per_analyst": None,

@@ -15,7 +15,7 @@ from dpspca.common.plan import prices
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.policy.file import CurrentPolicy
 
-SPEC = spec(answer_seconds=4, minimum_parties=2)
+SPEC = spec(answer_seconds=4, minimum_providers=2)
 COSTS = [price.units for price in prices(catalogue.plan(SPEC))]
 POLICY = permissive_policy()
 WITHOUT = POLICY.replace('"ada", ', "")

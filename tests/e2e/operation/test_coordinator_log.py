@@ -55,7 +55,7 @@ def test_the_log_names_missing_providers_and_why_a_job_failed(
 ) -> None:
     async def scenario() -> str:
         async with federation(enrolment, ("site-0",)) as running:
-            job = await running.analyst.submit(spec(answer_seconds=1, minimum_parties=2), "cohort", list(SHARDS))
+            job = await running.analyst.submit(spec(answer_seconds=1, minimum_providers=2), "cohort", list(SHARDS))
             with pytest.raises(JobFailedError):
                 await job.result()
             return job.name[:12]

@@ -208,7 +208,7 @@ def test_a_provider_left_out_before_a_restart_stays_left_out(enrolment: Enrolmen
         barrier = Barrier(2)
         async with with_providers(enrolment, hub, names={"site-0": None, "site-1": None}, barrier=barrier) as running:
             # Long enough for the other providers to reconnect, however slowly the coordinator starts.
-            job = await running.analyst.submit(spec(answer_seconds=20, minimum_parties=2), "cohort", list(SHARDS))
+            job = await running.analyst.submit(spec(answer_seconds=20, minimum_providers=2), "cohort", list(SHARDS))
             await wait_for_answers(job, 1)
             await hub.kill()
             await barrier.lift()

@@ -317,7 +317,7 @@ def test_a_provider_learns_on_reconnecting_that_its_job_ended(enrolment: Enrolme
         async with federation(enrolment, names=[]) as running:
             await running.start("site-1")
             async with provider.up(running) as ledger:
-                what = spec(minimum_parties=1, answer_seconds=2, options={"sparsity": 6, "rounds": 1000})
+                what = spec(minimum_providers=1, answer_seconds=2, options={"sparsity": 6, "rounds": 1000})
                 job = await running.analyst.submit(what, "cohort", [SITE, "site-1"])
                 await wait_until(
                     lambda: any(map(ledger.standing, ledger.open_jobs()))

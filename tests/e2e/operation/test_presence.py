@@ -17,7 +17,7 @@ from dpspca.client.connection.errors import AwayError
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import RefusedError
 from dpspca.common.names import PartyName, Role
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.transport import rpc
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.identity import Identity
@@ -107,7 +107,7 @@ def test_a_job_for_a_revoked_provider_is_refused_at_once(enrolment: Enrolment) -
         revoke(running, "site-1")
         begun = time.monotonic()
         with pytest.raises(RefusedError, match=facts("site-1")):
-            await running.analyst.submit(spec(minimum_parties=1), "cohort", SITES)
+            await running.analyst.submit(spec(minimum_providers=1), "cohort", SITES)
         assert time.monotonic() - begun < TIMEOUT / 2
         assert await running.analyst.jobs() == []
         assert (await running.analyst.fit(spec(), "cohort", ["site-0"])).statement.parties == 1
@@ -160,7 +160,7 @@ def test_the_coordinator_shows_everybody_and_an_analyst_asks_by_name(enrolment: 
         ]
         assert seen[2].certificate_until > time.time()
         ada = Identity.load(enrolment.folder / "analyst-ada")
-        for names in ((), ("site-0",) * (MAX_PARTIES + 1), ("a b",)):
+        for names in ((), ("site-0",) * (MAX_PROVIDERS + 1), ("a b",)):
             with pytest.raises(grpc.aio.AioRpcError):
                 await asked(running, ada, *names)
         with pytest.raises(grpc.aio.AioRpcError) as refused:

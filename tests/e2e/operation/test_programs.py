@@ -27,7 +27,7 @@ JOB = JobSpec(
     norm_bound=12.0,
     components=2,
     answer_seconds=30,
-    minimum_parties=2,
+    minimum_providers=2,
     options={"sparsity": 4},
     method="dps-pca",
 )
@@ -192,7 +192,7 @@ def test_a_coordinator_keeps_results_up_to_its_setting(enrolment: Path) -> None:
     (enrolment / "small.toml").write_text(
         (enrolment / "hub.toml").read_text() + 'journal = "small.db"\nresult_mebibytes = 1\n'
     )
-    wide = replace(JOB, schema=Schema(100_000), minimum_parties=1)
+    wide = replace(JOB, schema=Schema(100_000), minimum_providers=1)
     (enrolment / "wide.json").write_text(wide.to_json())
     with started("coordinator", "start", "--config", "small.toml", folder=enrolment) as hub:
         assert hub.stderr is not None

@@ -31,7 +31,7 @@ ROWS = {
     for site in ("north", "south")
 }
 LONG = spec(
-    options={"sparsity": 6, "rounds": 24}, minimum_parties=1, explained_variance=False, answer_seconds=10 * TIMEOUT
+    options={"sparsity": 6, "rounds": 24}, minimum_providers=1, explained_variance=False, answer_seconds=10 * TIMEOUT
 )
 """A provider that is waited for would be waited for longer than any test runs."""
 SHORT = spec(explained_variance=False)
@@ -147,7 +147,7 @@ def test_a_coordinator_tells_other_programs_what_happens(tmp_path: Path) -> None
         hub = tmp_path / "hub.toml"
         await reload(town.hub, hub, hub.read_text() + '[events]\nfile = "events.jsonl"\n')
         job = await analyst.submit(
-            replace(SHORT, minimum_parties=1, answer_seconds=TIMEOUT), "cohort", ["north", "south"]
+            replace(SHORT, minimum_providers=1, answer_seconds=TIMEOUT), "cohort", ["north", "south"]
         )
         model = await job.result()
         assert model.statement.parties == 2

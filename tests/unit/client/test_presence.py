@@ -14,7 +14,7 @@ from dpspca.client.connection.errors import TooMuchError
 from dpspca.client.connection.presence import Presence, presences, require_admissible
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.names import MAX_NAME
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.storage import MAX_DATA_SETS
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
@@ -96,7 +96,7 @@ def test_t35_one_provider_is_not_revoked_a_thousand_times() -> None:
 
 def test_t35_an_answer_takes_no_more_memory_than_an_honest_one() -> None:
     """The names of as many data sets as a provider may offer, of one letter: many times as large when they are read."""
-    names = [f"site-{number}" for number in range(MAX_PARTIES)]
+    names = [f"site-{number}" for number in range(MAX_PROVIDERS)]
     most = MESSAGE_BYTES["Parties"]
     honest = pb.Party(name="x" * MAX_NAME, data_sets=["x" * MAX_NAME] * MAX_DATA_SETS, since=SINCE)
     assert honest.ByteSize() <= most < 2 * honest.ByteSize()

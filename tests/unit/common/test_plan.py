@@ -191,7 +191,7 @@ def test_a_plan_of_more_draws_than_delta_covers_is_refused() -> None:
 
 def test_t27_a_providers_noise_does_not_depend_on_other_providers() -> None:
     """All other providers may collude and subtract their own noise: one provider's noise is enough."""
-    alone, among_many = (catalogue.plan(spec(minimum_parties=least)) for least in (1, 100))
+    alone, among_many = (catalogue.plan(spec(minimum_providers=least)) for least in (1, 100))
     assert alone.steps == among_many.steps
     assert all(step.noise_std >= step.event.std for step in alone if step.event)
 

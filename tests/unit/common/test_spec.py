@@ -53,6 +53,14 @@ def test_the_canonical_form_reads_back_as_the_same_spec(made: JobSpec) -> None:
     assert isinstance(again.centering, Centering)
 
 
+def test_keys_are_written_as_0_1_0_wrote_them_and_read_by_both_names() -> None:
+    made = spec(minimum_providers=3)
+    written = json.loads(made.to_json())
+    assert (written["algorithm"], written["minimum_parties"]) == ("dps-pca", 3)
+    renamed = {"algorithm": "method", "minimum_parties": "minimum_providers"}
+    assert JobSpec.from_plain({renamed.get(key, key): value for key, value in written.items()}, "a job") == made
+
+
 def test_a_job_without_a_dictionary_keeps_the_digest_of_earlier_versions() -> None:
     assert "dictionary" not in json.loads(spec().to_json())
 

@@ -13,7 +13,7 @@ from dpspca.common import queries
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.plan import Step
-from dpspca.common.privacy import MAX_PARTIES, MAX_ROWS, PrivacyUnit, largest_answer, usable_mu
+from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, PrivacyUnit, largest_answer, usable_mu
 from dpspca.common.queries import Count, Extent, RowQuery, ViewCovariance
 from dpspca.common.spec import Accounting, Budget, JobSpec, Schema, Weights
 from dpspca.common.weights import FULL, ProviderWeights, Weighed, even_rows, rows_in, weighted
@@ -66,12 +66,12 @@ def test_weighted_sums_are_the_same_in_any_order() -> None:
 
 
 def test_t24_the_most_and_largest_weighted_answers_do_not_overflow() -> None:
-    answers = [np.full(MATRIX.shape, largest_answer(MAX_PARTIES))] * MAX_PARTIES
+    answers = [np.full(MATRIX.shape, largest_answer(MAX_PROVIDERS))] * MAX_PROVIDERS
     for weight in (1, FULL - 1, FULL):
-        assert (combine(job(), MATRIX, answers, [(MAX_ROWS, weight)] * MAX_PARTIES).values > 0).all()
+        assert (combine(job(), MATRIX, answers, [(MAX_ROWS, weight)] * MAX_PROVIDERS).values > 0).all()
 
 
-@pytest.mark.parametrize("parties", [1, 3, 4, MAX_PARTIES])
+@pytest.mark.parametrize("parties", [1, 3, 4, MAX_PROVIDERS])
 def test_even_weights_give_the_bits_of_a_plain_sum(parties: int) -> None:
     rng = np.random.default_rng(parties)
     answers = [rng.integers(-(2**50), 2**50, MATRIX.shape) for _ in range(parties)]

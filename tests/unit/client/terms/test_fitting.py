@@ -30,7 +30,7 @@ centering = ["none"]
 explained_variance = true
 columns = 100
 norm_bound = { least = 5.0, most = 10.0 }
-minimum_parties = 2
+minimum_providers = 2
 lifetime = { epsilon = 8.0, delta = 1e-5 }
 per_analyst = { epsilon = 4.0, delta = 1e-5 }
 per_job = { epsilon = 1.0, delta = 1e-6 }
@@ -41,7 +41,7 @@ SPEC = JobSpec(
     budget=Budget(1.0, 1e-6),
     norm_bound=8.0,
     components=2,
-    minimum_parties=2,
+    minimum_providers=2,
     method="dps-pca",
     options={"sparsity": 6, "rounds": 3},
 )
@@ -86,7 +86,7 @@ def test_a_job_that_keeps_all_terms_stays_as_it_is() -> None:
         ({"unit": PrivacyUnit.ROW_ADD_REMOVE}, {"unit": "row-replace-one"}),
         ({"norm_bound": 12.0}, {"norm_bound": 10.0}),
         ({"norm_bound": 0.5}, {"norm_bound": 5.0}),
-        ({"minimum_parties": 1}, {"minimum_parties": 2}),
+        ({"minimum_providers": 1}, {"minimum_providers": 2}),
         ({"accounting": Accounting.PUBLISHED}, {"accounting": "exact"}),
         ({"centering": Centering.PRIVATE, "mean_bound": 2.0}, {"centering": "none", "mean_bound": None}),
         ({"method": "sulq", "options": {}}, {"method": "analyze-gauss"}),
@@ -101,7 +101,7 @@ def test_each_key_becomes_the_nearest_value_that_is_allowed(asked: dict[str, Any
 
 def test_values_that_all_providers_allow_are_chosen() -> None:
     north = terms("north", norm_bound=Bounds(5.0, 10.0), rows_per_person=2, methods=("analyze-gauss", "sulq"))
-    south = terms("south", norm_bound=Bounds(2.0, 7.0), minimum_parties=1, methods=("sulq", "analyze-gauss", "ppca"))
+    south = terms("south", norm_bound=Bounds(2.0, 7.0), minimum_providers=1, methods=("sulq", "analyze-gauss", "ppca"))
     found = changed(replace(SPEC, norm_bound=20.0, explained_variance=False), north, south)
     assert found == {"norm_bound": 7.0, "rows_per_person": 2, "method": "analyze-gauss", "options": {"sparsity": 6}}
 
@@ -116,11 +116,11 @@ def test_changes_name_the_providers_that_ask_for_them() -> None:
 
 
 def test_a_private_mean_or_bound_is_kept_where_it_is_allowed() -> None:
-    private = terms(centering=(Centering.PRIVATE,), mean_bound=Bounds(1.0, 3.0), minimum_parties=1)
-    asked = replace(SPEC, minimum_parties=1)
+    private = terms(centering=(Centering.PRIVATE,), mean_bound=Bounds(1.0, 3.0), minimum_providers=1)
+    asked = replace(SPEC, minimum_providers=1)
     assert changed(asked, private) == {"centering": "private", "mean_bound": 3.0}
     own = replace(asked, norm_bound=PRIVATE_BOUND, method="auto", options={})
-    assert "norm_bound" not in changed(own, terms(methods=("auto",), minimum_parties=1))
+    assert "norm_bound" not in changed(own, terms(methods=("auto",), minimum_providers=1))
 
 
 def test_a_bound_that_follows_from_the_dictionary_stays() -> None:
@@ -166,7 +166,7 @@ def test_providers_without_terms_are_left_out_if_enough_are_left() -> None:
     assert [(each.key, each.providers) for each in made.changes] == [("providers", ("west",))]
     alone = fit(SPEC, ("north", "west"), TWO)
     assert not alone.fits
-    assert "minimum_parties" in alone.obstacles[0]
+    assert "minimum_providers" in alone.obstacles[0]
     assert fit(SPEC, ("west",), TWO).obstacles == ("No provider shows you terms for this data set.",)
 
 
@@ -213,7 +213,7 @@ specs = st.builds(
     unit=st.sampled_from([PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.ROW_ADD_REMOVE, PrivacyUnit.PERSON_REPLACE_ONE]),
     budget=budgets,
     norm_bound=st.floats(1e-3, 1e3),
-    minimum_parties=st.integers(1, 4),
+    minimum_providers=st.integers(1, 4),
     method=st.sampled_from(["auto", "dps-pca", "analyze-gauss", "sulq", "output-perturbation", "ppca"]),
     explained_variance=st.booleans(),
     rows_per_person=st.integers(1, 3),
@@ -243,8 +243,8 @@ def test_a_job_that_fits_is_allowed_by_every_policy_unchanged(spec: JobSpec, sta
 
 
 def test_bounds_of_scaled_columns_are_not_changed_to_raw_units() -> None:
-    asked = replace(SPEC, minimum_parties=1, method="auto", options={}, scaling="private")
-    stated = terms(methods=("auto",), minimum_parties=1, norm_bound=Bounds(1e6, 1e7))
+    asked = replace(SPEC, minimum_providers=1, method="auto", options={}, scaling="private")
+    stated = terms(methods=("auto",), minimum_providers=1, norm_bound=Bounds(1e6, 1e7))
     assert "norm_bound" not in changed(asked, stated)
 
 

@@ -23,7 +23,7 @@ from dpspca.common.algorithms.steps.row_steps import MOST_ROUNDS
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.plan import prices
 from dpspca.common.privacy.calibration import MAX_EPSILON, MIN_EPSILON
-from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
+from dpspca.common.privacy.lattice import MAX_PROVIDERS, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.sketch import MAX_COLUMNS
 from dpspca.common.spec import MAX_COMPONENT_ENTRIES, MAX_DIMENSION, MAX_QUERIES, Accounting, JobSpec
@@ -46,7 +46,7 @@ def form(name: str, shape: tuple[int, int] = (30, 2), **changes: Any) -> dict[st
         "unit": PrivacyUnit.ROW_REPLACE_ONE,
         "budget": {"epsilon": epsilon, "delta": delta},
         "norm_bound": 2.0**100,
-        "minimum_parties": MAX_PARTIES,
+        "minimum_providers": MAX_PROVIDERS,
         "answer_seconds": 86_400,
         "seed": 2**64 - 1,
     } | changes

@@ -13,7 +13,7 @@ from dpspca.common.plan import Noise, PlannedQuery, Step, price
 from dpspca.common.privacy import noise
 from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent
 from dpspca.common.privacy.lattice import (
-    MAX_PARTIES,
+    MAX_PROVIDERS,
     MAX_ROWS,
     MAX_SCALE,
     MAX_STD,
@@ -115,7 +115,7 @@ def test_t24_the_largest_sums_with_the_widest_noise_fit_64_bits() -> None:
     """In whole numbers, nothing rounded: full data sets of the longest rows, along the longest basis."""
     gain = Fraction(basis_gain(MAX_COMPONENT_ENTRIES, 1))
     assert most_rows(1) == most_rows(2) == MAX_ROWS
-    for parties in range(1, MAX_PARTIES + 1):
+    for parties in range(1, MAX_PROVIDERS + 1):
         rows = math.ceil(most_rows(parties) * 2**MOMENT_BITS * gain)
         for reach in reaches():
             assert reach < 2**55

@@ -37,7 +37,7 @@ def test_the_sample_of_a_job_is_a_job() -> None:
     order = from_file(SAMPLES / "job.toml", Flags())
     assert order.data_set == "cohort"
     assert order.providers is None
-    assert order.spec.minimum_parties == 2
+    assert order.spec.minimum_providers == 2
 
 
 def test_there_is_a_sample_for_every_program() -> None:

@@ -27,7 +27,7 @@ from dpspca.common.errors import (
     WrongSignerError,
 )
 from dpspca.common.names import PartyName, Role
-from dpspca.common.privacy.lattice import MAX_PARTIES
+from dpspca.common.privacy.lattice import MAX_PROVIDERS
 from dpspca.common.trust import signing
 from dpspca.common.trust.certificates import read_key
 from dpspca.common.trust.identity import Identity
@@ -338,7 +338,7 @@ def test_every_field_changes_the_signed_bytes() -> None:
         {"audience": ("oslo", "bergen")},
         {"audience": ("oslo", "oslo")},
         {"audience": ("Oslo",)},
-        {"audience": tuple(f"{number:04}" for number in range(MAX_PARTIES + 1))},
+        {"audience": tuple(f"{number:04}" for number in range(MAX_PROVIDERS + 1))},
         {"issued_at": -1},
         {"expires_at": 1_000_000},
         {"expires_at": 1_000_001 + MAX_JOB_LIFE},

@@ -61,7 +61,7 @@ explained_variance = true
 dictionary = true
 columns = ["age", "sex", "bmi"]
 norm_bound = { least = 3.0, most = 4.0 }
-minimum_parties = 1
+minimum_providers = 1
 lifetime = { epsilon = 8, delta = 1e-5 }
 per_job = { epsilon = 1, delta = 1e-6 }
 """

@@ -39,7 +39,7 @@ centering = ["none"]
 explained_variance = false
 columns = 50
 norm_bound = { least = 1.0, most = 12.0 }
-minimum_parties = 2
+minimum_providers = 2
 lifetime = { epsilon = 8.0, delta = 1e-5 }
 per_analyst = { epsilon = 4.0, delta = 1e-5 }
 per_job = { epsilon = 1.0, delta = 1e-6 }
@@ -84,7 +84,7 @@ def test_an_analyst_whom_the_policy_names_sees_its_terms(home: PartyDisk) -> Non
     assert (terms.provider, terms.analyst) == ("dpspca://town/provider/north", "dpspca://town/analyst/ada")
     assert (terms.data_set, terms.dimension, terms.columns_digest, terms.refused) == ("cohort", 4, None, None)
     stated = terms.conditions
-    assert (stated.methods, stated.columns, stated.minimum_parties) == (("dps-pca",), 50, 2)
+    assert (stated.methods, stated.columns, stated.minimum_providers) == (("dps-pca",), 50, 2)
     assert (stated.norm_bound.least, stated.norm_bound.most, stated.mean_bound) == (1.0, 12.0, None)
     assert stated.per_analyst
     assert terms.left.units == stated.per_analyst.price.units

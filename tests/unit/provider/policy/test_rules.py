@@ -24,7 +24,7 @@ from dpspca.common.privacy import Price
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, LaplaceEvent
-from dpspca.common.privacy.lattice import MAX_PARTIES, MAX_ROWS
+from dpspca.common.privacy.lattice import MAX_PROVIDERS, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count, Extent
 from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
@@ -50,7 +50,7 @@ RULES = Rules(
     columns=COLUMNS,
     norm_bound=Range(4, 12),
     mean_bound=Range(2, 6),
-    minimum_parties=2,
+    minimum_providers=2,
     lifetime=Budget(8, 1e-5),
     per_analyst=Budget(4, 1e-5),
     per_job=Budget(1, 1e-6),
@@ -62,7 +62,7 @@ JOB: dict[str, Any] = {
     "budget": Budget(1, 1e-6),
     "norm_bound": 12.0,
     "components": 2,
-    "minimum_parties": 2,
+    "minimum_providers": 2,
     "method": "dps-pca",
     "options": {"sparsity": 2},
 }
@@ -99,7 +99,7 @@ def refused(
         spec(norm_bound=4),
         spec(centering="private", mean_bound=2),
         spec(centering="private", mean_bound=6),
-        spec(minimum_parties=3),
+        spec(minimum_providers=3),
         spec(budget=Budget(0.1, 1e-9)),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_job_within_every_rule_is_allowed(job: JobSpec) -> None:
         (spec(norm_bound=12.000000001), "norm_bound", "12.000000001", "between 4.0 and 12.0"),
         (spec(centering="private", mean_bound=6.5), "mean_bound", "6.5", "between 2.0 and 6.0"),
         (spec(centering="private", mean_bound=1.5), "mean_bound", "1.5", "between 2.0 and 6.0"),
-        (spec(minimum_parties=1), "minimum_parties", "a job that goes on with 1 provider", "2 or more"),
+        (spec(minimum_providers=1), "minimum_providers", "a job that goes on with 1 provider", "2 or more"),
     ],
 )
 def test_a_refusal_names_the_rule_what_was_asked_and_what_is_allowed(
@@ -137,7 +137,7 @@ def test_a_refusal_names_the_rule_what_was_asked_and_what_is_allowed(
 @pytest.mark.parametrize(
     ("job", "do"),
     [
-        (spec(minimum_parties=1), "Write minimum_parties = 2 (--minimum-parties 2)"),
+        (spec(minimum_providers=1), "Write minimum_providers = 2 (--minimum-providers 2)"),
         (spec(unit="row-replace-one"), 'Write unit = "row-add-remove" (--unit row-add-remove)'),
         (spec(method="analyze-gauss", options={}), 'Write method = "dps-pca" (--method dps-pca)'),
         (spec(accounting="published"), 'Write accounting = "exact" (--accounting exact)'),
@@ -152,7 +152,7 @@ def test_a_refusal_says_what_to_write_where_that_is_one_thing(job: JobSpec, do: 
 
 def test_a_refusal_of_too_few_providers_reaches_the_analyst_whole() -> None:
     """A coordinator passes on so many letters of a reason."""
-    (refusal,) = RULES.refusals(spec(minimum_parties=1), analyst(), BOTH)
+    (refusal,) = RULES.refusals(spec(minimum_providers=1), analyst(), BOTH)
     assert len(str(refusal)) <= MAX_REASON_LENGTH
 
 
@@ -194,13 +194,13 @@ def test_where_no_private_mean_is_allowed_the_rule_on_centring_says_so() -> None
 @pytest.mark.parametrize("audience", [(), ("north",), ("north", "north")])
 def test_a_job_that_names_too_few_providers_is_refused(audience: tuple[str, ...]) -> None:
     parties = len(set(audience))
-    assert f"'minimum_parties'. Asked: a job for {parties} provider" in refused(spec(), audience=audience)
+    assert f"'minimum_providers'. Asked: a job for {parties} provider" in refused(spec(), audience=audience)
 
 
 def test_all_rules_that_a_job_breaks_are_listed_on_request() -> None:
-    job = spec(unit="row-replace-one", norm_bound=1, minimum_parties=1, budget=Budget(2, 1e-6))
+    job = spec(unit="row-replace-one", norm_bound=1, minimum_providers=1, budget=Budget(2, 1e-6))
     told = [str(each) for each in RULES.refusals(job, analyst("eve"), ("north",))]
-    rules = ("analysts", "unit", "norm_bound", "minimum_parties", "minimum_parties", "per_job")
+    rules = ("analysts", "unit", "norm_bound", "minimum_providers", "minimum_providers", "per_job")
     assert [next(rule for rule in rules if f"'{rule}'" in each) for each in told] == list(rules)
 
 
@@ -325,7 +325,7 @@ _TABLE: dict[str, Any] = {
     "explained_variance": True,
     "columns": 40,
     "norm_bound": {"least": 4, "most": 12},
-    "minimum_parties": 2,
+    "minimum_providers": 2,
     "lifetime": {"epsilon": 8, "delta": 1e-5},
     "per_job": {"epsilon": 1, "delta": 1e-6},
 }
@@ -423,8 +423,8 @@ def test_everything_else_has_to_be_said(key: str) -> None:
         ({"norm_bound": {"least": 0, "most": 1}}, "norm_bound: least is 0.0; it must be a positive"),
         ({"norm_bound": {"least": 1, "most": float("inf")}}, "norm_bound.most is inf"),
         ({"norm_bound": {"least": float("nan"), "most": 1}}, "norm_bound.least is nan"),
-        ({"minimum_parties": 0}, "minimum_parties is 0"),
-        ({"minimum_parties": MAX_PARTIES + 1}, f"minimum_parties is {MAX_PARTIES + 1}"),
+        ({"minimum_providers": 0}, "minimum_providers is 0"),
+        ({"minimum_providers": MAX_PROVIDERS + 1}, f"minimum_providers is {MAX_PROVIDERS + 1}"),
         ({"lifetime": {"epsilon": 8}}, "lifetime lacks delta"),
         ({"lifetime": {"epsilon": 0, "delta": 1e-5}}, "lifetime: epsilon is 0"),
         ({"lifetime": {"epsilon": 49, "delta": 1e-5}}, "lifetime: epsilon is 49"),
@@ -541,7 +541,7 @@ def rules_of(draw: Callable[..., Any], data_set: str = "cohort") -> Rules:
         columns=draw(st.integers(1, 50) | some(_COLUMN)),
         norm_bound=draw(ranges),
         mean_bound=draw(ranges) if Centering.PRIVATE in centering else None,
-        minimum_parties=draw(st.integers(1, MAX_PARTIES)),
+        minimum_providers=draw(st.integers(1, MAX_PROVIDERS)),
         lifetime=caps[2],
         per_analyst=draw(st.sampled_from([caps[1], None])),
         per_job=caps[0],
@@ -572,7 +572,7 @@ def specs(draw: Callable[..., Any]) -> JobSpec:
         mean_bound=draw(_BOUND) if centering is Centering.PRIVATE else None,
         public_mean=(0.5,) * len(columns) if centering is Centering.PUBLIC else None,
         explained_variance=draw(st.booleans()),
-        minimum_parties=draw(st.integers(1, MAX_PARTIES)),
+        minimum_providers=draw(st.integers(1, MAX_PROVIDERS)),
         options=draw(
             st.fixed_dictionaries({"sparsity": st.integers(4, 9)}, optional={"rounds": st.integers(1, 1000)})
             | st.dictionaries(st.sampled_from(["sparsity", "rounds", "start", "x"]), scalar)
@@ -615,12 +615,12 @@ def test_an_allowed_job_fits_its_caps_when_its_events_are_charged(
         explained_variance=explained and rules.explained_variance,
         norm_bound=rules.norm_bound.most,
         rows_per_person=rules.rows_per_person,
-        minimum_parties=rules.minimum_parties,
+        minimum_providers=rules.minimum_providers,
         budget=budget or rules.per_job,
         method="dps-pca",
         options={"sparsity": 4, "rounds": rounds},
     )
-    who, audience = analyst(rules.analysts[-1]), tuple(f"p{number}" for number in range(rules.minimum_parties))
+    who, audience = analyst(rules.analysts[-1]), tuple(f"p{number}" for number in range(rules.minimum_providers))
     refusals = list(near.refusals(job, who, audience))
     assert all("'per_job'" in str(each) or "no plan" in str(each) for each in refusals)
     if not refusals:

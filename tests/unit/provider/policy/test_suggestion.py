@@ -27,7 +27,7 @@ def rules(job: JobSpec) -> Rules:
     "changes",
     [
         {},
-        {"unit": "row-add-remove", "minimum_parties": 3},
+        {"unit": "row-add-remove", "minimum_providers": 3},
         {"centering": Centering.PRIVATE, "mean_bound": 3.5},
         {"centering": Centering.PUBLIC, "public_mean": (0.0,) * 30},
         {"explained_variance": False, "norm_bound": 1e-7, "budget": Budget(1e-3, 1e-9)},

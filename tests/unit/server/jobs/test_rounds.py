@@ -9,7 +9,7 @@ from facts import facts
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
-from dpspca.common.privacy.lattice import MAX_PARTIES, largest_answer
+from dpspca.common.privacy.lattice import MAX_PROVIDERS, largest_answer
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.server.jobs.rounds import LARGEST_ANSWER, combine
@@ -54,9 +54,9 @@ def test_the_order_of_answers_does_not_matter() -> None:
 
 
 def test_t24_the_most_and_largest_answers_do_not_overflow() -> None:
-    answers = [np.full((6, 2), largest_answer(MAX_PARTIES), dtype=np.int64)] * MAX_PARTIES
+    answers = [np.full((6, 2), largest_answer(MAX_PROVIDERS), dtype=np.int64)] * MAX_PROVIDERS
     assert (combine(SPEC, ROUND, answers).values > 0).all()
-    with pytest.raises(InvalidParameterError, match=facts(MAX_PARTIES)):
+    with pytest.raises(InvalidParameterError, match=facts(MAX_PROVIDERS)):
         combine(SPEC, ROUND, [*answers, answers[0]])
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import PartyName, Role
-from dpspca.common.privacy import MAX_PARTIES
+from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.jobs import Link, Roster
 from dpspca.server.rpc import PartyService
@@ -48,13 +48,13 @@ def answers(caller: PartyName, names: list[str]) -> list[pb.Party]:
     return asyncio.run(ask())
 
 
-@given(st.lists(NAMES, max_size=MAX_PARTIES + 2))
+@given(st.lists(NAMES, max_size=MAX_PROVIDERS + 2))
 def test_t36_an_analyst_learns_about_the_providers_that_it_names(names: list[str]) -> None:
     try:
         told = answers(ADA, names)
     except DpspcaError:
         return
-    assert 0 < len(names) <= MAX_PARTIES
+    assert 0 < len(names) <= MAX_PROVIDERS
     assert [each.name for each in told] == [*dict.fromkeys(names)]
     assert {each.role for each in told} == {Role.PROVIDER}
     assert {each.name for each in told if each.state == "connected"} == {"north", "south"} & {*names}
