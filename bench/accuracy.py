@@ -45,9 +45,9 @@ from rival_libraries import RIVALS
 from dpspca import simulate
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaWarning
+from dpspca.common.job import Accounting, Budget, JobSpec, Scalar, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, JobSpec, Scalar, Schema
 
 DELTA: Final = 1e-6
 EXACT, PUBLISHED = Accounting.EXACT, Accounting.PUBLISHED

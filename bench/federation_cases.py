@@ -10,11 +10,11 @@ from federation_parties import ANALYST, DATA_SET, POLICY, now
 
 from dpspca.client.connection.job_checks import VALIDITY
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.calibration import MAX_EPSILON
 from dpspca.common.privacy.lattice import MAX_PROVIDERS
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust.signing import JobEnvelope
 from dpspca.provider.policy.caps import Cap
 from dpspca.provider.policy.suggestion import suggest

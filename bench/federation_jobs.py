@@ -19,10 +19,10 @@ from federation_parties import ANALYST, DATA_SET, RunningParty, coordinator, cre
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import Announcement, RowQuery
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Model
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob, sign
 from dpspca.provider.data.checked.preparation import check_rows

@@ -32,7 +32,7 @@ from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.queries.base import Query
 from dpspca.common.queries.content import read_basis
 from dpspca.common.queries.rows import BasisQuery, CovarianceProduct
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 from dpspca.common.trust import signing
 from dpspca.common.trust.identity import Identity, load_revocations
 from dpspca.provider.data.checked import preparation

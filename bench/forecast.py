@@ -38,9 +38,9 @@ from dpspca.client.forecast import Hints, chance, of_job
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaWarning
+from dpspca.common.job import Budget, JobSpec, Scalar, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Scalar, Schema
 
 SPARSE: Final = "analyze-gauss, sparsity auto"
 MARK: Final = "<!-- {} of bench/forecast.py{} -->"

@@ -34,6 +34,7 @@ from dpspca.client.simulation import Progress, simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaWarning
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import hard_threshold, thin_qr
 from dpspca.common.plan import prices
 from dpspca.common.privacy.keystream import Draw, Purpose
@@ -41,7 +42,6 @@ from dpspca.common.privacy.lattice import BASIS_BITS
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, SparseRows, StreamedMoments

@@ -26,12 +26,12 @@ import numpy as np
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.arrays import FloatArray
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.accountant import usable_mu
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 Result: TypeAlias = dict[str, Any]
 

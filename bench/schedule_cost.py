@@ -23,8 +23,8 @@ from dpspca.client.demo import loopback
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaWarning
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust.identity import Identity
 from dpspca.provider.policy.caps import Cap
 from dpspca.provider.policy.suggestion import suggest

@@ -25,8 +25,8 @@ import numpy as np
 import scipy.sparse
 
 from dpspca.client.simulation import simulate
+from dpspca.common.job import Budget, JobSpec, Scalar, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Scalar, Schema
 
 PEOPLE: Final = 480_000
 FILMS: Final = 17_000

@@ -28,10 +28,10 @@ from accuracy_designs import DESIGNS, QUICK, Sample
 from dpspca import simulate
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaWarning
+from dpspca.common.job import Budget, JobSpec, Schema, Weights
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema, Weights
-from dpspca.common.weights import ProviderWeights
+from dpspca.common.results import ProviderWeights
 
 DELTA: Final = 1e-6
 SIZES: Final[dict[str, FloatArray]] = {

@@ -13,12 +13,10 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dpspca.common.centering import AutoCentering
 from dpspca.common.dictionary import Dictionary
-from dpspca.common.model import Model
+from dpspca.common.job import AutoCentering, JobSpec, Schema, Terms
 from dpspca.common.plan import Plan
-from dpspca.common.spec import JobSpec, Schema
-from dpspca.common.terms import Terms
+from dpspca.common.results import Model
 
 from .connection import RETRY_SECONDS, FederationError, JobStatus, Offer, Presence, settings
 from .federation import AsyncFederation, AsyncJob

@@ -4,7 +4,7 @@ from typing import Final
 
 from dpspca.common.algorithms import CATALOGUE, Method
 from dpspca.common.checks import check
-from dpspca.common.spec import Scalar
+from dpspca.common.job import Scalar
 
 MOST_COMPONENTS: Final = 10
 """Largest number of components that such a job asks for."""

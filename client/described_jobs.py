@@ -7,7 +7,7 @@ from pathlib import Path
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec
 from dpspca.common.storage import read_dictionary
 
 

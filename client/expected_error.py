@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dpspca.common.algorithms import for_job
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec
 
 from .forecast import Forecast
 

@@ -15,18 +15,15 @@ from types import TracebackType
 from typing import Self
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.centering import AutoCentering
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, RefusedError
-from dpspca.common.model import Model
+from dpspca.common.job import AutoCentering, JobSpec, Schema, Terms
 from dpspca.common.names import PartyName, Role, check_name
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PROVIDERS
-from dpspca.common.spec import JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement
 from dpspca.common.storage import Route
-from dpspca.common.terms import Terms
 from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity, JobEnvelope, SignedJob, sign, signer_of
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb

@@ -12,14 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.common.centering import reason_in_words
-from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.errors import DpspcaWarning
-from dpspca.common.model import Model
+from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec, reason_in_words
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
-from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec
-from dpspca.common.statement import LARGE_DELTA, PrivacyStatement
+from dpspca.common.results import LARGE_DELTA, Decision, Model, PrivacyStatement, ReleasePath
 
 WITHIN_NOISE: Final = "within the noise"
 

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpspca.common.centering import AutoCentering
 from dpspca.common.dictionary import Dictionary
+from dpspca.common.job import AutoCentering, Centering, JobSpec
 from dpspca.common.plan import Plan
-from dpspca.common.spec import Centering, JobSpec
 
 from .described_jobs import attached
 

@@ -15,9 +15,8 @@ import scipy.sparse
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.model import Model, fix_signs
-from dpspca.common.spans import Span
-from dpspca.common.spec import MAX_DIMENSION
+from dpspca.common.job import MAX_DIMENSION, Span
+from dpspca.common.results import Model, fix_signs
 from dpspca.provider.data import check_rows
 
 

@@ -12,18 +12,15 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import column_names
-from dpspca.common.centering import pairing_of
 from dpspca.common.checks import check_whole, choice
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
-from dpspca.common.model import Model
-from dpspca.common.origin import Origin
+from dpspca.common.job import JobSpec, Span, pairing_of
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import MAX_PROVIDERS, Entropy, PrivacyUnit, repeatable_entropy
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import RowQuery
-from dpspca.common.spans import Span
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Model, Origin
 from dpspca.common.version import __version__
 from dpspca.provider.data import CheckedRows, check_names, check_rows, check_size, require_unit, with_persons
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, with_span

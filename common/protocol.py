@@ -11,8 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import Model
 from .queries import RowQuery
+from .results import Model
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -7,7 +7,7 @@ subspace that was found and the true one: 0 is perfect, and sqrt(2 * components)
 import numpy as np
 
 from dpspca import Budget, JobSpec, PrivacyUnit, Schema, simulate
-from dpspca.common.spec import Accounting
+from dpspca.common.job import Accounting
 
 COLUMNS, COMPONENTS, ROWS, RUNS = 100, 2, 20_000, 5
 METHODS = {

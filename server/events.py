@@ -7,7 +7,7 @@ them: escaped and shortened.
 from types import MappingProxyType
 from typing import Any, Final
 
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec
 from dpspca.common.storage import Kinds
 from dpspca.common.trust import JobEnvelope
 

@@ -12,7 +12,7 @@ from methods import Floor, Look, Method
 from models import Population, Spiked
 from studies import Case, Panel, Scale, Study
 
-from dpspca.common.spec import Budget
+from dpspca.common.job import Budget
 
 EPSILONS = (0.5, 1.0, 1.5, 2.0)
 DELTAS = (0.01, 0.05, 0.1, 0.5)

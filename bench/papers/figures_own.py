@@ -14,8 +14,8 @@ from methods import Floor, Look, Method
 from models import Carried, Planted, Population, Spiked
 from studies import Case, Panel, Scale, Study
 
+from dpspca.common.job import Accounting, Budget
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget
 
 Number = TypeVar("Number", int, float)
 DELTA = 1e-6

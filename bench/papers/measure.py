@@ -11,13 +11,13 @@ from dpspca.client.findings import with_warnings
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
+from dpspca.common.job import JobSpec
 from dpspca.common.linalg import subspace_distance
-from dpspca.common.model import Model
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Model
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder

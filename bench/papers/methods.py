@@ -12,8 +12,8 @@ from measure import Outcome, float_outcome, job_outcome, leading_outcome
 from models import Population, Sample
 
 from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.job import Accounting, Budget, JobSpec, Scalar, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, JobSpec, Scalar, Schema
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILLION, PURPLE, GREY = "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#777777"

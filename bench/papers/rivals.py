@@ -23,8 +23,8 @@ from studies import Notes, Scale, print_progress
 from dpspca.client.simulation import simulate
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Budget
 from dpspca.common.linalg import subspace_distance, thin_qr
-from dpspca.common.spec import Budget
 
 MOST_SEEDS = 4
 """A fit by these libraries takes up to a minute."""

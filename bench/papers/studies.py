@@ -16,7 +16,7 @@ from methods import Floor, Look, Method, Noise
 from models import Population, sample
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.spec import Budget
+from dpspca.common.job import Budget
 
 
 @dataclass(frozen=True)

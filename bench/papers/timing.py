@@ -16,7 +16,7 @@ from models import Spiked, sample
 from studies import Notes, Scale, print_progress
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.spec import Budget
+from dpspca.common.job import Budget
 from dpspca.provider.evaluate.mechanisms import BURN_IN
 
 BUDGET = Budget(1.0, 0.1)

@@ -11,8 +11,8 @@ from dpspca.client.described_jobs import attached, load_dictionary
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.job import Centering, JobSpec
 from dpspca.common.names import shortened
-from dpspca.common.spec import Centering, JobSpec
 
 FEATURES: Final = "features"
 FILE: Final = "dictionary_file"

@@ -8,12 +8,11 @@ from dpspca.client import component_count
 from dpspca.client.files import reading
 from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
-from dpspca.common.centering import AutoCentering
 from dpspca.common.checks import check
 from dpspca.common.decoding import Source, decode, parse_json
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import AutoCentering, JobSpec
 from dpspca.common.names import check_name, shortened
-from dpspca.common.spec import JobSpec
 from dpspca.common.storage import read_toml
 
 from . import job_dictionaries, method_options

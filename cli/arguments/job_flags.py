@@ -12,18 +12,17 @@ from dpspca.client.demo import check_sparsity
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import reading
 from dpspca.common.algorithms import AUTO, CATALOGUE
-from dpspca.common.centering import AutoCentering, Center
 from dpspca.common.checks import check
 from dpspca.common.decoding import Rule, Source, decode, parse_json
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.names import shortened
-from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import (
+from dpspca.common.job import (
     PRIVATE,
     PRIVATE_BOUND,
     Accounting,
+    AutoCentering,
     Budget,
+    Center,
     Centering,
     JobSpec,
     Scalar,
@@ -31,6 +30,8 @@ from dpspca.common.spec import (
     Schema,
     Weights,
 )
+from dpspca.common.names import shortened
+from dpspca.common.privacy import PrivacyUnit
 
 from . import job_dictionaries, method_options
 

@@ -11,7 +11,7 @@ from typing import Final
 from dpspca.common.algorithms import AUTO, CATALOGUE, Method, Option, OptionKind, choices
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.spec import JobSpec, Scalar
+from dpspca.common.job import JobSpec, Scalar
 
 DEFAULT_METHOD: Final = str(
     next(field.default for field in JobSpec.__dataclass_fields__.values() if field.name == "method")

@@ -9,7 +9,7 @@ import typer
 
 from dpspca.client.forecast import Hints
 from dpspca.common.checks import check
-from dpspca.common.spec import Budget
+from dpspca.common.job import Budget
 
 _SCALE: Final = "divided by the mean squared length of a row"
 

@@ -12,8 +12,7 @@ from dpspca.cli.render import print_text, to_json
 from dpspca.client.clock import now
 from dpspca.client.steward import balance, check_job, cost
 from dpspca.common.checks import check
-from dpspca.common.privacy import format_down, round_down, round_up
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import format_down, format_up, round_down, round_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import QUARANTINE_REMEDY, LedgerView, format_time, read_ledger
 from dpspca.provider.policy import Policy, Rules, read_policy

@@ -22,7 +22,7 @@ from dpspca.client.federation import AsyncFederation
 from dpspca.client.files import save_model
 from dpspca.client.reports import report
 from dpspca.common.checks import check
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 from dpspca.common.trust import Identity
 
 Subject: TypeAlias = MadeUp | Panel

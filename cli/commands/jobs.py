@@ -43,7 +43,7 @@ from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
-from dpspca.common.terms import Terms
+from dpspca.common.job import Terms
 from dpspca.common.text import printable
 from dpspca.common.trust import MAX_JOB_LIFE
 

@@ -14,8 +14,7 @@ from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, DaemonSettings
 from dpspca.cli.render import print_output, print_table, print_text, to_json
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.privacy import Price
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import Price, format_up
 from dpspca.common.storage import PRIVATE, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
 from dpspca.provider.ledger import (

@@ -9,7 +9,7 @@ import typer
 from dpspca.cli.arguments import DEFAULT_METHOD, OPTIONS_WITH_FLAGS, AsJson
 from dpspca.cli.render import print_text, to_json
 from dpspca.common.algorithms import CATALOGUE, Method, Option
-from dpspca.common.spec import Accounting
+from dpspca.common.job import Accounting
 
 
 def methods(*, as_json: AsJson = False) -> None:

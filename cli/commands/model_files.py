@@ -19,7 +19,7 @@ from dpspca.client.files import (
     scores_of,
 )
 from dpspca.common.checks import check
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 from dpspca.common.storage import Reading, read_data_config
 from dpspca.provider.data import read_variants
 

@@ -28,7 +28,7 @@ from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import RefusedError
-from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.job import JobSpec, Schema
 
 from .terms import Held, hold_to_terms
 

@@ -12,7 +12,7 @@ from dpspca.client.files import reading
 from dpspca.client.steward import check_job, explanation, rules_facts
 from dpspca.common.checks import check
 from dpspca.common.names import check_name
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import format_up
 from dpspca.common.text import printable
 from dpspca.provider.policy import Policy, Rules, faults, suggest
 

@@ -14,9 +14,8 @@ from dpspca.client.steward import answers_again, largest_gaussian_price, prices_
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.privacy import Price
-from dpspca.common.spec import Budget
-from dpspca.common.statement import format_up
+from dpspca.common.job import Budget
+from dpspca.common.privacy import Price, format_up
 from dpspca.common.text import printable
 from dpspca.common.trust import JOB_SKEW
 from dpspca.provider.ledger import (

@@ -12,8 +12,7 @@ from dpspca.cli.render import connected, fit_facts, print_fit, print_terms, term
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import Fit, fit
 from dpspca.common.checks import check
-from dpspca.common.spec import JobSpec, Schema
-from dpspca.common.terms import Terms
+from dpspca.common.job import JobSpec, Schema, Terms
 
 REFUSED: Final = 1
 TERMS_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", "the job does not fit the terms")

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.markup import Markup
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import format_up
 from dpspca.common.storage import AnalystConfig, CoordinatorConfig, kind_of, read_toml
 from dpspca.common.text import visible
 from dpspca.provider.ledger import short_name

@@ -28,9 +28,8 @@ from dpspca.client.prices import MECHANISM
 from dpspca.client.reports import Plots, remarks, score_contours, with_noise
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
-from dpspca.common.model import Model
-from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import PrivacyUnit, format_up
+from dpspca.common.results import Model
 from dpspca.common.text import printable
 
 Show: TypeAlias = Callable[[JobProgress], None]

@@ -15,10 +15,10 @@ from dpspca.client.connection import JobProgress, JobStatus, ParticipantStatus, 
 from dpspca.client.files import save_model
 from dpspca.client.reports import report
 from dpspca.common.checks import check
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Plan
-from dpspca.common.spec import JobSpec
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import format_up
+from dpspca.common.results import Model
 from dpspca.common.text import printable
 
 from . import output

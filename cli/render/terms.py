@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from dpspca.client.terms import Fit, differences
+from dpspca.common.job import Bounds, StatedCap, Terms
 from dpspca.common.privacy import UNIT, format_down, root_down
-from dpspca.common.terms import Bounds, StatedCap, Terms
 from dpspca.common.text import printable
 
 from .output import print_table, print_text

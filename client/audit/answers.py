@@ -34,9 +34,9 @@ import numpy as np
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, Integers
-from dpspca.common.centering import pairing_of
 from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidAnswerError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema, Span, pairing_of
 from dpspca.common.plan import Plan, Step, events
 from dpspca.common.privacy import (
     ApproximateEvent,
@@ -54,8 +54,6 @@ from dpspca.common.privacy import (
 from dpspca.common.privacy import audit as audits
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries import MatrixProduct, RowQuery
-from dpspca.common.spans import Span
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.provider.data import check_rows, with_persons
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, with_span
@@ -145,7 +143,7 @@ def audit(  # noqa: PLR0913  # what is audited, and how
 ) -> Audit:
     """Have a job answered ``runs`` times over each of two neighbours, and test the answers.
 
-    With a ``span``, the neighbours are shares of a divided table (``common/spans.py``) that differ within its rows.
+    With a ``span``, the neighbours are shares of a divided table (``common/job/spans.py``) that differ within its rows.
     Without an ``opening``, answers are computed in this process, by the code of a daemon. Set ``check_times`` if
     answers of that opening leave on a schedule, so that their times must disclose nothing either.
     """

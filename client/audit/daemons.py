@@ -34,11 +34,11 @@ from dpspca.client.demo import (
     write_rows,
 )
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import JobSpec
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON
 from dpspca.common.queries import RowQuery
-from dpspca.common.spec import JobSpec
 from dpspca.common.transport import wire
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, JobEnvelope, SignedJob, sign
 from dpspca.provider.ledger import Balance

@@ -11,9 +11,8 @@ from dpspca.client.matrices import dilation
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
+from dpspca.common.job import JobSpec, Span
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spans import Span
-from dpspca.common.spec import JobSpec
 
 SYNTHETIC_ROWS: Final = 301
 MOST_ENTRIES: Final = 2**25

@@ -21,11 +21,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Step
 from dpspca.common.privacy import AuditResult, GaussianEvent
 from dpspca.common.privacy import audit as audits
 from dpspca.common.queries import RowCountsQuery, RowQuery, ViewQuery
-from dpspca.common.spec import JobSpec
 from dpspca.provider.release import Evaluator
 
 MOST_AXES: Final = 4

@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.queries import MOST_GROUPS, SIDE
-from dpspca.common.spec import JobSpec
 from dpspca.common.transport import FRAME, message_parts
 from dpspca.common.trust import MAX_JOB_BYTES, MAX_JOB_LIFE, MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb

@@ -6,8 +6,8 @@ from typing import Final
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Plan
-from dpspca.common.spec import JobSpec
 from dpspca.common.trust import MAX_JOB_LIFE
 
 from .errors import JobFailedError, UnpaidJobError

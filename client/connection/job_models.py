@@ -1,7 +1,7 @@
 """Reads a job's model as a coordinator sends it. Its shape has to be one that the job allows."""
 
-from dpspca.common.model import Model
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec
+from dpspca.common.results import Model
 
 from . import bounds
 from .errors import FederationError, TooMuchError

@@ -7,10 +7,10 @@ from typing import Any, Final
 from dpspca.common.checks import check
 from dpspca.common.dictionary import PinnedDictionary
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.job import Schema
 from dpspca.common.names import check_name
-from dpspca.common.origin import Origin, Participant
 from dpspca.common.privacy import MAX_PROVIDERS
-from dpspca.common.spec import Schema
+from dpspca.common.results import Origin, Participant
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 

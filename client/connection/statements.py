@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Final
 
 from dpspca.common.errors import DpspcaError, NotTrustedError, require_trust
+from dpspca.common.job import Terms
 from dpspca.common.names import PartyName, Role
-from dpspca.common.terms import Terms
 from dpspca.common.trust import (
     Identity,
     SignedRequest,

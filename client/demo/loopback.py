@@ -29,8 +29,8 @@ import typer
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import JobSpec
 from dpspca.common.names import PartyName, Role
-from dpspca.common.spec import JobSpec
 from dpspca.common.storage import posix
 from dpspca.common.text import printable
 from dpspca.common.trust import Authority

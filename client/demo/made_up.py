@@ -15,11 +15,11 @@ from dpspca.client.synthetic import LEAST_ROWS, SpikedModel, SpikedRows, spiked_
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
-from dpspca.common.model import Model
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PROVIDERS, PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.results import Model
 
 LARGEST_DATA: Final = 2**28
 """Largest number of entries of the made-up rows. With their integer copies they take three gigabytes."""

@@ -26,12 +26,11 @@ from dpspca.client.synthetic import unequal_shards
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check_whole
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
-from dpspca.common.model import Model
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import PrivacyUnit, format_up
+from dpspca.common.results import Model
 
 from .made_up import ANSWER_SECONDS, check_sparsity, largest_distance
 

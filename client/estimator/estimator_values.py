@@ -9,12 +9,11 @@ import numpy as np
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import column_names
-from dpspca.common.centering import AutoCentering, Center
 from dpspca.common.checks import check, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
+from dpspca.common.job import AutoCentering, Center, JobSpec
 from dpspca.common.plan import Plan
 from dpspca.common.queries import ColumnSizes, ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
-from dpspca.common.spec import JobSpec
 from dpspca.provider.data import numeric
 
 _BESIDE: Final = (Count, ColumnSizes, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)

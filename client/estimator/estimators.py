@@ -17,7 +17,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
-from dpspca.common.spec import (
+from dpspca.common.job import (
     PRIVATE,
     PRIVATE_BOUND,
     Accounting,

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from dpspca.client.connection import NO_TRUST, Collected, JobStatus, StatementRequests, bounds
 from dpspca.common.errors import RefusedError
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 from dpspca.common.trust import JobEnvelope, SignedJob, StatementKind
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb

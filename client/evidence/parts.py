@@ -11,12 +11,11 @@ from google.protobuf.message import DecodeError
 from dpspca.client.terms import refusals
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidDataError, NotTrustedError, RefusedError, require_trust
+from dpspca.common.job import JobSpec, Terms
 from dpspca.common.ledger_record import OPEN, LedgerRecord, record_facts
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Plan
-from dpspca.common.spec import JobSpec
-from dpspca.common.statement import format_up
-from dpspca.common.terms import Terms
+from dpspca.common.privacy import format_up
 from dpspca.common.trust import (
     JOB_SKEW,
     JobEnvelope,

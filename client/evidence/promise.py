@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 
 NUMBERS: Final = (
     *("unit", "epsilon", "delta", "mu", "exact_epsilon", "accounting", "norm_bound", "mean_bound", "centering"),

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from dpspca.common.errors import DpspcaError, require_trust
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 from dpspca.common.trust import JOB_SKEW, StatementKind, federation_of, holder_at, read_authority
 from dpspca.common.version import __version__
 

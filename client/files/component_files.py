@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 from dpspca.common.text import to_csv
 from dpspca.provider.data import import_extra
 

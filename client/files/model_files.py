@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dpspca.common.errors import CorruptModelError, InvalidDataError, InvalidTypeError
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 
 _NEW: Final = 0o666  # less what the umask takes away, as for any new file
 _PERMISSIONS: Final = 0o777

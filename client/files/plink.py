@@ -19,7 +19,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import Dictionary, Genotype
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 from dpspca.provider.data import Variant, agree
 
 _NAMED: Final = 5

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Preparation
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 from dpspca.common.storage import Reading
 from dpspca.provider.data import CheckedRows, Genotypes, read_rows
 

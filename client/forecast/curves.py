@@ -8,8 +8,8 @@ import numpy as np
 
 from dpspca.client.reports import new_canvas
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Budget, JobSpec
 from dpspca.common.privacy import MAX_EPSILON
-from dpspca.common.spec import Budget, JobSpec
 
 from .forecast import candidates
 from .methods import MethodForecast, chance, of_job

@@ -8,8 +8,8 @@ from typing import Any, Final
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Budget, JobSpec, Scalar, Schema
 from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS
-from dpspca.common.spec import Budget, JobSpec, Scalar, Schema
 
 from .methods import MethodForecast, chance, of_job
 from .population import Hints, Population

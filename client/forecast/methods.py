@@ -9,9 +9,9 @@ import numpy as np
 
 from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.arrays import FloatArray
+from dpspca.common.job import JobSpec, Scalar
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import ViewCovariance
-from dpspca.common.spec import JobSpec, Scalar
 from dpspca.provider.release import Schedule
 
 from .local import of_drawn, of_perturbed, of_range

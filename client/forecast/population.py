@@ -14,8 +14,8 @@ from scipy.special import gammainc, gammaincc, gammaincinv
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
+from dpspca.common.job import PRIVATE_BOUND, JobSpec
 from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS
-from dpspca.common.spec import PRIVATE_BOUND, JobSpec
 
 _ROUNDING: Final = 1.001
 """Hints are given in a few digits; their sum may be off by this much."""

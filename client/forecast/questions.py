@@ -5,8 +5,8 @@ from typing import Any
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
+from dpspca.common.job import Budget, JobSpec
 from dpspca.common.privacy import MAX_PROVIDERS, NOTHING, Price
-from dpspca.common.spec import Budget, JobSpec
 from dpspca.provider.ledger import Balance, epsilon_of
 from dpspca.provider.policy import filter_of
 

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from dpspca.client.findings import WITHIN_NOISE
 from dpspca.client.reports import report
+from dpspca.common.job import PRIVATE_BOUND, Centering, Scaling
 from dpspca.common.markup import Markup, element, joined, number, table, void
-from dpspca.common.model import Model
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE_BOUND, Centering, Scaling
-from dpspca.common.statement import NOT_FOR_RELEASE
+from dpspca.common.results import NOT_FOR_RELEASE, Model
 
 from .origin import origin_rows, software, who_took_part
 from .readings import how_stable, price_in_words

@@ -4,7 +4,7 @@ from base64 import b64encode
 from hashlib import sha256
 from typing import Final
 
-from dpspca.common.statement import NOT_FOR_RELEASE
+from dpspca.common.results import NOT_FOR_RELEASE
 
 WHITE: Final = "#ffffff"
 INK: Final = "#222222"

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from dpspca.common.job import PRIVATE_BOUND, Centering, Scaling
 from dpspca.common.markup import Markup, element, joined, number
-from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE_BOUND, Centering, Scaling
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import PrivacyUnit, format_up
 
 TERMS: Final = {
     "Method": "How components are found from noisy answers. Its name is that of a published algorithm, or auto.",

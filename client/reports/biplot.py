@@ -11,8 +11,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.model import Model
-from dpspca.common.score_map import SURE
+from dpspca.common.results import SURE, Model
 
 from .report import Destination, finish, new_canvas
 

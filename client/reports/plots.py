@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from dpspca.common.checks import check
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 
 from . import vega_lite
 from .biplot import PLANE, biplot

@@ -8,8 +8,7 @@ noise, the two components have to be read together, as a plane.
 import math
 from typing import Any, Final
 
-from dpspca.common.model import Model
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement
 
 _MOST: Final = 20
 """At this epsilon and above, a guess can be right in all cases, up to rounding."""

@@ -16,9 +16,8 @@ from dpspca.client.findings import WITHIN_NOISE, bound_may_be_small, decision_of
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check_whole
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
-from dpspca.common.model import Model
-from dpspca.common.origin import Origin
 from dpspca.common.privacy import PrivacyUnit
+from dpspca.common.results import Model, Origin
 from dpspca.common.text import printable
 
 from .readings import best_guess, in_words, stability

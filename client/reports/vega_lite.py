@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 
 from . import report
 from .biplot import arrows, reach_of, shares

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from dpspca.client.clock import now
 from dpspca.client.job_file import JobFile
+from dpspca.common.job import Budget
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price
-from dpspca.common.spec import Budget
 from dpspca.provider.ledger import (
     EXPIRED,
     Account,

@@ -6,8 +6,8 @@ from math import ceil
 from typing import Final
 
 from dpspca.common.checks import check
+from dpspca.common.job import Budget
 from dpspca.common.privacy import DRAW_SLACK, SLACK_UNIT, STRETCH_TAIL, Filter, Price
-from dpspca.common.spec import Budget
 from dpspca.provider.ledger import LedgerView, Limits, QuarantinedError, admission_error, hypothetical_opening
 from dpspca.provider.policy import filter_of
 

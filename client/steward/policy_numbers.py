@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget
 from dpspca.common.privacy import SLACK_UNIT, Price
-from dpspca.common.spec import Budget
 from dpspca.provider.ledger import Balance
 from dpspca.provider.policy import Rules, filter_of
 

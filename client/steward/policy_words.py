@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import Budget
-from dpspca.common.statement import format_up
+from dpspca.common.job import Budget
+from dpspca.common.privacy import PrivacyUnit, format_up
 from dpspca.provider.approval import CENTERING
 from dpspca.provider.ledger import Quotas
 from dpspca.provider.policy import Rules, filter_of

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from dpspca.common.terms import Conditions, Terms
+from dpspca.common.job import Conditions, Terms
 
 _OTHERS = ("dimension", "columns_digest", "dictionary_digest", "refused")
 

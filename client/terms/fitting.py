@@ -13,8 +13,19 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
-from dpspca.common.spec import PRIVATE_BOUND, Budget, Centering, JobSpec, Scaling, Schema
-from dpspca.common.terms import Bounds, Conditions, Terms, columns_digest, scaled_bounds
+from dpspca.common.job import (
+    PRIVATE_BOUND,
+    Bounds,
+    Budget,
+    Centering,
+    Conditions,
+    JobSpec,
+    Scaling,
+    Schema,
+    Terms,
+    columns_digest,
+    scaled_bounds,
+)
 
 from .rules import refusals
 

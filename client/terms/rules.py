@@ -9,11 +9,9 @@ from functools import reduce
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidDataError, RefusedError
+from dpspca.common.job import Bounds, Budget, JobSpec, StatedCap, Terms, columns_digest
 from dpspca.common.names import PartyName
-from dpspca.common.privacy import UNIT, Price, epsilon_within, format_down, root_down
-from dpspca.common.spec import Budget, JobSpec
-from dpspca.common.statement import format_up
-from dpspca.common.terms import Bounds, StatedCap, Terms, columns_digest
+from dpspca.common.privacy import UNIT, Price, epsilon_within, format_down, format_up, root_down
 from dpspca.provider.ledger import Quotas
 from dpspca.provider.policy import Cap, Range, Rules
 

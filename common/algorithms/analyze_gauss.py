@@ -12,11 +12,11 @@ A baseline of Ge et al. (2018). Departures from the paper:
 
 import math
 
+from dpspca.common.job import Accounting, JobSpec
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Covariance, CovarianceTriangle
-from dpspca.common.spec import Accounting, JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 
 from .steps import ask_matrix, components_of, model_of, planned, with_known_noise
 

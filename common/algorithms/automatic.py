@@ -35,16 +35,13 @@ from typing import Final, Self
 
 import numpy as np
 
-from dpspca.common.decision import Decision, ReleasePath
 from dpspca.common.errors import InvalidTypeError
-from dpspca.common.model import Model, fix_signs
+from dpspca.common.job import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.names import shortened
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
-from dpspca.common.score_map import ScoreMap
-from dpspca.common.spec import PRIVATE_BOUND, JobSpec, Scalar
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Decision, Model, PrivacyStatement, ReleasePath, ScoreMap, fix_signs
 
 from .stages import (
     NORMS,

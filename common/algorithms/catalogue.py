@@ -7,13 +7,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from dpspca.common.centering import check_pairs
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import PRIVATE_BOUND, Accounting, JobSpec, Scaling, check_pairs
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
-from dpspca.common.spec import PRIVATE_BOUND, Accounting, JobSpec, Scaling
 
 from . import (
     analyze_gauss,

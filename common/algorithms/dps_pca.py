@@ -24,14 +24,13 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole, choice
+from dpspca.common.job import Accounting, JobSpec
 from dpspca.common.linalg import largest_rows, thin_qr
-from dpspca.common.model import Model
 from dpspca.common.plan import Plan, PlannedQueries, PlannedQuery, QuerySeries, Step, price, theorem_4_1
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
-from dpspca.common.spec import Accounting, JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement
 
 from .improved_loop import ROUNDS, in_rounds, planned_rounds
 from .stages import ReleasedFacts

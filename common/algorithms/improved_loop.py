@@ -21,11 +21,11 @@ from scipy.special import chdtri
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
+from dpspca.common.job import JobSpec
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.plan import PlannedQueries, PlannedQuery, QuerySeries
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import MAX_AXES, MAX_TURNED, Extent, NormHistogram, RowQuery, ViewCovariance, ViewProduct
-from dpspca.common.spec import JobSpec
 
 from .stages import (
     NORMS,

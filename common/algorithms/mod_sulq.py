@@ -15,11 +15,11 @@ diagonal and is mirrored below it, so that eigenvectors are real. Departures fro
 
 import math
 
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceTriangle
-from dpspca.common.spec import JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 
 from .steps import ask_matrix, classical_std, components_of, model_of, planned
 

@@ -36,14 +36,13 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, choice
+from dpspca.common.job import Accounting, JobSpec
 from dpspca.common.linalg import thin_qr
-from dpspca.common.model import Model
 from dpspca.common.plan import Noise, Plan, PlannedQuery, PublishedNoise, QuerySeries, Step, price
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import Extent, RowSparse
-from dpspca.common.spec import Accounting, JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement
 
 from .steps import (
     ask_closing,

@@ -32,6 +32,7 @@ from enum import StrEnum
 from typing import Final, Self
 
 from dpspca.common.checks import check, choice
+from dpspca.common.job import Accounting, JobSpec
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import (
     ApproximateEvent,
@@ -48,7 +49,6 @@ from dpspca.common.queries import (
     WeightedPerturbedSubspace,
     WeightedPublishedSubspace,
 )
-from dpspca.common.spec import Accounting, JobSpec
 
 from .steps import delta_left, described, epsilon_left, known_options, plan_subspace, run_subspace
 

@@ -44,14 +44,13 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Accounting, JobSpec, Scalar
 from dpspca.common.linalg import thin_qr
-from dpspca.common.model import Model, fix_signs
 from dpspca.common.plan import Plan, PlannedQuery, QuerySeries, Step, price
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import EntryTotal, Extent, RowQuery, RowSparse
-from dpspca.common.spec import Accounting, JobSpec, Scalar
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement, fix_signs
 
 from .steps import (
     RowTotals,

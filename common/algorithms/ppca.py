@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import Final, Self
 
 from dpspca.common.checks import choice
+from dpspca.common.job import Accounting, JobSpec
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PureEvent
 from dpspca.common.protocol import Algorithm
@@ -33,7 +34,6 @@ from dpspca.common.queries import (
     WeightedDrawnSubspace,
     WeightedWalkedSubspace,
 )
-from dpspca.common.spec import Accounting, JobSpec
 
 from .steps import described, epsilon_left, known_options, plan_subspace, run_subspace
 

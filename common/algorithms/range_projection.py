@@ -62,7 +62,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import NoiseTooWideError
-from dpspca.common.model import Model, fix_signs
+from dpspca.common.job import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import (
     DRAW_SLACK,
@@ -89,8 +89,7 @@ from dpspca.common.queries import (
     Sketch,
     read_slots,
 )
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement, fix_signs
 
 from .steps import PartiesChangedError, ask_closing, ask_opening, closing, described, known_options, opening, shares
 

@@ -40,14 +40,13 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
+from dpspca.common.job import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.linalg import thin_qr
-from dpspca.common.model import Model
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import MAX_ROWS, usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement
 
 from .steps import (
     ask_closing,

@@ -22,11 +22,11 @@ import math
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import Covariance
-from dpspca.common.spec import JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 
 from .steps import MatrixOptions, RowTotals, ask_matrix, classical_std, components_of, leading_rows, model_of, planned
 

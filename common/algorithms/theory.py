@@ -32,8 +32,8 @@ from typing import Final
 
 from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import JobSpec
 from dpspca.common.queries import CovarianceProduct
-from dpspca.common.spec import JobSpec
 
 from . import catalogue
 from .dps_pca import DpsPcaOptions

@@ -22,7 +22,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.decoding import Source, decode, faults_of, one_of, parse_json
 from dpspca.common.errors import DpspcaError, InvalidInputError
-from dpspca.common.spec import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Schema
+from dpspca.common.job import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Schema
 
 from . import values
 from .features import Feature, parse_feature

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
 
+from dpspca.common.job import JobSpec
 from dpspca.common.privacy import (
     NOTHING,
     ApproximateEvent,
@@ -14,7 +15,6 @@ from dpspca.common.privacy import (
     PrivacyLoss,
     compose,
 )
-from dpspca.common.spec import JobSpec
 
 from .steps import Step
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from dpspca.common.checks import check
 from dpspca.common.errors import BudgetExceededError, InvalidParameterError, NoiseTooWideError, PlanOverBudgetError
+from dpspca.common.job import MAX_QUERIES, Accounting, JobSpec
 from dpspca.common.privacy import (
     DRAW_SLACK,
     MAX_SCALE,
@@ -32,7 +33,6 @@ from dpspca.common.privacy import (
 )
 from dpspca.common.privacy import round_up as float_above
 from dpspca.common.queries import Extent, RowQuery, round_up
-from dpspca.common.spec import MAX_QUERIES, Accounting, JobSpec
 
 from .plan import events
 from .steps import Noise, PlannedQueries, PlannedQuery, PublishedNoise, QuerySeries, Step

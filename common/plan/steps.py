@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from dpspca.common.job import JobSpec
 from dpspca.common.privacy import (
     Event,
     GaussianEvent,
@@ -16,7 +17,6 @@ from dpspca.common.privacy import (
     lattice_std,
 )
 from dpspca.common.queries import Extent, RowQuery
-from dpspca.common.spec import JobSpec
 
 
 class Noise(StrEnum):

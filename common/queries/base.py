@@ -240,7 +240,7 @@ class RowQuery(Query):
     def row_variance(cls, extent: Extent) -> float:
         """Guess by how much one row makes a number of the answer vary from sample to sample, in squared lattice units.
 
-        Providers' answers are weighed by it (``dpspca.common.weights``). It is 0 for answers that are not sums over
+        Providers' answers are weighed by it (``common/results/weights.py``). It is 0 for answers that are not sums over
         rows: these are added up as they are.
         """
         return 0.0

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Final, TypeAlias
 from dpspca.common.decoding import By, between, choices
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import MAX_DIMENSION, Span
 from dpspca.common.names import check_name
-from dpspca.common.spans import Span
-from dpspca.common.spec import MAX_DIMENSION
 
 from .dictionary_settings import doubly_declared, read_preparation
 from .engine_settings import EngineSettings

@@ -16,7 +16,7 @@ from dpspca.common.errors import InvalidAnswerError
 from dpspca.common.names import shortened
 from dpspca.common.plan import Step
 from dpspca.common.queries import Announcement, RowQuery, basis_size
-from dpspca.common.weights import FULL, weighted
+from dpspca.common.results import FULL, weighted
 
 FRAME: Final = 2**20
 
@@ -85,7 +85,7 @@ class QueryReader:
 class AnswerReader:
     """Adds one provider's answer into a sum, frame by frame, so that memory does not grow with the number of providers.
 
-    An answer with a ``weight`` is weighed frame by frame, too (``dpspca.common.weights``).
+    An answer with a ``weight`` is weighed frame by frame, too (``common/results/weights.py``).
 
     If a provider disconnects half-way, its first frames stay in the sum: it is ``started`` but not ``complete``. The
     providers have stored their answers, so the sum can be computed again without it, at no price.

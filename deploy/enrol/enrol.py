@@ -14,8 +14,8 @@ import numpy as np
 from dpspca.cli.app import app
 from dpspca.client.synthetic import SpikedModel, spiked_rows, unequal_shards
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.policy.suggestion import suggest
 
 FEDERATION: Final = "town"

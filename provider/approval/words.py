@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
+from dpspca.common.job import PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Scaling
 from dpspca.common.plan import Plan, Step
-from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Scaling
-from dpspca.common.statement import format_up
+from dpspca.common.privacy import PrivacyUnit, format_up
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.provider.ledger import ANSWER, Balance, Books, Decided, format_time, price_facts
 from dpspca.provider.policy import Rules, filter_of

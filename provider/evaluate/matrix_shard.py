@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidQueryError, RefusedError
+from dpspca.common.job import JobSpec, Span
 from dpspca.common.privacy import BASIS_BITS, Event, PrivacyUnit, WordSource
 from dpspca.common.queries import (
     ENTRY_BITS,
@@ -39,8 +40,6 @@ from dpspca.common.queries import (
     RowQuery,
     largest_entry,
 )
-from dpspca.common.spans import Span
-from dpspca.common.spec import JobSpec
 from dpspca.provider.data import CheckedRows, check_names
 
 from .integer_rows import without_specks

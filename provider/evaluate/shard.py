@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, Integers
-from dpspca.common.centering import pairing_of
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError, RefusedError
+from dpspca.common.job import Centering, JobSpec, pairing_of
 from dpspca.common.plan import Step
 from dpspca.common.privacy import MAX_SKETCHED_ROWS, ChoiceEvent, Event, WordSource, most_rows
 from dpspca.common.queries import (
@@ -29,7 +29,6 @@ from dpspca.common.queries import (
     TiedColumns,
     ViewQuery,
 )
-from dpspca.common.spec import Centering, JobSpec
 from dpspca.provider.data import UsableRows, check_names, copied_columns, paired_later
 
 from .block_sums import LocalThreads

@@ -6,9 +6,8 @@ approve the job, and before rows are prepared for it.
 
 from collections.abc import Mapping
 
-from dpspca.common.centering import pairing_of
 from dpspca.common.errors import InvalidParameterError, RefusedError
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec, pairing_of
 from dpspca.provider.data import Arrivals, ClusterRows, DataSet, check_names, require_unit
 
 

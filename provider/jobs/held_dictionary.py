@@ -11,8 +11,8 @@ from typing import Final, Self
 
 from dpspca.common.dictionary import Dictionary, Preparation, feature_of
 from dpspca.common.errors import DpspcaError, MissingFeatureError, OtherDictionaryError, RefusedError
+from dpspca.common.job import JobSpec
 from dpspca.common.log_context import THE_COORDINATOR, about
-from dpspca.common.spec import JobSpec
 
 _NAMED: Final = 8
 

@@ -20,10 +20,10 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.job import JobSpec
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import Filter, PrivacyUnit
-from dpspca.common.spec import JobSpec
 from dpspca.common.trust import JobEnvelope, RevocationList, SignedJob, require_still_valid
 from dpspca.provider.approval import RejectedError, require_approved
 from dpspca.provider.ledger import Decided, Ledger, Limits, Promise, Quotas

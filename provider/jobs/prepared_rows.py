@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.centering import pairing_of
 from dpspca.common.errors import RefusedError
+from dpspca.common.job import JobSpec, pairing_of
 from dpspca.common.plan import Plan
-from dpspca.common.spec import JobSpec
 from dpspca.provider.data import CheckedRows, ClusterRows, DataSet, UsableRows, columns_of, used_later
 from dpspca.provider.engines import ClusterSums
 from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers

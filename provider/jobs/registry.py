@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DataChangedError, RefusedError
+from dpspca.common.job import MAX_COMPONENT_ENTRIES, JobSpec
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import Entropy, PrivacyUnit
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, JobSpec
 from dpspca.common.storage import Emit, Route, ignore
 from dpspca.common.trust import Identity, JobEnvelope, RevocationList, SignedJob, sign_receipt, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb

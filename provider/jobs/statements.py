@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.job import Schema, Terms, columns_digest
 from dpspca.common.ledger_record import LedgerRecord
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import NOTHING, Price
-from dpspca.common.spec import Schema
-from dpspca.common.terms import Terms, columns_digest
 from dpspca.common.trust import (
     MAX_STATEMENT_BYTES,
     SignedRequest,

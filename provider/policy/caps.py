@@ -6,11 +6,10 @@ from typing import Final
 
 from dpspca.common.checks import check, check_bound
 from dpspca.common.decoding import Source, read_part
+from dpspca.common.job import Budget, JobSpec, Scaling, scaled_bounds
 from dpspca.common.names import shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import ChoiceEvent, Filter, GaussianEvent
-from dpspca.common.spec import Budget, JobSpec, Scaling
-from dpspca.common.terms import scaled_bounds
 
 APPROXIMATE: Final = "approximate_delta"
 

@@ -48,9 +48,9 @@ from dpspca.common.errors import (
     InvalidInputError,
     RefusedError,
 )
+from dpspca.common.job import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec
 from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, Filter, Price, PrivacyUnit
-from dpspca.common.spec import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec
 from dpspca.provider.ledger import Promise, Quotas, extent_of
 
 from .approval import ApprovalKeys, Persons

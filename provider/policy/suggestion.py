@@ -7,9 +7,9 @@ from typing import Final
 
 from dpspca.common.dictionary import feature_of
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec, Scaling
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON, SLACK_UNIT, Filter, Price
-from dpspca.common.spec import PRIVATE_BOUND, Centering, JobSpec, Scaling
 
 from .caps import APPROXIMATE, Cap
 

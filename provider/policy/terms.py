@@ -2,8 +2,7 @@
 
 from dataclasses import asdict
 
-from dpspca.common.spec import Budget
-from dpspca.common.terms import Bounds, Conditions, StatedCap
+from dpspca.common.job import Bounds, Budget, Conditions, StatedCap
 
 from .caps import Range, aside
 from .rules import Rules

@@ -9,8 +9,8 @@ from typing import Final
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
 COLUMNS: Final = 8
 SEVERAL: Final = 2

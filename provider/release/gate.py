@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpspca.common.errors import RefusedError
+from dpspca.common.job import Centering, Scaling
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import RowQuery
-from dpspca.common.spec import Centering, Scaling
 from dpspca.provider.ledger import JobPosition
 
 _WITHOUT_CENTRE: Final = frozenset({Centering.NONE, Centering.PAIRS})

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import InvalidAnswerError, InvalidQueryError, RefusedError
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import (
     DiscreteGaussian,
@@ -37,7 +38,6 @@ from dpspca.common.privacy import (
     WordSource,
 )
 from dpspca.common.queries import RowQuery, SketchQuery
-from dpspca.common.spec import JobSpec
 from dpspca.provider.ledger import JobPosition, Ledger
 
 from .gate import Gate

@@ -8,7 +8,8 @@ others nothing. If a person at a provider has to approve the job, the coordinato
 that the provider gave, at most until the job expires, whether the provider is connected or not. With fewer providers
 than the spec's minimum the job fails and gives the reasons. It never hangs and never returns a partial result.
 
-If the spec allows it, answers are weighed by the numbers of rows that the providers gave (``dpspca.common.weights``).
+If the spec allows it, answers are weighed by the numbers of rows that the providers gave, as
+``common/results/weights.py`` says.
 
 The journal records each query before it is sent, and how the job ended before anybody can see it. So a restart feeds
 the journal's sums to the same coroutine and continues from the same point. If the coroutine then yields another query
@@ -28,16 +29,15 @@ import numpy as np
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import JobSpec, Schema
 from dpspca.common.log_context import about
-from dpspca.common.model import Model
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import GaussianEvent, largest_answer
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import RowQuery
-from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.results import FULL, Model, ProviderWeights, Weighed, rows_in
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
-from dpspca.common.weights import FULL, ProviderWeights, Weighed, rows_in
 from dpspca.server.events import asked_facts
 from dpspca.server.job import Event, JobParticipant, JobRecord, State
 from dpspca.server.journal import JournalError, JournalThread, Sum

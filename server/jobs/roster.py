@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from dpspca.common.dictionary import PinnedDictionary
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError, is_code
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 from dpspca.common.storage import Emit, ignore
 from dpspca.common.transport import AnswerReader
 from dpspca.common.trust import MAX_STATEMENT_BYTES

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
+from dpspca.common.job import Centering, JobSpec
 from dpspca.common.plan import Step
 from dpspca.common.privacy import MAX_PROVIDERS, largest_answer
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums
-from dpspca.common.spec import Centering, JobSpec
-from dpspca.common.weights import ProviderWeights, Weighed, rows_in, weighted
+from dpspca.common.results import ProviderWeights, Weighed, rows_in, weighted
 
 LARGEST_ANSWER: Final = largest_answer(1)
 """Larger than any answer that rows and noise on the lattice can give."""

@@ -20,8 +20,8 @@ import numpy as np
 from dpspca.common.arrays import Integers
 from dpspca.common.decoding import STORED, decode, parse_json
 from dpspca.common.errors import DpspcaError
+from dpspca.common.results import Weighed
 from dpspca.common.transport import FRAME
-from dpspca.common.weights import Weighed
 from dpspca.server.job import JobRecord
 
 PIECE: Final = FRAME

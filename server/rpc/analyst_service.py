@@ -21,9 +21,9 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.job import JobSpec
 from dpspca.common.log_context import about
 from dpspca.common.names import PartyName
-from dpspca.common.spec import JobSpec
 from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity, SignedJob, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb

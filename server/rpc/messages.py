@@ -2,7 +2,7 @@
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.job import JobRecord
 

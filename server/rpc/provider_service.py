@@ -13,9 +13,9 @@ import grpc.aio
 
 from dpspca.common.dictionary import PinnedDictionary
 from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.job import Schema
 from dpspca.common.log_context import about
 from dpspca.common.names import PartyName, Role, check_name
-from dpspca.common.spec import Schema
 from dpspca.common.storage import MAX_DATA_SETS
 from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity, sign_challenge, verify_receipt

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from dpspca.client.forecast import forecast as forecast
     from dpspca.client.simulation import Progress as Progress
     from dpspca.client.simulation import simulate as simulate
-    from dpspca.common.centering import AutoCentering as AutoCentering
+    from dpspca.common.job import AutoCentering as AutoCentering
     from dpspca.common.dictionary import Dictionary as Dictionary
     from dpspca.common.errors import DpspcaError as DpspcaError
     from dpspca.common.errors import DpspcaWarning as DpspcaWarning
-    from dpspca.common.model import Model as Model
+    from dpspca.common.results import Model as Model
     from dpspca.common.privacy.units import PrivacyUnit as PrivacyUnit
-    from dpspca.common.spans import Span as Span
-    from dpspca.common.spec import Budget as Budget
-    from dpspca.common.spec import Centering as Centering
-    from dpspca.common.spec import JobSpec as JobSpec
-    from dpspca.common.spec import Schema as Schema
+    from dpspca.common.job import Span as Span
+    from dpspca.common.job import Budget as Budget
+    from dpspca.common.job import Centering as Centering
+    from dpspca.common.job import JobSpec as JobSpec
+    from dpspca.common.job import Schema as Schema
 
 
 # Imported on first use: a provider's daemon needs no estimator, and the estimator needs the packages of an extra.
@@ -46,20 +46,20 @@ _HOMES = {
     "forecast": "dpspca.client.forecast",
     "Progress": "dpspca.client.simulation",
     "simulate": "dpspca.client.simulation",
-    "AutoCentering": "dpspca.common.centering",
+    "AutoCentering": "dpspca.common.job",
     "Dictionary": "dpspca.common.dictionary",
     "DpspcaError": "dpspca.common.errors",
     "DpspcaWarning": "dpspca.common.errors",
-    "Centering": "dpspca.common.spec",
+    "Centering": "dpspca.common.job",
     "load_dictionary": "dpspca.client.described_jobs",
     "load_model": "dpspca.client.files",
     "save_model": "dpspca.client.files",
-    "Model": "dpspca.common.model",
+    "Model": "dpspca.common.results",
     "PrivacyUnit": "dpspca.common.privacy.units",
-    "Budget": "dpspca.common.spec",
-    "JobSpec": "dpspca.common.spec",
-    "Schema": "dpspca.common.spec",
-    "Span": "dpspca.common.spans",
+    "Budget": "dpspca.common.job",
+    "JobSpec": "dpspca.common.job",
+    "Schema": "dpspca.common.job",
+    "Span": "dpspca.common.job",
 }
 
 __all__ = [

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from timeouts import TIMEOUT
 
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 pytestmark = pytest.mark.slow
 

@@ -29,8 +29,8 @@ from timeouts import TIMEOUT
 
 from dpspca import AsyncFederation, Federation
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Schema
 from dpspca.common.privacy.costs import cost_units
-from dpspca.common.spec import Schema
 
 pytestmark = pytest.mark.nightly
 

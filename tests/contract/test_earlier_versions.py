@@ -21,7 +21,7 @@ from html_pages import of_tag
 from ledgers import Place
 
 from dpspca import load_model
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 from dpspca.server.journal.contract import RecordedQuery
 from dpspca.server.journal.sqlite import SqliteJournal
 

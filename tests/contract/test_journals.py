@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from facts import facts
 
+from dpspca.common.results import Weighed
 from dpspca.common.storage.sqlite_file import EXTRA
-from dpspca.common.weights import Weighed
 from dpspca.server.job import Event, JobParticipant, JobRecord
 from dpspca.server.journal import sql
 from dpspca.server.journal.contract import (

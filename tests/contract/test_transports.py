@@ -24,11 +24,10 @@ from timeouts import TIMEOUT
 from dpspca.client.matrices import dilation
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.model import Model
+from dpspca.common.job import Centering, JobSpec, Schema, Span
 from dpspca.common.plan import Step
 from dpspca.common.privacy.keystream import Draw, WordSource
-from dpspca.common.spans import Span
-from dpspca.common.spec import Centering, JobSpec, Schema
+from dpspca.common.results import Model
 from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.daemon import Daemon

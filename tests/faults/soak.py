@@ -25,8 +25,8 @@ from measures import MEBIBYTE, Sample, growth, sample
 
 from dpspca.client.connection.errors import FederationError
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.ledger.sqlite import verify
 
 SITES = ("north", "south")

@@ -28,7 +28,7 @@ from local_federation import SHARDS, Enrolment, spec
 
 from dpspca.client.connection import FederationError, JobFailedError
 from dpspca.client.federation import AsyncFederation, AsyncJob
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 from dpspca.common.trust.signing import SignedJob
 
 WRITES = 8

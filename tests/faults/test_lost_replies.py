@@ -15,8 +15,8 @@ from timeouts import TIMEOUT
 
 from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.federation import AsyncFederation
-from dpspca.common.model import Model
 from dpspca.common.names import Role
+from dpspca.common.results import Model
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.server.rpc.analyst_service import AnalystService
 from dpspca.server.rpc.party_service import PartyService

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from local_federation import AllowEverything, Enrolment, RunningFederation, federation, spec
 
+from dpspca.common.job import Budget, Schema
 from dpspca.common.names import PartyName
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.calibration import MAX_EPSILON
-from dpspca.common.spec import Budget, Schema
 from dpspca.provider.ledger.sqlite import SqliteLedger
 from dpspca.provider.release.entropy import system_entropy
 from dpspca.server.journal.sqlite import SqliteJournal

@@ -13,7 +13,7 @@ import pytest
 from fault_invariants import JobOutcome, ProcessDeath, RunRecord, problems
 from random_kills import random_strikes, run_with_kills
 
-from dpspca.common.spec import Budget
+from dpspca.common.job import Budget
 from dpspca.provider.ledger.entries import Head
 
 SEED, STRIKES = 4, 20

@@ -20,8 +20,8 @@ from local_federation import permissive_policy
 
 from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
 from dpspca.client.federation import AsyncFederation, AsyncJob
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.ledger.sqlite import read_books
 
 COLUMNS = 20

@@ -16,12 +16,12 @@ import numpy as np
 from local_federation import Enrolment, now
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Step
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent, RowQuery
 from dpspca.common.queries.rows import BasisQuery, ColumnsQuery, ColumnSums
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.trust.connection_proof import CHALLENGE_BYTES, sign_challenge
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.receipts import sign_receipt

@@ -21,8 +21,8 @@ from steward import POLICY, SETTINGS
 
 from dpspca.client.simulation import simulate
 from dpspca.common.errors import CorruptModelError
-from dpspca.common.model import Model
 from dpspca.common.names import PartyName, Role
+from dpspca.common.results import Model
 from dpspca.common.storage.settings import read_any_config
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import INDEX_FILE, Authority

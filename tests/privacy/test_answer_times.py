@@ -18,11 +18,11 @@ from scipy import stats
 from dpspca.client.audit.answers import Neighbour
 from dpspca.client.audit.daemons import daemons
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 PAIRS: Final = 1500
 MOST_AREA: Final = 0.55

@@ -22,6 +22,7 @@ from dpspca.client.audit import neighbours as making
 from dpspca.client.audit.answers import Audit, Neighbour, Provider, answer_locally, audit, default_job
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidAnswerError
+from dpspca.common.job import Accounting, Budget, JobSpec, Schema
 from dpspca.common.privacy import audit as audits
 from dpspca.common.privacy import continuous
 from dpspca.common.privacy.audit import AuditKind, AuditResult
@@ -30,7 +31,6 @@ from dpspca.common.privacy.keystream import Draw, KeyStream, keyed_stream
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from dpspca.common.queries import rows
 from dpspca.common.queries.base import RowCountsQuery, RowQuery
-from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.provider.evaluate import mechanisms
 from dpspca.provider.evaluate.shard import Shard

@@ -9,6 +9,7 @@ import pytest
 from dpspca.client.audit.answers import audit
 from dpspca.common.algorithms import automatic, catalogue
 from dpspca.common.algorithms.stages import staged_release, wide_release
+from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.audit import AuditKind
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import (
@@ -24,7 +25,6 @@ from dpspca.common.queries import (
     ViewProduct,
     ViewSquares,
 )
-from dpspca.common.spec import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 
 REPLACE, ADD_REMOVE = PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.ROW_ADD_REMOVE
 RUNS = 40

@@ -18,9 +18,9 @@ from timeouts import TIMEOUT
 from dpspca import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
+from dpspca.common.job import JobSpec
 from dpspca.common.privacy.keystream import Draw, Purpose, keyed_stream
 from dpspca.common.privacy.noise import DiscreteGaussian
-from dpspca.common.spec import JobSpec
 
 DEVIATIONS = 6.0
 """A correlation of n independent pairs is nearly normal with deviation 1/sqrt(n): false alarm 2e-9."""

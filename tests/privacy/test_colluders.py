@@ -12,10 +12,10 @@ import pytest
 
 from dpspca.client.audit.answers import Provider, answer_locally, audit, default_job
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import JobSpec
 from dpspca.common.privacy.audit import AuditKind
 from dpspca.common.privacy.noise import DiscreteGaussian
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spec import JobSpec
 from dpspca.common.transport.wire import AnswerReader, answer_content, frames
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard

@@ -13,12 +13,11 @@ from facts import facts
 from dpspca.client.audit.answers import audit
 from dpspca.client.audit.neighbours import neighbours
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Budget, JobSpec, Schema, Span
 from dpspca.common.privacy.audit import AuditKind
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import matrix
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spans import Span
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
 from dpspca.provider.release import responder
 

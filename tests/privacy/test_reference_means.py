@@ -14,12 +14,12 @@ import pytest
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.ledger import MemoryLedger

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy import audit as audits
 from dpspca.common.privacy.directions import directions, directions_key
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.keystream import KeyStream, repeatable_entropy
 from dpspca.common.privacy.noise import lattice_std
 from dpspca.common.queries.sketch import Commit, Peaks, Projection, Reveal, Sketch
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows

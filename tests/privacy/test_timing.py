@@ -16,13 +16,13 @@ from scipy import stats
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.keystream import Draw, Purpose
 from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard

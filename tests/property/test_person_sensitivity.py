@@ -18,13 +18,13 @@ from row_queries import BOUND, KINDS, contribution, make_query
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import Centering, JobSpec
 from dpspca.common.privacy.events import ChoiceEvent, GaussianEvent, LaplaceEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import ColumnsQuery, ColumnSums, Count, Covariance, CovarianceProduct
 from dpspca.common.queries.views import ViewProduct, ViewQuery
-from dpspca.common.spec import Centering, JobSpec
 from dpspca.provider.data.checked.persons import with_persons
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard

@@ -20,15 +20,12 @@ from dpspca.cli.arguments.job_flags import Flags
 from dpspca.client.evidence.document import FORMAT, Evidence, Outcome, Reported, StoredModel
 from dpspca.common.decoding import decode
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Accounting, Bounds, Budget, Centering, Conditions, JobSpec, Schema, StatedCap, Terms
 from dpspca.common.ledger_record import LedgerRecord
-from dpspca.common.model import Model
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import Price, PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement, Weighed
 from dpspca.common.storage import dictionary_faults, read_any_config, read_dictionary
-from dpspca.common.terms import Bounds, Conditions, StatedCap, Terms
-from dpspca.common.weights import Weighed
 from dpspca.provider.approval.decisions import read_decision
 from dpspca.provider.ledger.entries import Entry, Head, Named
 from dpspca.provider.policy.rules import Policy

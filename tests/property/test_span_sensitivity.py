@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.client.matrices import dilation
+from dpspca.common.job import Span
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.matrix import CappedProduct, MatrixProduct, SpectralProduct, SymmetricProduct
-from dpspca.common.spans import Span
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard, with_span
 

@@ -12,12 +12,12 @@ from simulated_federation import FINAL, SimulatedFederation
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Step, events
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import cost_units
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spec import JobSpec
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.accounts import Account, JobAccount
 from dpspca.provider.ledger.entries import Head, Quarantined

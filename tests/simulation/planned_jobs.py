@@ -8,10 +8,10 @@ from typing import Final, Self
 from fault_rates import FaultRates
 from party_identities import DIMENSION, SITES, PartyIdentities
 
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
 

@@ -24,10 +24,10 @@ from dpspca.client.connection import FederationError
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.arrays import Integers
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec
 from dpspca.common.names import Role
 from dpspca.common.privacy.keystream import Draw, Entropy, WordSource
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Model
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import JobEnvelope, SignedJob
 from dpspca.provider.ledger.ledger import MemoryLedger

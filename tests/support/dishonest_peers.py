@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
-from dpspca.common.model import Model
 from dpspca.common.names import COORDINATOR_HOST, PartyName, Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.results import Model
 from dpspca.common.transport import rpc, wire
 from dpspca.common.trust.connection_proof import new_challenge, sign_challenge
 from dpspca.common.trust.identity import Identity

@@ -10,8 +10,8 @@ from typing import Any
 
 from local_federation import spec
 
+from dpspca.common.job import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 
 
 @dataclass(frozen=True)

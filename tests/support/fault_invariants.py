@@ -14,12 +14,12 @@ from daemons import Daemons
 from dpspca.client.connection.jobs import JobStatus
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Step, events
 from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Model
 from dpspca.provider.ledger.accounts import JobAccount
 from dpspca.provider.ledger.database import Database
 from dpspca.provider.ledger.entries import Head

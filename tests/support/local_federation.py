@@ -15,12 +15,12 @@ from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.calibration import MAX_EPSILON
 from dpspca.common.privacy.keystream import Draw, Entropy, WordSource, repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import Authority
 from dpspca.common.trust.identity import Identity

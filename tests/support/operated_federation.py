@@ -22,9 +22,9 @@ from files_in_use import put
 from local_federation import Enrolment, now
 from timeouts import TIMEOUT
 
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import Authority
 from dpspca.common.trust.identity import Identity

@@ -22,8 +22,8 @@ from local_federation import permissive_policy
 from dpspca.client.connection import FederationError
 from dpspca.client.connection.jobs import JobStatus
 from dpspca.client.federation import AsyncFederation, AsyncJob
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger.files import read_head
 
 COLUMNS = 20

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import Ledger, Limits, Opening

@@ -32,7 +32,7 @@ from measure import run_prepared
 import methods, numpy
 from dataclasses import replace
 from dpspca.client.simulation import simulate
-from dpspca.common.spec import Budget
+from dpspca.common.job import Budget
 population = Spiked(30, components=2, rows=500)
 for method in (methods.DPS_PUBLISHED, methods.DPS_OURS, methods.GAUSS, methods.MOD_SULQ):
     spec = method.spec(population, Budget(1.0, 0.1), 3)

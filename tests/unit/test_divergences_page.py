@@ -8,8 +8,8 @@ import pytest
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE, Method
+from dpspca.common.job import Accounting, Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 
 TEXT: Final = (Path(__file__).parents[2] / "docs" / "divergences.md").read_text(encoding="utf-8")
 ROWS: Final = re.findall(r"^\| `([^`|]+)` \| ([^|]+) \| ([^|]+) \|$", TEXT, flags=re.MULTILINE)

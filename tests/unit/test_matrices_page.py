@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpspca.client.matrices import Singular
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 
 PAGE = Path(__file__).parents[2] / "docs" / "matrices.md"
 

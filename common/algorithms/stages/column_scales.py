@@ -18,10 +18,10 @@ import numpy as np
 
 from dpspca.common.arrays import LARGEST_SCALE, FloatArray
 from dpspca.common.checks import check
+from dpspca.common.job import PRIVATE_BOUND, JobSpec, Scaling
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import LARGEST_SIZE, SIZES, ColumnSizes, Extent, NormHistogram, RowQuery, ViewSquares
-from dpspca.common.spec import PRIVATE_BOUND, JobSpec, Scaling
 
 from .view_steps import ReleasedFacts, ask_squares
 

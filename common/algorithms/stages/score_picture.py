@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.dictionary import LEVEL_MARK, feature_of
+from dpspca.common.job import Centering, JobSpec
 from dpspca.common.names import shortened
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.protocol import Aggregate
@@ -28,8 +29,7 @@ from dpspca.common.queries import (
     ScoreHistogram,
     View,
 )
-from dpspca.common.score_map import ScoreMap
-from dpspca.common.spec import Centering, JobSpec
+from dpspca.common.results import ScoreMap
 
 from .view_steps import ReleasedFacts
 

@@ -29,7 +29,7 @@ from dpspca.common.algorithms.steps import (
     strongest,
 )
 from dpspca.common.arrays import FloatArray
-from dpspca.common.decision import Decision, ReleasePath
+from dpspca.common.job import JobSpec
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.privacy import PICK_SLACK, ChoiceEvent, choice_range, usable_mu
@@ -44,7 +44,7 @@ from dpspca.common.queries import (
     ViewCovariance,
     ViewSquares,
 )
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Decision, ReleasePath
 
 from .scaled_release import KnownBlock, ask_scaled
 from .view_steps import SHORT, ReleasedFacts, ask_covariance, ask_diagonal, ask_reach

@@ -9,10 +9,10 @@ import numpy as np
 
 from dpspca.common.algorithms.steps import Columns, ReleasedMatrix
 from dpspca.common.arrays import FloatArray
+from dpspca.common.job import JobSpec
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import LARGEST_RANGE, NormHistogram, NormRange, RowQuery, View, ViewCovariance, ViewSquares
-from dpspca.common.spec import JobSpec
 
 from .clip_choice import Lengths
 

@@ -23,7 +23,7 @@ from scipy.special import chdtri
 from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, spread_over, strongest
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.decision import Decision, ReleasePath
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import (
@@ -37,7 +37,7 @@ from dpspca.common.queries import (
     ViewProduct,
     ViewSquares,
 )
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Decision, ReleasePath
 
 from .product_loop import Product, ask_product, join, lengths_of
 from .staged_release import (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.rotation import varimax
+from dpspca.common.results import varimax
 
 from .eigen_noise import EigenNoise, eigen_noise
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import NoneType
 from typing import Any, Final, get_args, get_type_hints
 
-from dpspca.common.spec import Scalar
+from dpspca.common.job import Scalar
 
 _DESCRIPTION: Final = "description"
 

@@ -12,13 +12,12 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.model import Model, fix_signs
+from dpspca.common.job import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.plan import Noise, PlannedQuery
 from dpspca.common.privacy import PrivacyUnit, usable_mu
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import CappedProduct, CovarianceProduct, RowQuery, SpectralProduct, SymmetricProduct
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Centering, JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement, fix_signs
 
 from .row_steps import RowTotals, ask_opening, opening, shares
 

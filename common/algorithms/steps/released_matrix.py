@@ -13,12 +13,11 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.model import Model, fix_signs
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import Covariance, CovarianceTriangle, Extent, RowQuery
-from dpspca.common.spec import JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement, fix_signs
 
 from .free_structure import ReleasedMatrix, matrix_noise, sparse_or_dense
 from .options import described

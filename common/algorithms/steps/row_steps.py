@@ -13,13 +13,13 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Centering, JobSpec, Scalar
 from dpspca.common.linalg import thin_qr
-from dpspca.common.model import Model, fix_signs
 from dpspca.common.names import shortened
 from dpspca.common.plan import Noise, PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, Extent, RowQuery, RowSparse
-from dpspca.common.spec import Centering, JobSpec, Scalar
+from dpspca.common.results import Model, fix_signs
 
 Auto: TypeAlias = Literal["auto"]
 AUTO: Final[Auto] = "auto"

@@ -20,13 +20,12 @@ from fractions import Fraction
 from typing import Final
 
 from dpspca.common.checks import check
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec
 from dpspca.common.plan import Noise, Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, format_up, round_down
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import MAX_DIMENSION, Extent, RowSparse, SubspaceQuery
-from dpspca.common.spec import JobSpec
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement
 
 from .released_matrix import leading_rows
 from .row_steps import ask_closing, ask_opening, closing, opening, shares

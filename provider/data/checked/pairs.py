@@ -1,4 +1,4 @@
-"""Differences of pairs of rows, in place of the rows (``dpspca.common.centering`` says why they are as private)."""
+"""Differences of pairs of rows, in place of the rows (``dpspca.common.job.centering`` says why they are as private)."""
 
 import math
 from dataclasses import replace
@@ -9,8 +9,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.centering import pairs_of
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import pairs_of
 from dpspca.provider.data.memory import BLOCK_CELLS, RowWriter, StoredRows
 
 from .preparation import CheckedRows, UsableRows

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import MATRIX, FloatArray, column_names
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from dpspca.common.job import Schema, Span
 from dpspca.common.privacy import MAX_ROWS
-from dpspca.common.spans import Span
-from dpspca.common.spec import Schema
 from dpspca.provider.data.memory import BlockTable, Genotypes, ReusedMemory, StoredRows
 
 from .fingerprints import Fingerprint, in_order, of_table

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import Preparation, category_text
 from dpspca.common.errors import InvalidDataError, InvalidTypeError
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 from dpspca.common.storage import Reading
 
 _LISTED: Final = 8

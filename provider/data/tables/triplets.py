@@ -18,7 +18,7 @@ import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
 
 from .arrow_numbers import floats

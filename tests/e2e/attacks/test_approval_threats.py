@@ -15,8 +15,8 @@ from dishonest_peers import DENSE, DIMENSION, NORTH, SPARSE, SPEC, Exchange, exc
 from local_federation import AllowEverything, Enrolment, now
 from timeouts import TIMEOUT
 
+from dpspca.common.job import Budget, Schema
 from dpspca.common.names import Role
-from dpspca.common.spec import Budget, Schema
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb

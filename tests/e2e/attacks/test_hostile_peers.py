@@ -34,10 +34,10 @@ from dpspca.client.connection import FederationError
 from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.simulation import simulate
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.privacy.lattice import MAX_PROVIDERS, largest_answer
-from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.results import Model
 from dpspca.common.transport.rpc import MAX_MESSAGE
 from dpspca.common.transport.wire import FRAME
 from dpspca.common.trust.signing import MAX_JOB_BYTES

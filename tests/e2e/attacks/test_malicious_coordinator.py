@@ -20,9 +20,9 @@ from local_federation import now
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
+from dpspca.common.job import JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.queries.rows import Count, CovarianceProduct
-from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import Authority
 from dpspca.common.trust.connection_proof import sign_challenge

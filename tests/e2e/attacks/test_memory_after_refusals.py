@@ -27,8 +27,8 @@ from timeouts import TIMEOUT
 
 from dpspca.client.connection import FederationError
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.job import Budget
 from dpspca.common.names import Role
-from dpspca.common.spec import Budget
 from dpspca.common.transport.rpc import MAX_MESSAGE
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob

@@ -19,7 +19,7 @@ from local_federation import spec
 from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation, AsyncJob
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 from dpspca.provider.approval.notify import Notifier
 from dpspca.provider.ledger.sqlite import read_books, verify
 

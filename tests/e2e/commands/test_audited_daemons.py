@@ -20,7 +20,7 @@ from timeouts import TIMEOUT
 from dpspca.client.audit.answers import audit
 from dpspca.client.audit.daemons import daemons
 from dpspca.client.demo import loopback
-from dpspca.common.spec import PRIVATE_BOUND, Budget, Schema
+from dpspca.common.job import PRIVATE_BOUND, Budget, Schema
 
 PLANTED = """
 import sys

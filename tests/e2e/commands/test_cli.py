@@ -15,8 +15,8 @@ import pytest
 from dpspca import __version__, load_model, save_model
 from dpspca.cli.main import main
 from dpspca.common.linalg import subspace_distance
-from dpspca.common.model import Model
 from dpspca.common.queries import BINS
+from dpspca.common.results import Model
 
 Ended = subprocess.CompletedProcess[str]
 SMALL = ["demo", "--rows", "8000", "--dimension", "40", "--components", "2", "--sparsity", "12", "--epsilon", "4"]

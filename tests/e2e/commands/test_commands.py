@@ -26,8 +26,8 @@ from dpspca.cli.arguments.method_options import DEFAULT_METHOD
 from dpspca.cli.render import logs
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.job import JobSpec
 from dpspca.common.names import Role
-from dpspca.common.spec import JobSpec
 from dpspca.common.trust.authority import Authority
 
 PLAIN = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}

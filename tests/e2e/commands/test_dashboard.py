@@ -21,7 +21,7 @@ from timeouts import TIMEOUT
 
 from dpspca.cli.dashboard.chart import Point, spending
 from dpspca.client.federation import AsyncFederation, AsyncJob
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 
 NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs chromium, which is not installed")
 COLUMNS = ("age", "weight", "bmi", "glucose", "insulin", "ldl")

@@ -17,8 +17,8 @@ from browsers import BROWSER, chromium, dashboard_of, problems_of
 from local_federation import Enrolment, now, spec
 from timeouts import TIMEOUT
 
+from dpspca.common.job import Schema
 from dpspca.common.names import Role
-from dpspca.common.spec import Schema
 from dpspca.provider.approval import ApprovalQueue, ApprovalRequest, RequestState
 
 NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs chromium, which is not installed")

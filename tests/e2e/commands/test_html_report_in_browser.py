@@ -18,10 +18,9 @@ from html_pages import elements_of, of_tag
 from dpspca.client.html_report import page
 from dpspca.client.html_report.style import ALARM, BAR
 from dpspca.client.simulation import simulate
-from dpspca.common.model import Model
-from dpspca.common.origin import Origin
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.results import Model, Origin
 
 BROWSER: Final = shutil.which("chromium")
 SECONDS: Final = 120

@@ -11,8 +11,8 @@ from examples import EXAMPLES
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.job import JobSpec
 from dpspca.common.privacy.accountant import compose
-from dpspca.common.spec import JobSpec
 
 JOB = [
     *("--dimension", "40", "--components", "3", "--norm-bound", "5", "--unit", "replace-one"),

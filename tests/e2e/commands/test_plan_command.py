@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from commands import Ended, commands_in
 
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 JOB = [
     *("--dimension", "40", "--components", "3", "--sparsity", "9", "--norm-bound", "5", "--unit", "add-remove"),

@@ -17,9 +17,9 @@ from local_federation import SHARDS, Enrolment, RunningFederation, federation, n
 from dpspca.client.connection import FederationError
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.lattice import MAX_PROVIDERS
-from dpspca.common.spec import Schema
 from dpspca.common.trust.signing import JobEnvelope, sign
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.rpc.analyst_service import MAX_RUNNING, MAX_RUNNING_BYTES

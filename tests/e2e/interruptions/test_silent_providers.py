@@ -18,9 +18,9 @@ from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
 from dpspca.client.federation import AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec
 from dpspca.common.names import Role
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Model
 from dpspca.common.transport.wire import FRAME
 
 EVERYBODY = (*HONEST, DISHONEST)

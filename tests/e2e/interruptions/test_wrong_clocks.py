@@ -19,10 +19,10 @@ from dpspca.client.federation import AsyncFederation
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import JobSpec
 from dpspca.common.names import Role
 from dpspca.common.plan import prices
 from dpspca.common.privacy.costs import NOTHING
-from dpspca.common.spec import JobSpec
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.server.journal.contract import Journal
 

@@ -14,7 +14,7 @@ from local_federation import NOISE_SEED, ROWS, Enrolment, RunningFederation, fed
 from dpspca.client.connection import JobFailedError
 from dpspca.client.federation import AsyncJob
 from dpspca.client.simulation import simulate
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec
 from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows

@@ -33,9 +33,9 @@ from dpspca.client import blocking
 from dpspca.client.blocking import EventLoopThread
 from dpspca.client.connection import FederationError
 from dpspca.common.errors import InvalidParameterError, NotNowError
-from dpspca.common.model import Model
 from dpspca.common.names import Role
 from dpspca.common.privacy.keystream import Draw, WordSource, repeatable_entropy
+from dpspca.common.results import Model
 
 NAMED = {name: pd.DataFrame(rows, columns=[f"gene {number}" for number in range(30)]) for name, rows in SHARDS.items()}
 

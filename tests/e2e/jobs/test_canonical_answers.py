@@ -14,10 +14,10 @@ from scipy import sparse
 
 from dpspca.client.connection.jobs import ParticipantStatus
 from dpspca.client.simulation import simulate
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import JobSpec, Schema
+from dpspca.common.results import Model
 from dpspca.common.transport.wire import FRAME
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb

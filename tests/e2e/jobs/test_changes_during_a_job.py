@@ -17,10 +17,10 @@ from dpspca.client.connection import JobFailedError
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
+from dpspca.common.job import JobSpec
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import prices
 from dpspca.common.privacy.costs import NOTHING
-from dpspca.common.spec import JobSpec
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.identity import CurrentIdentity
 from dpspca.provider.connection.daemon import Daemon

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from plink import write_bed
 
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 COLUMNS = ("bmi", "age", "height")
 ROWS = np.random.default_rng(0).standard_normal((12, 3)).round(4)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from dpspca import DPSPCA, Federation, load_dictionary, load_model
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.dictionary import Dictionary, prepare_table
+from dpspca.common.job import Budget
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import Budget
 
 STUDY = """
 format = "dpspca-dictionary-1"

@@ -19,9 +19,9 @@ from local_federation import permissive_policy
 from spark_clusters import spark_cluster
 
 from dpspca.client.federation import AsyncFederation
-from dpspca.common.model import Model
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.results import Model
 
 COLUMNS = 300
 PATIENCE = 600

@@ -22,14 +22,14 @@ from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.model import Model
+from dpspca.common.job import JobSpec
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Plan
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.lattice import MAX_PROVIDERS
 from dpspca.common.protocol import Aggregate, Algorithm, drive
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spec import JobSpec
+from dpspca.common.results import Model
 from dpspca.common.transport import rpc
 from dpspca.common.trust.certificates import read_key
 from dpspca.common.trust.identity import Identity

@@ -12,8 +12,8 @@ from daemons import Daemons, Process, daemons
 from local_federation import permissive_policy
 
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 MEBIBYTE = 2**20
 SOURCE_MEBIBYTES = 300

@@ -16,8 +16,8 @@ from scipy import sparse
 
 from dpspca.client.connection import FederationError
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.job import JobSpec, Schema
 from dpspca.common.names import Role
-from dpspca.common.spec import JobSpec, Schema
 from dpspca.common.transport.wire import FRAME
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.rpc import analyst_service

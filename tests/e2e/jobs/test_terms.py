@@ -18,8 +18,8 @@ from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import fit
 from dpspca.common.errors import NotTrustedError
+from dpspca.common.job import Terms
 from dpspca.common.names import Role
-from dpspca.common.terms import Terms
 from dpspca.common.transport import rpc
 from dpspca.common.trust import (
     MAX_STATEMENT_BYTES,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dpspca.client.connection import JobFailedError
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 ROWS = np.random.default_rng(0).standard_normal((6, 4))
 SPEC = JobSpec(

@@ -10,7 +10,7 @@ from daemons import daemons
 from local_federation import permissive_policy, spec
 
 from dpspca.client.federation import AsyncFederation
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 
 COLUMNS = 10**6
 

@@ -38,10 +38,10 @@ from dpspca.client.connection import FederationError, JobFailedError, probe
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
-from dpspca.common.model import Model
 from dpspca.common.names import Role
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
+from dpspca.common.results import Model
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard

@@ -16,8 +16,8 @@ from timeouts import PROGRAM_TIMEOUT
 
 from dpspca import load_model
 from dpspca.cli.app import app
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 ROWS = np.random.default_rng(0).standard_normal((4000, 20)) * np.r_[5, 4, np.ones(18)]
 JOB = JobSpec(

@@ -21,7 +21,7 @@ from notify_socket import notify_socket
 from timeouts import TIMEOUT
 
 from dpspca.client.federation import AsyncFederation
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec
 from dpspca.common.trust import identity as identities
 from dpspca.provider.ledger.sqlite import read_books
 

@@ -15,7 +15,7 @@ from dpspca.cli.arguments.method_options import DEFAULT_METHOD
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.algorithms.steps.options import Option
-from dpspca.common.spec import JobSpec
+from dpspca.common.job import JobSpec
 
 DOCS: Final = Path(__file__).parents[3] / "docs" / "methods.md"
 TEXT: Final = DOCS.read_text(encoding="utf-8")

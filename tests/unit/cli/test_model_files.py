@@ -23,11 +23,10 @@ from dpspca import save_model
 from dpspca.cli.app import app
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import Dictionary, Preparation
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
-from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.sources import read_rows
 

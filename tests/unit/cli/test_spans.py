@@ -12,7 +12,7 @@ from facts import facts
 
 from dpspca.client.matrices import dilation
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.spans import Span
+from dpspca.common.job import Span
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.startup import data_sets_of

@@ -22,8 +22,8 @@ from dpspca.common.errors import (
     InvalidParameterError,
     InvalidTypeError,
 )
-from dpspca.common.model import Model
-from dpspca.common.spec import PRIVATE_BOUND, Centering
+from dpspca.common.job import PRIVATE_BOUND, Centering
+from dpspca.common.results import Model
 
 STUDY = """
 format = "dpspca-dictionary-1"

@@ -17,8 +17,8 @@ import dpspca
 from dpspca import DPSPCA
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError
-from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.results import Model
 
 ROWS = np.random.default_rng(0).standard_normal((300, 6)) * [5, 4, 1, 1, 1, 1]
 

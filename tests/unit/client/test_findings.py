@@ -13,10 +13,10 @@ from dpspca import DPSPCA, DpspcaWarning, simulate
 from dpspca.client import findings
 from dpspca.client.reports import report
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
-from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.results import Model
 
 FEW, SHORT, NOISE, DELTA = "too few rows", "Most rows were probably clipped", "Within the noise", "delta of 0.01 is"
 BASIS = np.linalg.qr(np.r_[np.random.default_rng(1).standard_normal((10, 2)), np.zeros((50, 2))])[0]

@@ -22,10 +22,9 @@ from dpspca.client.reports import report
 from dpspca.client.reports.readings import best_guess
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
-from dpspca.common.model import Model
-from dpspca.common.origin import Origin, Participant
+from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.spec import PRIVATE_BOUND, Budget, JobSpec, Schema
+from dpspca.common.results import Model, Origin, Participant
 from dpspca.common.text import visible
 
 HOSTILE: Final = (

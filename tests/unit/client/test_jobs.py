@@ -12,8 +12,8 @@ from dpspca.client.connection.jobs import JobStatus, Offer, OfferList
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import MOST_TITLE, PinnedDictionary
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.spec import Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.job import Schema
+from dpspca.common.results import PrivacyStatement
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 MESSAGE = pb.Job(

@@ -12,10 +12,9 @@ from facts import facts
 from dpspca.client.matrices import Singular, dilation
 from dpspca.client.simulation import simulate
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Budget, JobSpec, Schema, Span
 from dpspca.common.linalg import subspace_distance, thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spans import Span
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 
 def job(dimension: int, components: int = 4) -> JobSpec:

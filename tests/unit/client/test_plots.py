@@ -19,9 +19,8 @@ from dpspca.client.reports.biplot import MOST_ARROWS, arrows
 from dpspca.client.reports.plots import VEGA_LITE, Plots
 from dpspca.client.simulation import simulate
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.model import Model
-from dpspca.common.score_map import ScoreMap
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
+from dpspca.common.results import Model, ScoreMap
 
 NAMES = ("<b>bold</b>", "$\\frac{1}{2}$", "datum.loading", "=1+1", *(f"gene {number}" for number in range(26)))
 

@@ -20,10 +20,9 @@ from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.model import Model
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.score_map import ScoreMap
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.results import Model, ScoreMap
 
 
 def fitted() -> Model:
@@ -349,7 +348,7 @@ PLOT = """
 import sys
 from pathlib import Path
 from dpspca.client.reports import report
-from dpspca.common.model import Model
+from dpspca.common.results import Model
 model = Model.from_bytes(Path(sys.argv[1]).read_bytes())
 {}
 report.scree(model, Path(sys.argv[1]).with_suffix(".png"))

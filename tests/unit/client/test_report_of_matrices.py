@@ -7,8 +7,8 @@ import pytest
 
 from dpspca.client.reports import report
 from dpspca.client.simulation import simulate
-from dpspca.common.model import Model
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.job import Budget, JobSpec, Schema
+from dpspca.common.results import Model
 
 
 def model(*eigenvalues: float) -> Model:

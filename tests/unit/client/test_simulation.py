@@ -14,12 +14,12 @@ from dpspca.client.simulation import Progress, simulate
 from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import largest_rows, subspace_distance, thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CompressedCovariance, CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data import check_rows, with_persons
 from dpspca.provider.evaluate.shard import Strategy
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.plan import Step
 from dpspca.common.privacy.costs import Price
 from dpspca.common.privacy.events import GaussianEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.picks import TiedColumns
 from dpspca.common.queries.views import View, ViewCovariance, ViewSquares
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.approval.words import answer_groups
 
 

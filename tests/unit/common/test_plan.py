@@ -16,6 +16,7 @@ from scipy.special import ndtr
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, InvalidParameterError, NoiseTooWideError, PlanOverBudgetError
+from dpspca.common.job import MAX_QUERIES, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.plan import Noise, PlannedQuery, QuerySeries, Step, events, price, prices
 from dpspca.common.privacy.accountant import Filter, compose
 from dpspca.common.privacy.calibration import gaussian_mu
@@ -24,7 +25,6 @@ from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent,
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
 from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count, CovarianceProduct
-from dpspca.common.spec import MAX_QUERIES, Accounting, Budget, Centering, JobSpec, Schema
 
 
 def spec(**changes: Any) -> JobSpec:

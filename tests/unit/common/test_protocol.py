@@ -5,14 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpspca.common.model import Model
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.plan import Plan, price
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, Algorithm, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import ColumnSums, Count
-from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import Model, PrivacyStatement
 
 SPEC = JobSpec(
     schema=Schema(2),

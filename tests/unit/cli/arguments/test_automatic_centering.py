@@ -9,9 +9,8 @@ from facts import facts
 
 from dpspca.cli.arguments import job_files, job_flags
 from dpspca.cli.arguments.job_flags import Flags, UnitFlag
-from dpspca.common.centering import Center
 from dpspca.common.errors import DpspcaError
-from dpspca.common.spec import Centering, CenteringReason, JobSpec
+from dpspca.common.job import Center, Centering, CenteringReason, JobSpec
 
 JOB: dict[str, Any] = {
     "schema": {"dimension": 4},

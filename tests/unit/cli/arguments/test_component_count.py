@@ -11,7 +11,7 @@ from dpspca import DPSPCA
 from dpspca.cli.arguments import job_files, job_flags
 from dpspca.cli.arguments.job_flags import Flags, UnitFlag
 from dpspca.common.errors import DpspcaError
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 
 JOB: dict[str, Any] = {"unit": "replace-one", "budget": {"epsilon": 1.0, "delta": 1e-6}, "components": "auto"}
 FLAGS: dict[str, Any] = {"unit": UnitFlag.REPLACE_ONE, "epsilon": 1.0, "delta": 1e-6, "components": "auto"}

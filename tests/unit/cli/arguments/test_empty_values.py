@@ -15,7 +15,7 @@ from dpspca.cli.app import app
 from dpspca.cli.arguments.empty_values import command_with_checks
 from dpspca.client.federation import AsyncFederation, settings
 from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 from dpspca.common.storage.settings import (
     AnalystConfig,
     AnyConfig,

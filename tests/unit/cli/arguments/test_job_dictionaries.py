@@ -14,7 +14,7 @@ from facts import facts
 from dpspca.cli.arguments import job_dictionaries, job_files, job_flags
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.spec import PRIVATE_BOUND
+from dpspca.common.job import PRIVATE_BOUND
 from dpspca.common.storage import read_dictionary
 
 Here = Callable[..., Ended]

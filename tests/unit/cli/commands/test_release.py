@@ -13,8 +13,8 @@ from local_federation import permissive_policy
 from dpspca.cli.commands.release import parse_count
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.job import Budget, JobSpec
 from dpspca.common.privacy.costs import Price
-from dpspca.common.spec import Budget, JobSpec
 from dpspca.provider.policy.rules import Policy
 
 ANY = Policy.parse(permissive_policy())

@@ -19,10 +19,10 @@ from dpspca.client.connection.calls import CoordinatorLink
 from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.evidence import Evidence, Findings, collect, verify
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget
 from dpspca.common.names import Role
 from dpspca.common.privacy import Price
-from dpspca.common.spec import Budget
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 from dpspca.common.trust import SignedJob
 from dpspca.common.trust.identity import Identity
 from dpspca.common.version import __version__

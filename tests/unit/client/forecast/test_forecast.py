@@ -13,8 +13,8 @@ from dpspca.client.forecast import Answers, Hints, answer, chance, curves, forec
 from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_columns
 from dpspca.common.algorithms import CATALOGUE, catalogue
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import PRIVATE_BOUND, Budget, JobSpec, Schema
 
 
 def job(dimension: int = 200, components: int = 2, epsilon: float = 1.0, **changes: Any) -> JobSpec:

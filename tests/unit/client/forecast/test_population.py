@@ -10,8 +10,8 @@ from facts import facts
 from dpspca.client.forecast import Hints
 from dpspca.client.forecast.population import Population, length_quantile
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 SPEC = JobSpec(
     schema=Schema(300), unit=PrivacyUnit.ROW_REPLACE_ONE, budget=Budget(1.0, 1e-6), norm_bound=10.0, components=3

@@ -12,10 +12,21 @@ from hypothesis import strategies as st
 from dpspca.client.terms import differences, fit, refusals
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.job import (
+    PRIVATE_BOUND,
+    Accounting,
+    Bounds,
+    Budget,
+    Centering,
+    Conditions,
+    JobSpec,
+    Schema,
+    StatedCap,
+    Terms,
+    columns_digest,
+)
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price, PrivacyUnit
-from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
-from dpspca.common.terms import Bounds, Conditions, StatedCap, Terms, columns_digest
 from dpspca.provider.policy import Policy, conditions_of
 
 ADA = PartyName("town", Role.ANALYST, "ada")

@@ -25,12 +25,11 @@ from dpspca.common.algorithms.stages.view_steps import (
 )
 from dpspca.common.algorithms.steps.free_structure import first_guess
 from dpspca.common.algorithms.steps.released_matrix import MAX_DIMENSION
-from dpspca.common.decision import ReleasePath
 from dpspca.common.errors import CorruptModelError, InvalidParameterError, InvalidTypeError
-from dpspca.common.model import Model
+from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import BINS, LARGEST_RANGE
-from dpspca.common.spec import PRIVATE_BOUND, Budget, JobSpec, Schema
+from dpspca.common.results import Model, ReleasePath
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE
 

@@ -14,11 +14,11 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.streaming_power import rows_of
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.lattice import MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CompressedCovariance, Count, CovarianceProduct
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.trust.signing import MAX_JOB_LIFE
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard

@@ -15,10 +15,10 @@ from dpspca.common.algorithms.steps import released_matrix
 from dpspca.common.algorithms.steps.options import Option, OptionKind, declared, described
 from dpspca.common.algorithms.steps.row_steps import Auto
 from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.job import Accounting, JobSpec
 from dpspca.common.plan import PlannedQueries, pricing
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, JobSpec
 
 NAMES = sorted(CATALOGUE)
 OPTIONS = [pytest.param(name, each, id=f"{name} {each.name}") for name in NAMES for each in CATALOGUE[name].options]

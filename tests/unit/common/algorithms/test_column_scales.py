@@ -13,11 +13,11 @@ from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.stages.column_scales import WIDEST, rough_sizes
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance, thin_qr
-from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.ranges import LARGEST_SIZE, SIZES, NormRange
-from dpspca.common.spec import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
+from dpspca.common.results import Model
 
 COLUMNS, ROWS = 20, 20_000
 RNG = np.random.default_rng(11)

@@ -7,12 +7,12 @@ import pytest
 
 from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.algorithms.steps.row_steps import PartiesChangedError
-from dpspca.common.model import Model
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
+from dpspca.common.results import Model
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.server.jobs.rounds import aggregate

@@ -8,11 +8,11 @@ from facts import facts
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms.steps.eigen_noise import eigen_noise
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
-from dpspca.common.model import Model
 from dpspca.common.names import shortened
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.results import Model
 
 NOMINAL, TOLERANCE, RUNS = 0.95, 0.02, 1000
 Z = 1.959964

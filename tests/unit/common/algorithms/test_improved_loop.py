@@ -12,10 +12,10 @@ from dpspca.common.algorithms import catalogue, improved_loop
 from dpspca.common.algorithms.stages.product_loop import Product, join
 from dpspca.common.algorithms.stages.view_steps import Reach
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.model import Model
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import ViewProduct
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.results import Model
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE
 

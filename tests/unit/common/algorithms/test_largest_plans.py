@@ -21,12 +21,12 @@ from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.algorithms.steps.options import Option, OptionKind
 from dpspca.common.algorithms.steps.row_steps import MOST_ROUNDS
 from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.job import MAX_COMPONENT_ENTRIES, MAX_DIMENSION, MAX_QUERIES, Accounting, JobSpec
 from dpspca.common.plan import prices
 from dpspca.common.privacy.calibration import MAX_EPSILON, MIN_EPSILON
 from dpspca.common.privacy.lattice import MAX_PROVIDERS, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.sketch import MAX_COLUMNS
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, MAX_DIMENSION, MAX_QUERIES, Accounting, JobSpec
 
 MEMORY: Final = 2 << 30
 SECONDS: Final = 5.0

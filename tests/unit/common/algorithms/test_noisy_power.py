@@ -12,12 +12,12 @@ from facts import facts
 from dpspca.client.simulation import Progress, simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import basis_coherence, subspace_distance, thin_qr
 from dpspca.common.plan import events, prices
 from dpspca.common.privacy.accountant import Filter, compose
 from dpspca.common.privacy.costs import NOTHING, cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
 ENTRY, SPECTRAL, ROWS = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL, PrivacyUnit.ROW_REPLACE_ONE
 LARGE = Budget(40.0, 1e-3)

@@ -10,6 +10,7 @@ from facts import facts
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import output_perturbation
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.plan import events, prices
 from dpspca.common.privacy.accountant import compose
@@ -24,7 +25,6 @@ from dpspca.common.privacy.smooth import (
 )
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.subspace import MAX_DIMENSION
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
 ROWS = np.random.default_rng(0).standard_normal((20_000, 6)) * [0.4, 0.3, 0.1, 0.1, 0.1, 0.1]
 TRUTH = np.eye(6)[:, :2]

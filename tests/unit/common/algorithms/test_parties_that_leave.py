@@ -11,12 +11,12 @@ from local_federation import SHARDS
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.steps.row_steps import PartiesChangedError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance, thin_qr
-from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
+from dpspca.common.results import Model
 from dpspca.common.transport import wire
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard

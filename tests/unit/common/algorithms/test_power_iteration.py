@@ -13,13 +13,13 @@ from dpspca.client.simulation import Progress, simulate
 from dpspca.common.algorithms import catalogue, power_iteration
 from dpspca.common.algorithms.power_iteration import IncoherenceError
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import entry_coherence, subspace_distance, thin_qr
-from dpspca.common.model import Model
 from dpspca.common.plan import events, prices
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.costs import NOTHING, cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.results import Model
 
 ENTRY, SPECTRAL, ROWS = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL, PrivacyUnit.ROW_REPLACE_ONE
 PUBLISHED = Accounting.PUBLISHED

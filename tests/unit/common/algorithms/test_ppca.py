@@ -10,6 +10,7 @@ from facts import facts
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import ppca
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.plan import events, prices
 from dpspca.common.privacy.accountant import compose
@@ -17,7 +18,6 @@ from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.events import PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.subspace import MAX_DIMENSION, DrawnSubspace, WeightedDrawnSubspace
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.evaluate.mechanisms import ROUNDING, exponent
 
 ROWS = np.random.default_rng(0).standard_normal((20_000, 6)) * [0.4, 0.3, 0.1, 0.1, 0.1, 0.1]

@@ -18,6 +18,7 @@ from dpspca.common.errors import (
     NoiseTooWideError,
     PlanOverBudgetError,
 )
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import row_coherence, subspace_distance
 from dpspca.common.plan import events, prices
 from dpspca.common.privacy.accountant import Filter, compose, usable_mu
@@ -28,7 +29,6 @@ from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.sketch import Commit, Peaks, Projection
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_rows
 from dpspca.provider.evaluate.moments import DenseRows

@@ -13,11 +13,10 @@ from dpspca.common.algorithms.stages.score_picture import PICTURE
 from dpspca.common.algorithms.stages.staged_release import NORMS
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
-from dpspca.common.model import Model
+from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import SIDE
-from dpspca.common.score_map import ScoreMap
-from dpspca.common.spec import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
+from dpspca.common.results import Model, ScoreMap
 
 
 def spec_of(dimension: int, **changes: Any) -> JobSpec:

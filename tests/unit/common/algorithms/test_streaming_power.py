@@ -14,6 +14,7 @@ from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue, dps_pca, streaming_power
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance, thin_qr
 from dpspca.common.plan import events, prices
 from dpspca.common.privacy.accountant import compose
@@ -24,7 +25,6 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CompressedCovariance, Count, CovarianceProduct
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.accounts import JobPosition

@@ -11,6 +11,7 @@ from dpspca.client.simulation import Progress, simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue, mod_sulq, sulq
 from dpspca.common.errors import InvalidParameterError, PlanOverBudgetError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.plan import events, prices
 from dpspca.common.privacy.accountant import compose
@@ -18,7 +19,6 @@ from dpspca.common.privacy.calibration import gaussian_mu
 from dpspca.common.privacy.costs import cost_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import Covariance, CovarianceTriangle
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
 BOTH = ["sulq", "mod-sulq"]
 UNITS = [PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.ROW_ADD_REMOVE]

@@ -13,9 +13,9 @@ from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms.theory import BoundTerms, PopulationAssumptions, error_terms, for_job
 from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.job import Accounting, Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.calibration import gaussian_mu
-from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 
 SETTING: dict[str, Any] = {
     "components": 5,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, PlanOverBudgetError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.plan import Step, events
 from dpspca.common.privacy import continuous, dither
 from dpspca.common.privacy.accountant import compose
@@ -24,8 +25,7 @@ from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.noise import DRAW_SLACK
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.subspace import DrawnSubspace, PerturbedSubspace, PublishedSubspace
-from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 from dpspca.provider.evaluate import bingham, mechanisms
 from dpspca.provider.evaluate.mechanisms import release_subspace
 

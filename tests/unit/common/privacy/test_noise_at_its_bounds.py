@@ -9,6 +9,7 @@ from facts import facts
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, NoiseTooWideError
+from dpspca.common.job import MAX_COMPONENT_ENTRIES, Accounting, Budget, JobSpec, Schema
 from dpspca.common.plan import Noise, PlannedQuery, Step, price
 from dpspca.common.privacy import noise
 from dpspca.common.privacy.events import GaussianEvent, LaplaceEvent
@@ -26,7 +27,6 @@ from dpspca.common.privacy.noise import DiscreteGaussian, DiscreteLaplace, latti
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
 from dpspca.common.queries.rows import Count
-from dpspca.common.spec import MAX_COMPONENT_ENTRIES, Accounting, Budget, JobSpec, Schema
 
 MOST = {Noise.GAUSSIAN: MAX_STD, Noise.LAPLACE: MAX_SCALE}
 

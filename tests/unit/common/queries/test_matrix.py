@@ -7,6 +7,7 @@ import pytest
 from facts import facts
 
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError, NotCanonicalQueryError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import Noise, PlannedQuery, events, price
 from dpspca.common.privacy.accountant import compose
@@ -20,7 +21,6 @@ from dpspca.common.queries.matrix import (
     SymmetricProduct,
     largest_entry,
 )
-from dpspca.common.spec import Budget, JobSpec, Schema
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
 

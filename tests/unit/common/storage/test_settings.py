@@ -8,7 +8,7 @@ from facts import facts
 from dpspca.cli.arguments.job_files import from_file
 from dpspca.cli.arguments.job_flags import Flags
 from dpspca.common.errors import InvalidInputError, InvalidParameterError
-from dpspca.common.spans import Span
+from dpspca.common.job import Span
 from dpspca.common.storage.settings import (
     Address,
     AnalystConfig,

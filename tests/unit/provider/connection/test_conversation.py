@@ -16,12 +16,12 @@ from timeouts import TIMEOUT
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RevokedError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.plan import prices
 from dpspca.common.privacy.keystream import Draw, Entropy, KeyStream, WordSource
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.receipts import sign_receipt

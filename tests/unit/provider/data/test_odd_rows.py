@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
+from dpspca.common.job import JobSpec
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.spec import JobSpec
 from dpspca.provider.data.checked.persons import require_unit
 from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.protected import read_protected

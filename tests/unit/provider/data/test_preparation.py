@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
-from dpspca.common.spec import Schema
+from dpspca.common.job import Schema
 from dpspca.provider.data.checked.largest_entries import with_largest_entries
 from dpspca.provider.data.checked.preparation import check_rows, check_size
 from dpspca.provider.evaluate.integer_rows import (

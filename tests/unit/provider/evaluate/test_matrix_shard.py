@@ -9,6 +9,7 @@ import scipy.sparse
 from facts import facts
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidQueryError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.units import PrivacyUnit
@@ -21,7 +22,6 @@ from dpspca.common.queries.matrix import (
     largest_entry,
 )
 from dpspca.common.queries.rows import Count
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate import matrix_shard
 from dpspca.provider.evaluate.matrix_shard import MatrixShard

@@ -14,6 +14,7 @@ from scipy import stats
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import AskAgainError, InvalidQueryError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy import audit, smooth
 from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent, PureEvent
 from dpspca.common.privacy.keystream import KeyStream, repeatable_entropy
@@ -29,7 +30,6 @@ from dpspca.common.queries.subspace import (
     WeightedDrawnSubspace,
     WeightedPerturbedSubspace,
 )
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate import bingham, mechanisms
 from dpspca.provider.evaluate.mechanisms import draw_frame, exponent, release_subspace, walk_frame

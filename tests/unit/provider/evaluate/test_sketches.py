@@ -11,6 +11,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.range_projection import columns_of, stretch_failure, whitening
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError, InvalidQueryError, LostDrawsError, RefusedError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import slack_units
 from dpspca.common.privacy.directions import (
@@ -26,7 +27,6 @@ from dpspca.common.privacy.events import ApproximateEvent, GaussianEvent
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.sketch import SLOTS, WEIGHT_BITS, Commit, Peaks, Projection, Reveal, Sketch
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, SparseRows

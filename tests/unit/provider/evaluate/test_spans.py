@@ -14,14 +14,13 @@ from dpspca.client.matrices import dilation
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError, InvalidAnswerError
+from dpspca.common.job import Budget, JobSpec, Schema, Span
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.audit import laplace_as_normal
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.matrix import EntryTotal, MatrixProduct, SpectralProduct, SymmetricProduct
-from dpspca.common.spans import Span
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard, with_span
 from dpspca.provider.ledger.ledger import MemoryLedger

@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.lattice import MAX_ROWS, ROW_BITS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CompressedCovariance, Covariance, CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.memory import stored_rows
 from dpspca.provider.data.memory.scratch import Scratch

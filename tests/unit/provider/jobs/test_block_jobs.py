@@ -20,10 +20,10 @@ from dpspca.common.errors import (
     RevokedError,
     RowsNotReadyError,
 )
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import Count
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.checked.preparation import check_rows

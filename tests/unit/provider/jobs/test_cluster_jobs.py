@@ -11,11 +11,11 @@ from facts import facts
 from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.common.errors import RefusedError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.common.trust.identity import Identity
 from dpspca.provider import startup

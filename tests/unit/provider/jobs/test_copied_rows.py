@@ -12,10 +12,10 @@ from facts import facts
 from local_federation import AllowEverything, Enrolment, now
 
 from dpspca.common.errors import InvalidDataError, InvalidParameterError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.provider.data.checked import later_rows
 from dpspca.provider.data.checked.later_rows import LaterRows, used_later
 from dpspca.provider.data.checked.pairs import differences

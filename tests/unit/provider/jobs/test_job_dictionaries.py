@@ -16,10 +16,10 @@ from local_federation import AllowEverything, Enrolment, now
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import DpspcaError, MissingFeatureError, OtherDictionaryError, RefusedError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.queries import Count, CovarianceProduct
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.common.storage import Reading
 from dpspca.common.trust import Identity
 from dpspca.provider.data import Arrivals, read_arriving, read_protected

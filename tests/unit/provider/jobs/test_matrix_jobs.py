@@ -11,11 +11,11 @@ from local_federation import AllowEverything, Enrolment, now, permissive_policy
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidDataError, RefusedError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.matrix import SpectralProduct, SymmetricProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.trust.identity import Identity
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.data.memory.scratch import Scratch

@@ -11,11 +11,11 @@ from local_federation import Enrolment, now, permissive_policy
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import JobEndedError, RefusedError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import Role
 from dpspca.common.plan import prices
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.checked.preparation import check_rows

@@ -16,13 +16,13 @@ from local_federation import AllowEverything, Enrolment, now
 from dpspca.client.matrices import dilation
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DataChangedError, DpspcaError, JobEndedError, RefusedError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import events
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import cost_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import Count, CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.transport import wire
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.arrivals import Arrivals

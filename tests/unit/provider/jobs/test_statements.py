@@ -10,10 +10,10 @@ import pytest
 from ledgers import LIMITS, PRICE, SLACK, Place, opening, respond
 from local_federation import Enrolment, now
 
+from dpspca.common.job import Terms
 from dpspca.common.ledger_record import LedgerRecord
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price
-from dpspca.common.terms import Terms
 from dpspca.common.trust import (
     SignedRequest,
     SignedStatement,

@@ -6,10 +6,10 @@ import pytest
 from ledgers import BUDGET, LIMITS, answer, opening
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.plan import events, prices
 from dpspca.common.privacy.costs import NOTHING, Price, cost_units
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.provider.ledger.accounts import Account, Answer, JobAccount, JobPosition, QueryRecord
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.rules import Books

@@ -29,11 +29,11 @@ from ledgers import EXPIRY, LIMITS, PRICE, SIGNED, SLACK, Place, answer, opening
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError, RefusedError, UnsafeFileError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Budget, JobSpec, Schema
 from dpspca.common.storage.sqlite_file import connect
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard

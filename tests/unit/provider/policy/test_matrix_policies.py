@@ -8,10 +8,10 @@ from facts import facts
 from dpspca.client.steward import explanation
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 from dpspca.provider.policy.rules import Policy, Rules
 from dpspca.provider.policy.suggestion import suggest
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from dpspca.common.algorithms import catalogue
 from dpspca.common.decoding import decode
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
+from dpspca.common.job import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import Price
@@ -27,7 +28,6 @@ from dpspca.common.privacy.events import ApproximateEvent, Event, GaussianEvent,
 from dpspca.common.privacy.lattice import MAX_PROVIDERS, MAX_ROWS
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count, Extent
-from dpspca.common.spec import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.ledger.quotas import Quotas
 from dpspca.provider.policy.approval import AUTOMATIC, HUMAN, ApprovalRule
 from dpspca.provider.policy.caps import Cap, Range, covers_as_signed, filter_of

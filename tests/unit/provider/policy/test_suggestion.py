@@ -10,8 +10,8 @@ from local_federation import spec
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.provider.policy.rules import Policy, Rules
 from dpspca.provider.policy.suggestion import suggest
 

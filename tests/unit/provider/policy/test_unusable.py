@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from dpspca.common.algorithms.catalogue import CATALOGUE
+from dpspca.common.job import Accounting, Centering
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Centering
 from dpspca.provider.policy.unusable import unusable
 
 EXACT, NONE = (Accounting.EXACT,), (Centering.NONE,)

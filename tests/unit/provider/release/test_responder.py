@@ -14,6 +14,7 @@ from timeouts import TIMEOUT
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import Price
@@ -23,7 +24,6 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
 from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count, CovarianceProduct
 from dpspca.common.queries.views import NormHistogram, View
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.accounts import JobPosition

@@ -17,12 +17,12 @@ from virtual_time import run
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
+from dpspca.common.job import Accounting, Budget, JobSpec, Schema
 from dpspca.common.privacy.events import ChoiceEvent
 from dpspca.common.privacy.picks import most_levels
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.picks import ColumnChoice, SignPairs, TiedColumns
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
 from dpspca.provider.data.threads import run_in_row_thread
 from dpspca.provider.release.schedule import (
     COPY_SECONDS,

@@ -8,8 +8,8 @@ from facts import facts
 from local_federation import Enrolment, now
 
 from dpspca.common.errors import RefusedError
+from dpspca.common.job import Schema
 from dpspca.common.names import Role
-from dpspca.common.spec import Schema
 from dpspca.common.transport import rpc
 from dpspca.common.transport.wire import AnswerReader
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb

@@ -9,9 +9,9 @@ from facts import facts
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.lattice import MAX_PROVIDERS, largest_answer
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
 from dpspca.server.jobs.rounds import LARGEST_ANSWER, combine
 
 SPEC = JobSpec(

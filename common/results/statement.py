@@ -4,12 +4,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
-from .centering import reason_in_words
-from .plan import Plan
-from .privacy import PrivacyUnit, format_up
-from .spec import PRIVATE_BOUND, Accounting, Centering, Scaling
-
-__all__ = ["LARGE_DELTA", "PrivacyStatement", "format_up"]
+from dpspca.common.job import PRIVATE_BOUND, Accounting, Centering, Scaling, reason_in_words
+from dpspca.common.plan import Plan
+from dpspca.common.privacy import PrivacyUnit, format_up
 
 NOT_FOR_RELEASE: Final = "NOT FOR RELEASE"
 
@@ -131,7 +128,7 @@ class PrivacyStatement:
     """Digest of the dictionary by which rows were prepared, if there is one."""
     scaling: Scaling = Scaling.NONE
     centering_reason: str = ""
-    """How rows were centred and why, in words, if that was chosen by public facts (``common/centering.py``)."""
+    """How rows were centred and why, in words, if that was chosen by public facts (``common/job/centering.py``)."""
     caveat: str = ""
     decision: str = ""
     """How the method decided to spend the budget, in words, if it is one that decides (``client/findings.py``)."""

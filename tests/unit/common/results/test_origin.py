@@ -14,8 +14,7 @@ from dpspca.client.reports import report
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import CorruptModelError
-from dpspca.common.model import Model
-from dpspca.common.origin import Origin, Participant
+from dpspca.common.results import Model, Origin, Participant
 from dpspca.common.version import __version__
 
 ORIGIN = Origin(

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from .arrays import MATRIX, FloatArray
+from dpspca.common.arrays import MATRIX, FloatArray
 
 _WIDTHS: Final = (0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 """Standard deviations of the smoothing to choose from, in cells."""

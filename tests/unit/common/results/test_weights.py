@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from dpspca.common import queries
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray, Integers
+from dpspca.common.job import Accounting, Budget, JobSpec, Schema, Weights
 from dpspca.common.plan import Step
 from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, PrivacyUnit, largest_answer, usable_mu
 from dpspca.common.queries import Count, Extent, RowQuery, ViewCovariance
-from dpspca.common.spec import Accounting, Budget, JobSpec, Schema, Weights
-from dpspca.common.weights import FULL, ProviderWeights, Weighed, even_rows, rows_in, weighted
+from dpspca.common.results import FULL, ProviderWeights, Weighed, even_rows, rows_in, weighted
 from dpspca.server.jobs.rounds import JobSums, combine
 
 LIMIT = 2**56 - 1

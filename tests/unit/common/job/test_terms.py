@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.errors import DpspcaError
+from dpspca.common.job import Accounting, Bounds, Centering, Conditions, Schema, StatedCap, Terms, columns_digest
 from dpspca.common.privacy import Price, PrivacyUnit
-from dpspca.common.spec import Accounting, Centering, Schema
-from dpspca.common.terms import Bounds, Conditions, StatedCap, Terms, columns_digest
 
 CONDITIONS = Conditions(
     unit=PrivacyUnit.ROW_REPLACE_ONE,

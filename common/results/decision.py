@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias
 
-from .decoding import between
+from dpspca.common.decoding import between
 
 Count: TypeAlias = Annotated[int, between(0, 2**31)]
 

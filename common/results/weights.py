@@ -24,12 +24,12 @@ from typing import Annotated, Final, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from .arrays import FloatArray, Integers
-from .decoding import STORED, between, decode, parse_json
-from .plan import Step
-from .privacy import MAX_PROVIDERS, MAX_ROWS, GaussianEvent, usable_mu
-from .queries import Count, SecondMomentQuery
-from .spec import JobSpec
+from dpspca.common.arrays import FloatArray, Integers
+from dpspca.common.decoding import STORED, between, decode, parse_json
+from dpspca.common.job import JobSpec
+from dpspca.common.plan import Step
+from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, GaussianEvent, usable_mu
+from dpspca.common.queries import Count, SecondMomentQuery
 
 FULL_BITS: Final = 16
 FULL: Final = 2**FULL_BITS

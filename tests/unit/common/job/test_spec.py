@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Accounting, Budget, Centering, JobSpec, Schema
 
 GOOD: dict[str, Any] = {
     "schema": Schema(8),

@@ -10,15 +10,15 @@ from examples import EXAMPLES
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.ppca import Sampler
-from dpspca.common.model import Model
+from dpspca.common.job import Accounting, Budget, JobSpec, Schema
 from dpspca.common.plan import Noise, Plan, PlannedQuery, Step, events, price
+from dpspca.common.privacy import format_up
 from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.events import PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Extent
 from dpspca.common.queries.rows import ColumnSums, Count
-from dpspca.common.spec import Accounting, Budget, JobSpec, Schema
-from dpspca.common.statement import NOT_FOR_RELEASE, PrivacyStatement, format_up
+from dpspca.common.results import NOT_FOR_RELEASE, Model, PrivacyStatement
 
 SPEC = JobSpec(
     schema=Schema(4),

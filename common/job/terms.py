@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final, Self
 
-from .checks import check
-from .decoding import STORED, decode, parse_form
-from .errors import DpspcaError, InvalidDataError
-from .names import PartyName, Role
-from .privacy import Filter, Price, PrivacyUnit, epsilon_within
+from dpspca.common.checks import check
+from dpspca.common.decoding import STORED, decode, parse_form
+from dpspca.common.errors import DpspcaError, InvalidDataError
+from dpspca.common.names import PartyName, Role
+from dpspca.common.privacy import Filter, Price, PrivacyUnit, epsilon_within
+
 from .spec import Accounting, Centering, Schema
 
 FORMAT: Final = "dpspca-terms-1"

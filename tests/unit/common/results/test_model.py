@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import CorruptModelError, InvalidDataError
+from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
-from dpspca.common.model import Model, fix_signs
+from dpspca.common.privacy import format_up
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement, format_up
+from dpspca.common.results import Model, PrivacyStatement, fix_signs
 
 SPEC = JobSpec(
     schema=Schema(6),

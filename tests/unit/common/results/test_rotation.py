@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from dpspca.client.simulation import simulate
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance, thin_qr
-from dpspca.common.model import Model
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.rotation import varimax
-from dpspca.common.spec import Budget, JobSpec, Schema
+from dpspca.common.results import Model, varimax
 
 
 def sharpness(components: np.ndarray) -> float:

@@ -17,11 +17,12 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 
 import numpy as np
 
-from .checks import check, check_all, check_bound, check_whole, choice, is_real
-from .decoding import By, Source, decode, parse_json, read_part
-from .errors import DpspcaError, InvalidInputError, InvalidTypeError
-from .names import shortened
-from .privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS, MIN_DELTA, PrivacyUnit
+from dpspca.common.checks import check, check_all, check_bound, check_whole, choice, is_real
+from dpspca.common.decoding import By, Source, decode, parse_json, read_part
+from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidTypeError
+from dpspca.common.names import shortened
+from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS, MIN_DELTA, PrivacyUnit
+
 from .spec_values import Accounting, Centering, CenteringReason, Scaling, Weights
 
 __all__ = [

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import check, check_whole
+from dpspca.common.checks import check, check_whole
+
 from .spec import MAX_DIMENSION
 
 

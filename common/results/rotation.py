@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from .arrays import FloatArray
+from dpspca.common.arrays import FloatArray
 
 _MOST_TURNS: Final = 1000
 _CLOSE: Final = 1e-12

@@ -22,8 +22,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import check, check_bound
-from .privacy import PrivacyUnit, usable_mu
+from dpspca.common.checks import check, check_bound
+from dpspca.common.privacy import PrivacyUnit, usable_mu
+
 from .spec import Centering, CenteringReason, JobSpec, Scaling
 
 LEAST_MU: Final = 0.2

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .markup import Markup, element, joined, number, table
+from dpspca.common.markup import Markup, element, joined, number, table
 
 if TYPE_CHECKING:
     from .model import Model

@@ -5,7 +5,7 @@ import pytest
 from facts import facts
 
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
-from dpspca.common.spans import Span
+from dpspca.common.job import Span
 
 
 def test_a_span_marks_the_rows_of_others_but_not_the_columns() -> None:

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from dpspca.client import findings
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.centering import AutoCentering, pairs_of
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.job import AutoCentering, Budget, Centering, JobSpec, Schema, pairs_of
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Count, Covariance, CovarianceProduct
-from dpspca.common.spec import Budget, Centering, JobSpec, Schema
-from dpspca.common.statement import PrivacyStatement
+from dpspca.common.results import PrivacyStatement
 from dpspca.provider.data import check_rows, differences
 from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.memory.scratch import Scratch

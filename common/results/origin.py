@@ -7,7 +7,7 @@ queries were answered, is what the coordinator reported.
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .decoding import Count
+from dpspca.common.decoding import Count
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,20 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .arrays import MATRIX, FloatArray, column_names
-from .checks import check, is_real
+from dpspca.common.arrays import MATRIX, FloatArray, column_names
+from dpspca.common.checks import check, is_real
+from dpspca.common.decoding import STORED, By, between, decode, one_of, parse_json
+from dpspca.common.dictionary import Dictionary, prepare_table
+from dpspca.common.errors import CorruptModelError, DpspcaError, InvalidDataError, InvalidParameterError
+from dpspca.common.job import MAX_DIMENSION
+from dpspca.common.text import visible
+
 from .decision import Decision
-from .decoding import STORED, By, between, decode, one_of, parse_json
-from .dictionary import Dictionary, prepare_table
-from .errors import CorruptModelError, DpspcaError, InvalidDataError, InvalidParameterError
 from .notebook import fragment
 from .origin import Origin
 from .rotation import varimax
 from .score_map import ScoreMap
-from .spec import MAX_DIMENSION
 from .statement import NOT_FOR_RELEASE, PrivacyStatement
-from .text import visible
 from .weights import Weighed
 
 FORMAT: Final = "dpspca-model-2"

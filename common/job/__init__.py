@@ -1,0 +1,49 @@
+"""What an analyst signs, and what providers state about the jobs that they allow: values and rules, without a price."""
+
+from .centering import AutoCentering, Center, check_pairs, pairing_of, pairs_of, reason_in_words
+from .spans import Span
+from .spec import (
+    MAX_COMPONENT_ENTRIES,
+    MAX_DIMENSION,
+    MAX_QUERIES,
+    PRIVATE,
+    PRIVATE_BOUND,
+    Budget,
+    JobSpec,
+    MethodOptions,
+    Scalar,
+    Schema,
+)
+from .spec_values import Accounting, Centering, CenteringReason, Scaling, Weights
+from .terms import Bounds, Conditions, StatedCap, Terms, columns_digest, scaled_bounds
+
+__all__ = [
+    "MAX_COMPONENT_ENTRIES",
+    "MAX_DIMENSION",
+    "MAX_QUERIES",
+    "PRIVATE",
+    "PRIVATE_BOUND",
+    "Accounting",
+    "AutoCentering",
+    "Bounds",
+    "Budget",
+    "Center",
+    "Centering",
+    "CenteringReason",
+    "Conditions",
+    "JobSpec",
+    "MethodOptions",
+    "Scalar",
+    "Scaling",
+    "Schema",
+    "Span",
+    "StatedCap",
+    "Terms",
+    "Weights",
+    "check_pairs",
+    "columns_digest",
+    "pairing_of",
+    "pairs_of",
+    "reason_in_words",
+    "scaled_bounds",
+]
