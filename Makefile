@@ -15,6 +15,8 @@ FIRST ?= 0
 ROUNDS ?= 100000
 MINUTES ?= 60
 FUZZ := build/fuzz
+EMPTY :=
+SUPPORT := $(subst $(EMPTY) ,:,$(strip $(wildcard tests/support tests/support/[a-z]*/)))
 FAST := "not slow and not nightly"
 SLOW := "slow and not nightly"
 FUZZ_SECONDS ?= 60
@@ -76,11 +78,11 @@ mutants: $(READY)  ## plant privacy bugs in copies of this tree, and check that 
 	$(BIN)/python tests/mutants/run.py
 
 random-kills: $(READY)  ## kill and stop real daemons two hundred times while jobs run, and check the invariants; set KILLS and SEED
-	PYTHONPATH=tests/support $(BIN)/python tests/faults/random_kill_run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=$(SUPPORT) $(BIN)/python tests/faults/random_kill_run.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 soak: $(READY)  ## run a real federation for ROUNDS rounds and MINUTES and watch its memory; then simulate SEEDS seeds, from FIRST on
-	PYTHONPATH=tests/support $(BIN)/python tests/faults/soak.py --rounds $(ROUNDS) --minutes $(MINUTES)
-	PYTHONPATH=tests/support:tests/simulation $(BIN)/python tests/simulation/test_simulated_federations.py --first $(FIRST) --seeds $(SEEDS)
+	PYTHONPATH=$(SUPPORT) $(BIN)/python tests/faults/soak.py --rounds $(ROUNDS) --minutes $(MINUTES)
+	PYTHONPATH=$(SUPPORT):tests/simulation $(BIN)/python tests/simulation/test_simulated_federations.py --first $(FIRST) --seeds $(SEEDS)
 
 $(FUZZ)/.ready: requirements-fuzz.lock
 	$(PYTHON) -m venv $(FUZZ)

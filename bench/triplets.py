@@ -2,7 +2,7 @@
 
 It starts a PostgreSQL server of its own and fills a table with made-up triplets of whole numbers. Then it reads the
 table in turns with psql, which throws away what comes, and as a provider does. Options say how large the table is. Run
-it with ``PYTHONPATH=tests/support python bench/triplets.py``.
+it with ``PYTHONPATH=tests/support:tests/support/data python bench/triplets.py``.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from timeouts import TIMEOUT
 from dpspca.provider.ledger.ledger import LedgerError
 from dpspca.provider.ledger.sqlite import SqliteLedger, read_books, verify
 
-WORKER = Path(__file__).parents[1] / "support" / "ledger_worker.py"
+WORKER = Path(__file__).parents[1] / "support" / "data" / "ledger_worker.py"
 
 
 @pytest.fixture

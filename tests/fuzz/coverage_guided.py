@@ -16,7 +16,8 @@ with atheris.instrument_imports(include=["dpspca"]):
     import dpspca.provider.connection.conversation  # noqa: F401  # to have it instrumented, and all that it uses
 
 HERE = Path(__file__).parents[1]
-sys.path += [str(HERE / folder) for folder in ("support", "simulation", "fuzz")]
+SUPPORT = HERE / "support"
+sys.path += [str(folder) for folder in (SUPPORT, *SUPPORT.iterdir(), HERE / "simulation", HERE / "fuzz")]
 
 from fuzz_parties import seeds  # noqa: E402
 from google.protobuf.message import DecodeError, Message  # noqa: E402

@@ -128,7 +128,8 @@ def test_equal_seeds_give_equal_runs(identities: PartyIdentities, rates: FaultRa
 def test_equal_seeds_give_equal_runs_in_every_process() -> None:
     """Keys, certificates, string hashes and start times differ between processes."""
     code = "import test_simulated_federations as here; here.print_traces()"
-    folders = [str(Path(__file__).parents[1] / folder) for folder in ("support", "simulation")]
+    here = Path(__file__).parent
+    folders = [str(here), *(str(each) for each in [here.parent / "support", *(here.parent / "support").iterdir()])]
     path = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
     told = {
         subprocess.run(  # noqa: S603  # ours

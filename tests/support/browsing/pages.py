@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 PAGES: Final = [
     *sorted(set(ROOT.glob("*.md")) - {ROOT / "CHANGELOG.md"}),
     *(path for folder in ("deploy", "docs", "examples") for path in sorted((ROOT / folder).rglob("*.md"))),

@@ -15,7 +15,7 @@ from secrets import token_hex
 
 from coordinator_processes import free_port
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(__file__).parents[3] / "src"
 START_SECONDS = 120
 MISSING = (
     "pyspark is not installed"
