@@ -24,6 +24,7 @@ from .data import (
     memory_cap,
     read_arriving,
     read_protected,
+    width_in,
 )
 from .engines import count_rows, open_cluster, task_fields
 from .evaluate import with_span
@@ -99,7 +100,8 @@ def arriving_data_set(settings: ProviderConfig, name: str, scratch: Scratch | No
     """Count the rows that have arrived so far in a data set."""
     row_entries = settings.row_entries.get(name)
     read = partial(read_arriving, reading=settings.reading_of(name), row_entries=row_entries, scratch=scratch)
-    return Arrivals(name, settings.arriving[name], read=read)
+    folder = settings.arriving[name]
+    return Arrivals(name, folder, read=read, width=width_in(folder, settings.reading_of(name)))
 
 
 def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:

@@ -103,7 +103,7 @@ def _reject(
     person: Person = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reject a job for good. A job that runs already ends at its next query; what was answered stays spent."""
+    """Reject a job for good. A job that runs already ends at its next query; what was asked stays spent."""
     office = ApprovalOffice.of(config)
     _print_decision(office.decide(office.find(job), REJECT, person, reason), as_json=as_json)
 

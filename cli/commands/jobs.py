@@ -246,7 +246,7 @@ def _watch(
 
 @jobs.command("cancel", epilog=EXIT_CODES)
 def _cancel(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
-    """Cancel a job. What was answered stays spent. A job that has already ended is not changed."""
+    """Cancel a job. What was asked stays spent. A job that has already ended is not changed."""
 
     async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
         taken = await federation.job(job)

@@ -61,7 +61,7 @@ def require_done(status: JobStatus) -> None:
     if status.state != "done":
         asked = any(each.asked for each in status.participants)
         nothing = "According to the coordinator no provider was sent a query, so this job cost nothing."
-        cost = "What was answered stays spent." if asked else nothing
+        cost = "What was asked stays spent." if asked else nothing
         kind = JobFailedError if asked else UnpaidJobError
         raise kind(f"The job ended ({status.state}): {status.reason}", f"Fix the cause and submit a new job. {cost}")
 

@@ -3,6 +3,7 @@
 from .arrivals import Arrivals, DataSet, WaitingQueries
 from .checked import (
     CheckedRows,
+    LaterRows,
     UsableRows,
     check_names,
     check_rows,
@@ -34,7 +35,7 @@ from .examination import (
     preview_row,
 )
 from .files import Variant, agree, read_variants, sample_ids
-from .identification import identify
+from .identification import PersonNames, identify
 from .memory import (
     CELLS_A_BYTE,
     BlockTable,
@@ -50,10 +51,10 @@ from .memory import (
     stored_integers,
 )
 from .protected import read_arriving, read_protected
-from .sources import names_in, outline_of, read_rows
+from .sources import names_in, outline_of, read_rows, width_in
 from .streamed_rows import RowStream, files_with_rows
 from .tables import import_extra, is_number
-from .threads import run_in_row_thread
+from .threads import run_in_opening_thread, run_in_row_thread
 
 __all__ = [
     "CELLS_A_BYTE",
@@ -68,9 +69,11 @@ __all__ = [
     "DataSetFacts",
     "FeatureFacts",
     "Genotypes",
+    "LaterRows",
     "Lookup",
     "Part",
     "PartSpan",
+    "PersonNames",
     "PreviewedFeature",
     "PreviewedRow",
     "ReusedMemory",
@@ -110,11 +113,13 @@ __all__ = [
     "read_rows",
     "read_variants",
     "require_unit",
+    "run_in_opening_thread",
     "run_in_row_thread",
     "sample_ids",
     "second_keys",
     "stored_integers",
     "used_later",
+    "width_in",
     "with_persons",
     "write_scores_table",
     "zero_row",

@@ -45,9 +45,16 @@ _log = logging.getLogger(__name__)
 class Arrivals(CountedFiles):
     """Rows that are counted as they arrive, and that queries on one event loop can wait for."""
 
-    def __init__(self, name: str, folder: Path, *, read: Read = read_arriving, pause: float = PAUSE) -> None:
-        """Count the rows that are there. At least one file is needed, because it sets the columns."""
+    def __init__(
+        self, name: str, folder: Path, *, read: Read = read_arriving, pause: float = PAUSE, width: int = 0
+    ) -> None:
+        """Count the rows that are there. At least one file is needed, because it sets the columns.
+
+        ``width`` is how many numbers of a row are read, if jobs use fewer.
+        """
         super().__init__(name, folder, read=read)
+        self.read_columns: Final = max(self.dimension, width)
+        """How many numbers of a row are read for an answer."""
         self._pause = pause
         self._wanted: list[int] = []
         self._checks = _SharedWork(partial(self._succeeds, self.check))

@@ -74,6 +74,8 @@ class ClusterRows:
     """How many rows count, from the first. By default all."""
     columns: tuple[str, ...] | None = None
     """The columns that are used, in this order. By default all."""
+    width: int = 0
+    """How many numbers of a row are read, of which jobs may use fewer."""
     persons: None = None
     span: None = None
 
@@ -82,6 +84,11 @@ class ClusterRows:
         """Number of rows."""
         whole = sum(part.count for part in self.parts)
         return whole if self.limit is None else min(whole, self.limit)
+
+    @property
+    def read_columns(self) -> int:
+        """How many numbers of a row a pass reads."""
+        return max(self.dimension, self.width)
 
     @property
     def is_sparse(self) -> bool:
@@ -126,7 +133,17 @@ class ClusterRows:
         return replace(self, names=chosen, dimension=len(chosen), columns=chosen)
 
     def spans(self, rows: slice) -> list[PartSpan]:
-        """Return where rows, by their position in all parts together, are. At least one part is returned."""
+        """Return where rows, by their position in all parts together, are. At least one part is returned.
+
+        All rows are in all parts, also in those without any row or, of a job about the first rows, after these. If an
+        empty part were left out, the time of a pass would show whether it has one row or none.
+        """
+        if rows == slice(None):
+            left, whole = self.count, list[PartSpan]()
+            for part in self.parts:
+                whole.append(PartSpan(part, 0, min(part.count, left)))
+                left -= whole[-1].stop
+            return whole
         start, stop, _ = rows.indices(self.count)
         ends = list(accumulate(part.count for part in self.parts))
         found = [

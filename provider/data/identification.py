@@ -13,8 +13,12 @@ as long as over other rows.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .arrivals import DataSet
 from .checked import CheckedRows
@@ -22,6 +26,7 @@ from .memory import StoredRows
 
 _WHOLE: Final = b"dpspca rows, all fingerprints of canonical form 1\0"
 """A ledger with this name has all fingerprints of these rows. Other fingerprints need another text here."""
+_PERSONS: Final = b"dpspca persons 1\0"
 _ZEROS: Final = b"dpspca rows, nothing but zeros 1\0"
 
 
@@ -53,6 +58,26 @@ def whole_name(digest: str, data_set: str = "") -> str:
     It has the name of their data set in it, because tables of zeros may be offered under several names.
     """
     return sha256(_WHOLE + digest.encode() + data_set.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PersonNames:
+    """What a ledger keeps about whose the rows of a data set are, so that a change after answers shows."""
+
+    recorded: str
+    """The ledger has this if it keeps such names of the data set."""
+    groups: str
+    """Which rows belong together, whatever the persons are called."""
+
+    @classmethod
+    def of(cls, persons: NDArray[np.intp], data_set: str) -> Self:
+        """Name the groups of rows. The rows have to be in the same order for the same name."""
+        _, first, person = np.unique(persons, return_index=True, return_inverse=True)
+        place = np.argsort(np.argsort(first))[person]
+        content = sha256(_PERSONS + data_set.encode() + b"\0")
+        recorded = content.hexdigest()
+        content.update(place.astype("<i8").tobytes())
+        return cls(recorded, content.hexdigest())
 
 
 def _found_first(rows: DataSet, data_set: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ matrix would not stay symmetric, so units of a matrix are refused for such data.
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import nan
 from pathlib import Path
@@ -158,6 +158,13 @@ def names_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
         return _columns_in(path, reading).names
     except DpspcaError:
         return None  # reading the whole file reports the reason
+
+
+def width_in(path: Path, reading: Reading = _PLAIN) -> int:
+    """Return how many columns a row is read with, if that may be more than are used, or 0."""
+    with suppress(DpspcaError):  # reading the whole file reports the reason
+        return _columns_in(path, reading).width
+    return 0
 
 
 def outline_of(path: Path, reading: Reading = _PLAIN) -> list[tuple[str, str | None]]:

@@ -54,6 +54,8 @@ class RowStream:
     names: tuple[str, ...] | None = None
     """The names of the columns that jobs use. They and the dimension are known when the first batch is there."""
     dimension: int = 0
+    width: int = 0
+    """How many numbers of a row are read, of which jobs may use fewer."""
     count: int = 0
     unusable: int = 0
     has_cut: bool = False
@@ -75,6 +77,7 @@ class RowStream:
                 self.names = prepared_names(raw.columns.names, self.reading)
                 first = self._finished(np.empty((0, raw.numbers.columns)))
                 self.dimension = first.used.shape[1]
+                self.width = max(self.dimension, raw.columns.width)
                 check_size(0, self.dimension, least=0)
                 self._hash.update(repr((self.dimension, self.names)).encode())
                 yield first

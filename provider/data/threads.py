@@ -14,9 +14,18 @@ _THREADS: Final = ThreadPoolExecutor(thread_name_prefix="rows")
 receipt, an answer that is stored) never waits for this work, and so does not show when it ends."""
 
 
+_OPENINGS: Final = ThreadPoolExecutor(thread_name_prefix="openings")
+"""Threads in which jobs are opened. That is free and leaves at fine moments, so it must not wait for work on rows."""
+
+
 def run_in_row_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
     """Start work whose time may depend on rows, in a thread for such work."""
     return asyncio.get_running_loop().run_in_executor(_THREADS, work, *arguments)
+
+
+def run_in_opening_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
+    """Start to open a job, in a thread for that."""
+    return asyncio.get_running_loop().run_in_executor(_OPENINGS, work, *arguments)
 
 
 class OneBehind(Generic[Part]):

@@ -55,6 +55,7 @@ def count_rows(cluster: Cluster, fields: dict[str, Any]) -> ClusterRows:
         names,
         sum(each.unusable for each in facts),
         names if is_changed else None,
+        width=max(each.width for each in facts),
     )
 
 

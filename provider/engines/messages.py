@@ -105,6 +105,8 @@ class PartFacts:
     unusable: Count
     has_cut: bool
     dimension: int
+    width: int
+    """How many numbers of a row are read, of which jobs may use fewer."""
     names: tuple[str, ...] | None
     digest: str
 

@@ -137,6 +137,7 @@ def _counted(task: Task) -> bytes:
                 stream.unusable,
                 stream.has_cut,
                 stream.dimension,
+                stream.width,
                 stream.names,
                 stream.digest(),
             )
@@ -175,13 +176,19 @@ def _summed(task: Task, content: memoryview) -> bytes:
 
 
 def _sums_of(task: Task, part: PartTask, query: RowQuery) -> Iterator[list[WideIntegers]]:
-    """Give the sums over some rows at a time; of no rows, zeros. Then compare the digest."""
-    stream, begun = _stream(task, part), 0
+    """Give the sums over some rows at a time. Then compare the digest.
+
+    Of no rows, give zeros, which takes as long as the sums over one row.
+    """
+    stream, begun, has_rows, form = _stream(task, part), 0, False, np.empty((0, 0))
     for batch in stream.batches():
-        rows = batch.used[max(0, part.start - begun) : max(0, part.stop - begun)]
-        if len(rows) or not begun:
+        form, rows = batch.used[:0], batch.used[max(0, part.start - begun) : max(0, part.stop - begun)]
+        if len(rows):
+            has_rows = True
             yield _sums(task, rows, stream.names, query)
         begun += len(batch.used)
+    if not has_rows:
+        yield _sums(task, form, stream.names, query)
     _require_same(stream, part)
 
 

@@ -21,6 +21,7 @@ small in spectral norm (``spectral``). Both lie within the span, so both pass.
 
 import math
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
@@ -137,7 +138,9 @@ class MatrixShard:
         self._unit = unit
         if unit is PrivacyUnit.SPECTRAL:
             _check_largest(share, norm_bound if least_bound is None else min(least_bound, norm_bound))
-        self._matrix = _integers(share.matrix, norm_bound)
+        self._share = share
+        self._made: Matrix | None = None
+        self._making = Lock()
         self.is_sparse = share.is_sparse
 
     makes_matrix: ClassVar[bool] = False
@@ -167,13 +170,24 @@ class MatrixShard:
         """Answer exactly, as integers on the public lattice."""
         match query:
             case MatrixProduct():
-                return self._matrix.product(np.rint(query.basis * 2.0**BASIS_BITS))
+                return self._integers().product(np.rint(query.basis * 2.0**BASIS_BITS))
             case EntryTotal():
-                return np.array([min(self._matrix.total(), LARGEST_TOTAL)], dtype=np.int64)
+                return np.array([min(self._integers().total(), LARGEST_TOTAL)], dtype=np.int64)
             case _:
                 raise InvalidQueryError(
                     f"A symmetric matrix cannot answer '{query.kind}'.", "Ask a query over matrices."
                 )
+
+    def forget(self) -> None:
+        """Free the memory of the integers. They are made again for the next query."""
+        self._made = None
+
+    def _integers(self) -> Matrix:
+        with self._making:
+            made = self._made
+            if made is None:
+                made = self._made = _integers(self._share.matrix, self._norm_bound)
+            return made
 
     def silent(self, query: RowQuery) -> NDArray[np.bool_] | None:
         """Mark the rows of an answer that are zero for every share of this span, its neighbours included.

@@ -1,6 +1,7 @@
 """Evaluates queries over one provider's rows. Its answers are exact, and must not leave without noise."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from threading import Lock
@@ -29,7 +30,7 @@ from dpspca.common.queries import (
     TiedColumns,
     ViewQuery,
 )
-from dpspca.provider.data import UsableRows, check_names, copied_columns, paired_later
+from dpspca.provider.data import LaterRows, UsableRows, check_names, copied_columns, paired_later
 
 from .block_sums import LocalThreads
 from .mechanisms import release_subspace
@@ -85,6 +86,15 @@ def keeps_integers(plan: Sequence[Step]) -> bool:
     return passes + 2 * sum(step.query is CompressedCovariance for step in plan) > 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What was computed for queries around one centre, and which jobs waited for it."""
+
+    center: bytes
+    moments: Moments
+    jobs: set[str] = field(default_factory=set)
+
+
 class Shard:
     """One provider's rows, prepared under the bounds of a job. It serves any number of jobs and threads."""
 
@@ -122,7 +132,7 @@ class Shard:
         """Numbers of a row that are kept, as integers, by the first query about second moments."""
         self._sums = sums or LocalSums(self._rows, norm_bound, mean_bound, engine=self._engine, keeps=keeps)
         self._memory = memory
-        self._ready: tuple[bytes, Moments] | None = None
+        self._ready: _Prepared | None = None
         self._preparing = Lock()
 
     @property
@@ -196,15 +206,27 @@ class Shard:
         """Answer exactly, as integers on the public lattice."""
         return self._evaluated(query, prepares=True)
 
-    def evaluate_as_prepared(self, query: RowQuery) -> Integers:
-        """Answer with the Gram matrix or the integers that are kept, or without them. The answer is the same.
+    def evaluate_and_prepare(self, query: RowQuery, job: str) -> Integers:
+        """Answer, and prepare the rows around this centre for later queries of the job."""
+        return self._evaluated(query, job, prepares=True)
 
-        They are for one centre, and the coordinator chooses centres. If each query made a matrix of its own, a row
-        would add far more to the time of its answer than the interval of that query counts.
+    def evaluate_as_prepared(self, query: RowQuery, job: str) -> Integers:
+        """Answer with what an earlier query of the job prepared, or without. The answer is the same.
+
+        The Gram matrix, and integers that are kept, are for one centre, and the coordinator chooses centres. If each
+        query made a matrix of its own, a row would add far more to the time of its answer than the interval of that
+        query counts. And if a query waited for a matrix that another job has made, or used it, the short interval of
+        that query would show when the matrix was done.
         """
-        return self._evaluated(query, prepares=False)
+        return self._evaluated(query, job, prepares=False)
 
-    def _evaluated(self, query: RowQuery, *, prepares: bool) -> Integers:  # noqa: PLR0911  # one for each query
+    def forget(self) -> None:
+        """Free the memory and scratch that was taken to prepare rows. Later queries are answered without."""
+        self._ready = None
+        if isinstance(self._rows, LaterRows):
+            self._rows.forget()
+
+    def _evaluated(self, query: RowQuery, job: str = "", *, prepares: bool) -> Integers:  # noqa: PLR0911
         match query:
             case Count():
                 return np.array([self._rows.count], dtype=np.int64)
@@ -213,14 +235,14 @@ class Shard:
             case CovarianceProduct(block=block, blocks=blocks) if blocks:
                 return self._block_product(query, block, blocks)
             case CovarianceProduct(kept=kept, center=center):
-                return self._moments(center, prepares).product(LatticeBasis(kept))
+                return self._moments(center, job, prepares=prepares).product(LatticeBasis(kept))
             case CompressedCovariance(kept=kept, center=center):
-                return _compressed(self._moments(center, prepares), LatticeBasis(kept))
+                return _compressed(self._moments(center, job, prepares=prepares), LatticeBasis(kept))
             case Covariance(center=center):
-                return (self._moments(center, prepares).gram() >> SQUARE_SHIFT).narrow()
+                return (self._moments(center, job, prepares=prepares).gram() >> SQUARE_SHIFT).narrow()
             case CovarianceTriangle(center=center):
                 upper = np.triu_indices(self._rows.dimension)
-                return (self._moments(center, prepares).gram() >> SQUARE_SHIFT).narrow()[upper]
+                return (self._moments(center, job, prepares=prepares).gram() >> SQUARE_SHIFT).narrow()[upper]
             case ViewQuery():
                 return floor_view(query, *self._sums.of(query))
             case _:
@@ -267,16 +289,20 @@ class Shard:
         """Return how many rows are in a block and the ones before it."""
         return self._rows.count * block // blocks
 
-    def _moments(self, center: FloatArray | None, prepares: bool = True) -> Moments:  # noqa: FBT001, FBT002
-        """Prepare the rows for a centre, or reuse them if the last query had the same centre."""
+    def _moments(self, center: FloatArray | None, job: str = "", *, prepares: bool = True) -> Moments:
+        """Prepare the rows for a centre, or use them if they are prepared for it."""
         key = b"" if center is None else center.tobytes()
+        if not prepares:
+            ready = self._ready  # read once, and without waiting for what another job prepares
+            known = ready is not None and ready.center == key and job in ready.jobs
+            return ready.moments if ready and known else self._sums.moments(center, once=True)
         with self._preparing:
-            if self._ready is None or self._ready[0] != key:
-                if not prepares:
-                    return self._sums.moments(center, once=True)
-                self._ready = None  # frees memory before more is allocated
-                self._ready = key, self._prepare(center)
-            return self._ready[1]
+            ready = self._ready
+            if ready is None or ready.center != key:
+                ready = self._ready = None  # frees memory before more is allocated
+                ready = self._ready = _Prepared(key, self._prepare(center))
+            ready.jobs.add(job)
+            return ready.moments
 
     def _prepare(self, center: FloatArray | None) -> Moments:
         moments = self._sums.moments(center)

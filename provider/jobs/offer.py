@@ -17,7 +17,7 @@ from dpspca.provider.ledger import Ledger
 
 from .held_dictionary import HeldDictionary
 from .permission import PolicyLike
-from .start_checks import check_spectral_matrices, require_one_name
+from .start_checks import check_spectral_matrices, names_of_persons, require_one_name
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,8 @@ class OfferedData:
         digests = {name: ledger.name_of(digest) for name, (digest, _) in identified.items()}
         fingerprints = {name: frozenset(map(ledger.name_of, found)) for name, (_, found) in identified.items()}
         require_one_name(fingerprints, digests, ledger.data_set_of_rows)
+        for name, rows in data_sets.items():
+            fingerprints[name] |= names_of_persons(name, rows, fingerprints[name], ledger)
         held = {name: HeldDictionary.of(name, each) for name, each in dictionaries.items()}
         return cls(data_sets, dictionaries, digests, fingerprints, held, check_spectral_matrices(data_sets, policy))
 

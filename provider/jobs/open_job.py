@@ -33,6 +33,8 @@ class OpenJob:
     """Refuses if the job is no longer valid or no longer allowed (``permission.py``)."""
     name_rows: Callable[[], None]
     """Records the rows' fingerprints and their data set in the ledger."""
+    used: Callable[[], None] = lambda: None
+    """Notes that a query was evaluated (``last_prepared.py``)."""
     name: str = field(init=False)
     """The job's identifier."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -79,7 +81,10 @@ class OpenJob:
         self.require_permission()  # both may have changed during the wait for rows, the turn and a thread
         require_requester()
         self.name_rows()
-        return self.responder.make(position, query.query())
+        try:
+            return self.responder.make(position, query.query())
+        finally:
+            self.used()
 
     def _store(self, made: PaidAnswer) -> tuple[memoryview, pb.Receipt | None]:
         return wire.answer_content(self.responder.store(made)), self.receipt()

@@ -2,7 +2,7 @@
 
 A signature is valid only as long as its certificate, and the steward may change the policy while a job runs. If the
 current policy does not allow a job, nothing more of it is answered: no further query, no further piece of an answer,
-and no answer that was stored before. What was answered stays spent. The rest of its reservation is free at once,
+and no answer that was stored before. What was asked stays spent. The rest of its reservation is free at once,
 because the job is closed in the ledger. It stays closed even if the policy changes back.
 
 If the policy asks for a person's approval, this holds for approvals too: a job that lacks one, or that a person
@@ -194,6 +194,6 @@ class Permission:
 
 
 _OVER: Final = (
-    "The job has ended here. What it did not use of its budget is free again, and what was answered stays spent. Sign "
+    "The job has ended here. What it did not use of its budget is free again, and what was asked stays spent. Sign "
     "a new job that keeps the policy, or ask the data steward."
 )

@@ -33,7 +33,7 @@ from dpspca.provider.data import (
     ClusterRows,
     DataSet,
     WaitingQueries,
-    run_in_row_thread,
+    run_in_opening_thread,
 )
 from dpspca.provider.evaluate import MatrixShard, Shard
 from dpspca.provider.ledger import (
@@ -51,6 +51,7 @@ from dpspca.provider.policy import Policy
 from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
 
 from .forms import require_form
+from .last_prepared import LastPrepared
 from .offer import OfferedData
 from .open_job import OpenJob, RowWait, retrieve_exception
 from .permission import WITHDRAWN, DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
@@ -123,6 +124,7 @@ class JobRegistry:
         self._lock = Lock()  # jobs are opened and closed in threads
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
         self.rows = PreparedRows(settings.memory)
+        self._last = LastPrepared()
         self._named_at: dict[str, int] = {}
         self._waiting = WaitingQueries(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
         settings.ledger.key_names()
@@ -213,7 +215,7 @@ class JobRegistry:
             return job
         opening = self._openings.get(signed.job_id)
         if opening is None:
-            work = run_in_row_thread(self.open, signed)
+            work = run_in_opening_thread(self.open, signed)
             work.add_done_callback(retrieve_exception)
             opening = asyncio.create_task(delay_result(work, LEAST_INTERVAL, self._settings.toss))
             self._openings[signed.job_id] = opening
@@ -279,7 +281,7 @@ class JobRegistry:
             interval=job.rules.answer_interval,
             is_sparse=shard.is_sparse,
             makes_matrix=shard.makes_matrix,
-            read_columns=rows.dimension if isinstance(rows, ClusterRows | Arrivals) else 0,
+            read_columns=rows.read_columns if isinstance(rows, ClusterRows | Arrivals) else 0,
             copied_columns=shard.copied_columns,
             kept_columns=shard.kept_columns,
             rows_together=plan.spec.rows_per_person,
@@ -295,6 +297,7 @@ class JobRegistry:
             RowWait(rows, shard, plan.spec.answer_seconds, job.permission.require, self._waiting),
             job.permission.require,
             partial(self._name_rows, job.offer, data_set),
+            partial(self._last.used, shard),
         )
 
     def _keep_open(self, opened: OpenJob, offer: OfferedData) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dpspca.common.errors import RefusedError
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.queries import largest_entry
-from dpspca.provider.data import CheckedRows, DataSet, duplicates
+from dpspca.provider.data import CheckedRows, DataSet, PersonNames, duplicates
 from dpspca.provider.evaluate import SpectralCheck
+from dpspca.provider.ledger import Ledger
 
 from .permission import PolicyLike
 
@@ -32,6 +33,28 @@ def require_one_name(
                 f"The data set '{name}' has the same rows as '{known}', and rows have only one budget.",
                 f"Offer them as '{known}' only. What was spent on rows stays spent under any name, form or order.",
             )
+
+
+def names_of_persons(data_set: str, rows: DataSet, found: frozenset[str], ledger: Ledger) -> frozenset[str]:
+    """Return names for which rows are whose. Log if that changed since rows of the data set were used for answers.
+
+    What is spent protects the persons of that time. A person who had two names then, and has one now, was protected
+    less than the policy says, up to as many times less as names were joined. The ledger cannot know which of the two
+    files is right, so no job is refused.
+    """
+    if not isinstance(rows, CheckedRows) or rows.persons is None:
+        return frozenset()
+    persons = PersonNames.of(rows.persons, data_set)
+    recorded, groups = map(ledger.name_of, (persons.recorded, persons.groups))
+    is_known = [ledger.data_set_of_rows(names) == data_set for names in (found, [recorded], [groups])]
+    if is_known == [True, True, False]:
+        _log.error(
+            "The persons of the rows of '%s' are not those of earlier answers. If rows of several persons now belong "
+            "to one, the lifetime of the policy does not hold for that person, because earlier answers protected each "
+            "part alone. Put the earlier persons file back, or state a lifetime that allows for it.",
+            data_set,
+        )
+    return frozenset({recorded, groups})
 
 
 def check_spectral_matrices(

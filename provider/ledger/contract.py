@@ -58,7 +58,7 @@ class Ledger(Protocol):
         ...
 
     def close(self, job: str, state: str) -> None:
-        """End a job for good, delete its answers, and give back the price of queries whose answers were never stored.
+        """End a job for good, delete its answers, and give back the price of queries that were never asked.
 
         Afterwards ``store`` refuses an answer that was still being made. Closing a job again changes nothing.
         """

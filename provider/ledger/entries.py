@@ -209,7 +209,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A job is over, and gives back the price of what was never answered."""
+    """A job is over, and gives back the price of queries that were never asked.
+
+    In entries of version 0.1.0, also the price of answers that were never stored.
+    """
 
     job: str
     state: str

@@ -7,8 +7,8 @@ Jobs that are over may be forgotten (``trim``), so that memory does not grow wit
 looked up in the entries. Without that, it would be admitted and answered a second time.
 
 For each data set, each analyst on it and each job, the spent and the reserved price are kept in whole units. What is
-spent never decreases, with one exception: when a job closes, it gets back the price of queries whose answers were never
-stored, and so never left. No balance depends on time.
+spent never decreases, with one exception: in version 0.1.0, a job that closed got back the price of answers that were
+never stored. No balance depends on time.
 
 A job has entries from its first query on. Before that it has spent nothing and received nothing, so its plan's price is
 reserved in memory alone (``admit``): a job that ends without a query takes no space on the disk.
@@ -222,7 +222,7 @@ class History:
                 return is_new and min(amounts) >= 0
             case Closed():
                 job = self._open.get(fact.job)
-                return job is not None and fact.returned == job.returnable()
+                return job is not None and fact.returned in {job.returnable(), job.returned_before()}
             case Lapsed():
                 return fact.job in self._decisions and not self._was_asked(fact.job)
             case Founded():
@@ -307,7 +307,7 @@ class History:
     def _apply_closed(self, fact: Closed) -> None:
         job = self._open.pop(fact.job)
         self._decisions.pop(fact.job, None)
-        lost = fact.returned - job.account.reserved  # the price of answers that were never stored
+        lost = fact.returned - job.account.reserved  # in version 0.1.0, the price of answers that were never stored
         self._end(job, fact.state)
         self._untrimmed.append(job)
         for account in job.accounts:

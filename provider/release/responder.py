@@ -96,10 +96,14 @@ class HasSilentRows(Protocol):
 
 @runtime_checkable
 class PreparesRows(Protocol):
-    """Data that are prepared for the first query about second moments. Other queries can do without."""
+    """Data that are prepared for a job's first query about second moments. Its other queries can do without."""
 
-    def evaluate_as_prepared(self, query: RowQuery) -> Integers:
-        """Answer exactly, with what was prepared or from the rows."""
+    def evaluate_and_prepare(self, query: RowQuery, job: str) -> Integers:
+        """Answer exactly, and prepare the rows for this job."""
+        ...
+
+    def evaluate_as_prepared(self, query: RowQuery, job: str) -> Integers:
+        """Answer exactly, with what was prepared for this job or from the rows."""
         ...
 
 
@@ -233,9 +237,11 @@ class Responder:
 
     def _exact(self, asked: Evaluator | SketchSession, position: int, query: RowQuery) -> Integers:
         """Answer exactly. Rows are prepared for only one query of a job, and its interval counts that."""
-        if isinstance(asked, PreparesRows) and position != self._preparing:
-            return asked.evaluate_as_prepared(query)
-        return asked.evaluate(query)
+        if not isinstance(asked, PreparesRows):
+            return asked.evaluate(query)
+        if position != self._preparing:
+            return asked.evaluate_as_prepared(query, self._job)
+        return asked.evaluate_and_prepare(query, self._job)
 
     def _noise(self, step: Step, draw: Draw) -> Integers:
         """Draw all noise of a step. No row is looked at."""

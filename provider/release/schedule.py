@@ -26,7 +26,14 @@ from typing import Final, TypeAlias, TypeVar
 
 from dpspca.common.plan import Step
 from dpspca.common.privacy import ChoiceEvent, most_levels
-from dpspca.common.queries import SecondMomentQuery, SignPairs, SubspaceQuery
+from dpspca.common.queries import (
+    CompressedCovariance,
+    Covariance,
+    CovarianceProduct,
+    CovarianceTriangle,
+    SignPairs,
+    SubspaceQuery,
+)
 
 Coin: TypeAlias = Callable[[], float]
 """Draws a number uniformly from [0, 1)."""
@@ -41,6 +48,9 @@ SPARSE_ENTRY_SECONDS: Final = 2.5e-7
 ``bench/answer_times.py`` measures that time: for wide queries, below 10 ns a number for a dense row and about 25 ns
 for the longest sparse row, which has one more number for each of its columns. For narrow queries a row adds a few
 microseconds, which ``LEAST_INTERVAL`` covers."""
+READ_ENTRY_SECONDS: Final = 3e-7
+"""In place of ``ENTRY_SECONDS`` if an answer reads the source of the rows, some rows at a time. One row more may begin
+another part, whose sums are added to the others: about 20 ns a number."""
 READ_SECONDS: Final = 1e-5
 """Seconds of the interval for each number of a row that an answer reads from its source: ten times what reading takes.
 
@@ -56,6 +66,9 @@ ROW_SECONDS: Final = 2e-5
 """Seconds of the interval for each of several rows that are protected together: ten times what a narrow one adds."""
 LONGEST_INTERVAL: Final = 10.0
 """The most seconds to which the number of rows that are protected together makes an interval longer."""
+
+_PREPARES: Final = (Covariance, CovarianceTriangle, CovarianceProduct, CompressedCovariance, SubspaceQuery)
+"""Queries that use a Gram matrix or kept integers, if there are any."""
 
 system_coin: Final[Coin] = SystemRandom().random
 
@@ -91,6 +104,7 @@ class Schedule:
         self._makes_matrix = makes_matrix
         self._kept = COPY_SECONDS * kept_columns
         self._moved = READ_SECONDS * read_columns + COPY_SECONDS * copied_columns
+        self._dense = READ_ENTRY_SECONDS if read_columns else ENTRY_SECONDS
         self._rows = rows_together
         self._toss = toss
 
@@ -103,7 +117,7 @@ class Schedule:
         matrix = step.extent.dimension**2 if is_first and self._makes_matrix else 0
         entries = max(*map(_entries, step.choices), matrix)
         sparse = SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension)
-        row = self._moved + is_first * self._kept + (sparse if self._is_sparse else ENTRY_SECONDS * entries)
+        row = self._moved + is_first * self._kept + (sparse if self._is_sparse else self._dense * entries)
         return max(LEAST_INTERVAL, row, min(self._rows * max(row, ROW_SECONDS), LONGEST_INTERVAL))
 
     async def delay_result(self, position: int, work: "asyncio.Future[Result]") -> Result:
@@ -127,7 +141,7 @@ def departure(seconds: float, interval: float, tossed: float) -> float:
 
 def first_of_moments(plan: Sequence[Step]) -> int | None:
     """Return the position of the query for which rows are prepared, whose interval counts that."""
-    asked = (at for at, step in enumerate(plan) if issubclass(step.query, SecondMomentQuery))
+    asked = (at for at, step in enumerate(plan) if issubclass(step.query, _PREPARES))
     return next(asked, None)
 
 

@@ -117,7 +117,7 @@ def test_a_job_is_recalled_as_it_was_while_it_runs_and_long_after_it_ended(kept:
     for position in range(2):
         respond(ledger, "job", position)
         respond(ledger, "another", position)
-    assert reserve(ledger, "job", 2)  # its answer is never stored, so its price comes back
+    assert reserve(ledger, "job", 2)  # its answer is never stored
     running = ledger.recall("job")
     assert running
     digests = [f"{position} {sha256(answer('job', position).tobytes()).hexdigest()}\n" for position in range(2)]
@@ -128,7 +128,7 @@ def test_a_job_is_recalled_as_it_was_while_it_runs_and_long_after_it_ended(kept:
     respond(ledger, "another", 2)
     over = ledger.recall("job")
     assert over
-    assert (over.state, over.spent, over.opened_at) == ("done", Price(2 * PRICE, 2 * SLACK), running.opened_at)
+    assert (over.state, over.spent, over.opened_at) == ("done", running.spent, running.opened_at)
     assert (over.opening, over.answers_digest, over.answers) == (running.opening, running.answers_digest, 2)
     assert ledger.recall("jo") is None
 
@@ -286,15 +286,27 @@ def test_t17_an_answer_never_crosses_jobs(kept: Kept) -> None:
         assert (again == made).all()
 
 
-def test_closing_releases_the_price_of_queries_without_an_answer(kept: Kept) -> None:
+def test_t22_a_query_stays_paid_for_if_its_job_ends_before_its_answer(kept: Kept) -> None:
+    """The refusal shows how long the answer was in the making. If that were free, it could be repeated."""
     kept.ledger.open(opening(), LIMITS)
     respond(kept.ledger, "job", 0)
     assert reserve(kept.ledger, "job", 1)
     kept.ledger.close("job", "aborted")
-    assert kept.taken() == (1, 0)
+    assert kept.taken() == (2, 0)
     with pytest.raises(BudgetExceededError):
-        kept.ledger.open(opening("next", units=BUDGET.whole.units - PRICE + 1), LIMITS)
-    kept.ledger.open(opening("next", units=BUDGET.whole.units - PRICE), LIMITS)
+        kept.ledger.open(opening("next", units=BUDGET.whole.units - 2 * PRICE + 1), LIMITS)
+    kept.ledger.open(opening("next", units=BUDGET.whole.units - 2 * PRICE), LIMITS)
+
+
+@pytest.mark.parametrize("state", ["expired", "cancelled"])
+def test_t22_a_job_that_expires_in_the_middle_costs_what_was_asked(kept: Kept, state: str) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    assert reserve(kept.ledger, "job", 0)
+    if state == "expired":
+        kept.ledger.expire(opening().expires_at)
+    else:
+        kept.ledger.close("job", state)
+    assert kept.taken() == (1, 0)
 
 
 def test_an_answer_that_is_ready_after_its_job_closed_is_refused(kept: Kept) -> None:

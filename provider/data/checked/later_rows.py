@@ -21,7 +21,8 @@ class LaterRows:
     def __init__(
         self, given: UsableRows, count: int, names: tuple[str, ...] | None, make: Callable[[], CheckedRows]
     ) -> None:
-        """``count`` is how many rows ``make`` returns."""
+        """``count`` is how many rows ``make`` returns. They have the form of those that are given."""
+        self.given: UsableRows = given.given if isinstance(given, LaterRows) else given
         self.count, self.names = count, names
         self.dimension = given.dimension if names is None else len(names)
         self.is_sparse = given.is_sparse
@@ -40,12 +41,17 @@ class LaterRows:
         """Return rows by their position."""
         return self.made().part(which)
 
+    def forget(self) -> None:
+        """Free the memory of the rows. They are made again when they are next used, which every interval counts."""
+        self._made = None
+
     def made(self) -> CheckedRows:
         """Return all rows."""
         with self._making:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            made = self._made
+            if made is None:
+                made = self._made = self._make()
+            return made
 
 
 def copied_columns(rows: UsableRows) -> int:
@@ -79,8 +85,7 @@ def used_later(
 
 def paired_later(rows: UsableRows, seed: int) -> LaterRows:
     """Return the differences of pairs of rows, which are made later. Refuse rows that cannot be paired."""
-    if not isinstance(rows, LaterRows):
-        require_pairs(rows)
+    require_pairs(rows.given if isinstance(rows, LaterRows) else rows)
     return LaterRows(rows, rows.count // 2, rows.names, lambda: differences(_whole(rows), seed))
 
 

@@ -48,6 +48,7 @@ from dpspca.provider.data.tables import (
 from .signatures import LONGEST, require_text
 from .text_cells import Cells, number_parser
 from .text_faults import FORM, declare_encoding, encoding_of, is_decoded, line_fault
+from .text_lines import whole_lines
 
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""
@@ -322,12 +323,12 @@ def _cells_of(line: str, delimiter: str) -> list[str]:
         return []
 
 
-def _single_lines(text: Iterator[str], delimiter: str) -> Iterator[_Line]:
+def _single_lines(text: TextIO, delimiter: str) -> Iterator[_Line]:
     """Yield the cells of each line.
 
     A blank line is a row, even the last one. Otherwise a row's content would decide how many rows there are.
     """
-    for line in text:
+    for line in whole_lines(text):
         yield 0, _cells_of(line, delimiter)
 
 

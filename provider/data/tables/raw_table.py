@@ -57,6 +57,8 @@ class Columns:
     """Their places among all columns of the file, or None for all of them."""
     kinds: tuple[str, ...] | None = None
     """Their types, if the file states types."""
+    width: int = 0
+    """How many columns each row is read with, if that may be more: a line of text is read as a whole."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -155,7 +157,7 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading, renaming: st
         *(reading.missing_codes if not isinstance(reading.missing_codes, tuple) else ()),
     ):
         _require_some(name, names or ())
-    return Columns(names, places)
+    return Columns(names, places, width=len(all_names))
 
 
 def _require_distinct(names: Sequence[str], renaming: str) -> None:

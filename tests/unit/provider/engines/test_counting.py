@@ -15,13 +15,14 @@ from facts import facts
 from dpspca.common.decoding import decode
 from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import InvalidDataError, MissingExtraError
-from dpspca.common.queries.rows import Covariance
+from dpspca.common.queries.rows import Covariance, CovarianceProduct
 from dpspca.common.storage.engine_settings import EngineSettings
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import streamed_rows
 from dpspca.provider.data.cluster_rows import ClusterRows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
+from dpspca.provider.engines import worker
 from dpspca.provider.engines.cluster_sums import ClusterSums
 from dpspca.provider.engines.clusters import open_cluster
 from dpspca.provider.engines.counting import count_rows, task_fields
@@ -166,3 +167,35 @@ def test_a_pass_reads_each_row_once(table: np.ndarray, tmp_path: Path) -> None:
             assert all(0 <= each.start <= each.stop <= each.part.count for each in spans)
     limited = replace(rows, limit=50)
     assert sum(each.stop - each.start for each in limited.spans(slice(None))) == 50
+
+
+def test_t22_a_pass_over_all_rows_reads_every_file_also_those_without_rows(tmp_path: Path) -> None:
+    """Otherwise the time of an answer would show whether a file has one row or none."""
+    folder = tmp_path / "wards"
+    folder.mkdir()
+    for name, count in (("a", 5), ("b", 0), ("c", 1), ("d", 0)):
+        np.save(folder / f"{name}.npy", np.ones((count, 3)))
+    rows = rows_of(folder)
+    found = [(Path(each.part.file).stem, each.start, each.stop) for each in rows.spans(slice(None))]
+    assert found == [("a", 0, 5), ("b", 0, 0), ("c", 0, 1), ("d", 0, 0)]
+    assert [each.stop for each in rows.first(5).spans(slice(None))] == [5, 0, 0, 0]
+    assert [Path(each.part.file).stem for each in rows.spans(slice(0, 5))] == ["a"]
+
+
+def test_a_part_of_no_rows_is_added_up_as_often_as_one_of_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums: list[int] = []
+    made = worker._sums
+    monkeypatch.setattr(worker, "_sums", lambda *given: sums.append(len(given[1])) or made(*given))
+    for count in (0, 1):
+        np.save(tmp_path / f"{count}.npy", np.ones((count, 3)))
+        ClusterSums(rows_of(tmp_path / f"{count}.npy"), 1.0).of(CovarianceProduct(np.eye(3)[:, :1]))
+    assert sums == [0, 1]
+
+
+def test_t22_the_whole_width_of_a_line_counts_as_read(tmp_path: Path) -> None:
+    (tmp_path / "wide.csv").write_text("a,b,c,d,e\n" + "1,2,3,4,5\n" * 3, encoding="utf-8")
+    np.save(tmp_path / "narrow.npy", np.ones((3, 2)))
+    assert rows_of(tmp_path / "wide.csv", reading=Reading(columns=("b", "d"))).read_columns == 5
+    assert rows_of(tmp_path / "narrow.npy").read_columns == 2

@@ -137,7 +137,7 @@ class Full:
 
 def test_a_sum_beyond_the_lattice_counts_as_its_end() -> None:
     made = shard(np.eye(2))
-    made._matrix = Full()  # type: ignore[assignment]
+    made._made = Full()  # type: ignore[assignment]
     assert made.evaluate(EntryTotal(2)).tolist() == [LARGEST_TOTAL]
 
 

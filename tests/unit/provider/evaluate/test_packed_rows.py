@@ -73,7 +73,7 @@ def test_rows_stay_packed_while_they_are_asked_about() -> None:
     shard.evaluate(make_query("product", np.random.default_rng(1), 40))
     held = shard._ready
     assert held is not None
-    assert held[1]._rows._rows.packed.nbytes == 4000 * 10  # type: ignore[attr-defined]
+    assert held.moments._rows._rows.packed.nbytes == 4000 * 10  # type: ignore[attr-defined]
 
 
 def test_a_row_depends_on_itself_alone() -> None:

@@ -90,5 +90,5 @@ def test_integers_are_kept_only_if_asked_for(tmp_path: Path) -> None:
         shard = Shard(stored, BOUND, keeps=keeps)
         shard.evaluate(query)
         assert shard._ready is not None
-        kinds.append(str(shard._ready[1]._rows._rows.kind))  # type: ignore[attr-defined]
+        kinds.append(str(shard._ready.moments._rows._rows.kind))  # type: ignore[attr-defined]
     assert kinds == ["float32", "int32"]

@@ -120,6 +120,9 @@ def test_a_job_that_does_not_fit_is_refused_before_rows_are_copied() -> None:
         used_later(check_rows(TABLE), 1, 21, None)
     with pytest.raises(InvalidParameterError, match=facts("genotypes")):
         Shard(CheckedRows(Genotypes.of_codes(np.zeros((4, 4), dtype=np.uint8))), 1.0, pairing=3)
+    genotypes = CheckedRows(Genotypes.of_codes(np.zeros((4, 3), dtype=np.uint8)), ("a", "b", "c"))
+    with pytest.raises(InvalidParameterError, match=facts("genotypes")):
+        Shard(used_later(genotypes, 1, None, ("b", "a")), 1.0, pairing=3)
 
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])

@@ -128,7 +128,7 @@ def test_a_job_that_the_policy_no_longer_allows_gets_no_more_answers(policy: str
     for position in (0, 1):
         with pytest.raises(WithdrawnError) as caught:
             provider.answer(opened, position)
-        assert "what was answered stays spent" in str(caught.value)
+        assert "what was asked stays spent" in str(caught.value)
         assert "cost nothing" not in str(caught.value)
     assert provider.account == (COSTS[0], 0)
     assert provider.ledger._books.jobs[signed.job_id].state == WITHDRAWN

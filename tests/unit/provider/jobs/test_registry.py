@@ -18,7 +18,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DataChangedError, DpspcaError, JobEndedError, RefusedError
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
-from dpspca.common.plan import events
+from dpspca.common.plan import events, prices
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import cost_units
 from dpspca.common.privacy.units import PrivacyUnit
@@ -26,6 +26,7 @@ from dpspca.common.queries.rows import Count, CovarianceProduct
 from dpspca.common.transport import wire
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.arrivals import Arrivals
+from dpspca.provider.data.checked.persons import with_persons
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
@@ -181,6 +182,32 @@ def test_only_a_unit_of_persons_is_answered_about_persons(
         registry.open(enrolment.job(replace(SPEC, unit=unit), enrolment.identity(Role.ANALYST, "ada"), ["north"]))
     assert isinstance(ledger, MemoryLedger)
     assert len(ledger.entries) == 1  # its founding: the refusal cost nothing
+
+
+OF_PERSONS = replace(SPEC, unit=PrivacyUnit.PERSON_ADD_REMOVE)
+"""A job about persons."""
+
+
+@pytest.mark.parametrize(
+    ("then", "now_persons", "is_said"),
+    [
+        (list(range(20)), [0, 0, *range(2, 20)], True),
+        (list(range(20)), [f"p{place}" for place in range(20)], False),
+        ([0, 0, *range(2, 20)], [1, 1, *range(2, 20)], False),
+    ],
+    ids=["two are one", "other labels", "another label for one"],
+)
+def test_t18_a_change_of_persons_after_answers_is_logged(
+    then: list[Any], now_persons: list[Any], is_said: bool, enrolment: Enrolment, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was answered protected each of the two names alone, so the lifetime is too low for the person behind them."""
+    told = replace(settings(enrolment), data_sets={"cohort": with_persons(CheckedRows(ROWS), then)})
+    job = enrolment.job(OF_PERSONS, enrolment.identity(Role.ANALYST, "ada"), ["north"])
+    JobRegistry(told).open(job).responder.respond(0, FIRST)
+    JobRegistry(told)
+    assert not caplog.records
+    JobRegistry(replace(told, data_sets={"cohort": with_persons(CheckedRows(ROWS), now_persons)}))
+    assert [each.levelname for each in caplog.records] == ["ERROR"] * is_said
 
 
 def test_a_ledger_that_began_with_rows_is_not_spent_from_for_persons(enrolment: Enrolment) -> None:
@@ -472,7 +499,7 @@ def test_an_answer_is_not_in_the_ledger_before_it_leaves(enrolment: Enrolment) -
 
     asyncio.run(ended())
     account = told.ledger._books.data_sets["cohort"]  # type: ignore[attr-defined]
-    assert (account.spent.units, account.reserved.units) == (0, 0)
+    assert (account.spent.units, account.reserved.units) == (next(prices(catalogue.plan(SPEC))).units, 0)
 
 
 def test_a_job_is_opened_once_however_many_ask_at_the_same_time(enrolment: Enrolment) -> None:

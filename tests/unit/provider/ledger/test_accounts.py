@@ -1,4 +1,4 @@
-"""What closing a job gives back: the price of queries never asked and of lost answers, never that of stored answers."""
+"""What closing a job gives back: the price of queries that were never asked. In version 0.1.0, also of lost answers."""
 
 from dataclasses import replace
 
@@ -27,24 +27,25 @@ def asked(units: int, slack: int, *, lost: bool = False) -> QueryRecord:
     return QueryRecord("query", "d" * 64, Price(units, slack), None if lost else KEPT)
 
 
-def test_closing_gives_back_all_but_the_price_of_answers() -> None:
-    given = job(asked(5, 2), asked(7, 3, lost=True), left=(11, 4)).returnable()
-    assert given == Price(11 + 7, 4 + 3)
+def test_closing_gives_back_the_price_of_queries_never_asked() -> None:
+    ended = job(asked(5, 2), asked(7, 3, lost=True), left=(11, 4))
+    assert ended.returnable() == Price(11, 4)
+    assert ended.returned_before() == Price(11 + 7, 4 + 3)
 
 
 def test_a_lost_first_block_costs_its_price_if_a_later_block_was_answered() -> None:
     """The later block was free because the first was paid for. Its answer left, so the price must stay spent."""
     first, later = asked(5, 2, lost=True), asked(0, 0)
-    assert job(first, later).returnable() == Price(0, 0)
-    assert job(first, replace(later, answer=None), later).returnable() == Price(0, 0)
+    assert job(first, later).returned_before() == Price(0, 0)
+    assert job(first, replace(later, answer=None), later).returned_before() == Price(0, 0)
 
 
-def test_blocks_whose_answers_were_all_lost_are_given_back() -> None:
-    assert job(asked(5, 2, lost=True), asked(0, 0, lost=True)).returnable() == Price(5, 2)
+def test_blocks_whose_answers_were_all_lost_were_given_back() -> None:
+    assert job(asked(5, 2, lost=True), asked(0, 0, lost=True)).returned_before() == Price(5, 2)
 
 
-def test_answers_lost_after_the_last_free_answer_are_given_back() -> None:
-    assert job(asked(5, 2), asked(0, 0), asked(7, 3, lost=True)).returnable() == Price(7, 3)
+def test_answers_lost_after_the_last_free_answer_were_given_back() -> None:
+    assert job(asked(5, 2), asked(0, 0), asked(7, 3, lost=True)).returned_before() == Price(7, 3)
 
 
 # --- The same of a whole ledger, and a real plan ----------------------------------------------------------------------
@@ -62,12 +63,12 @@ SPEC = JobSpec(
 
 
 @pytest.mark.parametrize(
-    ("stored", "spent"),
-    [((), False), ((0,), True), ((1,), True), ((2,), True), ((1, 2), True), ((0, 1, 2), True)],
+    "stored",
+    [(), (0,), (1,), (2,), (1, 2), (0, 1, 2)],
     ids=["none", "the first", "the second", "the last", "all but the first", "all"],
 )
-def test_blocks_cost_one_price_whichever_answers_were_stored(stored: tuple[int, ...], spent: bool) -> None:
-    """All three blocks are asked, and the stored ones leave. In the end one block's price is spent, or nothing."""
+def test_blocks_cost_one_price_whichever_answers_were_stored(stored: tuple[int, ...]) -> None:
+    """All three blocks are asked, and the stored ones leave. In the end one block's price is spent."""
     plan = catalogue.plan(SPEC)
     steps = [NOTHING, *prices(plan)]
     whole = steps[-1]
@@ -81,5 +82,5 @@ def test_blocks_cost_one_price_whichever_answers_were_stored(stored: tuple[int, 
             ledger.store("job", at, answer("job", at))
     ledger.close("job", "done")
     account = Books.replay(ledger.entries).data_sets["cohort"]
-    assert Price(account.spent.units, account.spent.slack_units) == (whole if spent else NOTHING)
+    assert Price(account.spent.units, account.spent.slack_units) == whole
     assert (account.reserved.units, account.reserved.slack_units) == (0, 0)

@@ -23,12 +23,13 @@ from dpspca.common.privacy.picks import most_levels
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.picks import ColumnChoice, SignPairs, TiedColumns
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.provider.data.threads import run_in_row_thread
+from dpspca.provider.data.threads import run_in_opening_thread, run_in_row_thread
 from dpspca.provider.release.schedule import (
     COPY_SECONDS,
     ENTRY_SECONDS,
     LEAST_INTERVAL,
     LONGEST_INTERVAL,
+    READ_ENTRY_SECONDS,
     READ_SECONDS,
     ROW_SECONDS,
     SPARSE_ENTRY_SECONDS,
@@ -163,7 +164,8 @@ def test_the_interval_follows_from_the_plan_alone() -> None:
     assert [schedule.interval(at) for at in asked] == pytest.approx([ENTRY_SECONDS * 200_000 * 4] * len(asked))
     assert Schedule(plan()).interval(0) == LEAST_INTERVAL
     read = Schedule(wide, read_columns=3000)
-    assert read.interval(0) == pytest.approx(Schedule(wide).interval(0) + 3000 * READ_SECONDS)
+    once_more = READ_ENTRY_SECONDS / ENTRY_SECONDS
+    assert read.interval(0) == pytest.approx(once_more * Schedule(wide).interval(0) + 3000 * READ_SECONDS)
     for form in (False, True):
         copied = Schedule(wide, is_sparse=form, copied_columns=3000).interval(0)
         assert copied == pytest.approx(Schedule(wide, is_sparse=form).interval(0) + 3000 * COPY_SECONDS)
@@ -219,15 +221,18 @@ def test_a_steward_s_interval_applies_to_every_query() -> None:
     assert {Schedule(steps, interval=0.02).interval(at) for at in range(len(steps))} == {0.02}
 
 
-def test_other_work_never_waits_for_work_on_rows() -> None:
+def test_t22_other_work_and_openings_never_wait_for_work_on_rows() -> None:
     """With more work on rows than there are threads for it, other work still goes on."""
     let_go = Event()
 
     async def scene() -> None:
         works = [run_in_row_thread(let_go.wait, TIMEOUT) for _ in range(200)]
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), TIMEOUT / 2) == "done"
-        assert not any(work.done() for work in works)
-        let_go.set()
+        try:
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), TIMEOUT / 2) == "done"
+            assert await asyncio.wait_for(run_in_opening_thread(lambda: "done"), TIMEOUT / 2) == "done"
+            assert not any(work.done() for work in works)
+        finally:
+            let_go.set()
         assert all(await asyncio.gather(*works))
 
     asyncio.run(scene())
