@@ -200,7 +200,7 @@ OF_PERSONS = replace(SPEC, unit=PrivacyUnit.PERSON_ADD_REMOVE)
 def test_t18_a_change_of_persons_after_answers_is_logged(
     then: list[Any], now_persons: list[Any], is_said: bool, enrolment: Enrolment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was answered protected each of the two names alone, so the lifetime is too low for the person behind them."""
+    """Answers protected each of two names alone, so the lifetime is too low for the person behind both."""
     told = replace(settings(enrolment), data_sets={"cohort": with_persons(CheckedRows(ROWS), then)})
     job = enrolment.job(OF_PERSONS, enrolment.identity(Role.ANALYST, "ada"), ["north"])
     JobRegistry(told).open(job).responder.respond(0, FIRST)
