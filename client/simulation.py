@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.arrays import column_names
 from dpspca.common.checks import check_whole, choice
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
+from dpspca.common.frames import column_names
 from dpspca.common.job import JobSpec, Span, pairing_of
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import MAX_PROVIDERS, Entropy, PrivacyUnit, repeatable_entropy

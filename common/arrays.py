@@ -1,6 +1,6 @@
 """Checks of arrays that another party sent: they return a frozen copy, or refuse the array with a reason."""
 
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,9 +58,3 @@ def _real(values: ArrayLike) -> FloatArray:
     copy = np.array(array, dtype=np.float64, order="C")
     copy.setflags(write=False)
     return copy
-
-
-def column_names(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a data frame, or anything else
-    """Return the column names of a data frame, or None if it has none or if one is not text."""
-    names = tuple(getattr(table, "columns", ()))
-    return names if names and all(isinstance(name, str) for name in names) else None

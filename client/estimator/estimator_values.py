@@ -2,25 +2,36 @@
 
 import secrets
 from collections.abc import Mapping
+from importlib import import_module
 from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.arrays import column_names
 from dpspca.common.checks import check, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
+from dpspca.common.frames import column_names, numbers_of_objects
 from dpspca.common.job import AutoCentering, Center, JobSpec
 from dpspca.common.plan import Plan
 from dpspca.common.queries import ColumnSizes, ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
-from dpspca.provider.data import numeric
+from dpspca.provider.data import check_rows
 
 _BESIDE: Final = (Count, ColumnSizes, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
 """Queries before and after the components are found. They do not count as rounds."""
 
 
-def numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
+def rows_of(rows: Any, *, least: int) -> tuple[Any, Any]:  # noqa: ANN401  # whatever holds numbers
+    """Return a table as scikit-learn takes it, and its rows, checked.
+
+    scikit-learn does not see the names of the columns of a batch of Arrow, so the batch becomes a table.
+    """
+    if type(rows).__name__ == "RecordBatch":
+        rows = import_module("pyarrow").Table.from_batches([rows])
+    return rows, check_rows(_numbers_of(rows), least=least).matrix
+
+
+def _numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
     """Convert an array of Python objects that are numbers to a numeric array, as scikit-learn's callers expect."""
     check(rows is not None, "X is None.", "Give X, or a federation and the name of a data set.")
     if isinstance(rows, str | PathLike):
@@ -31,7 +42,7 @@ def numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
     if hasattr(rows, "tocsr") or column_names(rows) or np.ma.is_masked(rows):
         return rows
     array = np.asarray(rows)
-    return numeric(array) if array.dtype.kind == "O" else array
+    return numbers_of_objects(array) if array.dtype.kind == "O" else array
 
 
 def job_of(values: Mapping[str, Any], *, providers: int | None) -> JobSpec:

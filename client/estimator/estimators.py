@@ -29,9 +29,8 @@ from dpspca.common.job import (
     Schema,
     Weights,
 )
-from dpspca.provider.data import check_rows
 
-from .estimator_values import job_of, methods_with, numbers_of, rounds_of, seeds_of
+from .estimator_values import job_of, methods_with, rounds_of, rows_of, seeds_of
 from .unit_names import UnitName, unit_named
 
 try:
@@ -231,7 +230,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _fit_rows(self, X: Any, persons: Any) -> None:  # noqa: ANN401  # the caller's values, not yet checked
         known, (start_seed, noise_seed) = self._known(), seeds_of(self.random_state)
         if known is None:
-            rows = check_rows(numbers_of(X)).matrix
+            X, rows = rows_of(X, least=2)
             validate_data(self, X, skip_check_array=True)
             names = getattr(self, "feature_names_in_", None)
             spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
@@ -296,7 +295,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if self.model_.dictionary is not None:
             return self.model_.transform(X)
-        rows = check_rows(numbers_of(X), least=1).matrix
+        X, rows = rows_of(X, least=1)
         validate_data(self, X, skip_check_array=True, reset=False)
         return self.model_.transform(rows)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
+from dpspca.common.frames import number_in, number_of
 
 from .features import UNKNOWN, Category, Feature
 from .values import Codes
@@ -22,8 +23,6 @@ _TEXT_STEP: Final = -(2.0**40)
 MAX_TEXTS: Final = 2**20
 OTHER_TEXT: Final = _TEXT_STEP * 2**24
 """What any other text in a column of a category is read as. It is a finite number, so its row stays usable."""
-_NAMELESS: Final = frozenset({"NAType", "NaTType"})
-"""Types of values that stand for a missing one in pandas."""
 
 
 def text_code(place: int) -> float:
@@ -119,24 +118,20 @@ def _category_cell(cell: object, texts: Mapping[str, int], missing: Collection[s
 
 
 def _number_cell(cell: Any, missing: Collection[str]) -> float:  # noqa: ANN401  # any object
-    if cell is None or type(cell).__name__ in _NAMELESS:
-        return nan
     if isinstance(cell, str):
         plain = cell.strip()
         if not plain or plain in missing:
             return nan
         number = _parsed(plain)
-        return inf if number is None else number
-    try:
-        return float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return inf
+    else:
+        number = number_of(cell)
+    return inf if number is None else number
 
 
 def _parsed(text: str) -> float | None:
     """Read a text as a number. NaN is none, because two of them are never equal."""
     try:
-        number = float(text)
+        number = number_in(text)
     except ValueError:
         return None
     return None if isnan(number) else number

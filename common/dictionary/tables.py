@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.common.arrays import MATRIX, FloatArray, column_names
-from dpspca.common.errors import InvalidDataError, InvalidTypeError
+from dpspca.common.arrays import MATRIX, FloatArray
+from dpspca.common.errors import InvalidDataError
+from dpspca.common.frames import column_names, require_no_dates
 
 from .codes import raw_values
 from .dictionary import Dictionary
@@ -29,10 +30,7 @@ def prepare_table(dictionary: Dictionary, rows: Any, *, by_position: bool = Fals
 
 def names_of(rows: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # any table
     """Return the names of a table's columns, if it has names."""
-    if isinstance(rows, Mapping):
-        return tuple(rows)
-    stated = getattr(rows, "column_names", None)  # of Arrow, whose columns are not names
-    return tuple(stated) if isinstance(stated, list) else column_names(rows)
+    return tuple(rows) if isinstance(rows, Mapping) else column_names(rows)
 
 
 def _by_name(rows: Any, names: Sequence[str], dictionary: Dictionary) -> Iterator[tuple[Feature, Any]]:  # noqa: ANN401
@@ -62,12 +60,12 @@ def _by_position(rows: Any, dictionary: Dictionary) -> Iterator[tuple[Feature, A
 
 def _raw(feature: Feature, cells: Any) -> FloatArray:  # noqa: ANN401  # a column of any library
     array = np.asarray(cells)
-    if array.dtype.kind in "Mm":
-        raise InvalidTypeError(
-            f"The column {feature.name!r:.60} holds dates or durations ({array.dtype}).",
-            "Compute a number from them, such as the age on a public day.",
-        )
+    kind = getattr(cells, "type", getattr(cells, "dtype", array.dtype))  # as Arrow and others state it
+    require_no_dates([feature.name] * 2, [str(kind), str(array.dtype)])
     raw = raw_values(array, feature)
     if np.isinf(raw).any():
-        raise InvalidDataError(f"The column {feature.name!r:.60} holds a value that is not a finite number.", _TERMS)
+        row = int(np.flatnonzero(np.isinf(raw))[0]) + 1
+        raise InvalidDataError(
+            f"The column {feature.name!r:.60} holds a value that is not a finite number, first in row {row}.", _TERMS
+        )
     return raw

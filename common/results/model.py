@@ -15,11 +15,12 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dpspca.common.arrays import MATRIX, FloatArray, column_names
+from dpspca.common.arrays import MATRIX, FloatArray
 from dpspca.common.checks import check, is_real
 from dpspca.common.decoding import STORED, By, between, decode, one_of, parse_json
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import CorruptModelError, DpspcaError, InvalidDataError, InvalidParameterError
+from dpspca.common.frames import column_names, numbers_in, place_of_first
 from dpspca.common.job import MAX_DIMENSION
 from dpspca.common.text import visible
 
@@ -320,12 +321,17 @@ def _in_two_words(header: dict[str, Any]) -> Any:  # noqa: ANN401  # whatever is
 
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
     """Check that this is a two-dimensional table of finite numbers, dense or sparse."""
-    table: Any = rows if scipy.sparse.issparse(rows) else np.asarray(rows)
+    table: Any = rows if scipy.sparse.issparse(rows) else numbers_in(rows)
     values: Any = getattr(table, "data", table) if scipy.sparse.issparse(table) else table
-    if table.ndim != MATRIX or table.dtype.kind not in "fiub" or not np.isfinite(values).all():
+    if table.ndim != MATRIX or table.dtype.kind not in "fiub":
         raise InvalidDataError(
             f"The rows are not a table of finite numbers: {table.ndim} dimensions, numbers of type {table.dtype}.",
             "Give rows and columns of finite numbers.",
+        )
+    if not np.isfinite(values).all():
+        place = place_of_first(table, ~np.isfinite(values), column_names(rows))
+        raise InvalidDataError(
+            f"The rows contain NaN or infinity, first in {place}.", "Fill in or drop missing values first."
         )
     return table
 

@@ -26,7 +26,6 @@ from .preparation import (
     check_rows,
     check_size,
     numbers_of,
-    numeric,
     require_rows,
     stray_column,
 )
@@ -53,7 +52,6 @@ __all__ = [
     "make_unusable",
     "names_of",
     "numbers_of",
-    "numeric",
     "ordered_totals",
     "paired_later",
     "require_genotypes",

@@ -13,8 +13,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dpspca.common.arrays import MATRIX, FloatArray, column_names
+from dpspca.common.arrays import MATRIX, FloatArray
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
+from dpspca.common.frames import column_names, numbers_in, place_of_first
 from dpspca.common.job import Schema, Span
 from dpspca.common.privacy import MAX_ROWS
 from dpspca.provider.data.memory import BlockTable, Genotypes, ReusedMemory, StoredRows
@@ -258,9 +259,13 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
     check_size(*matrix.shape, least=least)
     values = matrix.data if scipy.sparse.issparse(matrix) else matrix
     if not np.isfinite(values).all():
-        raise InvalidDataError("The rows contain NaN or infinity.", "Fill in or drop missing values first.")
+        place = place_of_first(matrix, ~np.isfinite(values), names)
+        raise InvalidDataError(
+            f"The rows contain NaN or infinity, first in {place}.", "Fill in or drop missing values first."
+        )
     if np.abs(values).max(initial=0.0) > LARGEST:
-        raise InvalidDataError(f"An entry is larger than {LARGEST:.0e}.", "Rescale the columns.")
+        place = place_of_first(matrix, np.abs(values) > LARGEST, names)
+        raise InvalidDataError(f"An entry is larger than {LARGEST:.0e}, first in {place}.", "Rescale the columns.")
     return CheckedRows(matrix, names)
 
 
@@ -287,34 +292,11 @@ def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
         raise InvalidDataError(
             "Some entries are masked (numpy.ma): values are missing.", "Fill in or drop missing values first."
         )
-    array = np.asarray(rows)
-    if array.dtype.kind == "O" and column_names(rows):  # a frame whose columns differ in type, or may miss values
-        array = numeric(rows)
+    array = numbers_in(rows)
     _check_kind(array.dtype)
     _check_two_dimensions(array.ndim)
     with np.errstate(all="ignore"):  # a number that is too large becomes infinite, and is refused later
         return np.ascontiguousarray(array, dtype=np.float64)
-
-
-def numeric(rows: Any) -> FloatArray:  # noqa: ANN401
-    """Convert Python objects to numbers, or name a column that has other objects."""
-    try:
-        return np.asarray(rows).astype(np.float64)
-    except (TypeError, ValueError):
-        bad = [name for name in column_names(rows) or () if not _is_numeric(rows[name])]
-        where = f"Column {bad[0]!r} holds" if bad else "The rows hold"
-        raise InvalidTypeError(
-            f"{where} Python objects or missing values: every argument must be a string of digits or a real number.",
-            "Convert every column to a number, and fill in or drop missing values, first.",
-        ) from None
-
-
-def _is_numeric(column: Any) -> bool:  # noqa: ANN401
-    try:
-        np.asarray(column).astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _check_two_dimensions(dimensions: int) -> None:

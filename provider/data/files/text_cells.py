@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from math import inf, isfinite, isnan
 
+from dpspca.common.frames import number_in
 from dpspca.common.storage import Reading
-from dpspca.provider.data.tables import Columns, cell_reader, number_in
+from dpspca.provider.data.tables import Columns, cell_reader
 
 
 class Cells:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import Preparation, category_text
 from dpspca.common.errors import InvalidDataError, InvalidTypeError
+from dpspca.common.frames import number_in
 from dpspca.common.job import Schema
 from dpspca.common.storage import Reading
 
@@ -248,13 +249,6 @@ def _require_some(name: str, all_names: Sequence[str]) -> None:
     near = get_close_matches(name.strip().lower(), by_lower_case, n=3)
     hint = f"Did you mean {' or '.join(repr(by_lower_case[each]) for each in near)}?" if near else "Check its spelling."
     raise InvalidDataError(f"There is no column {name!r:.{_LONGEST_NAME}}.", hint)
-
-
-def number_in(text: str) -> float:
-    """Read a number. Python's own reader takes 12_5 for 125, which is more likely a code."""
-    if "_" in text:
-        raise ValueError
-    return float(text)
 
 
 def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = number_in) -> Callable[[str], float]:

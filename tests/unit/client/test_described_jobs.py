@@ -1,6 +1,7 @@
 """Jobs with a dictionary: the bound follows, rows are prepared, and the model prepares new rows in the same way."""
 
 import tomllib
+from datetime import time
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,15 @@ def test_missing_unknown_and_distant_values_are_prepared_as_declared() -> None:
     [
         (FRAME[["age", "sex"]], InvalidDataError, ("0 columns", "'stage'")),
         (pd.concat([FRAME, FRAME[["age"]]], axis=1), InvalidDataError, "'age'"),
-        (FRAME.assign(age="old"), InvalidDataError, "'age'"),
-        (FRAME.assign(age=np.inf), InvalidDataError, "'age'"),
+        (FRAME.assign(age="old"), InvalidDataError, ("'age'", "row 1")),
+        (FRAME.assign(age=["5"] * 399 + ["1_0"]), InvalidDataError, ("'age'", "row 400")),
+        (FRAME.assign(age=np.inf), InvalidDataError, ("'age'", "row 1")),
         (FRAME.assign(age=pd.Timestamp("2001-01-01")), InvalidTypeError, ("'age'", "datetime64")),
+        (pl.from_pandas(FRAME).with_columns(age=time(3)), InvalidTypeError, ("'age'", "Time")),
+        (pl.from_pandas(FRAME).lazy(), InvalidTypeError, ("LazyFrame", "collect()")),
     ],
 )
-def test_rows_that_cannot_be_prepared_are_refused(rows: pd.DataFrame, kind: type[DpspcaError], said: object) -> None:
+def test_rows_that_cannot_be_prepared_are_refused(rows: Any, kind: type[DpspcaError], said: object) -> None:
     with pytest.raises(kind, match=facts(said)):
         MODEL.transform(rows)
 

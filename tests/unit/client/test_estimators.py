@@ -1,10 +1,12 @@
 """The estimator: scikit-learn's own checks, parameters, errors and fitted attributes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 from facts import facts
@@ -301,6 +303,17 @@ def test_a_column_without_numbers_is_named_in_the_error() -> None:
         estimator().fit(frame)
     nullable = pd.DataFrame(ROWS, columns=list("abcdef")).round().astype("Int64")
     assert estimator().fit(nullable).n_features_in_ == 6
+
+
+@pytest.mark.parametrize("form", [pa.Table.from_pandas, pa.RecordBatch.from_pandas])
+def test_arrow_tables_are_fitted_with_the_names_of_their_columns(form: Callable[[Any], Any]) -> None:
+    frame = pd.DataFrame(ROWS, columns=list("abcdef"))
+    made = estimator().fit(form(frame))
+    assert made.feature_names_in_.tolist() == list("abcdef")
+    assert made.model_.feature_names == tuple("abcdef")
+    assert np.array_equal(made.transform(form(frame)), made.transform(frame))
+    with pytest.raises(ValueError, match=facts("order")):
+        made.transform(form(frame[list("fedcba")]))
 
 
 @pytest.mark.parametrize("state", [-1, "seed", np.random.default_rng(0)])

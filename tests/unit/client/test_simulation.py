@@ -6,6 +6,8 @@ from typing import Any
 import examples
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 from facts import facts
@@ -232,8 +234,9 @@ def test_data_frames_have_to_agree_on_their_columns() -> None:
     backwards = frame[frame.columns[::-1]]
     with pytest.raises(InvalidParameterError, match=facts("column 1", "'f0'", "'f59'", "shard 1")):
         simulate([backwards], spec(schema=Schema.of(names)))
-    with pytest.raises(InvalidParameterError, match=facts("column 1", "'f0'", "shard 1", "'f59'", "shard 3")):
-        simulate([frame, ROWS, backwards], spec())
+    for form in (pd.DataFrame, pl.from_pandas, pa.Table.from_pandas, pa.RecordBatch.from_pandas):
+        with pytest.raises(InvalidParameterError, match=facts("column 1", "'f0'", "shard 1", "'f59'", "shard 3")):
+            simulate([form(frame), ROWS, form(backwards)], spec())
 
 
 def test_a_model_has_the_column_names_of_its_data_frames() -> None:

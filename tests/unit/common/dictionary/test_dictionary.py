@@ -17,6 +17,7 @@ from dpspca.common.dictionary import (
     Dictionary,
     Genotype,
     Number,
+    category_text,
     differences,
     draft,
     faults,
@@ -319,6 +320,14 @@ def test_cells_of_any_library_become_raw_values() -> None:
     np.testing.assert_array_equal(raw_values(np.array(["1", "2.0", "x"]), coded), [0, 1, -1])
     truth = decode(Category, {"levels": ["false", "true"]}, name="x")
     np.testing.assert_array_equal(raw_values(np.array([True, False, None], dtype=object), truth), [1, 0, np.nan])
+
+
+def test_an_underscore_makes_no_number_in_cells_and_codes() -> None:
+    coded = decode(Category, {"levels": ["10", "2"]}, name="x")
+    np.testing.assert_array_equal(raw_values(np.array(["1_0", "10"]), coded), [-1, 0])
+    assert category_text("1_0", {}) not in {10.0, 1.0}
+    number = Dictionary.parse(study()).features[0]
+    np.testing.assert_array_equal(raw_values(np.array(["1_0", "10"]), number), [np.inf, 10])
 
 
 def test_a_draft_has_names_and_types_and_is_refused_until_it_is_filled_in() -> None:

@@ -1,10 +1,14 @@
 """A model projects, reads back from its own bytes, and states what it cost."""
 
 import json
+from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse
 from facts import facts
@@ -125,7 +129,7 @@ def test_transform_takes_the_mean_off_and_inverse_transform_puts_it_back() -> No
     [
         ([[1.0, "a"]], (2, "<U32")),
         (np.ones(6), (1, "float64")),
-        (np.full((2, 6), np.nan), (2, "float64")),
+        (np.full((2, 6), np.nan), ("NaN", "row 1", "column 1")),
         (np.ones((2, 6)) * 1j, (2, "complex128")),
     ],
 )
@@ -237,6 +241,17 @@ def test_columns_that_are_not_the_features_are_refused_by_name(names: str, said:
         MODEL.order_of(names)
     with pytest.raises(InvalidDataError, match=facts(said)):
         MODEL.transform(pd.DataFrame(np.zeros((2, len(names))), columns=list(names)))
+
+
+@pytest.mark.parametrize("form", [pa.table, lambda columns: pa.table(columns).to_batches()[0], pl.DataFrame])
+def test_columns_of_arrow_and_polars_are_matched_by_name(form: Callable[[Any], Any]) -> None:
+    backwards = {name: TABLE[:, NAMES.index(name)] for name in reversed(NAMES)}
+    assert np.array_equal(MODEL.transform(form(backwards)), MODEL.transform(TABLE))
+    assert np.array_equal(MODEL.transform(form(backwards), by_position=True), MODEL.transform(TABLE[:, ::-1]))
+    with pytest.raises(InvalidDataError, match=facts("missing: 'f'", "unknown: 'x'")):
+        MODEL.transform(form({name.replace("f", "x"): TABLE[:, 0] for name in NAMES}))
+    with pytest.raises(InvalidDataError, match=facts("NaN", "row 2", "column 6", "'a'")):
+        MODEL.transform(form({**backwards, "a": [0.0, np.nan, 1, 2, 3]}))
 
 
 def test_columns_with_names_are_refused_where_the_model_has_none() -> None:

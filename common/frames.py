@@ -1,0 +1,124 @@
+"""Tables of any library: what their columns are called, and the numbers in them. Pure.
+
+Pandas, polars, Arrow and numpy are not imported. A table is known by its attributes.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InvalidDataError, InvalidTypeError
+
+_DATES: Final = ("date", "time", "duration", "period", "interval", "month_")
+"""How pandas, polars and Arrow begin the names of types of dates, times and durations."""
+_NO_NUMBERS: Final = (bytes, bytearray, memoryview, np.datetime64, np.timedelta64, np.ndarray)
+"""Types that Python or numpy converts to numbers although they are no measurements."""
+_NAMELESS: Final = frozenset({"NAType", "NaTType"})
+"""Types of values that stand for a missing one in pandas."""
+
+
+def column_names(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a data frame, or anything else
+    """Return the column names of a data frame, or None if it has none or if one is not text."""
+    labels = _labels(table)
+    names = tuple(label for label in labels if isinstance(label, str))
+    return names if names and len(names) == len(labels) else None
+
+
+def numbers_in(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or anything that numpy takes
+    """Convert a table to an array. Of a data frame, name the column and the row that hold something else than numbers.
+
+    Types of columns are looked at first, because numpy takes dates for numbers if other columns hold numbers.
+    """
+    labels = _labels(table)
+    require_distinct(labels)
+    require_no_dates(labels, _types(table))
+    array = np.asarray(table)
+    if array.dtype.kind != "O" or not labels or array.ndim == 1:
+        return array
+    return np.column_stack([_column(array[:, place], name) for place, name in enumerate(labels)])
+
+
+def numbers_of_objects(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert an array of Python objects that are numbers."""
+    return _column(array.reshape(-1), None).reshape(array.shape)
+
+
+def require_distinct(labels: Sequence[object]) -> None:
+    """Refuse a data frame with several columns of one name."""
+    again = [name for name, count in Counter(labels).items() if count > 1]
+    if again:
+        raise InvalidDataError(
+            f"{Counter(labels)[again[0]]} columns have the name {again[0]!r:.60}.",
+            "Give each column a name of its own.",
+        )
+
+
+def require_no_dates(labels: Sequence[object], types: Sequence[str]) -> None:
+    """Refuse a column whose type is that of dates, times or durations."""
+    for name, kind in zip(labels, types, strict=False):
+        if kind.lower().startswith(_DATES):
+            raise InvalidTypeError(
+                f"The column {name!r:.60} holds dates, times or durations ({kind}), not numbers.",
+                "Leave it out, or compute a number from it, such as the age on a public day.",
+            )
+
+
+def place_of_first(table: Any, wrong: NDArray[np.bool_], names: Sequence[str] | None) -> str:  # noqa: ANN401
+    """Say where the first wrong number of a dense or sparse table is. The mask is of the numbers that it stores."""
+    first = int(np.flatnonzero(wrong)[0])
+    if hasattr(table, "tocoo"):
+        stored = table.tocoo()
+        row, column = int(stored.row[first]), int(stored.col[first])
+    else:
+        row, column = divmod(first, table.shape[1])
+    return f"row {row + 1}, column {column + 1}{'' if names is None else f' ({names[column]!r:.60})'}"
+
+
+def number_in(text: str) -> float:
+    """Read a number. Python's own reader takes 12_5 for 125, which is more likely a code."""
+    if "_" in text:
+        raise ValueError
+    return float(text)
+
+
+def number_of(value: Any) -> float | None:  # noqa: ANN401  # any object
+    """Return the number that an object is or a text holds: NaN for a missing value, None for anything else."""
+    if value is None or type(value).__name__ in _NAMELESS:
+        return np.nan
+    if isinstance(value, _NO_NUMBERS):
+        return None
+    try:
+        return number_in(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _labels(table: Any) -> Sequence[object]:  # noqa: ANN401
+    """Return what the columns of a data frame are called, text or not."""
+    if type(table).__name__ == "LazyFrame":
+        raise InvalidTypeError("The table is a LazyFrame, which holds no rows yet.", "Call its collect() first.")
+    stated = getattr(table, "column_names", None)  # of Arrow, whose ``columns`` are not names
+    return stated if isinstance(stated, list) else tuple(getattr(table, "columns", ()))
+
+
+def _types(table: Any) -> list[str]:  # noqa: ANN401
+    """Return the types of the columns of a data frame as its library writes them."""
+    stated = getattr(table, "dtypes", None)
+    if stated is None:
+        stated = getattr(getattr(table, "schema", None), "types", ())  # of Arrow
+    return [str(kind) for kind in stated] if np.iterable(stated) else []
+
+
+def _column(cells: NDArray[Any], name: object) -> NDArray[np.float64]:
+    """Convert Python objects to numbers."""
+    numbers = [number_of(cell) for cell in cells.tolist()]
+    if None in numbers:
+        where = "The rows hold" if name is None else f"Row {numbers.index(None) + 1} of column {name!r:.60} holds"
+        raise InvalidTypeError(
+            f"{where} Python objects or text: every argument must be a string of digits or a real number.",
+            "Convert every column to a number, or leave it out.",
+        )
+    return np.array(numbers, dtype=np.float64)

@@ -1,0 +1,69 @@
+"""Tables of any library become numbers. What is no number is named with its column and row."""
+
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from facts import facts
+
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
+from dpspca.common.frames import column_names, numbers_in
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "pandas": pd.DataFrame,
+    "polars": lambda columns: pl.DataFrame(columns, strict=False),
+    "table": pa.table,
+    "batch": lambda columns: pa.table(columns).to_batches()[0],
+}
+DATES = [date(2020, 1, 1), datetime(2020, 1, 1), timedelta(1), time(3)]  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_frames_of_any_library_have_names_and_numbers(form: Callable[[Any], Any]) -> None:
+    frame = form({"b": [1.5, 2.5], "a": [True, None], "c": [Decimal("0.5"), Decimal(2)]})
+    assert column_names(frame) == ("b", "a", "c")
+    assert np.array_equal(numbers_in(frame), [[1.5, 1, 0.5], [2.5, np.nan, 2]], equal_nan=True)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("value", DATES, ids=[type(each).__name__ for each in DATES])
+def test_dates_times_and_durations_are_refused_by_name(form: Callable[[Any], Any], value: Any) -> None:
+    for frame in (form({"age": [1.0, 2.0], "when": [value] * 2}), form({"when": [value] * 2})):
+        with pytest.raises(InvalidTypeError, match=facts("'when'")):
+            numbers_in(frame)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("cell", ["1_0", "0x10", "x", b"7"])
+def test_a_cell_that_is_no_number_is_named(form: Callable[[Any], Any], cell: str | bytes) -> None:
+    good = "2" if isinstance(cell, str) else None
+    with pytest.raises(InvalidTypeError, match=facts("Row 2", "'code'")):
+        numbers_in(form({"age": [1.0, 2.0], "code": [good, cell]}))
+
+
+def test_several_columns_of_one_name_are_refused_by_it() -> None:
+    for frame in (
+        pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]),
+        pa.Table.from_arrays([pa.array([1.0])] * 3, ["a", "b", "a"]),
+    ):
+        with pytest.raises(InvalidDataError, match=facts(2, "'a'")):
+            numbers_in(frame)
+
+
+@pytest.mark.parametrize("use", [column_names, numbers_in])
+def test_a_lazy_frame_has_to_be_collected(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(DpspcaError, match=facts("LazyFrame", "collect()")):
+        use(pl.LazyFrame({"a": [1.0]}))
+
+
+def test_labels_that_are_not_text_are_no_names_but_are_named() -> None:
+    frame = pd.DataFrame({0: [1.0, 2.0], 1: ["x", "y"]})
+    assert column_names(frame) is None
+    with pytest.raises(InvalidTypeError, match=facts("Row 1", "column 1")):
+        numbers_in(frame)
