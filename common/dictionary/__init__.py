@@ -1,6 +1,6 @@
 """The shared dictionary: what the features of a study are, and how a row is prepared. Pure."""
 
-from .codes import MAX_TEXTS, LevelCodes, category_text, raw_values, text_code, without_codes
+from .codes import MAX_TEXTS, LevelCodes, category_text, numbers_of_codes, raw_values, text_code, without_codes
 from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
 from .draft import draft
@@ -36,6 +36,7 @@ __all__ = [
     "feature_of",
     "filled_columns",
     "names_of",
+    "numbers_of_codes",
     "parse_concepts",
     "parse_frequencies",
     "plain_name",

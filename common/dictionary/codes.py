@@ -4,9 +4,9 @@ Readers of files give numbers alone. So a text that stands for a level is read a
 (``text_code``), and ``LevelCodes`` turns both, such texts and codes that are numbers, into places of levels.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from math import inf, isnan, nan
+from math import inf, isfinite, isnan, nan
 from typing import Any, Final, Self
 
 import numpy as np
@@ -16,7 +16,6 @@ from dpspca.common.checks import check
 from dpspca.common.frames import number_in, number_of
 
 from .features import UNKNOWN, Category, Feature
-from .values import Codes
 
 _TEXT_STEP: Final = -(2.0**40)
 """Texts are read as multiples of this, which differ from each other in single precision too."""
@@ -82,13 +81,33 @@ class LevelCodes:
         truth = {1.0: "true", 0.0: "false"}
         known = dict(zip(self.texts, self.levels, strict=True))
         numbers = {number: known[text] for number, text in truth.items() if text in known}
-        return numbers | {number: known[text] for text in self.texts if (number := _parsed(text)) is not None}
+        numbers |= {number: known[text] for text in self.texts if (number := _parsed(text)) is not None}
+        return {stored: level for number, level in numbers.items() for stored in _as_stored(number)} | numbers
 
 
-def without_codes(raw: FloatArray, codes: Codes) -> FloatArray:
+def without_codes(raw: FloatArray, codes: Iterable[str | float]) -> FloatArray:
     """Put NaN in place of numbers that stand for a missing value."""
-    numbers = [number for code in codes if (number := _parsed(str(code))) is not None]
+    numbers = numbers_of_codes(codes)
     return np.where(np.isin(raw, numbers), np.nan, raw) if numbers else raw
+
+
+def numbers_of_codes(codes: Iterable[str | float]) -> list[float]:
+    """Return the numbers that stand for a missing value, whether codes are numbers or texts."""
+    numbers = [number for code in codes if (number := _parsed(str(code))) is not None and isfinite(number)]
+    return [each for number in numbers for each in _as_stored(number)]
+
+
+def _as_stored(number: float) -> tuple[float, ...]:
+    """Return a number, and what 4 bytes store in place of a fraction: -99.9 becomes -99.90000152587890625.
+
+    Which of the two is in a column may depend on its type, on the program that wrote it, or on how it was converted
+    since. So both are looked for everywhere. Whole numbers are looked for as they are, because a whole number that 4
+    bytes store in place of another may be a measurement.
+    """
+    with np.errstate(over="ignore"):
+        single = np.float32(number)
+    is_fraction = np.isfinite(single) and abs(single) >= np.finfo(np.float32).tiny and not single.is_integer()
+    return (number, float(single)) if is_fraction else (number,)
 
 
 def raw_values(cells: Any, feature: Feature) -> FloatArray:  # noqa: ANN401  # an array of anything

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import inf, isfinite, nan
+from math import inf, nan
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.dictionary import Preparation, category_text
+from dpspca.common.dictionary import Preparation, category_text, numbers_of_codes
 from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.frames import number_in
 from dpspca.common.job import Schema
@@ -287,7 +287,8 @@ def is_number(text: str) -> bool:
 
 def without_codes(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
     """Put NaN in place of the numbers that stand for a missing value. This depends on each cell alone."""
-    return _replaced(matrix, [tuple(_numbers(reading.codes_of(name))) for name in _each(matrix, names)], _code_to_nan)
+    codes = [tuple(numbers_of_codes(reading.codes_of(name))) for name in _each(matrix, names)]
+    return _replaced(matrix, codes, _code_to_nan)
 
 
 def filled(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
@@ -300,10 +301,6 @@ def filled(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  
 def _each(matrix: Any, names: Sequence[str] | None) -> Sequence[str]:  # noqa: ANN401  # dense or sparse
     """Return a name for each column. Columns without names share one that no column has."""
     return names if names is not None else [""] * matrix.shape[1]
-
-
-def _numbers(codes: Sequence[str | float]) -> list[float]:
-    return [float(code) for code in codes if not isinstance(code, str) or is_number(code)]
 
 
 def _replaced(matrix: Any, declared: Sequence[tuple[float, ...]], replace: Any) -> Any:  # noqa: ANN401  # dense or sparse
@@ -322,7 +319,7 @@ def _replaced(matrix: Any, declared: Sequence[tuple[float, ...]], replace: Any) 
 
 
 def _code_to_nan(numbers: FloatArray, codes: tuple[float, ...]) -> FloatArray:
-    return np.where(np.isin(numbers, [code for code in codes if isfinite(code)]), np.nan, numbers)
+    return np.where(np.isin(numbers, codes), np.nan, numbers)
 
 
 def _nan_to_value(numbers: FloatArray, values: tuple[float, ...]) -> FloatArray:

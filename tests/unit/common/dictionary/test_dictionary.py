@@ -322,6 +322,17 @@ def test_cells_of_any_library_become_raw_values() -> None:
     np.testing.assert_array_equal(raw_values(np.array([True, False, None], dtype=object), truth), [1, 0, np.nan])
 
 
+def test_a_code_matches_what_four_bytes_store_in_its_place() -> None:
+    codes = [-99.9, 0.1, 16777217, 1e-50, "1e300", "-7.7"]
+    known = decode(Number, {"unit": "m", "range": [0, 1], "missing_codes": codes}, name="x")
+    found = raw_values(np.array([-99.9, 0.1, -7.7, 0.25], dtype=np.float32), known)
+    np.testing.assert_array_equal(found, [np.nan, np.nan, np.nan, 0.25])
+    plain = np.array([16777216.0, 0.0, -99.875, np.nextafter(np.float32(-99.9), 0, dtype=np.float32)])
+    np.testing.assert_array_equal(raw_values(plain, known), plain)
+    coded = decode(Category, {"levels": ["0.1", "2"]}, name="x")
+    np.testing.assert_array_equal(raw_values(np.array([0.1, 2, 0.3], dtype=np.float32), coded), [0, 1, -1])
+
+
 def test_an_underscore_makes_no_number_in_cells_and_codes() -> None:
     coded = decode(Category, {"levels": ["10", "2"]}, name="x")
     np.testing.assert_array_equal(raw_values(np.array(["1_0", "10"]), coded), [-1, 0])
