@@ -24,19 +24,30 @@ OTHER_TEXT: Final = _TEXT_STEP * 2**24
 """What any other text in a column of a category is read as. It is a finite number, so its row stays usable."""
 
 
+_TRUTH: Final = {"true": 1.0, "false": 0.0}
+"""Texts for what files with types store as 1 and 0."""
+
+
 def text_code(place: int) -> float:
     """Return the number that stands for a column's declared text."""
     return _TEXT_STEP * (place + 1)
 
 
 def category_text(cell: str, texts: Mapping[str, int], missing: Collection[str] = ()) -> float:
-    """Read a cell of a category: a declared text, a number, a missing value, or something else."""
+    """Read a cell of a category: a declared text, a number, a missing value, or something else.
+
+    The text NaN is a missing value, as in columns of numbers. Programs write true and false in different letters, and
+    files with types store them as 1 and 0. So any of these finds the declared text that means the same.
+    """
     plain = cell.strip()
     if not plain or plain in missing:
         return nan
     if plain in texts:
         return text_code(texts[plain])
-    number = _parsed(plain)
+    if (truth := _TRUTH.get(plain.lower())) is not None:
+        alike = [place for text, place in texts.items() if text.lower() == plain.lower()]
+        return text_code(alike[0]) if alike else truth
+    number = number_of(plain)
     return OTHER_TEXT if number is None else number
 
 
@@ -78,9 +89,9 @@ class LevelCodes:
 
     def _numbers(self) -> dict[float, int]:
         """Return the codes that are numbers. Files with types store true and false as 1 and 0."""
-        truth = {1.0: "true", 0.0: "false"}
         known = dict(zip(self.texts, self.levels, strict=True))
-        numbers = {number: known[text] for number, text in truth.items() if text in known}
+        alike = {text.lower(): known[text] for text in reversed(self.texts)}
+        numbers = {number: alike[text] for text, number in _TRUTH.items() if text in alike}
         numbers |= {number: known[text] for text in self.texts if (number := _parsed(text)) is not None}
         return {stored: level for number, level in numbers.items() for stored in _as_stored(number)} | numbers
 
@@ -128,11 +139,8 @@ def raw_values(cells: Any, feature: Feature) -> FloatArray:  # noqa: ANN401  # a
 
 
 def _category_cell(cell: object, texts: Mapping[str, int], missing: Collection[str]) -> float:
-    if isinstance(cell, str):
-        return category_text(cell, texts, missing)
-    if isinstance(cell, bool):
-        name = str(cell).lower()
-        return text_code(texts[name]) if name in texts else float(cell)
+    if isinstance(cell, str | bool):
+        return category_text(str(cell), texts, missing)
     return _number_cell(cell, missing)
 
 

@@ -333,6 +333,29 @@ def test_a_code_matches_what_four_bytes_store_in_its_place() -> None:
     np.testing.assert_array_equal(raw_values(np.array([0.1, 2, 0.3], dtype=np.float32), coded), [0, 1, -1])
 
 
+@pytest.mark.parametrize("levels", [["True", "False"], ["true", "false"], ["TRUE", "FALSE"], [1, 0], ["1", "0", "2"]])
+def test_booleans_find_their_level_however_they_are_written(levels: list[Any]) -> None:
+    truth = decode(Category, {"levels": levels}, name="x")
+    for yes, no in ((True, False), ("True", "False"), ("TRUE", "FALSE"), ("true", "false")):
+        for cells in (np.array([yes, no]), np.array([yes, no, None], dtype=object)[:2]):
+            np.testing.assert_array_equal(raw_values(cells, truth), [0, 1])
+    np.testing.assert_array_equal(raw_values(np.array([1.0, 0.0]), truth), [0, 1])
+
+
+def test_levels_that_differ_in_case_alone_are_told_apart() -> None:
+    odd = decode(Category, {"levels": ["TRUE", "true", "x"]}, name="x")
+    cells = np.array(["TRUE", "true", "True", "X"])
+    np.testing.assert_array_equal(raw_values(cells, odd), [0, 1, 0, -1])
+
+
+def test_the_text_nan_in_a_category_is_missing_unless_it_is_a_level() -> None:
+    plain = decode(Category, {"levels": ["x", "y"]}, name="x")
+    cells = np.array(["NaN", "nan", " NAN ", "NULL", "x"], dtype=object)
+    np.testing.assert_array_equal(raw_values(cells, plain), [np.nan, np.nan, np.nan, -1, 0])
+    named = decode(Category, {"levels": ["x", "nan"]}, name="x")
+    np.testing.assert_array_equal(raw_values(cells, named), [np.nan, 1, np.nan, -1, 0])
+
+
 def test_an_underscore_makes_no_number_in_cells_and_codes() -> None:
     coded = decode(Category, {"levels": ["10", "2"]}, name="x")
     np.testing.assert_array_equal(raw_values(np.array(["1_0", "10"]), coded), [-1, 0])
