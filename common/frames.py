@@ -27,7 +27,7 @@ def column_names(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a dat
     return names if names and len(names) == len(labels) else None
 
 
-def numbers_in(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or anything that numpy takes
+def array_of(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or anything that numpy takes
     """Convert a table to an array. Of a data frame, name the column and the row that hold something else than numbers.
 
     Types of columns are looked at first, because numpy takes dates for numbers if other columns hold numbers.

@@ -8,6 +8,7 @@ one, so that ``unescape`` can undo this. Numbers are not changed.
 
 import csv
 import io
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
@@ -37,6 +38,11 @@ def escape(cell: Cell) -> Cell:
 def unescape(text: str) -> str:
     """Return the original text of an escaped cell."""
     return text.removeprefix(MARK)
+
+
+def composed(text: str) -> str:
+    """Return a text in Unicode's composed form (NFC): an accent and its letter are one character where that exists."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def printable(text: str) -> str:

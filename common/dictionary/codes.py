@@ -14,6 +14,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.frames import number_in, number_of
+from dpspca.common.text import composed
 
 from .features import UNKNOWN, Category, Feature
 
@@ -38,8 +39,10 @@ def category_text(cell: str, texts: Mapping[str, int], missing: Collection[str] 
 
     The text NaN is a missing value, as in columns of numbers. Programs write true and false in different letters, and
     files with types store them as 1 and 0. So any of these finds the declared text that means the same.
+
+    Declared texts and codes are in Unicode's composed form.
     """
-    plain = cell.strip()
+    plain = composed(cell.strip())
     if not plain or plain in missing:
         return nan
     if plain in texts:
@@ -62,7 +65,8 @@ class LevelCodes:
     @classmethod
     def of(cls, feature: Category, given: Mapping[str, str] | None = None) -> Self:
         """Combine the codes of a provider with the names of the levels themselves."""
-        codes, places = {level: level for level in feature.levels} | dict(given or {}), feature.places
+        own_codes = {composed(code): composed(level) for code, level in (given or {}).items()}
+        codes, places = {level: level for level in feature.levels} | own_codes, feature.places
         for code, level in codes.items():
             check(
                 level in places,
@@ -123,7 +127,7 @@ def _as_stored(number: float) -> tuple[float, ...]:
 
 def raw_values(cells: Any, feature: Feature) -> FloatArray:  # noqa: ANN401  # an array of anything
     """Read a column of Python objects, texts or numbers, that is in the dictionary's own terms."""
-    codes = {code for code in feature.missing_codes if isinstance(code, str)}
+    codes = {composed(code) for code in feature.missing_codes if isinstance(code, str)}
     array = np.asarray(cells)
     if array.dtype.kind in "fiu":
         numbers = without_codes(array.astype(np.float64), feature.missing_codes)
@@ -146,7 +150,7 @@ def _category_cell(cell: object, texts: Mapping[str, int], missing: Collection[s
 
 def _number_cell(cell: Any, missing: Collection[str]) -> float:  # noqa: ANN401  # any object
     if isinstance(cell, str):
-        plain = cell.strip()
+        plain = composed(cell.strip())
         if not plain or plain in missing:
             return nan
         number = _parsed(plain)

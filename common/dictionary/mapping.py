@@ -16,6 +16,7 @@ from dpspca.common.checks import check
 from dpspca.common.decoding import By, Filled, Rule, Source, choices, decode
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
 from dpspca.common.names import shortened
+from dpspca.common.text import composed
 
 from . import values
 from .codes import LevelCodes, without_codes
@@ -74,7 +75,7 @@ class MappedFeature:
             "Remove it: factor and offset are for numbers, and levels are for categories.",
         )
         codes = LevelCodes.of(feature, read.levels) if isinstance(feature, Category) else None
-        column, is_located = read.column or feature.name, read.column is not None
+        column, is_located = composed(read.column or feature.name), read.column is not None
         return cls(feature, column, read.factor, read.offset, codes, read.missing_codes, is_located)
 
     def written(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from dpspca.common.arrays import MATRIX, FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.frames import column_names, require_no_dates
+from dpspca.common.text import composed
 
 from .codes import raw_values
 from .dictionary import Dictionary
@@ -34,7 +35,8 @@ def names_of(rows: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # any table
 
 
 def _by_name(rows: Any, names: Sequence[str], dictionary: Dictionary) -> Iterator[tuple[Feature, Any]]:  # noqa: ANN401
-    counts = Counter(names)
+    own = {composed(name): name for name in names}
+    counts = Counter(map(composed, names))
     missing = [name for name in dictionary.names if not counts[name]]
     twice = [name for name in dictionary.names if counts[name] > 1]
     for what, wrong in (("have 0 columns for", missing), ("have several columns with the name", twice)):
@@ -45,7 +47,7 @@ def _by_name(rows: Any, names: Sequence[str], dictionary: Dictionary) -> Iterato
                 "Give each feature one column that has its name.",
             )
     for feature in dictionary.features:
-        yield feature, rows[feature.name]
+        yield feature, rows[own[feature.name]]
 
 
 def _by_position(rows: Any, dictionary: Dictionary) -> Iterator[tuple[Feature, Any]]:  # noqa: ANN401

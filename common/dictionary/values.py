@@ -1,6 +1,5 @@
 """Single values of a dictionary's file, checked. An error names the feature, the key, the value and what is allowed."""
 
-import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -8,6 +7,7 @@ from dpspca.common.checks import check, is_real
 from dpspca.common.decoding import By, Rule, Source
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import shortened
+from dpspca.common.text import composed
 
 PLACEHOLDER: Final = "?"
 """What ``dpspca dictionary init`` writes where a person must fill in something."""
@@ -34,7 +34,7 @@ def plain_name(what: str, name: object) -> str:
     """Return a name in Unicode's composed form. Any script may be used, spaces and dots too."""
     if not isinstance(name, str):
         raise InvalidParameterError(f"{what} is {shortened(name)}, not text.", "Give a name in quotes.")
-    plain = unicodedata.normalize("NFC", name)
+    plain = composed(name)
     is_good = plain.strip() == plain and plain.isprintable() and 0 < len(plain) <= _LONGEST_NAME
     check(
         is_good and LEVEL_MARK not in plain,
@@ -64,7 +64,7 @@ def _each_once(codes: Iterable[str | float]) -> tuple[str | float, ...]:
 
 def level_name(value: Any, _source: Source) -> str:  # noqa: ANN401  # whatever the file holds
     """Read the name of a level. A whole number counts as its digits, as in [1, 2]."""
-    name = unicodedata.normalize("NFC", level_text(value))
+    name = composed(level_text(value))
     is_good = name.strip() == name and bool(name) and name.isprintable()
     check(is_good, f"It is {shortened(value)}.", "Give printable text that is not empty, without spaces at its ends.")
     return name

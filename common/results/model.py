@@ -20,9 +20,9 @@ from dpspca.common.checks import check, is_real
 from dpspca.common.decoding import STORED, By, between, decode, one_of, parse_json
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import CorruptModelError, DpspcaError, InvalidDataError, InvalidParameterError
-from dpspca.common.frames import column_names, numbers_in, place_of_first
+from dpspca.common.frames import array_of, column_names, place_of_first
 from dpspca.common.job import MAX_DIMENSION
-from dpspca.common.text import visible
+from dpspca.common.text import composed, visible
 
 from .decision import Decision
 from .notebook import fragment
@@ -321,7 +321,7 @@ def _in_two_words(header: dict[str, Any]) -> Any:  # noqa: ANN401  # whatever is
 
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
     """Check that this is a two-dimensional table of finite numbers, dense or sparse."""
-    table: Any = rows if scipy.sparse.issparse(rows) else numbers_in(rows)
+    table: Any = rows if scipy.sparse.issparse(rows) else array_of(rows)
     values: Any = getattr(table, "data", table) if scipy.sparse.issparse(table) else table
     if table.ndim != MATRIX or table.dtype.kind not in "fiub":
         raise InvalidDataError(
@@ -338,6 +338,7 @@ def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
 
 def order_of(columns: Sequence[str], features: Sequence[str]) -> NDArray[np.intp] | None:
     """Return the position of each feature among the columns, or None if they are in the same order."""
+    columns, features = [*map(composed, columns)], [*map(composed, features)]
     places = {name: place for place, name in enumerate(columns)}
     times = Counter(columns)
     wrong = {

@@ -13,6 +13,7 @@ from dpspca.common.checks import check, is_real
 from dpspca.common.decoding import DERIVED, By, Filled, Rule, Source, distinct, keys_of, one_of, read_part
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.text import composed
 
 from .paths import FilePath
 from .triplets import Triplets
@@ -92,6 +93,13 @@ class Reading:
         for first, second in (("columns", "leave_out"), ("table", "query")):
             both = bool(getattr(self, first)) and bool(getattr(self, second))
             check(not both, f"Both {first} and {second} are given.", "Keep one of the two.")
+        for key in ("columns", "leave_out", "names"):
+            if (listed := getattr(self, key)) is not None:
+                object.__setattr__(self, key, tuple(map(composed, listed)))
+        for key in ("missing_codes", "missing"):
+            if isinstance(by_column := getattr(self, key), Mapping):
+                named = {composed(name): value for name, value in by_column.items()}
+                object.__setattr__(self, key, MappingProxyType(named))
 
     def prepared(self, preparation: Preparation) -> Self:
         """Return how files are read for a dictionary, which says which columns are used and what is filled in."""

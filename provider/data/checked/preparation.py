@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import MATRIX, FloatArray
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
-from dpspca.common.frames import column_names, numbers_in, place_of_first
+from dpspca.common.frames import array_of, column_names, place_of_first
 from dpspca.common.job import Schema, Span
 from dpspca.common.privacy import MAX_ROWS
 from dpspca.provider.data.memory import BlockTable, Genotypes, ReusedMemory, StoredRows
@@ -292,7 +292,7 @@ def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
         raise InvalidDataError(
             "Some entries are masked (numpy.ma): values are missing.", "Fill in or drop missing values first."
         )
-    array = numbers_in(rows)
+    array = array_of(rows)
     _check_kind(array.dtype)
     _check_two_dimensions(array.ndim)
     with np.errstate(all="ignore"):  # a number that is too large becomes infinite, and is refused later

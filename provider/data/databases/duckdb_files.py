@@ -36,7 +36,7 @@ def read_duckdb(source: RowSource) -> RawTable:
     with ExitStack() as opened:
         database = opened.enter_context(_opened(source))
         chosen = _selection(database, source)
-        names = list(chosen.columns.names or ())
+        names = list(chosen.columns.in_file)
         batches = database.sql(chosen.statement).to_arrow_reader(source.rows_at_a_time(len(names)))
         named = (arrow.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
         blocks = (numbers_in(batch, chosen.columns, source.reading) for batch in named)

@@ -11,7 +11,7 @@ start. Then their digest is another, and open jobs are refused.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
@@ -51,10 +51,11 @@ def selection(
     reading = source.reading
     chosen = columns_used([name for name, _ in described], reading)
     used = described if chosen.places is None else [described[place] for place in chosen.places]
-    columns = Columns(chosen.names, chosen.places, tuple(kind for _, kind in used))
+    columns = replace(chosen, kinds=tuple(kind for _, kind in used))
     if source.any_type:
         return Selection(columns, "")
-    is_text = tuple(name in reading.texts and kind in types.texts for name, kind in used)
+    named = zip(chosen.names or (), used, strict=True)
+    is_text = tuple(name in reading.texts and kind in types.texts for name, (_, kind) in named)
     require_numeric(
         [
             (name, kind)

@@ -12,6 +12,7 @@ import sqlite3
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from math import nan
 from typing import Any, Final
 
@@ -124,9 +125,9 @@ def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Column
         raise InvalidDataError(
             f"Columns hide the row numbers of the table ({', '.join(_ROW_NUMBERS)}).", "Write a query instead."
         )
-    columns = Columns(columns_used(names, source.reading).names, None)
+    columns = replace(columns_used(names, source.reading), places=None)
     _require_stored(database, table, columns)
-    chosen = ", ".join(map(_quoted, columns.names or ()))
+    chosen = ", ".join(map(_quoted, columns.in_file))
     return f"SELECT {chosen} FROM {table} ORDER BY {number}", columns  # noqa: S608  # quoted names
 
 
@@ -134,7 +135,7 @@ def _require_stored(database: sqlite3.Connection, table: str, columns: Columns) 
     """Refuse columns that are computed while rows are read: for one row, that could fail and stop the reading."""
     listed = database.execute(f"PRAGMA table_xinfo({table})")
     computed = {bytes(name).decode("utf-8", "replace") for _, name, *_, hidden in listed if hidden == _VIRTUAL}
-    for name in columns.names or ():
+    for name in columns.in_file:
         if name in computed:
             raise InvalidDataError(
                 f"The column {name!r:.60} is computed while it is read, which could fail for one row.",

@@ -6,6 +6,7 @@ types is a number or missing: integers beyond 2^53 are rounded, and not refused.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -49,7 +50,7 @@ def read_parquet(source: RowSource) -> RawTable:
         file = opened.enter_context(source.path.open("rb"))
         stored = opened.enter_context(_parquet(file))
         columns = _columns(stored.schema_arrow, source)
-        names = list(columns.names or ())
+        names = list(columns.in_file)
         batches = stored.iter_batches(source.rows_at_a_time(len(names)), columns=names)
         numbers = (numbers_in(batch, columns, source.reading) for batch in batches)
         kind = _kind(stored.schema_arrow, columns)
@@ -109,7 +110,7 @@ def read_orc(source: RowSource) -> RawTable:
     with ExitStack() as opened:
         stored = _orc(opened.enter_context(source.path.open("rb")))
         columns = _columns(stored.schema, source)
-        names = list(columns.names or ())
+        names = list(columns.in_file)
         step = source.rows_at_a_time(len(names))
         numbers = (
             numbers_in(stripe.slice(start, step), columns, source.reading)
@@ -196,12 +197,12 @@ def _columns(schema: Any, source: RowSource) -> Columns:  # noqa: ANN401  # of p
         require_numeric(
             [
                 (field.name, str(field.type))
-                for _, field in used
-                if not is_numeric(field.type) and not (source.reading.texts.get(field.name) and is_text(field.type))
+                for name, (_, field) in zip(chosen.names or (), used, strict=True)
+                if not is_numeric(field.type) and not (source.reading.texts.get(name) and is_text(field.type))
             ],
             by_dictionary=source.reading.preparation is not None,
         )
-    return Columns(chosen.names, [place for place, _ in used], tuple(str(field.type) for _, field in used))
+    return replace(chosen, places=[place for place, _ in used], kinds=tuple(str(field.type) for _, field in used))
 
 
 def _kind(schema: Any, columns: Columns) -> "np.dtype[Any]":  # noqa: ANN401  # of pyarrow
@@ -245,7 +246,7 @@ def _text() -> Callable[[Any], bool]:
 def numbers_in(batch: Any, columns: Columns, reading: Reading) -> FloatArray:  # noqa: ANN401  # of pyarrow
     """Convert a batch of rows. A missing value is NaN."""
     is_text = _text()
-    found = [(name, batch.column(name)) for name in columns.names or ()]
+    found = [(name, batch.column(own)) for name, own in zip(columns.names or (), columns.in_file, strict=True)]
     return np.column_stack(
         [
             _levels(values, cell_reader(reading, name)) if is_text(values.type) else _column(values)

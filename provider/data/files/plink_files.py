@@ -149,7 +149,7 @@ def _chosen(source: RowSource, variants: Sequence[Variant]) -> tuple[Columns, Ag
     counted = [(each.counted, each.other) for each in used]
     if agreement is not None:
         counted = [pair[::-1] if swap else pair for pair, swap in zip(counted, agreement.swapped, strict=True)]
-    return Columns(chosen.names, chosen.places, tuple(f"copies of {one}, not {two}" for one, two in counted)), agreement
+    return replace(chosen, kinds=tuple(f"copies of {one}, not {two}" for one, two in counted)), agreement
 
 
 def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequence[Variant] | None) -> Agreement | None:

@@ -22,6 +22,7 @@ from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.frames import number_in
 from dpspca.common.job import Schema
 from dpspca.common.storage import Reading
+from dpspca.common.text import composed
 
 _LISTED: Final = 8
 _LONGEST_NAME: Final = 60
@@ -60,6 +61,8 @@ class Columns:
     """Their types, if the file states types."""
     width: int = 0
     """How many columns each row is read with, if that may be more: a line of text is read as a whole."""
+    in_file: tuple[str, ...] = ()
+    """Their names as the file writes them. ``names`` are in Unicode's composed form."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,9 +128,11 @@ def require_no_names(reading: Reading) -> None:
 def columns_used(all_names: Sequence[str] | None, reading: Reading, renaming: str = "") -> Columns:
     """Choose the columns that are declared. Their names must be different and not empty. Others may be anything.
 
+    Names are compared in Unicode's composed form, because programs write an accent in one way or another.
     ``renaming`` says how to give columns of such a file other names.
     """
     declared = reading.columns or reading.leave_out
+    in_file, all_names = all_names or (), None if all_names is None else [*map(composed, all_names)]
     if reading.preparation is not None:
         _require_features(reading.preparation, all_names)
     if all_names is None:
@@ -158,7 +163,8 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading, renaming: st
         *(reading.missing_codes if not isinstance(reading.missing_codes, tuple) else ()),
     ):
         _require_some(name, names or ())
-    return Columns(names, places, width=len(all_names))
+    own = tuple(in_file[place] for place in places or range(len(in_file)))
+    return Columns(names, places, width=len(all_names), in_file=own)
 
 
 def _require_distinct(names: Sequence[str], renaming: str) -> None:
@@ -253,7 +259,7 @@ def _require_some(name: str, all_names: Sequence[str]) -> None:
 
 def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = number_in) -> Callable[[str], float]:
     """Return what turns a cell of a column into a number. See ``cell_number``, and for categories ``category_text``."""
-    codes = frozenset(code for code in reading.codes_of(column) if isinstance(code, str))
+    codes = frozenset(composed(code) for code in reading.codes_of(column) if isinstance(code, str))
     texts = reading.texts.get(column)
     if texts is not None:
         return lambda cell: category_text(cell, texts, codes)
@@ -262,7 +268,8 @@ def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = n
 
 def cell_number(cell: str, codes: Collection[str], parse: Callable[[str], float] = number_in) -> float:
     """Read a cell: NaN if it is empty or stands for a missing value, infinity if it is not a number."""
-    if not cell.strip() or cell.strip() in codes:
+    plain = composed(cell.strip())
+    if not plain or plain in codes:
         return nan
     try:
         return parse(cell)

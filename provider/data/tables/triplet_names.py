@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.text import composed
 
 from .extras import import_extra
 
@@ -37,8 +38,13 @@ class KnownNames:
         """Return the place of each cell's name, or ``UNKNOWN``."""
         if hasattr(cells, "type"):
             return self._in_arrow(cells)
-        found = (self._places.get(_text(cell), UNKNOWN) for cell in cells)
-        return np.fromiter(found, dtype=np.int64, count=len(cells))
+        return np.fromiter(map(self._place, map(_text, cells)), dtype=np.int64, count=len(cells))
+
+    def _place(self, name: str | None) -> int:
+        """Find a name as it stands, or else in Unicode's composed form, in which declared columns are."""
+        if name is None or name in self._places:
+            return self._places.get(name, UNKNOWN)
+        return self._places.get(composed(name), UNKNOWN)
 
     def _in_arrow(self, cells: Any) -> Places:  # noqa: ANN401  # of pyarrow
         arrow, types = import_extra("pyarrow"), import_extra("pyarrow.types")

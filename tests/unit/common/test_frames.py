@@ -13,7 +13,7 @@ import pytest
 from facts import facts
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
-from dpspca.common.frames import column_names, numbers_in
+from dpspca.common.frames import array_of, column_names
 
 FORMS: dict[str, Callable[[Any], Any]] = {
     "pandas": pd.DataFrame,
@@ -28,7 +28,7 @@ DATES = [date(2020, 1, 1), datetime(2020, 1, 1), timedelta(1), time(3)]  # noqa:
 def test_frames_of_any_library_have_names_and_numbers(form: Callable[[Any], Any]) -> None:
     frame = form({"b": [1.5, 2.5], "a": [True, None], "c": [Decimal("0.5"), Decimal(2)]})
     assert column_names(frame) == ("b", "a", "c")
-    assert np.array_equal(numbers_in(frame), [[1.5, 1, 0.5], [2.5, np.nan, 2]], equal_nan=True)
+    assert np.array_equal(array_of(frame), [[1.5, 1, 0.5], [2.5, np.nan, 2]], equal_nan=True)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -36,7 +36,7 @@ def test_frames_of_any_library_have_names_and_numbers(form: Callable[[Any], Any]
 def test_dates_times_and_durations_are_refused_by_name(form: Callable[[Any], Any], value: Any) -> None:
     for frame in (form({"age": [1.0, 2.0], "when": [value] * 2}), form({"when": [value] * 2})):
         with pytest.raises(InvalidTypeError, match=facts("'when'")):
-            numbers_in(frame)
+            array_of(frame)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -44,7 +44,7 @@ def test_dates_times_and_durations_are_refused_by_name(form: Callable[[Any], Any
 def test_a_cell_that_is_no_number_is_named(form: Callable[[Any], Any], cell: str | bytes) -> None:
     good = "2" if isinstance(cell, str) else None
     with pytest.raises(InvalidTypeError, match=facts("Row 2", "'code'")):
-        numbers_in(form({"age": [1.0, 2.0], "code": [good, cell]}))
+        array_of(form({"age": [1.0, 2.0], "code": [good, cell]}))
 
 
 def test_several_columns_of_one_name_are_refused_by_it() -> None:
@@ -53,10 +53,10 @@ def test_several_columns_of_one_name_are_refused_by_it() -> None:
         pa.Table.from_arrays([pa.array([1.0])] * 3, ["a", "b", "a"]),
     ):
         with pytest.raises(InvalidDataError, match=facts(2, "'a'")):
-            numbers_in(frame)
+            array_of(frame)
 
 
-@pytest.mark.parametrize("use", [column_names, numbers_in])
+@pytest.mark.parametrize("use", [column_names, array_of])
 def test_a_lazy_frame_has_to_be_collected(use: Callable[[Any], Any]) -> None:
     with pytest.raises(DpspcaError, match=facts("LazyFrame", "collect()")):
         use(pl.LazyFrame({"a": [1.0]}))
@@ -66,4 +66,4 @@ def test_labels_that_are_not_text_are_no_names_but_are_named() -> None:
     frame = pd.DataFrame({0: [1.0, 2.0], 1: ["x", "y"]})
     assert column_names(frame) is None
     with pytest.raises(InvalidTypeError, match=facts("Row 1", "column 1")):
-        numbers_in(frame)
+        array_of(frame)
