@@ -4,19 +4,17 @@ This module is the only place with their wording. The command line prints them, 
 contain them (``with_warnings``), and Python code gets each sentence once as a ``DpspcaWarning`` (``issue``).
 """
 
-import inspect
 import math
-import warnings
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from dpspca.common.errors import DpspcaWarning
 from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec, reason_in_words
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
 from dpspca.common.results import LARGE_DELTA, Decision, Model, PrivacyStatement, ReleasePath
+from dpspca.common.warn import warn
 
 WITHIN_NOISE: Final = "within the noise"
 
@@ -49,8 +47,6 @@ HIDDEN: Final = (
 
 _MOST_PROVIDERS: Final = 10
 """Providers whose weights are listed."""
-
-_PACKAGE: Final = "dpspca."
 
 
 # Warnings about a job, before its price is spent
@@ -356,12 +352,4 @@ def _percent(part: float | None) -> str:
 def issue(statement: PrivacyStatement) -> None:
     """Issue the caveat and each warning as a ``DpspcaWarning`` that points to the line that called this package."""
     for sentence in ([statement.caveat] if statement.caveat else []) + list(statement.warnings):
-        warnings.warn(sentence, DpspcaWarning, stacklevel=_outside())
-
-
-def _outside() -> int:
-    """Return the stack level of the caller of this package, counted from ``issue``."""
-    frame, level = inspect.currentframe(), 0
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE):
-        frame, level = frame.f_back, level + 1
-    return max(1, level)
+        warn(sentence)

@@ -256,5 +256,9 @@ def require_trust(
 class DpspcaWarning(UserWarning):
     """Something that a user must know before relying on a job or a result.
 
-    It follows only from the job and its releases, never from a row.
+    It follows only from the job and its releases, never from a row. A ``RowsWarning`` is the exception.
     """
+
+
+class RowsWarning(DpspcaWarning):
+    """Something about the rows that the caller gave. It is for the caller alone, and is neither stored nor sent."""

@@ -5,10 +5,11 @@ from .component_files import TABLES, loadings_facts
 from .input_files import reading
 from .model_files import load_model, save_model
 from .plink import plink_scores
-from .projected_rows import rows_of_model, scores_of
+from .projected_rows import doubts_about, rows_of_model, scores_of
 
 __all__ = [
     "TABLES",
+    "doubts_about",
     "load_model",
     "loadings_facts",
     "plink_scores",

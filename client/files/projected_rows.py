@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Preparation
+from dpspca.common.dictionary import Genotype, MappedFeature, Preparation, doubt_about, feature_of
 from dpspca.common.results import Model
 from dpspca.common.storage import Reading
-from dpspca.provider.data import CheckedRows, Genotypes, read_rows
+from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, read_rows
 
 
 def rows_of_model(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> CheckedRows:
@@ -25,7 +25,37 @@ def rows_of_model(read: Model, rows: Path, reading_as: Reading, *, by_position: 
 
 
 def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading) -> CheckedRows:
-    """Prepare the rows of a file by the model's dictionary, and take the model's features.
+    """Prepare the rows of a file by the model's dictionary, and take the model's features."""
+    table = read_rows(rows, _prepared_by(read, reading_as), least=1)
+    held_names = table.names or ()
+    absent = [name for name in read.feature_names or () if name not in held_names]
+    check(not absent, f"The data set does not have {', '.join(absent[:8])}.", "Use rows that have all features.")
+    return table.with_columns(read.feature_names)
+
+
+def doubts_about(read: Model, rows: Path, reading_as: Reading) -> list[str]:
+    """Name the model's features for which most values of a file have no level, or lie outside the public range.
+
+    This reads the file once more. Genotypes have neither.
+    """
+    if not read.statement.dictionary:
+        return []
+    reading_as = _prepared_by(read, reading_as)
+    asked = {feature_of(column) for column in read.feature_names or ()}
+    features = {each.feature.name: each.feature for each in _mapped(reading_as) if each.feature.name in asked}
+    if all(isinstance(each, Genotype) for each in features.values()):
+        return []
+    facts = [each for each in examine_rows(rows, reading_as).features if each.name in features]
+    found = (doubt_about(features[each.name], each.values, each.below + each.above + each.unknown) for each in facts)
+    return [sentence for sentence in found if sentence]
+
+
+def _mapped(reading_as: Reading) -> Sequence[MappedFeature]:
+    return () if reading_as.preparation is None else reading_as.preparation.mapped
+
+
+def _prepared_by(read: Model, reading_as: Reading) -> Reading:
+    """Return how a file is read for the model's dictionary.
 
     With settings, the columns are mapped as they say, and the dictionary must be the model's.
     """
@@ -36,19 +66,14 @@ def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading) -> Checked
             "Give --dictionary FILE, or --config and --data-set of a provider that has it.",
         )
         assert read.dictionary is not None
-        reading_as = Reading().prepared(Preparation.parse(read.dictionary, None, None))
-    else:
-        held = reading_as.preparation.dictionary.digest()
-        check(
-            held == read.statement.dictionary,
-            f"The model's job names the dictionary {read.statement.dictionary}, and the settings hold {held}.",
-            "Use the settings with the dictionary of the job.",
-        )
-    table = read_rows(rows, reading_as, least=1)
-    held_names = table.names or ()
-    absent = [name for name in read.feature_names or () if name not in held_names]
-    check(not absent, f"The data set does not have {', '.join(absent[:8])}.", "Use rows that have all features.")
-    return table.with_columns(read.feature_names)
+        return Reading().prepared(Preparation.parse(read.dictionary, None, None))
+    held = reading_as.preparation.dictionary.digest()
+    check(
+        held == read.statement.dictionary,
+        f"The model's job names the dictionary {read.statement.dictionary}, and the settings hold {held}.",
+        "Use the settings with the dictionary of the job.",
+    )
+    return reading_as
 
 
 def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:

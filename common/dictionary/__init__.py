@@ -3,6 +3,7 @@
 from .codes import MAX_TEXTS, LevelCodes, category_text, numbers_of_codes, raw_values, text_code, without_codes
 from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
+from .doubts import MOST_ODD, doubt_about
 from .draft import draft
 from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
@@ -16,6 +17,7 @@ __all__ = [
     "FORMAT",
     "LEVEL_MARK",
     "MAX_TEXTS",
+    "MOST_ODD",
     "MOST_TITLE",
     "PLACEHOLDER",
     "UNKNOWN",
@@ -31,6 +33,7 @@ __all__ = [
     "Preparation",
     "category_text",
     "differences",
+    "doubt_about",
     "draft",
     "faults",
     "feature_of",

@@ -1,4 +1,4 @@
-"""Prepares tables of any library that are in a dictionary's own terms: numpy, pandas, polars and Arrow. Pure."""
+"""Prepares tables of any library that are in a dictionary's own terms: numpy, pandas, polars and Arrow. It may warn."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,12 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from dpspca.common.arrays import MATRIX, FloatArray
-from dpspca.common.errors import InvalidDataError
+from dpspca.common.errors import InvalidDataError, RowsWarning
 from dpspca.common.frames import column_names, require_no_dates
 from dpspca.common.text import composed
+from dpspca.common.warn import warn
 
 from .codes import raw_values
 from .dictionary import Dictionary
+from .doubts import doubts_in
 from .features import Feature
 
 _MOST_NAMED: Final = 8
@@ -22,11 +24,15 @@ _TERMS: Final = "Give values in the dictionary's own unit, and levels by their n
 def prepare_table(dictionary: Dictionary, rows: Any, *, by_position: bool = False) -> FloatArray:  # noqa: ANN401
     """Prepare rows whose columns are features. Columns with other names are not used.
 
-    An array has no names: its columns are the features in their order. ``by_position`` says so of any table.
+    An array has no names: its columns are the features in their order. ``by_position`` says so of any table. Warn the
+    caller, who has the rows, if most values of a feature have no level or lie outside its range.
     """
     names = None if by_position else names_of(rows)
     columns = _by_position(rows, dictionary) if names is None else _by_name(rows, names, dictionary)
-    return dictionary.encode({feature.name: _raw(feature, cells) for feature, cells in columns})
+    raw = {feature.name: _raw(feature, cells) for feature, cells in columns}
+    for sentence in doubts_in(dictionary, raw):
+        warn(sentence, RowsWarning)
+    return dictionary.encode(raw)
 
 
 def names_of(rows: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # any table

@@ -12,11 +12,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, Number
+from dpspca.common.dictionary import MOST_ODD, UNKNOWN, Category, MappedFeature, Number
 from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import Genotypes
 
-from .unit_errors import MOST, SENTINELS, Conversion, suspected_codes, suspected_unit
+from .unit_errors import SENTINELS, Conversion, suspected_codes, suspected_unit
 
 _MOST_SAMPLED: Final = 2**16
 _FEWEST_SAMPLED: Final = 64
@@ -58,7 +58,7 @@ class FeatureFacts:
     def is_wrong(self) -> bool:
         """Tell whether most values are outside the range or of no level, or none can be used."""
         odd = self.below + self.above + self.unknown
-        return odd > MOST * self.values if self.values else self.missing + self.unusable > 0
+        return odd > MOST_ODD * self.values if self.values else self.missing + self.unusable > 0
 
 
 class FeatureScan:

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.dictionary import MOST_ODD
 
 _NINES: Final = (9.0, 99.0, 999.0, 9999.0, 99999.0)
 SENTINELS: Final = (-1.0, *_NINES, *(-code for code in _NINES), 777.0, 888.0)
 """Numbers that often stand for a missing value."""
 
-MOST: Final = 0.5
-"""If a larger share of values is outside the range, the unit must be wrong, or the range."""
 _FITS: Final = 0.9
 """A conversion is suggested if it puts such a share of values into the range."""
 _NARROW: Final = 0.03
@@ -85,7 +84,7 @@ def suspected_unit(values: FloatArray, ends: tuple[float, float], unit: str) -> 
     """
     if not len(values):
         return None
-    if share_outside(values, ends) > MOST:
+    if share_outside(values, ends) > MOST_ODD:
         return _best(values, ends, unit, lambda found: share_outside(found, ends) <= 1 - _FITS)
     if len(values) < _FEWEST or not 0 < _part(values, ends) < _NARROW:
         return None

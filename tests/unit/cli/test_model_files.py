@@ -269,3 +269,18 @@ def test_names_of_other_rows_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("one\n", encoding="utf-8")
     done = run("model", "project", model(tmp_path), path, "--ids", tmp_path / "ids.txt")
     assert "names 1 rows, but there are 37" in done.output + str(done.exception)
+
+
+def test_project_tells_whoever_holds_the_rows_of_values_that_cannot_be_meant(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"age": {"kind": "number", "unit": "years", "range": [0, 110]}}
+    keys["sex"] = {"kind": "category", "levels": ["f", "m"]}
+    known = Dictionary.parse({"format": "dpspca-dictionary-1", "features": keys})
+    statement = replace(STATEMENT, dictionary=known.digest())
+    made = Model(np.eye(3), statement, feature_names=known.columns).with_dictionary(known)
+    save_model(made, tmp_path / "model.dpspca")
+    for cells, said in (("50,f\n60,m", ()), ("5000,F\n6000,M", ("'age'", "110", "'sex'", "'f'", "2 of 2"))):
+        (tmp_path / "rows.csv").write_text(f"age,sex\n{cells}\n", encoding="utf-8")
+        ended = run("model", "project", tmp_path / "model.dpspca", tmp_path / "rows.csv", "--out", tmp_path / "s.npy")
+        assert ended.exit_code == 0, ended.output
+        assert ("2 of 2" in ended.stderr) == bool(said)
+        assert all(each in ended.stderr for each in said)

@@ -1,6 +1,8 @@
 """Jobs with a dictionary: the bound follows, rows are prepared, and the model prepares new rows in the same way."""
 
+import re
 import tomllib
+import warnings
 from datetime import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from dpspca.common.errors import (
     InvalidDataError,
     InvalidParameterError,
     InvalidTypeError,
+    RowsWarning,
 )
 from dpspca.common.job import PRIVATE_BOUND, Centering
 from dpspca.common.results import Model
@@ -145,6 +148,31 @@ def test_missing_unknown_and_distant_values_are_prepared_as_declared() -> None:
 def test_rows_that_cannot_be_prepared_are_refused(rows: Any, kind: type[DpspcaError], said: object) -> None:
     with pytest.raises(kind, match=facts(said)):
         MODEL.transform(rows)
+
+
+ODD = FRAME.assign(sex=FRAME["sex"].str.upper(), age=FRAME["age"] * 365)
+
+
+def test_whoever_holds_rows_is_warned_if_most_values_cannot_be_meant() -> None:
+    for use in (MODEL.transform, DPSPCA(2, unit="replace-one", dictionary=KNOWN, features=FEATURES).fit):
+        with pytest.warns(RowsWarning, match="of") as caught:
+            use(ODD)
+        about = [str(each.message) for each in caught if each.category is RowsWarning]
+        assert len(about) == 2
+        assert re.search(facts("400 of 400", "'age'", "110 years"), about[0])
+        assert re.search(facts("400 of 400", "'sex'", "'female'", "'male'"), about[1])
+        assert {each.filename for each in caught} == {__file__}
+
+
+def test_a_warning_about_rows_is_in_no_model_and_few_odd_values_give_none() -> None:
+    made = DPSPCA(2, unit="replace-one", dictionary=KNOWN, features=FEATURES).fit(ODD)
+    for text in (made.privacy_.text, made.model_.to_bytes().decode("latin-1"), *made.privacy_.warnings):
+        assert "400 of 400" not in text
+    few = FRAME.assign(age=[1000] * 200 + [50] * 200, sex=["other"] * 100 + ["male"] * 300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RowsWarning)
+        MODEL.transform(few)
+        MODEL.transform(FRAME.assign(sex="unknown", age=None))
 
 
 def test_a_model_without_its_dictionary_asks_for_it() -> None:

@@ -1,0 +1,47 @@
+"""Says that most values of a feature cannot be meant, to the person who holds the rows. Pure.
+
+Such values are no error: each is clipped, or becomes zeros, by a public rule. But a sentence here follows from rows. So
+it is for whoever gave the rows, and must not be stored in a model or a privacy statement, or be sent.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from dpspca.common.arrays import FloatArray
+
+from .dictionary import Dictionary
+from .features import UNKNOWN, ZERO, Category, Feature
+
+MOST_ODD: Final = 0.5
+"""If a larger share of values is outside the range, the unit must be wrong, or the range. Levels are alike."""
+_MOST_LEVELS: Final = 5
+
+
+def doubts_in(dictionary: Dictionary, raw: Mapping[str, FloatArray]) -> list[str]:
+    """Name the features for which most raw values have no level, or lie outside the public range."""
+    found = (_doubt_in(each, raw[each.name]) for each in dictionary.features)
+    return [sentence for sentence in found if sentence]
+
+
+def doubt_about(feature: Feature, values: int, odd: int) -> str:
+    """Say that ``odd`` of the usable values of a feature have no level, or lie outside. Nothing if these are few."""
+    if odd <= MOST_ODD * values:
+        return ""
+    count = f"{odd} of {values} values of {feature.name!r:.60}"
+    if isinstance(feature, Category):
+        levels = ", ".join(f"{level!r:.40}" for level in feature.levels[:_MOST_LEVELS])
+        more = f" and {len(feature.levels) - _MOST_LEVELS} more" if len(feature.levels) > _MOST_LEVELS else ""
+        becomes = "zeros" if feature.unknown == ZERO else f"{feature.unknown!r:.40}"
+        return f"{count} are not a level and count as {becomes}. The levels are {levels}{more}, in these letters."
+    low, high = feature.range
+    unit = f" {feature.unit}" if feature.unit else ""
+    return f"{count} are outside {low:g} to {high:g}{unit}, and are clipped to it. They may be in another unit."
+
+
+def _doubt_in(feature: Feature, raw: FloatArray) -> str:
+    values = raw[np.isfinite(raw)]
+    low, high = (0.0, np.inf) if isinstance(feature, Category) else feature.range
+    assert UNKNOWN < 0
+    return doubt_about(feature, len(values), int(np.count_nonzero((values < low) | (values > high))))
