@@ -9,7 +9,7 @@ import typer
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
 from dpspca.cli.render import print_output, print_table, to_json, write_file
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Category, Dictionary, Feature, differences, draft
+from dpspca.common.dictionary import Category, Dictionary, Feature, differences, draft, remarks
 from dpspca.common.storage import dictionary_faults, read_data_config, read_dictionary
 from dpspca.common.text import printable
 from dpspca.provider.data import outline_of
@@ -99,6 +99,7 @@ def _facts(files: list[Path], read: list[Dictionary], found: list[tuple[str, str
             "features": len(each.features),
             "columns": list(each.columns),
             "norm_bound": each.norm_bound(),
+            "remarks": remarks(each),
         }
         for file, each in zip(files, read, strict=True)
     ]
@@ -111,6 +112,8 @@ def _print(files: list[Path], read: list[Dictionary], found: list[tuple[str, str
         typer.echo(printable(f"{file}: {len(each.features)} features, {len(each.columns)} columns when prepared."))
         typer.echo(f"digest {each.digest()}")
         typer.echo(f"norm bound of all features: {each.norm_bound():.6g}")
+        for sentence in remarks(each):
+            typer.echo(printable(sentence))
     if len(read) == 1:
         print_table(("feature", "kind", "unit", "range or levels", "centre"), _rows(read[0]))
         if len(read[0].features) > _MOST_SHOWN:

@@ -9,6 +9,7 @@ from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
 from .pinned import MOST_TITLE, PinnedDictionary
+from .remarks import remarks
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
 from .values import LEVEL_MARK, PLACEHOLDER, plain_name
@@ -46,6 +47,7 @@ __all__ = [
     "prepare_sparse",
     "prepare_table",
     "raw_values",
+    "remarks",
     "text_code",
     "without_codes",
 ]

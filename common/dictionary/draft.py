@@ -1,14 +1,24 @@
 """Drafts a dictionary from the names and types of columns. Pure: it is given nothing that was read off the rows."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Final
+
+from dpspca.common.text import printable
 
 from .dictionary import FORMAT
 from .values import PLACEHOLDER
 
-_DATES: Final = ("date", "time", "timestamp", "duration", "interval")
-_TEXTS: Final = ("string", "large_string", "utf8", "object", "binary", "string_view", "text", "varchar", "char")
+_DATES: Final = re.compile(r"date|time|duration|interval|month")
+_LEVELS: Final = re.compile(r"enum|dictionary<values=(large_)?string|bool")
+_TEXTS: Final = re.compile(r"((large_)?string|text|varchar|char|bpchar|name$)(?!.*\[)")
+_NUMBERS: Final = re.compile(
+    r"(dictionary<values=)?(u?(tiny|small|big|huge)?int|float|double|halffloat|decimal|numeric|real|null)(?!.*\[)"
+)
+"""How files and databases begin the names of types. Lists of numbers or texts are neither."""
+_GENOTYPE: Final = re.compile(r"copies of (.+), not .+")
+"""How a list of variants says which allele is counted."""
 
 _HEAD: Final = f"""\
 # A dictionary for a study: what all parties agree on about each feature. Everything in it is public.
@@ -27,17 +37,27 @@ def draft(columns: Sequence[tuple[str, str | None]]) -> str:
 def _feature(name: str, kind: str | None) -> str:
     plain = (kind or "").lower()
     heading = f"[features.{_key(name)}]"
-    if plain.startswith(_DATES):
+    if counted := _GENOTYPE.fullmatch(kind or ""):
+        return (
+            f'{heading}\nkind = "genotype"\nallele = {json.dumps(counted[1])}\n'
+            "# frequency =                    # of this allele, in a public panel: genotypes are then scaled by it\n"
+        )
+    if _DATES.match(plain):
         return (
             f"# {json.dumps(name)} holds dates ({kind}), which are no measurements. Have each provider compute a\n"
             "# number from them, such as the age on a public day, and describe that number here.\n"
         )
-    if plain.startswith(("bool", "dictionary<values=string")):
+    if _LEVELS.match(plain):
         levels = '["false", "true"]' if plain.startswith("bool") else f'["{PLACEHOLDER}"]'
         return f'{heading}\nkind = "category"\nlevels = {levels}\n'
-    if plain.startswith(_TEXTS):
+    if _TEXTS.match(plain):
         free = "# remove this feature if it holds free text or names"
         return f'{heading}\nkind = "category"                {free}\nlevels = ["{PLACEHOLDER}"]\n'
+    if plain and not _NUMBERS.match(plain):
+        return (
+            f"# {json.dumps(name)} holds neither numbers nor text ({printable(plain):.60}).\n"
+            "# Have each provider compute a number or a level from it, and describe that here.\n"
+        )
     return (
         f'{heading}\nkind = "number"                  # or "category" with levels = [...], or "genotype"\n'
         f'unit = "{PLACEHOLDER}"\n'

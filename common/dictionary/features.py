@@ -272,7 +272,7 @@ _KINDS: Final[Mapping[str, type[Feature]]] = {str(each.kind): each for each in (
 _ADVICE: Final = {
     "date": "A date is no measurement. Have each provider compute a number from it, such as the age on a public day.",
     "datetime": "A time is no measurement. Have each provider compute a number, such as the hours since arrival.",
-    "boolean": 'Use kind = "category" with levels = ["no", "yes"], or kind = "number" with range = [0, 1].',
+    "boolean": 'Use kind = "category" with levels = ["false", "true"], or kind = "number" with range = [0, 1].',
     "text": 'Text is used by its levels only: kind = "category". Free text cannot be used.',
 }
 

@@ -79,6 +79,16 @@ def test_a_file_without_column_names_cannot_be_drafted(command: Callable[..., En
     assert "no names" in command("dictionary", "init", "rows.npy").error_line
 
 
+def test_what_is_rarely_meant_is_remarked_on(command: Callable[..., Ended], tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(TEXT + "shares = [0.9, 0.5]\n", encoding="utf-8")
+    ended = command("dictionary", "check", "a.toml")
+    assert ended.code == 0
+    assert "'sex'" in ended.out
+    assert "1.4" in ended.out
+    (found,) = command("dictionary", "check", "a.toml", "--json").facts["dictionaries"]
+    assert len(found["remarks"]) == 1
+
+
 def test_two_dictionaries_are_compared_by_what_they_mean(command: Callable[..., Ended], tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(TEXT, encoding="utf-8")
     (tmp_path / "b.toml").write_text(TEXT.replace("years", "months").replace("110", "1320"), encoding="utf-8")

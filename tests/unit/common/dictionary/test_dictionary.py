@@ -1,6 +1,7 @@
 """A dictionary has one meaning and one digest, its faults are named, and a draft holds no number of the rows."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ from dpspca.common.dictionary import (
     faults,
     parse_frequencies,
     raw_values,
+    remarks,
 )
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import dictionary_faults, read_dictionary
+from dpspca.common.text import printable
 
 SAMPLE = Path(__file__).parents[4] / "deploy" / "samples" / "dictionary.toml"
 STUDY = """
@@ -133,7 +136,7 @@ def test_a_feature_of_one_dictionary_alone_is_a_difference() -> None:
         ("x", NUMBER | {"levels": ["a", "b"]}, "unknown key"),
         ("x", {"kind": "number", "range": [0, 1]}, "lacks unit"),
         ("x", {"kind": "date"}, "age on a public day"),
-        ("x", {"kind": "boolean"}, 'levels = ["no", "yes"]'),
+        ("x", {"kind": "boolean"}, 'levels = ["false", "true"]'),
         ("x", {"kind": "category", "levels": ["a"]}, "one level"),
         ("x", {"kind": "category", "levels": ["a", "a"]}, "twice"),
         ("x", {"kind": "category", "levels": [1, "1"]}, "twice"),
@@ -362,6 +365,45 @@ def test_an_underscore_makes_no_number_in_cells_and_codes() -> None:
     assert category_text("1_0", {}) not in {10.0, 1.0}
     number = Dictionary.parse(study()).features[0]
     np.testing.assert_array_equal(raw_values(np.array(["1_0", "10"]), number), [np.inf, 10])
+
+
+@pytest.mark.parametrize(
+    ("kind", "drafted"),
+    [
+        *((kind, "number") for kind in ("int64", "uint8", "halffloat", "decimal128(5, 2)", "UBIGINT", "FLOAT", "int4")),
+        *((kind, "number") for kind in ("numeric", "dictionary<values=int64, indices=int8, ordered=0>", "null", None)),
+        *((kind, "category") for kind in ("ENUM", "enum", "VARCHAR", "bpchar", "name", "large_string", "string_view")),
+        ("dictionary<values=large_string, indices=int32, ordered=0>", "category"),
+        *((kind, None) for kind in ("INTEGER[]", "list<item: int64>", "UUID", "BLOB", "binary", "struct<a: int8>")),
+        *((kind, None) for kind in ("large_binary", "map<string, int8>", "date32[day]", "TIMESTAMP WITH TIME ZONE")),
+        *((kind, None) for kind in ("jsonb", "int4[]", "_int4", "VARCHAR[]", "struct<a\nb: int8>")),
+    ],
+)
+def test_a_draft_has_a_feature_for_types_that_can_be_read(kind: str | None, drafted: str | None) -> None:
+    text = draft([("x", kind)])
+    found = tomllib.loads(text).get("features", {})
+    assert found.get("x", {}).get("kind") == drafted
+    assert drafted is not None or f"({printable(str(kind))})".lower() in text.lower()
+
+
+def test_shares_above_one_and_concepts_of_several_features_are_remarked() -> None:
+    assert not remarks(Dictionary.parse(study()))
+    rounded = {"kind": "category", "levels": ["a", "b", "c"], "shares": [0.34, 0.34, 0.33]}
+    assert not remarks(Dictionary.parse(study(x=rounded)))
+    said = remarks(Dictionary.parse(study(x=rounded | {"shares": [0.7, 0.4, 0.3]})))
+    assert len(said) == 1
+    assert re.search(facts("'x'", "1.4", "shares"), said[0])
+    said = remarks(Dictionary.parse(study(x=NUMBER | {"concept": 7}, y=NUMBER | {"concept": "7"}, age={"concept": 8})))
+    assert len(said) == 1
+    assert re.search(facts("'x'", "'y'", "'7'"), said[0])
+
+
+def test_a_draft_of_variants_has_genotypes_and_the_counted_allele() -> None:
+    made = Dictionary.parse(tomllib.loads(draft([("rs1", "copies of A, not G"), ("rs2", "copies of AC, not A")])))
+    assert [(each.kind, each.allele) for each in made.features if isinstance(each, Genotype)] == [
+        ("genotype", "A"),
+        ("genotype", "AC"),
+    ]
 
 
 def test_a_draft_has_names_and_types_and_is_refused_until_it_is_filled_in() -> None:
