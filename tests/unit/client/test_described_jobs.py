@@ -155,7 +155,7 @@ ODD = FRAME.assign(sex=FRAME["sex"].str.upper(), age=FRAME["age"] * 365)
 
 def test_whoever_holds_rows_is_warned_if_most_values_cannot_be_meant() -> None:
     for use in (MODEL.transform, DPSPCA(2, unit="replace-one", dictionary=KNOWN, features=FEATURES).fit):
-        with pytest.warns(RowsWarning, match="of") as caught:
+        with pytest.warns(RowsWarning, match=facts("400 of 400")) as caught:
             use(ODD)
         about = [str(each.message) for each in caught if each.category is RowsWarning]
         assert len(about) == 2
