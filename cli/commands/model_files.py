@@ -107,7 +107,7 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     found = rows_of_model(read, rows, reading_as, by_position=by_position)
     listed = ids or (score_files.names_beside(rows) if reading_as.triplets is None else reading_as.triplets.rows)
     names = None if listed is None else score_files.RowNames.read(listed, found.count)
-    scores, doubts = scores_of(read, found.matrix), doubts_about(read, rows, reading_as)
+    scores, doubts = scores_of(read, found.matrix), doubts_about(read, rows, reading_as, by_position=by_position)
     score_files.write_scores(out, scores, names, table)
     facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": SCORES_WARNING}
     print_output(facts | ({} if table is None else {"table": table}), str(out), as_json=as_json)

@@ -9,38 +9,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Genotype, MappedFeature, Preparation, doubt_about, feature_of
+from dpspca.common.dictionary import Dictionary, Genotype, MappedFeature, Preparation, doubt_about, feature_of
 from dpspca.common.results import Model
 from dpspca.common.storage import Reading
-from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, read_rows
+from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, read_rows, stated_names
 
 
 def rows_of_model(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> CheckedRows:
     """Return the rows of a file with the model's features in their order, prepared by the dictionary of its job."""
     if read.statement.dictionary:
-        return _rows_of_dictionary(read, rows, reading_as)
+        return _rows_of_dictionary(read, rows, reading_as, by_position=by_position)
     found = read_rows(rows, reading_as, least=1)
     order = None if by_position else _columns_in_model_order(read, found.names, rows)
     return found if order is None else replace(found, matrix=found.matrix[:, order], names=None)
 
 
-def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading) -> CheckedRows:
+def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> CheckedRows:
     """Prepare the rows of a file by the model's dictionary, and take the model's features."""
-    table = read_rows(rows, _prepared_by(read, reading_as), least=1)
+    table = read_rows(rows, _prepared_by(read, rows, reading_as, by_position=by_position), least=1)
     held_names = table.names or ()
     absent = [name for name in read.feature_names or () if name not in held_names]
     check(not absent, f"The data set does not have {', '.join(absent[:8])}.", "Use rows that have all features.")
     return table.with_columns(read.feature_names)
 
 
-def doubts_about(read: Model, rows: Path, reading_as: Reading) -> list[str]:
+def doubts_about(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> list[str]:
     """Name the model's features for which most values of a file have no level, or lie outside the public range.
 
     This reads the file once more. Genotypes have neither.
     """
     if not read.statement.dictionary:
         return []
-    reading_as = _prepared_by(read, reading_as)
+    reading_as = _prepared_by(read, rows, reading_as, by_position=by_position)
     asked = {feature_of(column) for column in read.feature_names or ()}
     features = {each.feature.name: each.feature for each in _mapped(reading_as) if each.feature.name in asked}
     if all(isinstance(each, Genotype) for each in features.values()):
@@ -54,10 +54,11 @@ def _mapped(reading_as: Reading) -> Sequence[MappedFeature]:
     return () if reading_as.preparation is None else reading_as.preparation.mapped
 
 
-def _prepared_by(read: Model, reading_as: Reading) -> Reading:
+def _prepared_by(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> Reading:
     """Return how a file is read for the model's dictionary.
 
-    With settings, the columns are mapped as they say, and the dictionary must be the model's.
+    If the settings map columns to features, the dictionary must be the model's. Otherwise columns are features by
+    their names or by their positions, and the settings say how the file is read.
     """
     if reading_as.preparation is None:
         check(
@@ -66,7 +67,12 @@ def _prepared_by(read: Model, reading_as: Reading) -> Reading:
             "Give --dictionary FILE, or --config and --data-set of a provider that has it.",
         )
         assert read.dictionary is not None
-        return Reading().prepared(Preparation.parse(read.dictionary, None, None))
+        return _with_dictionary(read.dictionary, rows, reading_as, by_position=by_position)
+    check(
+        not by_position,
+        "--by-position is given, but the settings map columns to features.",
+        "Leave --by-position out.",
+    )
     held = reading_as.preparation.dictionary.digest()
     check(
         held == read.statement.dictionary,
@@ -74,6 +80,25 @@ def _prepared_by(read: Model, reading_as: Reading) -> Reading:
         "Use the settings with the dictionary of the job.",
     )
     return reading_as
+
+
+def _with_dictionary(dictionary: Dictionary, rows: Path, reading_as: Reading, *, by_position: bool) -> Reading:
+    """Add the model's dictionary to what the settings say about the file.
+
+    The dictionary says which columns are used, so that ``columns`` and ``leave_out`` matter for positions alone.
+    """
+    columns = None
+    if by_position:
+        names = stated_names(rows, reading_as) or dictionary.names
+        check(
+            len(names) == len(dictionary.names),
+            f"{rows} has {len(names)} columns, but the model has {len(dictionary.names)} features.",
+            f"Give one column for each, in this order: {', '.join(f'{name!r:.60}' for name in dictionary.names[:20])}.",
+        )
+        columns = dict(zip(dictionary.names, names, strict=True))
+        if stated_names(rows, reading_as) is None:
+            reading_as = replace(reading_as, names=names)
+    return replace(reading_as, columns=None, leave_out=()).prepared(Preparation.parse(dictionary, columns, None))
 
 
 def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:

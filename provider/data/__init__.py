@@ -50,7 +50,7 @@ from .memory import (
     stored_integers,
 )
 from .protected import read_arriving, read_protected
-from .sources import names_in, outline_of, read_rows, width_in
+from .sources import names_in, outline_of, read_rows, stated_names, width_in
 from .streamed_rows import RowStream, files_with_rows
 from .tables import import_extra, is_number
 from .threads import run_in_opening_thread, run_in_row_thread
@@ -115,6 +115,7 @@ __all__ = [
     "run_in_row_thread",
     "sample_ids",
     "second_keys",
+    "stated_names",
     "stored_integers",
     "used_later",
     "width_in",

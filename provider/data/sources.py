@@ -178,6 +178,11 @@ def outline_of(path: Path, reading: Reading = _PLAIN) -> list[tuple[str, str | N
     return list(zip(columns.names, columns.kinds or (None,) * len(columns.names), strict=True))
 
 
+def stated_names(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
+    """Read the names of a table's columns, whatever their types are. Return None if the file does not name them."""
+    return _columns_in(path, reading, any_type=True).names
+
+
 def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
     """Read the types of a table's columns, if the file states types."""
     return _columns_in(path, reading).kinds
