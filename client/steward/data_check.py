@@ -18,6 +18,7 @@ from dpspca.provider.evaluate import square_memory
 
 from .feature_remarks import feature_remarks
 from .job_seconds import JobSeconds, job_seconds
+from .triplet_remarks import triplet_remarks
 
 Progress: TypeAlias = Callable[[int], None]
 _MOST_NAMED: Final = 8
@@ -133,11 +134,7 @@ def _makes_all_unusable(column: ColumnFacts, facts: DataSetFacts) -> bool:
 
 def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if facts.triplets is not None:
-        counts = facts.triplets
-        yield (
-            f"{counts.triplets} triplets. {counts.unknown_columns} have an undeclared column, and "
-            f"{counts.unknown_rows} more have an undeclared row: they are not used."
-        )
+        yield from triplet_remarks(facts, facts.triplets)
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
     if spoilers and len(spoilers) == len(columns):
@@ -148,7 +145,7 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if facts.first_fault is not None:
         yield f"The first row that counts as zeros: {facts.first_fault}"
     numbers = [each for each in columns if each[1].name is not None and is_number(each[1].name)]
-    if numbers:
+    if numbers and facts.triplets is None:  # names of triplets' columns are declared
         listed = ", ".join(str(place) for place, _ in numbers[:_MOST_NAMED])
         yield (
             f"These columns have numbers as names: {listed}. If the first line is a row and not a line of names, all "

@@ -52,7 +52,7 @@ from .memory import (
 from .protected import read_arriving, read_protected
 from .sources import names_in, outline_of, read_rows, stated_names, width_in
 from .streamed_rows import RowStream, files_with_rows
-from .tables import import_extra, is_number
+from .tables import TripletFacts, import_extra, is_number
 from .threads import run_in_opening_thread, run_in_row_thread
 
 __all__ = [
@@ -80,6 +80,7 @@ __all__ = [
     "Scratch",
     "ScratchError",
     "StoredRows",
+    "TripletFacts",
     "UsableRows",
     "Variant",
     "WaitingQueries",

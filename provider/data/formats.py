@@ -49,7 +49,7 @@ from .files import (
     triplets_of_text,
     unpacking,
 )
-from .tables import Batch, Columns, RawTable, RowSource, columns_by_place
+from .tables import Columns, RawTable, RowSource, TripletBatch, columns_by_place
 
 
 def _without_names(source: RowSource) -> Columns:
@@ -66,7 +66,7 @@ class Format:
     """Reads the names and types of the columns that are used, and nothing else."""
     keys: frozenset[str] = frozenset()
     """What may be declared about this kind of file, beside ``_KEYS``."""
-    triplets: Callable[[RowSource], Iterator[Batch]] | None = None
+    triplets: Callable[[RowSource], Iterator[TripletBatch]] | None = None
     """Reads a long table of triplets."""
     fault: Callable[[RowSource, int], str] | None = None
     """Says what is wrong with a row, by its number from 0."""

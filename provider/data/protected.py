@@ -37,12 +37,12 @@ from .checked import (
     with_largest_entries,
     with_persons,
 )
+from .file_errors import file_errors
 from .files import FolderForm
 from .memory import BLOCK_CELLS, Genotypes, RowWriter, Scratch, StoredRows, stored_type
 from .sources import (
     RawTables,
     complete,
-    file_errors,
     for_each_row,
     held_by,
     joined,

@@ -14,9 +14,8 @@ that are put in place of missing ones, change each row by itself, so neighbourin
 matrix would not stay symmetric, so units of a matrix are refused for such data.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from math import nan
 from pathlib import Path
@@ -27,39 +26,37 @@ import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import prepare_sparse
-from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
-from dpspca.common.storage import Reading, is_pattern
+from dpspca.common.errors import DpspcaError, InvalidDataError
+from dpspca.common.storage import Reading
 
 from .checked import CheckedRows, check_rows, check_size, numbers_of, require_genotypes
+from .file_errors import file_errors, is_several
 from .files import (
     SAMPLE_LISTS,
     FolderForm,
     Stamp,
     TemporarilyUnreadableError,
     files_of,
-    is_zarr,
     joined_parts,
     located,
     read_folder,
     read_samples,
 )
 from .formats import format_of
-from .memory import Genotypes, ScratchError, entry_by_entry, prepared_genotypes
+from .memory import Genotypes, entry_by_entry, prepared_genotypes
 from .tables import (
     PERSON,
     Columns,
     RawTable,
     RowBatches,
     RowSource,
-    TripletFacts,
-    TripletRows,
     declared_columns,
     filled,
     require_room,
     without_codes,
 )
-from .threads import OneBehind
 from .trial import require_readable
+from .triplet_rows import rows_of_triplets, warn_of_unused
 
 RawTables: TypeAlias = Iterator[tuple[Path, RawTable]]
 """The files of a data set, each opened when the one before was read."""
@@ -70,8 +67,6 @@ MOST_DENSE_COLUMNS: Final = 256
 and the time of an answer does not follow from how many entries rows have. The dictionary, which is public, decides."""
 
 _BYTES_COUNTED: Final = 2**20
-
-_log = logging.getLogger(__name__)
 
 
 def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> CheckedRows:
@@ -94,9 +89,8 @@ def read_as_stored(path: Path, reading: Reading = _PLAIN, room: int | None = Non
     If the rows have to be in memory as a whole and take more than ``room`` bytes, they are refused.
     """
     if reading.triplets is not None:
-        rows, facts = _rows_of_triplets(path, reading, room)
-        if facts.unknown_columns or facts.unknown_rows:
-            _log.warning("%s has triplets of rows or columns that are not declared. They are not used.", path)
+        rows, facts = rows_of_triplets(path, reading, room)
+        warn_of_unused(path, facts)
         return rows
     return joined(raw_tables(path, reading, room=room))
 
@@ -249,22 +243,15 @@ def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
 def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
     """Say where the first unusable row is, and why, for people who may see the rows. Return None if all are usable.
 
-    Of sparse rows and genotypes, the first file with an unusable row is named.
+    Of sparse rows and genotypes, the first file with an unusable row is named. Triplets have their own
+    (``fault_in_triplets``).
     """
-    for file in files_of(path) if is_several(path) and reading.triplets is None else [path]:
+    for file in files_of(path) if is_several(path) else [path]:
         try:
-            if reading.triplets is not None:
-                read_rows(path, reading, least=0)
-                continue
             _checked(file, reading, least=0)
         except DpspcaError as problem:
             return str(problem)
     return None
-
-
-def triplets_in(path: Path, reading: Reading) -> TripletFacts:
-    """Count the triplets of a data set, and those that are not used."""
-    return _rows_of_triplets(path, reading)[1]
 
 
 def held_by(numbers: Any) -> int:  # noqa: ANN401  # of any form
@@ -274,20 +261,6 @@ def held_by(numbers: Any) -> int:  # noqa: ANN401  # of any form
     return int(numbers.nbytes) if isinstance(numbers, Genotypes | np.ndarray) else 0
 
 
-def _rows_of_triplets(path: Path, reading: Reading, room: int | None = None) -> tuple[CheckedRows, TripletFacts]:
-    """Build rows from all triplets of a file, or of all files of a folder."""
-    with file_errors(path):
-        rows = TripletRows(reading, room)
-    for file in files_of(path) if is_several(path) else [path]:
-        with file_errors(file):
-            source = RowSource(file, reading)
-            read = format_of(source).triplets
-            with OneBehind(rows.add) as finding:
-                for batch in read(source) if read else ():
-                    finding.put(batch)
-    return CheckedRows(rows.matrix(), rows.columns.names), rows.facts
-
-
 def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:
     if reading.triplets is not None:
         return declared_columns(reading)
@@ -295,11 +268,6 @@ def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Colu
     with file_errors(file):
         source = RowSource(file, reading, any_type=any_type)
         return format_of(source).columns(source)
-
-
-def is_several(path: Path) -> bool:
-    """Tell whether a path stands for several files: it is a folder, or a pattern."""
-    return (path.is_dir() and not is_zarr(path)) or is_pattern(path)
 
 
 def complete(
@@ -372,27 +340,3 @@ def _numbers_of(path: Path, raw: RawTable, *, lenient: bool) -> CheckedRows:
         if raw.to_select is not None:
             matrix = matrix[:, list(raw.to_select)]
         return CheckedRows(matrix, raw.columns.names)
-
-
-@contextmanager
-def file_errors(path: Path) -> Iterator[None]:
-    """Turn every error in reading a file into one that names the file."""
-    try:
-        yield
-    except ScratchError:
-        raise
-    except (MissingExtraError, TemporarilyUnreadableError) as problem:
-        raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
-    except DpspcaError as problem:
-        raise InvalidDataError(f"{path}: {problem.what}", problem.remedy) from None
-    except MemoryError:
-        raise TemporarilyUnreadableError(
-            f"{path} takes more memory than there is.", "Divide it, or write it again if it is not that large."
-        ) from None
-    except Exception as problem:  # noqa: BLE001  # errors of zlib, of the tokenizer, and others
-        if isinstance(problem, OSError) and problem.errno is not None:  # of the system, not of a library
-            raise TemporarilyUnreadableError(f"{path} cannot be read: {problem.strerror}.", "Check its path.") from None
-        raise InvalidDataError(
-            f"{path} does not hold a table of numbers.",
-            "Write it again, whole: .npy with numpy.save and without pickles, .npz with scipy.sparse.save_npz.",
-        ) from None

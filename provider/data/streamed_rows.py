@@ -18,8 +18,9 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
 from .checked import CheckedRows, check_size, usable_entries, with_largest_entries
+from .file_errors import file_errors, is_several
 from .files import files_of
-from .sources import complete, file_errors, is_several, prepared_names, raw_tables
+from .sources import complete, prepared_names, raw_tables
 from .tables import RowBatches, without_codes
 
 STREAMED: Final = frozenset({".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".npy"})

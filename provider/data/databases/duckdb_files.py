@@ -12,7 +12,15 @@ import numpy as np
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 from dpspca.provider.data.files import TemporarilyUnreadableError, numbers_in
-from dpspca.provider.data.tables import BATCH_TRIPLETS, Batch, Columns, RawTable, RowBatches, RowSource, import_extra
+from dpspca.provider.data.tables import (
+    BATCH_TRIPLETS,
+    Columns,
+    RawTable,
+    RowBatches,
+    RowSource,
+    TripletBatch,
+    import_extra,
+)
 
 from .sql import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
 
@@ -44,7 +52,7 @@ def read_duckdb(source: RowSource) -> RawTable:
     return RawTable(rows, chosen.columns)
 
 
-def triplets_of_duckdb(source: RowSource) -> Iterator[Batch]:
+def triplets_of_duckdb(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches."""
     import_extra("pyarrow")
     with _opened(source) as database:
@@ -52,7 +60,7 @@ def triplets_of_duckdb(source: RowSource) -> Iterator[Batch]:
         statement = triplet_statement(source, origin, described, _TYPES)
         for batch in database.sql(statement).to_arrow_reader(BATCH_TRIPLETS):
             row, column, *value = batch.columns
-            yield row, column, value[0].to_numpy(zero_copy_only=False) if value else None
+            yield TripletBatch(row, column, value[0].to_numpy(zero_copy_only=False) if value else None)
 
 
 def columns_of_duckdb(source: RowSource) -> Columns:

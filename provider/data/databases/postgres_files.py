@@ -20,7 +20,15 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading, files
 from dpspca.provider.data.files import TemporarilyUnreadableError
-from dpspca.provider.data.tables import Batch, Columns, RawTable, RowBatches, RowSource, cell_reader, import_extra
+from dpspca.provider.data.tables import (
+    Columns,
+    RawTable,
+    RowBatches,
+    RowSource,
+    TripletBatch,
+    cell_reader,
+    import_extra,
+)
 
 from .arrow_driver import arrow_batches, is_lost, lost
 from .sql import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
@@ -76,14 +84,14 @@ def read_postgres(source: RowSource) -> RawTable:
     return RawTable(rows, chosen.columns)
 
 
-def triplets_of_postgres(source: RowSource) -> Iterator[Batch]:
+def triplets_of_postgres(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches, as a binary COPY that the Arrow driver converts."""
     with connected(source) as connection:
         origin = _origin(connection, source.reading)
         statement = triplet_statement(source, origin, _described(connection, origin), _TYPES)
     for batch in arrow_batches(_conninfo(source), statement):
         row, column, *value = batch.columns
-        yield row, column, value[0].to_numpy(zero_copy_only=False) if value else None
+        yield TripletBatch(row, column, value[0].to_numpy(zero_copy_only=False) if value else None)
 
 
 def columns_of_postgres(source: RowSource) -> Columns:

@@ -22,11 +22,11 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.files import TemporarilyUnreadableError
 from dpspca.provider.data.tables import (
-    Batch,
     Columns,
     RawTable,
     RowBatches,
     RowSource,
+    TripletBatch,
     cell_reader,
     columns_used,
     triplet_columns,
@@ -62,7 +62,7 @@ def _rows(found: sqlite3.Cursor, columns: Columns, source: RowSource) -> Iterato
         yield np.frombuffer(numbers, dtype=np.float64).reshape(len(rows), len(numbers_of))
 
 
-def triplets_of_sqlite(source: RowSource) -> Iterator[Batch]:
+def triplets_of_sqlite(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches."""
     with _opened(source) as database:
         text = source.reading.query or f"SELECT * FROM {_quoted(_table(database, source))}"  # noqa: S608  # a quoted name
@@ -72,7 +72,7 @@ def triplets_of_sqlite(source: RowSource) -> Iterator[Batch]:
         while rows := found.fetchmany(_BATCH_ROWS):
             names = [[_name_of(each[place]) for each in rows] for place in places[:2]]
             numbers = [number_of(each[place]) for each in rows for place in places[2:]]
-            yield names[0], names[1], np.array(numbers) if places[2:] else None
+            yield TripletBatch(names[0], names[1], np.array(numbers) if places[2:] else None)
 
 
 def _name_of(value: bytes | float | None) -> str | None:

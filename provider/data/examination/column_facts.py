@@ -225,14 +225,19 @@ def _kind(*, is_there: bool, is_whole: bool, is_bit: bool) -> str:
     return "0 and 1" if is_bit else "whole numbers" if is_whole else "numbers"
 
 
-def fault_in(cells: FloatArray, names: Sequence[str] | None, reading: Reading) -> str:
-    """Say which cell makes a row unusable, and why. ``cells`` are those of the row, with NaN for missing values."""
+def first_bad(cells: FloatArray, names: Sequence[str] | None, reading: Reading) -> int:
+    """Return the place of the first cell that makes a row unusable."""
 
     def is_bad(place: int) -> bool:
         is_filled = reading.preparation is not None or reading.fill_of(names[place] if names else "") is not None
         return not is_filled if isnan(cells[place]) else not abs(cells[place]) <= LARGEST
 
-    place = next(filter(is_bad, range(len(cells))))
+    return next(filter(is_bad, range(len(cells))))
+
+
+def fault_in(cells: FloatArray, names: Sequence[str] | None, reading: Reading) -> str:
+    """Say which cell makes a row unusable, and why. ``cells`` are those of the row, with NaN for missing values."""
+    place = first_bad(cells, names, reading)
     column = f"column {place + 1}" + (f" ({names[place]!r:.60})" if names else "")
     if isnan(cells[place]):
         return (

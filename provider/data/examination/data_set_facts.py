@@ -14,7 +14,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.storage import Reading
-from dpspca.provider.data.checked import CheckedRows, check_size, make_unusable, rows_or_zeros, usable_entries
+from dpspca.provider.data.checked import CheckedRows, Table, check_size, make_unusable, rows_or_zeros, usable_entries
 from dpspca.provider.data.memory import (
     DEFAULT_MEMORY,
     MOST_CELLS,
@@ -33,15 +33,15 @@ from dpspca.provider.data.sources import (
     joined,
     person_lines,
     raw_tables,
-    read_as_stored,
     suspected_thousands,
-    triplets_in,
     types_in,
 )
 from dpspca.provider.data.tables import RawTable, RowBatches, TripletFacts, without_codes
+from dpspca.provider.data.triplet_rows import rows_of_triplets
 
 from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, fault_in
 from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features
+from .triplet_faults import fault_in_triplets
 
 Progress: TypeAlias = Callable[[int], None]
 """Called with the number of rows that were read."""
@@ -102,7 +102,7 @@ class DataSetFacts:
     persons: PersonFacts | None
     memory: MemoryFacts
     triplets: TripletFacts | None = None
-    """Of a long table, what was not used."""
+    """Of a long table, what was not used, and what was added up."""
 
 
 def examine_rows(  # noqa: PLR0913  # all that is declared
@@ -122,7 +122,8 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
     """
     lines = None if persons is None else person_lines(persons, reading, memory)
     if reading.triplets is not None:
-        return _in_memory(path, reading, read_as_stored(path, reading, memory), persons, lines, square)
+        stored, triplets = rows_of_triplets(path, reading, memory)
+        return replace(_in_memory(path, reading, stored, persons, lines, square), triplets=triplets)
     tables = raw_tables(path, reading, cells_in(memory), memory)
     first = next(tables)
     if not isinstance(first[1].numbers, RowBatches):
@@ -240,7 +241,7 @@ def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
     whose = None if persons is None or lines is None else for_each_row(persons, lines, stored.count)
     coded = entry_by_entry(stored.matrix, lambda numbers: without_codes(numbers, stored.names, reading))
     used_rows = complete(coded, stored.names, reading)
-    is_whole = rows_or_zeros(used_rows).unusable is None
+    first = _fault_in_memory(path, reading, CheckedRows(coded, stored.names), used_rows)
     if whose is not None:
         used_rows = make_unusable(used_rows, np.array([not each for each in whose], dtype=np.bool_))
     used, prepared, types = rows_or_zeros(used_rows), reading.preparation, types_in(path, reading)
@@ -252,11 +253,16 @@ def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
         absent=() if prepared is None else prepared.absent,
         is_sparse=stored.is_sparse,
         dimension=used.dimension,
-        first_fault=None if is_whole else first_fault(path, reading),
+        first_fault=first,
         persons=None if whose is None else _persons(whose),
         memory=_memory(used, _gram(used.dimension, square), has_persons=whose is not None),
-        triplets=None if reading.triplets is None else triplets_in(path, reading),
     )
+
+
+def _fault_in_memory(path: Path, reading: Reading, coded: CheckedRows, used: Table) -> str | None:
+    if reading.triplets is not None:
+        return fault_in_triplets(path, reading, coded, used)
+    return None if rows_or_zeros(used).unusable is None else first_fault(path, reading)
 
 
 def _persons(whose: Sequence[bytes]) -> PersonFacts:

@@ -16,11 +16,11 @@ from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.storage import Reading
 from dpspca.provider.data.tables import (
     BATCH_TRIPLETS,
-    Batch,
     Columns,
     RawTable,
     RowBatches,
     RowSource,
+    TripletBatch,
     arrow_batch,
     cell_reader,
     columns_used,
@@ -126,7 +126,7 @@ def columns_of_orc(source: RowSource) -> Columns:
         return _columns(_orc(file).schema, source)
 
 
-def triplets_of_orc(source: RowSource) -> Iterator[Batch]:
+def triplets_of_orc(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches."""
     with source.path.open("rb") as file:
         stored = _orc(file)
@@ -142,7 +142,7 @@ def _stripes(stored: Any, names: Sequence[str]) -> Iterator[Any]:  # noqa: ANN40
     return (_whole(stored.read_stripe(place, columns=list(names))) for place in range(stored.nstripes))
 
 
-def triplets_of_parquet(source: RowSource) -> Iterator[Batch]:
+def triplets_of_parquet(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches."""
     with source.path.open("rb") as file, _parquet(file) as stored:
         wanted = _triplet_columns(source, stored.schema_arrow)
@@ -150,7 +150,7 @@ def triplets_of_parquet(source: RowSource) -> Iterator[Batch]:
             yield arrow_batch(batch, source.reading.triplets)
 
 
-def triplets_of_arrow(source: RowSource) -> Iterator[Batch]:
+def triplets_of_arrow(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches."""
     with source.path.open("rb") as file:
         stored = _arrow(file)

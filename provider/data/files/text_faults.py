@@ -48,7 +48,7 @@ def line_fault(line: int, of: Cells, cells: Sequence[str], text: str | None = No
         return InvalidDataError(f"Line {line} has no value, and counts as a row.", "Remove it, or fill it in.")
     bad = of.first_bad(cells) if len(cells) == len(of.names) else None
     if bad is None:
-        found = f"Line {line} has {_counted(len(cells), 'cell')} under {_counted(len(of.names), 'name')}."
+        found = f"Line {line} has {counted(len(cells), 'cell')} under {counted(len(of.names), 'name')}."
         return InvalidDataError(found, _about_count(of, cells, text))
     kind, remedy = _kind(cells[bad], of)
     if _is_of_words(of, cells):
@@ -141,7 +141,8 @@ def declare_encoding() -> str:
     return f'Save it as UTF-8, or declare its encoding {_IN_SETTINGS}, as in "cp1252".'
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """Write a number and what it counts."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

@@ -10,18 +10,12 @@ line is a row, and so the mark is declared too, or follows from the file's endin
 the values that stand for a missing one are declared, and never guessed from rows.
 """
 
-import bz2
 import csv
-import gzip
-import io
 import json
-import lzma
-import os
 import re
-import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
@@ -33,32 +27,26 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
 from dpspca.provider.data.tables import (
-    Batch,
     Columns,
     RawTable,
     RowBatches,
     RowSource,
+    TripletBatch,
     cell_reader,
     columns_used,
-    import_extra,
     is_number,
     triplet_columns,
 )
 
-from .signatures import LONGEST, require_text
+from .opened_text import opened_text
 from .text_cells import Cells, number_parser
-from .text_faults import FORM, declare_encoding, encoding_of, is_decoded, line_fault
+from .text_faults import FORM, counted, declare_encoding, encoding_of, is_decoded, line_fault
 from .text_lines import whole_lines
 
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""
 
 _BATCH_LINES: Final = 65_536
-_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-_UTF_8_MARK: Final = b"\xef\xbb\xbf"
-_PACKED: Final = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ", ".zst": b"\x28\xb5\x2f\xfd"}
-"""How packed files begin."""
-_DAMAGED: Final = (EOFError, zlib.error, lzma.LZMAError)
 _EXCEL_MARK: Final = re.compile(r'"?sep=(.)"?\s*')
 """A line that Excel writes and reads before the names. It says what divides cells."""
 _MOST_LINES_OF_NAMES: Final = 1000
@@ -75,7 +63,7 @@ def read_text(source: RowSource) -> RawTable:
     rows. Otherwise, a line that is not a row of numbers is refused.
     """
     with ExitStack() as opened:
-        text = opened.enter_context(_opened(source.path, source.reading))
+        text = opened.enter_context(opened_text(source.path, source.reading))
         head, delimiter, before = _head(text, source)
         names = _names(head, source.reading)
         columns = columns_used(names, source.reading)
@@ -99,7 +87,7 @@ def _some(batches: Iterator[FloatArray]) -> Iterator[FloatArray]:
 
 def fault_of_text(source: RowSource, row: int) -> str:
     """Say what is wrong with a row, counted from 0, that a provider cannot use."""
-    with _opened(source.path, source.reading) as text:
+    with opened_text(source.path, source.reading) as text:
         head, delimiter, before = _head(text, source)
         names = _names(head, source.reading)
         line = next(islice(text, row, None))
@@ -114,7 +102,7 @@ def thousands_in_text(source: RowSource) -> tuple[str, ...]:
     """
     mark = source.reading.decimal
     three_digits = re.compile(rf"\s*[+-]?[1-9]\d{{0,2}}{re.escape(mark)}\d{{3}}\s*")
-    with _opened(source.path, source.reading) as text:
+    with opened_text(source.path, source.reading) as text:
         head, delimiter, _ = _head(text, source)
         columns = columns_used(_names(head, source.reading), source.reading)
         places = range(len(head)) if columns.places is None else columns.places
@@ -129,99 +117,45 @@ def thousands_in_text(source: RowSource) -> tuple[str, ...]:
     return tuple(head[place] for place, count in counts.items() if count >= _FEWEST_WITH_MARK)
 
 
-def triplets_of_text(source: RowSource) -> Iterator[Batch]:
+def triplets_of_text(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets, each from its own line. A line with too few or too many cells belongs to no row."""
     reading, declared = source.reading, source.reading.triplets
     number_of = cell_reader(reading, "", number_parser(reading))
-    with _opened(source.path, reading) as text:
-        head, delimiter, _ = _head(text, source)
+    with opened_text(source.path, reading) as text:
+        head, delimiter, before = _head(text, source)
         names = _names(head, reading)
         places = [names.index(name) for name in triplet_columns(source, names)]
-        for lines in _batched(_single_lines(text, delimiter)):
-            rows = [cells for _, cells in lines if len(cells) == len(names)]
-            row, column, *value = ([cells[place] for cells in rows] for place in places)
+        numbered = enumerate(text, start=before + 1)
+        while batch := list(islice(numbered, _BATCH_LINES)):
+            lines = [(number, line, _cells_of(line, delimiter)) for number, line in batch]
+            whole = [(number, cells) for number, _, cells in lines if len(cells) == len(names)]
+            broken = [each for each in lines if len(each[2]) != len(names) and each[1].strip()]
+            row, column, *value = ([cells[place] for _, cells in whole] for place in places)
             numbers = [number_of(cell) for cell in value[0]] if declared and declared.value else None
-            yield row, column, None if numbers is None else np.array(numbers)
+            yield TripletBatch(
+                row,
+                column,
+                None if numbers is None else np.array(numbers),
+                [number for number, _ in whole],
+                len(broken),
+                None if not broken else _broken(*broken[0], len(names)),
+            )
 
 
-def _batched(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
-    while batch := list(islice(lines, _BATCH_LINES)):
-        yield batch
+def _broken(number: int, line: str, cells: Sequence[str], names: int) -> str:
+    """Say what is wrong with a line that holds no triplet."""
+    if '"' in line and not cells:
+        return f"Line {number} has a quote that does not end, or that ends within a cell"
+    return f"Line {number} has {counted(len(cells), 'cell')} under {counted(names, 'name')}"
 
 
 def columns_of_text(source: RowSource) -> Columns:
     """Read which columns are used, and nothing else."""
-    with _opened(source.path, source.reading) as text:
+    with opened_text(source.path, source.reading) as text:
         return columns_used(_names(_head(text, source)[0], source.reading), source.reading)
 
 
 # --- From bytes to lines ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _opened(path: Path, reading: Reading) -> Iterator[TextIO]:
-    """Open a file as text, packed or not. Bytes that are not text become characters that no number has."""
-    try:
-        with _unpacked(path) as raw, io.BufferedReader(raw) as packed:
-            # The first bytes decide nothing if they are those of a row.
-            beginning = packed.peek(LONGEST)[:LONGEST] if reading.names is None else b""
-            encoding = _encoding(beginning, reading)
-            errors = "replace" if encoding.startswith("utf-16") else "surrogateescape"
-            with io.TextIOWrapper(packed, encoding=encoding, errors=errors, newline="") as text:
-                yield text
-    except _DAMAGED:
-        raise InvalidDataError(
-            "The packed file is damaged, or its end is missing.", "Copy it again, whole, or pack it again."
-        ) from None
-
-
-def _encoding(beginning: bytes, reading: Reading) -> str:
-    """Choose how bytes become text. "utf-8-sig" drops the mark that some programs write before UTF-8.
-
-    Together with "surrogateescape", it lets other encodings be reported for the cell in which they occur.
-    """
-    require_text(beginning)
-    has_mark = beginning.startswith(_UTF_16_MARKS)
-    if reading.encoding == "utf-16" and not has_mark:
-        return "utf-16-be" if beginning[:1] == b"\0" else "utf-16-le"
-    if reading.encoding == "utf-16" or (reading.encoding is None and has_mark):
-        return "utf-16"
-    if reading.encoding in {None, "utf-8"}:
-        return "utf-8-sig"
-    if beginning.startswith((_UTF_8_MARK, *_UTF_16_MARKS)):
-        raise InvalidDataError(
-            f"It begins with the mark of a Unicode file, but the settings declare {reading.encoding}.",
-            "Remove encoding under [reading].",
-        )
-    return str(reading.encoding)
-
-
-@contextmanager
-def _unpacked(path: Path) -> Iterator[Any]:
-    with path.open("rb", buffering=0) as file:
-        ending = path.suffix.lower()
-        signature = _PACKED.get(ending, b"")
-        beginning = os.pread(file.fileno(), LONGEST, 0) if signature else b""
-        if beginning and not beginning.startswith(signature):
-            raise InvalidDataError(
-                f"Its name ends in {ending}, but it is not packed like that, or damaged.",
-                f"If it is not packed, rename it without {ending}. Otherwise copy it again, whole.",
-            )
-        match ending:
-            case ".gz":
-                with gzip.GzipFile(fileobj=io.BufferedReader(file)) as packed:
-                    yield packed
-            case ".bz2":
-                with io.BufferedReader(file) as buffered, bz2.BZ2File(buffered) as packed:
-                    yield packed
-            case ".xz":
-                with io.BufferedReader(file) as buffered, lzma.LZMAFile(buffered) as packed:
-                    yield packed
-            case ".zst":
-                with import_extra("pyarrow").CompressedInputStream(io.BufferedReader(file), "zstd") as packed:
-                    yield packed
-            case _:
-                yield file
 
 
 class _Head(NamedTuple):

@@ -18,18 +18,27 @@ from .raw_table import (
     require_numeric,
     without_codes,
 )
-from .triplets import BATCH_TRIPLETS, Batch, TripletFacts, TripletRows, arrow_batch, declared_columns, triplet_columns
+from .triplets import (
+    BATCH_TRIPLETS,
+    TripletBatch,
+    TripletFacts,
+    TripletRows,
+    arrow_batch,
+    declared_columns,
+    row_names,
+    triplet_columns,
+)
 
 __all__ = [
     "BATCH_TRIPLETS",
     "GENOTYPE",
     "PERSON",
     "SPARSE",
-    "Batch",
     "Columns",
     "RawTable",
     "RowBatches",
     "RowSource",
+    "TripletBatch",
     "TripletFacts",
     "TripletRows",
     "arrow_batch",
@@ -45,6 +54,7 @@ __all__ = [
     "require_no_names",
     "require_numeric",
     "require_room",
+    "row_names",
     "triplet_columns",
     "without_codes",
 ]

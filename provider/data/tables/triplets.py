@@ -11,10 +11,11 @@ bit of a sum depends on the order.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
@@ -28,22 +29,43 @@ from .triplet_names import UNKNOWN, KnownNames, Places
 
 Names: TypeAlias = Any
 """A list of texts or whole numbers, or a column of Arrow."""
-Batch: TypeAlias = tuple[Names, Names, FloatArray | None]
-"""Names of rows, names of columns, and numbers, for some triplets. Without numbers, each counts 1."""
-
 BATCH_TRIPLETS: Final = 2**20
 """Triplets that a reader of Arrow gives together: for each batch, the declared names are looked up again."""
 
 
+class TripletBatch(NamedTuple):
+    """Some triplets, and the lines among them that hold none."""
+
+    rows: Names
+    columns: Names
+    numbers: FloatArray | None
+    """Without numbers, each triplet counts 1."""
+    lines: Sequence[int] | None = None
+    """Of text, the line of each triplet."""
+    broken: int = 0
+    """Number of lines of text with too few or too many cells."""
+    first_broken: str | None = None
+    """What is wrong with the first of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class TripletFacts:
-    """What the steward should know about triplets that were not used."""
+    """What the steward should know about triplets that were not used, or added up."""
 
     triplets: int
     unknown_columns: int
     """Number of triplets whose column is not declared."""
     unknown_rows: int
     """Number of triplets of a declared column whose row is not declared."""
+    broken: int = 0
+    """Number of lines of text with too few or too many cells. They are not among the triplets."""
+    first_broken: str | None = None
+    """The file and line of the first of them, and what is wrong with it."""
+    several: int = 0
+    """Number of pairs of a row and a column that have several numbers, if triplets have numbers."""
+    columns_with_several: tuple[str, ...] = ()
+    are_added: bool = True
+    """Whether these numbers are added up. Otherwise they make their row unusable."""
 
 
 def declared_columns(reading: Reading) -> Columns:
@@ -65,17 +87,25 @@ class TripletRows:
         assert reading.triplets is not None
         self._declared = reading.triplets
         self.columns = declared_columns(reading)
-        self._rows, self._names = KnownNames(_row_names(self._declared.rows)), KnownNames(self.columns.names or ())
+        self._rows, self._names = KnownNames(row_names(self._declared.rows)), KnownNames(self.columns.names or ())
         self._cells = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))]
         self._numbers = [np.empty(0)]
-        self._counts = np.zeros(3, dtype=np.int64)
+        self._counts = np.zeros(4, dtype=np.int64)
+        self._first_broken: str | None = None
+        self._several: tuple[int, tuple[str, ...]] = 0, ()
 
-    def add(self, batch: Batch) -> None:
-        """Take some triplets."""
-        rows, names, numbers = batch
-        row, column = self._rows.find(rows), self._names.find(names)
+    def find(self, batch: TripletBatch) -> tuple[Places, Places]:
+        """Return the place of each triplet's row and column, or ``UNKNOWN``."""
+        return self._rows.find(batch.rows), self._names.find(batch.columns)
+
+    def add(self, batch: TripletBatch, file: Path | None = None) -> None:
+        """Take some triplets of a file."""
+        row, column = self.find(batch)
+        numbers = batch.numbers
+        if self._first_broken is None and batch.first_broken is not None:
+            self._first_broken = f"{file}: {batch.first_broken}"
         no_row, no_column = row == UNKNOWN, column == UNKNOWN
-        self._counts += np.array([len(row), no_column.sum(), (no_row & ~no_column).sum()])
+        self._counts += np.array([len(row), no_column.sum(), (no_row & ~no_column).sum(), batch.broken])
         is_known = ~no_row & ~no_column
         self._used += int(np.count_nonzero(is_known))
         require_room("triplets", self._used, TRIPLET, self._room)
@@ -84,23 +114,45 @@ class TripletRows:
 
     @property
     def facts(self) -> TripletFacts:
-        """What was not used."""
-        return TripletFacts(*map(int, self._counts))
+        """What was not used, and, after the rows were built, what was added up."""
+        triplets, unknown_columns, unknown_rows, broken = map(int, self._counts)
+        several, columns = self._several
+        return TripletFacts(
+            triplets=triplets,
+            unknown_columns=unknown_columns,
+            unknown_rows=unknown_rows,
+            broken=broken,
+            first_broken=self._first_broken,
+            several=several,
+            columns_with_several=columns,
+            are_added=self._declared.duplicates != UNUSABLE,
+        )
 
     def matrix(self) -> scipy.sparse.csr_array:
         """Return the rows."""
         rows, columns = (np.concatenate(each) for each in zip(*self._cells, strict=True))
         made = _by_rows(rows, columns, np.concatenate(self._numbers), (self._rows.count, self._names.count))
         made.sort_indices()
-        return _added_up(made, self._declared)
+        is_first = _first_of_cells(made)
+        if self._declared.value is not None or self._declared.duplicates == UNUSABLE:
+            self._several = self._those_with_several(made, is_first)
+        return _added_up(made, is_first, self._declared)
+
+    def _those_with_several(
+        self, table: scipy.sparse.csr_array, is_first: NDArray[np.bool_]
+    ) -> tuple[int, tuple[str, ...]]:
+        """Count cells with several numbers, and name their columns."""
+        others = table.indices[~is_first]
+        cells = np.count_nonzero(is_first & ~np.append(is_first[1:], True))
+        return int(cells), tuple((self.columns.names or ())[place] for place in np.unique(others))
 
 
-def arrow_batch(batch: Any, declared: Triplets | None) -> Batch:  # noqa: ANN401  # of pyarrow
+def arrow_batch(batch: Any, declared: Triplets | None) -> TripletBatch:  # noqa: ANN401  # of pyarrow
     """Turn a batch of Arrow into names and numbers."""
     assert declared is not None
     value = None if declared.value is None else batch.column(declared.value)
     numbers = None if value is None else floats(value)
-    return batch.column(declared.row), batch.column(declared.column), numbers
+    return TripletBatch(batch.column(declared.row), batch.column(declared.column), numbers)
 
 
 def triplet_columns(source: RowSource, there: Sequence[str]) -> list[str]:
@@ -117,7 +169,8 @@ def triplet_columns(source: RowSource, there: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _row_names(path: Path) -> list[str]:
+def row_names(path: Path) -> list[str]:
+    """Read the names of all rows, in their order."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -136,10 +189,15 @@ def _by_rows(rows: Places, columns: Places, numbers: FloatArray, shape: tuple[in
     return scipy.sparse.csr_array(cells)
 
 
-def _added_up(table: scipy.sparse.csr_array, declared: Triplets) -> scipy.sparse.csr_array:
-    """Add up numbers of one row and column, the smallest first."""
-    is_first = np.diff(table.indices, prepend=-1) != 0
+def _first_of_cells(table: scipy.sparse.csr_array) -> NDArray[np.bool_]:
+    """Tell which numbers are the first ones of their row and column."""
+    is_first: NDArray[np.bool_] = np.diff(table.indices, prepend=-1) != 0
     is_first[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
+    return is_first
+
+
+def _added_up(table: scipy.sparse.csr_array, is_first: NDArray[np.bool_], declared: Triplets) -> scipy.sparse.csr_array:
+    """Add up numbers of one row and column, the smallest first."""
     if is_first.all():
         return table
     shared = ~is_first
