@@ -133,8 +133,7 @@ def _makes_all_unusable(column: ColumnFacts, facts: DataSetFacts) -> bool:
 
 
 def _remarks(facts: DataSetFacts) -> Iterator[str]:
-    if facts.triplets is not None:
-        yield from triplet_remarks(facts, facts.triplets)
+    yield from _about_rows(facts)
     columns = list(enumerate(facts.columns, start=1))
     spoilers = [each for each in columns if _makes_all_unusable(each[1], facts)]
     if spoilers and len(spoilers) == len(columns):
@@ -165,6 +164,16 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     constant = [each for each in columns if each[1].is_constant]
     if constant:
         yield f"In {_named(constant)}, all usable values are equal."
+
+
+def _about_rows(facts: DataSetFacts) -> Iterator[str]:
+    """Say which rows or numbers are not there."""
+    if facts.triplets is not None:
+        yield from triplet_remarks(facts, facts.triplets)
+    if not facts.rows:
+        yield "There are no rows: this is an empty shard, and its answers are noise alone."
+    for told in facts.unstored:
+        yield f"{told} If they were lost, copy or write the folder again."
 
 
 def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:

@@ -48,6 +48,7 @@ from .files import (
     triplets_of_parquet,
     triplets_of_text,
     unpacking,
+    unstored_in_zarr,
 )
 from .tables import Columns, RawTable, RowSource, TripletBatch, columns_by_place
 
@@ -72,6 +73,8 @@ class Format:
     """Says what is wrong with a row, by its number from 0."""
     thousands: Callable[[RowSource], tuple[str, ...]] | None = None
     """Names columns whose decimal mark may divide thousands."""
+    unstored: Callable[[RowSource], str | None] | None = None
+    """Says which part of the rows the file does not hold, so that another number stands there."""
     may_hang: bool = False
     """Whether its library may loop for ever or crash on a damaged file. Then another process reads it first."""
 
@@ -107,7 +110,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True),
     ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE, triplets=triplets_of_duckdb),
     ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE, triplets=triplets_of_postgres),
-    ".zarr": Format(read_zarr, columns_of_zarr, _NAMED),
+    ".zarr": Format(read_zarr, columns_of_zarr, _NAMED, unstored=unstored_in_zarr),
     ".npy": Format(read_npy, keys=frozenset({"names"})), ".npz": Format(read_npz, keys=_NAMED),
 })  # fmt: skip
 _PACKED: Final = (".gz", ".bz2", ".xz", ".zst")

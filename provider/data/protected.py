@@ -50,6 +50,7 @@ from .sources import (
     prepared_names,
     raw_tables,
     read_as_stored,
+    unstored_parts,
     without_rows,
 )
 from .tables import RowBatches, without_codes
@@ -77,6 +78,8 @@ def read_protected(
     that have to be in memory as a whole are refused if they take more than is left (``memory_limit.py``).
     """
     room = None if scratch is None else scratch.room
+    if any(unstored_parts(path, reading)):
+        _log.warning("%s lacks chunks, which count as the fill value. `dpspca data check` says how many.", path)
     lines = None if persons is None else person_lines(persons, reading, room)
     if scratch is None or reading.triplets is not None:
         return _held(

@@ -240,6 +240,17 @@ def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
         return () if find is None else find(source)
 
 
+def unstored_parts(path: Path, reading: Reading) -> Iterator[str]:
+    """Say of each file which part of its rows is not stored, if there is such a part."""
+    for file in files_of(path) if is_several(path) else [path]:
+        source = RowSource(located(file), reading)
+        with file_errors(file):
+            describe = format_of(source).unstored
+            told = None if describe is None else describe(source)
+        if told is not None:
+            yield f"{file}: {told}."
+
+
 def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
     """Say where the first unusable row is, and why, for people who may see the rows. Return None if all are usable.
 

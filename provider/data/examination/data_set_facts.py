@@ -35,6 +35,7 @@ from dpspca.provider.data.sources import (
     raw_tables,
     suspected_thousands,
     types_in,
+    unstored_parts,
 )
 from dpspca.provider.data.tables import RawTable, RowBatches, TripletFacts, without_codes
 from dpspca.provider.data.triplet_rows import rows_of_triplets
@@ -103,6 +104,8 @@ class DataSetFacts:
     memory: MemoryFacts
     triplets: TripletFacts | None = None
     """Of a long table, what was not used, and what was added up."""
+    unstored: tuple[str, ...] = ()
+    """Which parts of the rows the files do not hold, so that another number stands there."""
 
 
 def examine_rows(  # noqa: PLR0913  # all that is declared
@@ -120,6 +123,18 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
     ``memory``. ``square`` says how many bytes a square matrix of so many columns takes. ``progress`` is called with the
     number of rows that were read.
     """
+    found = _examined(path, reading, persons, memory, square, progress)
+    return replace(found, unstored=tuple(unstored_parts(path, reading)))
+
+
+def _examined(  # noqa: PLR0913, PLR0917  # all that is declared
+    path: Path,
+    reading: Reading,
+    persons: Path | None,
+    memory: int,
+    square: Callable[[int], int],
+    progress: Progress,
+) -> DataSetFacts:
     lines = None if persons is None else person_lines(persons, reading, memory)
     if reading.triplets is not None:
         stored, triplets = rows_of_triplets(path, reading, memory)

@@ -19,7 +19,7 @@ from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
 from .plink_files import columns_of_bed, columns_of_pgen, located, read_bed, read_pgen
 from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
 from .variants import SAMPLE_LISTS, Variant, agree, read_samples, read_variants, sample_ids
-from .zarr_files import columns_of_zarr, is_zarr, read_zarr
+from .zarr_files import columns_of_zarr, is_zarr, read_zarr, unstored_in_zarr
 
 __all__ = [
     "SAMPLE_LISTS",
@@ -66,4 +66,5 @@ __all__ = [
     "triplets_of_parquet",
     "triplets_of_text",
     "unpacking",
+    "unstored_in_zarr",
 ]

@@ -26,11 +26,13 @@ from dpspca.provider.data.tables import (
 )
 
 from .array_files import array_name, rows_of_sparse
+from .attributes import OF_HDF5, require_plain
 
 _MAIN_LAYER: Final = "X"
 RENAMING: Final = "Make the names of genes unique with var_names_make_unique() of AnnData, and write the file again."
 _PANDAS: Final = "pandas_type"
 _MATLAB: Final = "MATLAB_class"
+_R: Final = "rhdf5-NA.OK"
 """Attributes by which these programs mark what they write."""
 _FRAME: Final = (
     "python -c 'import pandas, sys; pandas.read_hdf(sys.argv[1]).to_parquet(sys.argv[2])' FILE OTHER.parquet"
@@ -38,6 +40,10 @@ _FRAME: Final = (
 _TRANSPOSED: Final = (
     "python -c 'import h5py, numpy, sys; numpy.save(sys.argv[3], h5py.File(sys.argv[1])[sys.argv[2]][()].T)' FILE "
     "NAME-OF-THE-ARRAY OTHER.npy"
+)
+_TRANSPOSED_FROM_R: Final = (
+    "python -c 'import h5py, numpy, sys; x = h5py.File(sys.argv[1])[sys.argv[2]][()].T; numpy.save(sys.argv[3], "
+    "numpy.where(x == -2**31, numpy.nan, x))' FILE NAME-OF-THE-ARRAY OTHER.npy"
 )
 _TEXTS_WITH_MASK: Final = "nullable-string-array"
 """How newer versions of AnnData write texts of which some may be missing."""
@@ -53,6 +59,7 @@ def read_hdf5(source: RowSource) -> RawTable:
             _require_no_frame(file)
         stored = _own(file, array_name(source, there))
         _require_rows_first(stored)
+        require_plain(stored.attrs, OF_HDF5)
         return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source, opened)
 
 
@@ -63,9 +70,14 @@ def _require_no_frame(file: Any) -> None:  # noqa: ANN401  # of h5py
 
 
 def _require_rows_first(stored: Any) -> None:  # noqa: ANN401  # of h5py
-    """Refuse an array that MATLAB wrote: it would be read with its rows and columns exchanged."""
+    """Refuse an array that MATLAB or R wrote: it would be read with its rows and columns exchanged."""
     if _MATLAB in stored.attrs:
         raise InvalidDataError("MATLAB wrote it, with rows and columns exchanged.", f"Convert it: {_TRANSPOSED}")
+    if _R in stored.attrs:
+        raise InvalidDataError(
+            "R's rhdf5 wrote it, with rows and columns exchanged, and NA as the smallest whole number.",
+            f"Convert it: {_TRANSPOSED_FROM_R}",
+        )
 
 
 def read_h5ad(source: RowSource) -> RawTable:

@@ -27,10 +27,13 @@ from dpspca.provider.data.tables import (
 )
 
 from .array_files import array_name, rows_of_sparse
+from .attributes import OF_ZARR, require_plain
 from .hdf5_files import RENAMING
 
 ENDING: Final = ".zarr"
 _MAIN_LAYER: Final = "X"
+_OLD: Final = 2
+_OF_XARRAY: Final = "_ARRAY_DIMENSIONS"
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 
 
@@ -46,13 +49,50 @@ def read_zarr(source: RowSource) -> RawTable:
         return _anndata(stored, source)
     if hasattr(stored, "shape"):
         return _matrix(stored, source)
+    return _matrix(_only_array(stored, source), source)
+
+
+def _only_array(stored: Any, source: RowSource) -> Any:  # noqa: ANN401  # of zarr
+    """Return the array of a group that is declared, or the only one."""
     found = {name: each for name, each in stored.arrays() if len(each.shape) == MATRIX and each.dtype.kind in "fiub"}
-    return _matrix(found[array_name(source, list(found))], source)
+    return found[array_name(source, list(found))]
 
 
 def _matrix(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
     width = stored.shape[1] if len(stored.shape) == MATRIX else None  # others are refused
+    require_plain(stored.attrs, OF_ZARR, _fill_of_xarray(stored))
     return _dense(stored, columns_by_place(source.reading, width), source)
+
+
+def unstored_in_zarr(source: RowSource) -> str | None:
+    """Say how many chunks of the array are not stored: they were never written, hold the fill value, or were lost."""
+    found = _opened(source)
+    if _is_anndata(found):
+        layer = _layer(found, source)
+        parts = [layer] if hasattr(layer, "shape") else [layer[part] for part in ("data", "indices", "indptr")]
+    elif hasattr(found, "shape"):
+        parts = [found]
+    else:
+        parts = [_only_array(found, source)]
+    chunks, stored = (sum(map(int, counts)) for counts in zip(*map(_chunks, parts), strict=True))
+    if chunks == stored:
+        return None
+    return f"{chunks - stored} of {chunks} chunks are not stored and count as the fill value, {parts[0].fill_value}"
+
+
+def _chunks(array: Any) -> tuple[int, int]:  # noqa: ANN401  # of zarr
+    return array.nchunks, array.nchunks_initialized
+
+
+def _fill_of_xarray(stored: Any) -> list[float]:  # noqa: ANN401  # of zarr
+    """Return the number that stands for a missing value: in Zarr 2, xarray writes it as the fill value.
+
+    Zero is what zarr itself writes if nothing is said.
+    """
+    if stored.metadata.zarr_format != _OLD or _OF_XARRAY not in stored.attrs or not stored.fill_value:
+        return []
+    fill = float(stored.fill_value)
+    return [] if np.isnan(fill) else [fill]
 
 
 def columns_of_zarr(source: RowSource) -> Columns:

@@ -185,3 +185,8 @@ def test_commands_about_data_do_not_look_at_what_else_the_settings_hold(here: He
     (tmp_path / "north.toml").write_text("ledger = 3\nmemory_mebibytes = 100\n" + text, encoding="utf-8")
     assert here("data", "check", "--config", "north.toml").code == 0
     assert "coordinator: " in here("doctor", "--config", "north.toml").out
+
+
+def test_a_file_without_rows_is_called_an_empty_shard(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n", encoding="utf-8")
+    assert "empty shard" in here("data", "check", "rows.csv").out

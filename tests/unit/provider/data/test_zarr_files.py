@@ -116,3 +116,32 @@ def test_without_zarr_the_error_names_the_command_to_install_it(
     (tmp_path / "rows.zarr").mkdir()
     with pytest.raises(MissingExtraError, match=facts("dpspca[zarr]")):
         read_protected(tmp_path / "rows.zarr")
+
+
+@BOTH
+@pytest.mark.parametrize("is_group", [False, True])
+def test_chunks_that_are_not_stored_are_counted(
+    version: Version, is_group: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "rows.zarr"
+    if is_group:
+        zarr.open_group(str(path), mode="w", zarr_format=version)
+    stored = array(path / "rows" if is_group else path, ROWS + 10, version, fill_value=7)
+    assert examine_rows(path, Reading()).unstored == ()
+    read_protected(path)
+    assert not caplog.records
+    (stored / ("c/1/0" if version == 3 else "1.0")).unlink()
+    (told,) = examine_rows(path, Reading()).unstored
+    for fact in (str(path), "1 of 9", "7"):
+        assert fact in told
+    read_protected(path)
+    assert len(caplog.records) == 1
+    assert "1 of 9" not in caplog.text
+
+
+@BOTH
+def test_chunks_of_anndata_are_counted(version: Version, tmp_path: Path) -> None:
+    path = anndata(tmp_path / "cells.zarr", version, sparse=True)
+    assert examine_rows(path, Reading()).unstored == ()
+    (path / "X" / "data" / ("c/0" if version == 3 else "0")).unlink()
+    assert "1 of 3" in examine_rows(path, Reading()).unstored[0]
