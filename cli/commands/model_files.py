@@ -28,6 +28,10 @@ SCORES_WARNING: Final = (
     "Scores are not private: each is computed from one row and reveals something about it. Treat them like the rows."
 )
 PLINK: Final = "plink2"
+_MISSING_WARNING: Final = (
+    "PLINK's scores of samples that lack a genotype differ from those of `dpspca model project`: PLINK counts a "
+    "missing genotype as the model's mean, and here it counts as the number that is declared for it."
+)
 _FORMS: Final = ("json", *TABLES, PLINK)
 
 Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
@@ -171,7 +175,11 @@ def _export_for_plink(read: Model, out: Path, alleles: Path, dictionary: Path | 
     lines = [str(score), str(frequencies), command]
     if any(made.offsets):
         lines.append(f"Add to the sums: {', '.join(f'{each:.9g}' for each in made.offsets)}.")
-    print_output(facts, *lines, as_json=as_json)
+    if made.counts_missing_alike:
+        print_output(facts, *lines, as_json=as_json)
+        return
+    print_output(facts | {"warning": _MISSING_WARNING}, *lines, as_json=as_json)
+    typer.echo(_MISSING_WARNING, err=True)
 
 
 def read_model(stored: Path) -> Model:

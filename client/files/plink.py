@@ -6,8 +6,10 @@ times x - (c + s m). PLINK subtracts twice the allele's frequency, so the freque
 lie outside 0 to 2, where there is no frequency: then the nearest one is written, and a constant is missing from all
 scores.
 
-A missing genotype adds nothing, as one that is the mean does here. PLINK is told not to put the mean in its place
-itself, because some versions do so after they subtracted it from the others.
+To PLINK's score a missing genotype adds nothing: it counts as the model's mean, or as the dictionary's centre and the
+model's mean together. Here it counts as what is declared for it: by the dictionary, as ``missing``, or as twice the
+reference's frequency. If that is another number, scores of samples that lack a genotype differ. PLINK is told not to
+put the mean in its place itself, because some versions do so after they subtracted it from the others.
 """
 
 from collections.abc import Sequence
@@ -36,6 +38,8 @@ class PlinkScores:
     """For ``--read-freq``."""
     offsets: tuple[float, ...]
     """What to add to the sums of each component. Zero, unless a mean lies outside 0 to 2."""
+    counts_missing_alike: bool
+    """Whether PLINK counts a missing genotype as the dictionary does."""
 
     def command(self, score: str, frequencies: str) -> str:
         """Return the command that computes the scores. The .sscore file has them as sums."""
@@ -71,6 +75,7 @@ def plink_scores(model: Model, reference: Sequence[Variant]) -> PlinkScores:
               for each, p in zip(variants, frequency.tolist(), strict=True)),
         ]),
         tuple(offsets.tolist()),
+        np.array_equal(taken, _for_missing([each.name for each in variants], dictionary)),
     )  # fmt: skip
 
 
@@ -110,6 +115,12 @@ def _prepared(names: Sequence[str], dictionary: Dictionary | None) -> tuple[Floa
         np.array([each.centre for each in found if isinstance(each, Genotype)]),
         np.array([each.divisor for each in found if isinstance(each, Genotype)]),
     )
+
+
+def _for_missing(names: Sequence[str], dictionary: Dictionary | None) -> FloatArray:
+    """Return what a missing genotype of each variant counts as, or NaN if each provider's settings say so."""
+    features = {} if dictionary is None else {each.name: each for each in dictionary.features}
+    return np.array([getattr(features.get(name), "missing", np.nan) for name in names])
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -46,7 +46,7 @@ def read_bed(source: RowSource) -> RawTable:
     if order == _BY_SAMPLE:
         raise InvalidDataError(
             "The .bed file is ordered by sample, as only old programs write it.",
-            "Convert it: plink --bfile PREFIX --make-bed --out OTHER",
+            "Convert it with PLINK 2, which keeps the order of alleles: plink2 --bfile PREFIX --make-bed --out OTHER",
         )
     width = -(-samples // CELLS_A_BYTE)
     if order != _BY_VARIANT or size != _HEADER + len(variants) * width:

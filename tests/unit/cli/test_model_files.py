@@ -104,7 +104,7 @@ def test_plink_computes_our_scores(counted: str, tmp_path: Path) -> None:
     assert scored_by_plink(tmp_path, tmp_path / "cohort", made) == pytest.approx(ours, rel=1e-5, abs=1e-6)
 
 
-def test_missing_genotypes_count_as_the_mean_at_both(tmp_path: Path) -> None:
+def test_missing_genotypes_count_as_the_mean_for_plink(tmp_path: Path) -> None:
     counts = genotypes(37, VARIANTS, missing=0.2)
     path, reference = write_bed(tmp_path / "cohort", counts, PAIRS), tmp_path / "panel.afreq"
     made = facts(
@@ -116,6 +116,11 @@ def test_missing_genotypes_count_as_the_mean_at_both(tmp_path: Path) -> None:
     ours = stored.transform(read_rows(path, filled).matrix.toarray())  # type: ignore[union-attr]
     assert scored_by_plink(tmp_path, tmp_path / "cohort", made) == pytest.approx(ours, rel=1e-5, abs=1e-6)
     assert read_rows(path, Reading(alleles=reference, leave_out=("rs5",))).dimension == VARIANTS - 1
+    for other, is_same in ((MEANS, True), (MEANS + 0.01, False)):
+        declared = Reading(missing=dict(zip(NAMES, other.tolist(), strict=True)))
+        scores = stored.transform(read_rows(path, declared).matrix.toarray())  # type: ignore[union-attr]
+        assert np.allclose(scores, ours, rtol=1e-5, atol=1e-6) == is_same
+    assert "missing genotype" in made["warning"]
 
 
 @pytest.mark.parametrize("mean", [None, MEANS * 1.5 - 0.4])
@@ -143,6 +148,14 @@ def test_scaling_of_a_dictionary_is_part_of_the_weights(tmp_path: Path) -> None:
         "--alleles", path.with_suffix(".bim"),
         "--dictionary", tmp_path / "panel.toml", "--out", tmp_path / "panel",
     )  # fmt: skip
+    assert "missing genotype" in made["warning"]
+    bare = facts(
+        "model", "export", model(tmp_path, None, dictionary=dictionary.digest()), "--format", "plink2",
+        "--alleles", path.with_suffix(".bim"),
+        "--dictionary", tmp_path / "panel.toml", "--out", tmp_path / "bare",
+    )  # fmt: skip
+    assert "warning" not in bare  # a missing genotype is the centre at both
+    model(tmp_path, MEANS / 9, dictionary=dictionary.digest())
     prepared = read_rows(path, Reading().prepared(Preparation.parse(dictionary, None, None)))
     stored = Model.from_bytes((tmp_path / "model.dpspca").read_bytes())
     ours = stored.transform(prepared.matrix.toarray(), prepared=True)  # type: ignore[union-attr]

@@ -246,7 +246,7 @@ def test_an_allele_of_the_dictionary_that_the_file_lacks_is_refused_by_name(tmp_
     [
         (lambda bed: b"\x00" + bed[1:], (".bed file", "plink2 --make-bed")),
         (lambda _bed: b"", (".bed file", "plink2 --make-bed")),
-        (lambda bed: bed[:2] + b"\x00" + bed[3:], "plink --bfile PREFIX --make-bed --out OTHER"),
+        (lambda bed: bed[:2] + b"\x00" + bed[3:], "plink2 --bfile PREFIX --make-bed --out OTHER"),
         (lambda bed: bed[:2] + b"\x07" + bed[3:], ("63 bytes", 10, 21)),
         (lambda bed: bed[:-1], ("62 bytes", "10 variants in .bim", "21 samples in .fam")),
         (lambda bed: bed + b"\x00", ("64 bytes", 10, 21)),
