@@ -75,6 +75,8 @@ class Format:
     """Names columns whose decimal mark may divide thousands."""
     unstored: Callable[[RowSource], str | None] | None = None
     """Says which part of the rows the file does not hold, so that another number stands there."""
+    partitions: bool = False
+    """Whether the names of folders may hold columns."""
     may_hang: bool = False
     """Whether its library may loop for ever or crash on a damaged file. Then another process reads it first."""
 
@@ -93,9 +95,9 @@ _TEXT: Final = Format(
     fault=fault_of_text,
     thousands=thousands_in_text,
 )
-_PARQUET: Final = Format(read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet)
-_ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow)
-_ORC: Final = Format(read_orc, columns_of_orc, _LONG, triplets=triplets_of_orc, may_hang=True)
+_PARQUET: Final = Format(read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet, partitions=True)
+_ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow, partitions=True)
+_ORC: Final = Format(read_orc, columns_of_orc, _LONG, triplets=triplets_of_orc, may_hang=True, partitions=True)
 _ARRAY: Final = frozenset({"array"})
 _NAMED: Final = _ARRAY | {"names"}
 _HDF5: Final = Format(read_hdf5, keys=_NAMED, may_hang=True)
@@ -129,6 +131,12 @@ def format_of(source: RowSource) -> Format:
     if stray:
         raise InvalidDataError(
             f"[reading] has {', '.join(stray)}, which does not apply to {ending} files.", "Remove it there."
+        )
+    if source.partition and not found.partitions:
+        raise InvalidDataError(
+            f"It is in a folder that states {source.partition[0][0]!r:.60}, which {ending} files may not be.",
+            "Move its files into the outer folder, with that column in them. Parquet, ORC, Feather and Arrow files may "
+            "be in such folders.",
         )
     return found
 

@@ -39,6 +39,7 @@ from .files import (
     files_of,
     joined_parts,
     located,
+    partition_of,
     read_folder,
     read_samples,
 )
@@ -78,7 +79,7 @@ def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> Check
         whole = read_as_stored(path, reading)
         return _all_usable(complete(whole.matrix, whole.names, reading), prepared_names(whole.names, reading), least)
     if is_several(path):
-        whole = read_folder(path, lambda file: _checked(file, reading, least=1))
+        whole = read_folder(path, lambda file: _checked(file, reading, least=1, within=path))
         return _all_usable(whole.matrix, whole.names, least)
     return _checked(path, reading, least)
 
@@ -97,14 +98,14 @@ def read_as_stored(path: Path, reading: Reading = _PLAIN, room: int | None = Non
 
 def raw_tables(path: Path, reading: Reading, cells: int | None = None, room: int | None = None) -> RawTables:
     """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
-    files = list(files_of(path)) if is_several(path) else [path]
+    files = _files(path)
     for file in files:
         with file_errors(file):
-            format_of(RowSource(located(file), reading))  # all of them, before the first is read
+            format_of(_source(file, reading, path))  # all of them, before the first is read
     for file in files:
         place = located(file)
         before = Stamp.of(place) if place.is_file() else None
-        raw = _opened(file, reading, lenient=True, cells=cells, room=room)
+        raw = _opened(_source(file, reading, path, room), file, cells)
         room = None if room is None else max(0, room - held_by(raw.numbers))
         try:
             yield file, raw
@@ -242,8 +243,8 @@ def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
 
 def unstored_parts(path: Path, reading: Reading) -> Iterator[str]:
     """Say of each file which part of its rows is not stored, if there is such a part."""
-    for file in files_of(path) if is_several(path) else [path]:
-        source = RowSource(located(file), reading)
+    for file in _files(path):
+        source = _source(file, reading, path)
         with file_errors(file):
             describe = format_of(source).unstored
             told = None if describe is None else describe(source)
@@ -257,9 +258,9 @@ def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
     Of sparse rows and genotypes, the first file with an unusable row is named. Triplets have their own
     (``fault_in_triplets``).
     """
-    for file in files_of(path) if is_several(path) else [path]:
+    for file in _files(path):
         try:
-            _checked(file, reading, least=0)
+            _checked(file, reading, least=0, within=path)
         except DpspcaError as problem:
             return str(problem)
     return None
@@ -275,10 +276,20 @@ def held_by(numbers: Any) -> int:  # noqa: ANN401  # of any form
 def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:
     if reading.triplets is not None:
         return declared_columns(reading)
-    file = next(iter(files_of(path))) if is_several(path) else located(path)
+    file = _files(path)[0]
     with file_errors(file):
-        source = RowSource(file, reading, any_type=any_type)
+        source = replace(_source(file, reading, path), any_type=any_type)
         return format_of(source).columns(source)
+
+
+def _files(path: Path) -> list[Path]:
+    """List the files of a data set in the order of their rows."""
+    return list(files_of(path, partitioned=True)) if is_several(path) else [path]
+
+
+def _source(file: Path, reading: Reading, path: Path, room: int | None = None) -> RowSource:
+    """Return how to read a file of a data set that is at ``path``."""
+    return RowSource(located(file), reading, room=room, partition=partition_of(path, file))
 
 
 def complete(
@@ -311,9 +322,10 @@ def prepared_names(names: tuple[str, ...] | None, reading: Reading) -> tuple[str
     return names if reading.preparation is None else reading.preparation.held.columns
 
 
-def _checked(path: Path, reading: Reading, least: int) -> CheckedRows:
-    """Read one file, and refuse it if a row cannot be used."""
-    table = _table(path, reading, lenient=False)
+def _checked(path: Path, reading: Reading, least: int, within: Path | None = None) -> CheckedRows:
+    """Read one file, perhaps within a folder, and refuse it if a row cannot be used."""
+    source = replace(_source(path, reading, within or path), lenient=False)
+    table = _numbers_of(path, _opened(source, path), lenient=False)
     with file_errors(path):
         return _all_usable(complete(table.matrix, table.names, reading), prepared_names(table.names, reading), least)
 
@@ -326,19 +338,11 @@ def _all_usable(matrix: Any, names: tuple[str, ...] | None, least: int) -> Check
     return replace(check_rows(matrix, least=least), names=names)
 
 
-def _table(path: Path, reading: Reading, *, lenient: bool) -> CheckedRows:
-    """Read one file into memory, and check its form but not its numbers."""
-    return _numbers_of(path, _opened(path, reading, lenient=lenient), lenient=lenient)
-
-
-def _opened(
-    path: Path, reading: Reading, *, lenient: bool, cells: int | None = None, room: int | None = None
-) -> RawTable:
+def _opened(source: RowSource, path: Path, cells: int | None = None) -> RawTable:
     """Open one file, and check its form but not its numbers."""
-    source = RowSource(located(path), reading, lenient, room=room)
     with file_errors(path):
         found = format_of(source)
-        if lenient and found.may_hang:
+        if source.lenient and found.may_hang:
             require_readable(source)
         return found.read(source if cells is None else replace(source, cells=cells))
 

@@ -35,6 +35,7 @@ def require_readable(source: RowSource, seconds: float = SECONDS) -> None:
         "array": reading.array,
         "alleles": alleles,
         "room": source.room,
+        "partition": source.partition,
     }
     try:
         ended = subprocess.run(  # noqa: S603  # this module
@@ -66,7 +67,7 @@ def main() -> None:
         array=task["array"],
         alleles=None if task["alleles"] is None else Path(task["alleles"]),
     )
-    source = RowSource(Path(task["path"]), reading, room=task["room"])
+    source = RowSource(Path(task["path"]), reading, room=task["room"], partition=tuple(map(tuple, task["partition"])))
     numbers = format_of(source).read(source).numbers
     if isinstance(numbers, RowBatches):
         deque(numbers.batches, maxlen=0)

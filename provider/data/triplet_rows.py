@@ -61,7 +61,7 @@ def places_of_cell(path: Path, reading: Reading, row: int, column: int) -> list[
 
 
 def _files(path: Path) -> list[Path]:
-    return list(files_of(path)) if is_several(path) else [path]
+    return list(files_of(path, partitioned=True)) if is_several(path) else [path]
 
 
 def _batches(file: Path, reading: Reading) -> Iterator[TripletBatch]:

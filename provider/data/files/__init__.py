@@ -14,7 +14,16 @@ from .columnar_files import (
     triplets_of_parquet,
 )
 from .conversions import conversion, is_convertible, unpacking
-from .folders import FolderForm, Stamp, TemporarilyUnreadableError, files_of, joined_parts, read_folder, stacked
+from .folders import (
+    FolderForm,
+    Stamp,
+    TemporarilyUnreadableError,
+    files_of,
+    joined_parts,
+    partition_of,
+    read_folder,
+    stacked,
+)
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
 from .plink_files import columns_of_bed, columns_of_pgen, located, read_bed, read_pgen
 from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
@@ -44,6 +53,7 @@ __all__ = [
     "joined_parts",
     "located",
     "numbers_in",
+    "partition_of",
     "read_arrow",
     "read_bed",
     "read_folder",

@@ -42,6 +42,8 @@ _STREAM: Final = (
 )
 _PANDAS_INDEX: Final = "__index_level_"
 """How pandas names the column of an index that has no name. It is never used."""
+_OF_FOLDERS: Final = "names of folders"
+"""The type of a column that the names of folders hold."""
 
 
 def read_parquet(source: RowSource) -> RawTable:
@@ -51,8 +53,8 @@ def read_parquet(source: RowSource) -> RawTable:
         stored = opened.enter_context(_parquet(file))
         columns = _columns(stored.schema_arrow, source)
         names = list(columns.in_file)
-        batches = stored.iter_batches(source.rows_at_a_time(len(names)), columns=names)
-        numbers = (numbers_in(batch, columns, source.reading) for batch in batches)
+        batches = stored.iter_batches(source.rows_at_a_time(len(names)), columns=_in_file(names, source))
+        numbers = (numbers_in(_whole_rows(batch, source), columns, source.reading) for batch in batches)
         kind = _kind(stored.schema_arrow, columns)
         return RawTable(RowBatches.reading(len(names), kind, numbers, opened), columns)
 
@@ -76,13 +78,14 @@ def read_arrow(source: RowSource) -> RawTable:
         schema = _arrow(file).schema
         columns = _columns(schema, source)
         width = len(columns.names or ())
-        options = ipc.IpcReadOptions(included_fields=sorted(columns.places or ()))
+        own = [place for place in columns.places or () if place < len(schema)]
+        options = ipc.IpcReadOptions(included_fields=sorted(own))
         parts = (
             batch.slice(start, source.rows_at_a_time(width))
             for batch in map(_whole, _batches(_arrow(file, options)))
             for start in range(0, batch.num_rows, source.rows_at_a_time(width))
         )
-        numbers = (numbers_in(part, columns, source.reading) for part in parts)
+        numbers = (numbers_in(_whole_rows(part, source), columns, source.reading) for part in parts)
         return RawTable(RowBatches.reading(width, _kind(schema, columns), numbers, opened), columns)
 
 
@@ -112,9 +115,10 @@ def read_orc(source: RowSource) -> RawTable:
         columns = _columns(stored.schema, source)
         names = list(columns.in_file)
         step = source.rows_at_a_time(len(names))
+        wanted = _in_file(names, source) or stored.schema.names[:1]  # without columns, pyarrow reads no rows
         numbers = (
-            numbers_in(stripe.slice(start, step), columns, source.reading)
-            for stripe in _stripes(stored, names)
+            numbers_in(_whole_rows(stripe.slice(start, step), source), columns, source.reading)
+            for stripe in _stripes(stored, wanted)
             for start in range(0, stripe.num_rows, step)
         )
         return RawTable(RowBatches.reading(len(names), _kind(stored.schema, columns), numbers, opened), columns)
@@ -189,7 +193,8 @@ def _whole(batch: Any) -> Any:  # noqa: ANN401  # of pyarrow
 
 def _columns(schema: Any, source: RowSource) -> Columns:  # noqa: ANN401  # of pyarrow
     """Choose columns by the schema alone, and refuse those that hold no numbers."""
-    own = [(place, field) for place, field in enumerate(schema) if not field.name.startswith(_PANDAS_INDEX)]
+    whole, partition = _with_partition(schema, source), frozenset(name for name, _ in source.partition)
+    own = [(place, field) for place, field in enumerate(whole) if not field.name.startswith(_PANDAS_INDEX)]
     chosen = columns_used([field.name for _, field in own], source.reading)
     used = [own[place] for place in (range(len(own)) if chosen.places is None else chosen.places)]
     is_numeric, is_text = _numeric(), _text()
@@ -198,11 +203,39 @@ def _columns(schema: Any, source: RowSource) -> Columns:  # noqa: ANN401  # of p
             [
                 (field.name, str(field.type))
                 for name, (_, field) in zip(chosen.names or (), used, strict=True)
-                if not is_numeric(field.type) and not (source.reading.texts.get(name) and is_text(field.type))
+                if field.name not in partition
+                and not is_numeric(field.type)
+                and not (source.reading.texts.get(name) and is_text(field.type))
             ],
             by_dictionary=source.reading.preparation is not None,
         )
-    return replace(chosen, places=[place for place, _ in used], kinds=tuple(str(field.type) for _, field in used))
+    kinds = tuple(_OF_FOLDERS if field.name in partition else str(field.type) for _, field in used)
+    return replace(chosen, places=[place for place, _ in used], kinds=kinds, width=0)  # others are not read
+
+
+def _with_partition(schema: Any, source: RowSource) -> Any:  # noqa: ANN401  # of pyarrow
+    """Add the columns that the names of folders hold, after those of the file."""
+    arrow = import_extra("pyarrow")
+    for name, _ in source.partition:
+        schema = schema.append(arrow.field(name, arrow.string()))
+    return schema
+
+
+def _in_file(names: Sequence[str], source: RowSource) -> list[str]:
+    """Leave out the columns that the names of folders hold."""
+    partition = frozenset(name for name, _ in source.partition)
+    return [name for name in names if name not in partition]
+
+
+def _whole_rows(batch: Any, source: RowSource) -> Any:  # noqa: ANN401  # of pyarrow
+    """Add the columns that the names of folders hold. Each cell is read as one of text is."""
+    arrow = import_extra("pyarrow")
+    first = np.zeros(batch.num_rows, dtype=np.int8)
+    added = [
+        arrow.DictionaryArray.from_arrays(first, arrow.array([text], arrow.string())) for _, text in source.partition
+    ]
+    names = [*batch.schema.names, *(name for name, _ in source.partition)]
+    return arrow.RecordBatch.from_arrays([*batch.columns, *added], names=names) if added else batch
 
 
 def _kind(schema: Any, columns: Columns) -> "np.dtype[Any]":  # noqa: ANN401  # of pyarrow
@@ -212,6 +245,8 @@ def _kind(schema: Any, columns: Columns) -> "np.dtype[Any]":  # noqa: ANN401  # 
     put in its place, before rows are stored.
     """
     types = import_extra("pyarrow.types")
+    if any(place >= len(schema) for place in columns.places or ()):
+        return np.dtype(np.float64)  # the name of a folder may hold any number
     fields = [schema.field(place).type for place in columns.places or ()]
     plain = all(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) for kind in fields)
     return np.result_type(*(kind.to_pandas_dtype() for kind in fields)) if plain else np.dtype(np.float64)

@@ -10,11 +10,13 @@ fine, and so is a number that was assigned without looking at the rows. Sorting 
 move to another position, and so would others.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any, Final, NamedTuple, Self
+from urllib.parse import unquote
 
 import numpy as np
 import scipy.sparse
@@ -28,6 +30,8 @@ from dpspca.provider.data.memory import stacked as stored_rows_of_all
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""
+_PARTITION: Final = re.compile(r"[^=]+=.*")
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class TemporarilyUnreadableError(InvalidDataError):
@@ -52,10 +56,21 @@ class Stamp(NamedTuple):
                 f"{file} cannot be read: {problem.strerror or problem}.", "Check its owner and permissions."
             ) from None
         if S_ISDIR(found.st_mode):
-            raise InvalidDataError(f"{file} is a folder within a data set.", "Move its files into the outer folder.")
+            raise InvalidDataError(f"{file} is a folder within a data set.", _remedy_of_folder(file))
         if not S_ISREG(found.st_mode):
             raise InvalidDataError(f"{file} is not a regular file.", "Put only files of rows into a data set's folder.")
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _remedy_of_folder(folder: Path) -> str:
+    """Say what to do about a folder within a data set. The files of a partition may lack what its name says."""
+    if not _PARTITION.fullmatch(folder.name):
+        return "Move its files into the outer folder."
+    column = unquote(folder.name.partition("=")[0])
+    return (
+        f"Write the files again without such folders, with {column!r:.60} as a column. Only a data set that is a "
+        "folder may have them, without an engine, without rows that arrive, and without links."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +105,11 @@ class FolderForm:
             )
 
 
-def files_of(folder: Path) -> dict[Path, Stamp]:
+def files_of(folder: Path, *, partitioned: bool = False) -> dict[Path, Stamp]:
     """List a folder's files in the order of their names, without those whose name begins with a dot.
 
-    Of a pattern such as ``visits-*.csv``, list the files of its folder that match.
+    Of a pattern such as ``visits-*.csv``, list the files of its folder that match. A ``partitioned`` folder may have
+    folders such as ``year=2024`` within it: list their files, too, in the order of their paths.
 
     Anything but a file is refused, because the rows of a forgotten folder would be missing without notice. Two names of
     one file, by a link of either kind, are refused, too: its rows would be there twice, in two blocks that are each
@@ -102,7 +118,8 @@ def files_of(folder: Path) -> dict[Path, Stamp]:
     """
     try:
         found = folder.parent.glob(folder.name) if is_pattern(folder) else folder.iterdir()
-        files = sorted(each for each in found if not each.name.startswith(".") and each.name not in _MARKS)
+        may_divide = partitioned and not is_pattern(folder)
+        files = sorted(file for each in found for file in _within(each, partitioned=may_divide))
     except OSError as problem:
         raise TemporarilyUnreadableError(
             f"{folder} cannot be read: {problem.strerror}.", "Check its owner and permissions."
@@ -120,9 +137,31 @@ def files_of(folder: Path) -> dict[Path, Stamp]:
     return stamps
 
 
+def _within(path: Path, *, partitioned: bool) -> Iterator[Path]:
+    """Return a path, or of a partition the paths within it. A link is no partition: its files could be there twice."""
+    if path.name.startswith(".") or path.name in _MARKS:
+        return
+    if partitioned and _PARTITION.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+        for each in path.iterdir():
+            yield from _within(each, partitioned=True)
+    else:
+        yield path
+
+
+def partition_of(folder: Path, file: Path) -> tuple[tuple[str, str | None], ...]:
+    """Return the columns that the names of folders hold between a data set's folder and its file, and their texts.
+
+    Programs write some characters as % and two digits, and a missing value as a name of its own.
+    """
+    if file == folder or folder not in file.parents:
+        return ()
+    named = [part.partition("=") for part in file.relative_to(folder).parts[:-1]]
+    return tuple((unquote(name), None if text == _NO_VALUE else unquote(text)) for name, _, text in named)
+
+
 def read_folder(folder: Path, read: Callable[[Path], CheckedRows]) -> CheckedRows:
     """Read every file with ``read``, and refuse files that do not fit together."""
-    return joined_parts([(file, read(file)) for file in files_of(folder)])
+    return joined_parts([(file, read(file)) for file in files_of(folder, partitioned=True)])
 
 
 def joined_parts(parts: Sequence[tuple[Path, CheckedRows]]) -> CheckedRows:

@@ -43,6 +43,9 @@ class RowSource:
     """How many numbers to read at a time, about. It bounds memory, and changes no number."""
     room: int | None = None
     """How many bytes rows may take that have to be in memory as a whole."""
+    partition: tuple[tuple[str, str | None], ...] = ()
+    """Columns that the names of the file's folders hold, such as year=2024, and the text that all its rows have there.
+    """
 
     def rows_at_a_time(self, columns: int) -> int:
         """Return how many rows of so many columns to read at a time."""
