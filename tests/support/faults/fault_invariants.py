@@ -162,18 +162,18 @@ def _content(model: Model) -> list[bytes | None]:
 
 
 def _account_problems(record: RunRecord, books: Books) -> Iterator[str]:
-    """I1: spent is the price of what the outbox shows and of what is being answered, within the lifetime budget."""
+    """I1: spent is the price of every query that was asked, within the lifetime budget."""
     plans = {each.name: catalogue.plan(each.spec) for each in record.outcomes}
     if books.jobs.keys() - plans.keys():
         yield f"jobs that nobody signed: {books.jobs.keys() - plans.keys()}"
         return
-    sent = {(each.job, each.position) for each in books.outbox()}
     policy = read_policy(record.daemons.enrolment.folder / "policy.toml")
     for name, taken in books.data_sets.items():
         jobs = {job: found for job, found in books.jobs.items() if found.opening.data_set == name}
-        paid = [_paid(found, plans[job], sent, job) for job, found in jobs.items()]
+        paid = [_paid(found, plans[job]) for job, found in jobs.items()]
         if [taken.spent.units, taken.spent.slack_units] != [sum(part) for part in zip(*paid, strict=True)]:
-            yield f"{name}: {taken.spent.units} units are spent, and what left costs {sum(units for units, _ in paid)}"
+            asked = sum(units for units, _ in paid)
+            yield f"{name}: {taken.spent.units} units are spent, and what was asked costs {asked}"
         lifetime = policy.rules(name).limits(record.daemons.ada.name)[0]
         if taken.spent.units + taken.reserved.units > lifetime.whole.units:
             yield f"{name}: more is spent and promised than the lifetime allows"
@@ -181,10 +181,10 @@ def _account_problems(record: RunRecord, books: Books) -> Iterator[str]:
             yield f"{name}: more slack is spent and promised than the lifetime allows"
 
 
-def _paid(job: JobAccount, plan: Sequence[Step], sent: set[tuple[str, int]], name: str) -> tuple[int, int]:
-    """Return the price of what left; for an open job including a query whose answer is not stored yet."""
-    steps = [plan[at] for at in range(len(job.queries)) if (name, at) in sent or job.state is None]
-    return cost_units(events(steps)), slack_units(events(steps))
+def _paid(job: JobAccount, plan: Sequence[Step]) -> tuple[int, int]:
+    """Return the price of what was asked, whether or not its answer left."""
+    asked = events(plan[: len(job.queries)])
+    return cost_units(asked), slack_units(asked)
 
 
 def _history_problems(path: Path, heads: Iterable[Head | None]) -> Iterator[str]:
