@@ -4,7 +4,7 @@ Pandas, polars, Arrow and numpy are not imported. A table is known by its attrib
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,10 +21,16 @@ _NAMELESS: Final = frozenset({"NAType", "NaTType"})
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a data frame, or anything else
-    """Return the column names of a data frame, or None if it has none or if one is not text."""
+    """Return the column names of a data frame, or None if it has none. Refuse names of which only some are text."""
     labels = _labels(table)
     names = tuple(label for label in labels if isinstance(label, str))
-    return names if names and len(names) == len(labels) else None
+    if names and len(names) < len(labels):
+        place, other = next((place, each) for place, each in enumerate(labels, 1) if not isinstance(each, str))
+        raise InvalidTypeError(
+            f"Column {place} has the name {other!r:.60}, which is not text (a string), while others are text.",
+            "Give all columns names that are text, or none: then they are taken in their order.",
+        )
+    return names or None
 
 
 def array_of(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or anything that numpy takes
@@ -32,6 +38,11 @@ def array_of(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or an
 
     Types of columns are looked at first, because numpy takes dates for numbers if other columns hold numbers.
     """
+    if isinstance(table, Mapping):
+        raise InvalidTypeError(
+            f"The rows are a mapping ({type(table).__name__}), not a table.",
+            "Make a data frame of it, as with pandas.DataFrame(columns).",
+        )
     labels = _labels(table)
     require_distinct(labels)
     require_no_dates(labels, _types(table))

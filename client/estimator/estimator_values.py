@@ -11,7 +11,7 @@ import numpy as np
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
-from dpspca.common.frames import column_names, numbers_of_objects
+from dpspca.common.frames import array_of, column_names, numbers_of_objects
 from dpspca.common.job import AutoCentering, Center, JobSpec
 from dpspca.common.plan import Plan
 from dpspca.common.queries import ColumnSizes, ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
@@ -41,7 +41,7 @@ def _numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
         )
     if hasattr(rows, "tocsr") or column_names(rows) or np.ma.is_masked(rows):
         return rows
-    array = np.asarray(rows)
+    array = array_of(rows)
     return numbers_of_objects(array) if array.dtype.kind == "O" else array
 
 

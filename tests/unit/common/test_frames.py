@@ -62,6 +62,16 @@ def test_a_lazy_frame_has_to_be_collected(use: Callable[[Any], Any]) -> None:
         use(pl.LazyFrame({"a": [1.0]}))
 
 
+def test_names_of_which_only_some_are_text_are_refused() -> None:
+    with pytest.raises(InvalidTypeError, match=facts("Column 2", 7)):
+        column_names(pd.DataFrame([[1.0, 2.0]], columns=["a", 7]))
+
+
+def test_a_mapping_is_no_table_without_a_dictionary() -> None:
+    with pytest.raises(InvalidTypeError, match=facts("dict", "pandas.DataFrame(columns)")):
+        array_of({"a": [1.0, 2.0]})
+
+
 def test_labels_that_are_not_text_are_no_names_but_are_named() -> None:
     frame = pd.DataFrame({0: [1.0, 2.0], 1: ["x", "y"]})
     assert column_names(frame) is None
