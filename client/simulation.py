@@ -89,7 +89,8 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     ``noise_seed`` makes the noise repeatable and the result unfit for release. ``strategy`` chooses how shards are
     evaluated, which changes the time but not one bit of the result. By default the one expected to be faster is used.
 
-    What to know before you rely on the result is issued as ``DpspcaWarning`` and is in its privacy statement.
+    What to know before you rely on the result is issued as ``DpspcaWarning`` and is in its privacy statement. A
+    ``RowsWarning`` is about raw rows that a dictionary hardly knows. It is for you alone, and is stored nowhere.
     """
     tables = _tables(shards, spec)
     if (features := features_of(spec, dictionary)) is not None:

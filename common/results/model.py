@@ -182,7 +182,8 @@ class Model:
         be in the order of the features. ``by_position`` takes a data frame's columns in their order, too.
 
         If the job had a dictionary, raw rows are prepared by it first, as the providers prepared theirs. Their columns
-        are the dictionary's features, in its units. ``prepared`` says that rows are prepared already.
+        are the dictionary's features, in its units. A ``RowsWarning`` says if most values of a feature are outside its
+        range or are no level. ``prepared`` says that rows are prepared already.
         """
         if self.statement.dictionary and not prepared:
             return self.transform(self._prepared(rows, by_position=by_position), by_position=True, prepared=True)

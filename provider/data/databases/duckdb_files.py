@@ -97,7 +97,12 @@ def _described(database: Any, reading: Reading) -> tuple[str, list[tuple[str, st
     """Return what stands after FROM, and the names and types of its columns."""
     origin = as_table(reading.query) if reading.query else _table(database, reading.table)[0]
     described = database.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()  # noqa: S608  # a quoted name
-    return origin, [(str(name), str(kind).partition("(")[0]) for name, kind, *_ in described]
+    return origin, [(str(name), _plain(str(kind))) for name, kind, *_ in described]
+
+
+def _plain(kind: str) -> str:
+    """Return a type without its details: of DECIMAL(5,2)[] the type DECIMAL[], which is a list."""
+    return f"{kind.partition('(')[0]}[]" if kind.endswith("]") and "(" in kind else kind.partition("(")[0]
 
 
 def _table(database: Any, wanted: str | None) -> tuple[str, list[str]]:  # noqa: ANN401  # of duckdb

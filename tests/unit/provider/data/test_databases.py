@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from dpspca.cli.app import app
 from dpspca.common.dictionary import Dictionary, Preparation
-from dpspca.common.errors import DpspcaError, MissingExtraError
+from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.provider.data.files.folders import TemporarilyUnreadableError
@@ -426,3 +426,10 @@ def test_a_column_of_another_type_is_refused_with_what_to_do(
         read_protected(make(server, tmp_path, *people("varchar"), *more), reading)
     assert any(fact.lower() in str(caught.value).lower() for fact in facts[:-1])
     assert facts[-1] in str(caught.value)
+
+
+def test_lists_of_numbers_and_levels_are_refused_by_name(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "lists.duckdb")) as database:
+        database.execute("CREATE TABLE t (a integer, b decimal(5, 2)[], c enum('x', 'y')[], d integer[])")
+    with pytest.raises(InvalidDataError, match=facts("'b' (DECIMAL[])", "'c' (ENUM[])", "'d' (INTEGER[])")):
+        read_rows(tmp_path / "lists.duckdb", Reading())
