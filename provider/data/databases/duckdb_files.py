@@ -3,6 +3,7 @@
 The file is opened for reading only. Queries reach no other file and no network, and nothing is installed.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
@@ -22,20 +23,20 @@ from dpspca.provider.data.tables import (
     import_extra,
 )
 
-from .sql import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
+from .sql import NAME_IT, Selection, Types, as_table, no_single_table, quoted, selection, triplet_statement
 
 _SETTINGS: Final = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
+_LIST: Final = re.compile(r"(\[\d*\])+$")
 _CAST: Final = "coalesce(TRY_CAST({} AS DOUBLE), 'NaN'::DOUBLE)"
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS: Final = (*_WHOLE, *(f"U{kind}" for kind in _WHOLE), "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL")
 _TYPES: Final = Types(
     dict.fromkeys(_NUMBERS, _CAST), dict.fromkeys(("VARCHAR", "ENUM"), "CAST({} AS VARCHAR)"), frozenset(_WHOLE)
 )
-_LISTED: Final = 20
 
 
 def read_duckdb(source: RowSource) -> RawTable:
@@ -101,8 +102,10 @@ def _described(database: Any, reading: Reading) -> tuple[str, list[tuple[str, st
 
 
 def _plain(kind: str) -> str:
-    """Return a type without its details: of DECIMAL(5,2)[] the type DECIMAL[], which is a list."""
-    return f"{kind.partition('(')[0]}[]" if kind.endswith("]") and "(" in kind else kind.partition("(")[0]
+    """Return a type without its sizes and levels, such as DECIMAL of DECIMAL(10,2). A list is a type of its own."""
+    name, size, _ = kind.partition("(")
+    is_list = _LIST.search(kind)
+    return name + is_list[0] if size and is_list else name
 
 
 def _table(database: Any, wanted: str | None) -> tuple[str, list[str]]:  # noqa: ANN401  # of duckdb
@@ -115,6 +118,5 @@ def _table(database: Any, wanted: str | None) -> tuple[str, list[str]]:  # noqa:
     if len(found) == 1:
         schema, name, kind = found[0]
         return f"{quoted(schema)}.{quoted(name)}", ["rowid"] if kind == "BASE TABLE" else []
-    what = f"There is no table {wanted!r:.60}" if wanted and not found else "There are several tables"
-    listed = ", ".join(f"{schema}.{name}" for schema, name, _ in (found or there)[:_LISTED])
-    raise InvalidDataError(f"{what}: {listed or 'none'}.", NAME_IT)
+    listed, of_name = ([f"{schema}.{name}" for schema, name, _ in each] for each in (there, found))
+    raise no_single_table(wanted, of_name, listed)

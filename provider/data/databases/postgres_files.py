@@ -31,14 +31,13 @@ from dpspca.provider.data.tables import (
 )
 
 from .arrow_driver import arrow_batches, is_lost, lost
-from .sql import NAME_IT, Selection, Types, as_table, quoted, selection, triplet_statement
+from .sql import NAME_IT, Selection, Types, as_table, no_single_table, quoted, selection, triplet_statement
 
 _CONNECT_SECONDS: Final = 10
 _CHUNK_BYTES: Final = 2**20
 _HEAD: Final = b"PGCOPY\n\xff\r\n\0"
 _CELL: Final = np.dtype([("bytes", ">i4"), ("number", ">f8")])
 _END: Final = struct.pack(">h", -1)
-_LISTED: Final = 20
 
 _WHOLE: Final = ("int2", "int4", "int8")
 _PLAIN: Final = "coalesce({}::float8, 'NaN')"
@@ -186,9 +185,7 @@ def _table(connection: Any, wanted: str | None) -> str:  # noqa: ANN401  # of ps
     found = [(schema, name) for schema, name in there if wanted in {None, f"{schema}.{name}"} or (wanted == name)]
     if len(found) == 1:
         return ".".join(map(quoted, found[0]))
-    what = f"There is no table {wanted!r:.60}" if wanted and not found else "There are several tables"
-    listed = ", ".join(f"{schema}.{name}" for schema, name in (found or there)[:_LISTED])
-    raise InvalidDataError(f"{what}: {listed or 'none'}.", NAME_IT)
+    raise no_single_table(wanted, *([f"{schema}.{name}" for schema, name in each] for each in (found, there)))
 
 
 def _rows_with_texts(connection: Any, chosen: Selection, source: RowSource) -> Iterator[FloatArray]:  # noqa: ANN401

@@ -25,6 +25,13 @@ def write_scores_table(path: Path, table: str, ids: Sequence[str], scores: Float
     """Write one line for each row: its name, and its score for each component."""
     if not table.isidentifier():
         raise InvalidParameterError(f"--table is {table!r:.60}.", "Use letters, digits and _, as in cohort_scores.")
+    first: dict[str, int] = {}
+    for row, name in enumerate(ids, start=1):
+        if first.setdefault(name, row) != row:
+            raise InvalidDataError(
+                f"Rows {first[name]} and {row} have one name, and a table of scores has a row for each name.",
+                "Give each row a name of its own with --ids.",
+            )
     lines = [(name, *numbers) for name, numbers in zip(ids, scores.tolist(), strict=True)]
     try:
         _WRITERS[path.suffix.lower()](path, table, lines, scores.shape[1])
@@ -41,11 +48,16 @@ def _inserted(table: str, components: int, mark: str = "?") -> str:
     return f"INSERT INTO {quoted(table)} VALUES ({', '.join([mark] * (components + 1))})"  # noqa: S608  # a quoted name
 
 
-def _failed(table: str, problem: Exception) -> InvalidDataError:
+def _failed(table: str, problem: Exception, *, is_there: bool = False) -> InvalidDataError:
     """Say that nothing was written, without what the database says, which may hold a name."""
+    if is_there:
+        return InvalidDataError(
+            f"The table {table!r:.60} is there already. Nothing was changed.",
+            "Choose another --table, or drop that one.",
+        )
     return InvalidDataError(
         f"The table {table!r:.60} cannot be written: {type(problem).__name__}. Nothing was changed.",
-        "Choose a table that is not there yet, see that no two rows have one name, and that you may create tables.",
+        "Check that you may create tables there.",
     )
 
 
@@ -57,7 +69,7 @@ def _to_sqlite(path: Path, table: str, lines: list[tuple[Any, ...]], components:
             database.executemany(_inserted(table, components), lines)
             database.execute("COMMIT")
     except sqlite3.Error as problem:
-        raise _failed(table, problem) from None
+        raise _failed(table, problem, is_there=str(problem).startswith(f"table {quoted(table)} already")) from None
 
 
 def _to_duckdb(path: Path, table: str, lines: list[tuple[Any, ...]], components: int) -> None:
@@ -69,7 +81,7 @@ def _to_duckdb(path: Path, table: str, lines: list[tuple[Any, ...]], components:
             database.executemany(_inserted(table, components), lines)
             database.execute("COMMIT")
     except driver.Error as problem:
-        raise _failed(table, problem) from None
+        raise _failed(table, problem, is_there=isinstance(problem, driver.CatalogException)) from None
 
 
 def _to_postgres(path: Path, table: str, lines: list[tuple[Any, ...]], components: int) -> None:
@@ -82,7 +94,8 @@ def _to_postgres(path: Path, table: str, lines: list[tuple[Any, ...]], component
                     copy.write_row(line)
             connection.execute("COMMIT")
         except driver.Error as problem:
-            raise _failed(table, problem) from None
+            is_there = isinstance(problem, driver.errors.DuplicateTable)
+            raise _failed(table, problem, is_there=is_there) from None
 
 
 _WRITERS: Final[Mapping[str, Callable[[Path, str, list[tuple[Any, ...]], int], None]]] = MappingProxyType({

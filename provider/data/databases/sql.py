@@ -17,6 +17,7 @@ from typing import Final
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.tables import Columns, RowSource, columns_used, require_numeric, triplet_columns
 
+_LISTED: Final = 20
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
 
@@ -94,6 +95,16 @@ def triplet_statement(source: RowSource, origin: str, described: Sequence[tuple[
     ]
     cells += [types.numbers[kinds[name]].format(quoted(name)) for name in value]
     return f"SELECT {', '.join(cells)} FROM {origin}"  # noqa: S608  # quoted names
+
+
+def no_single_table(wanted: str | None, found: Sequence[str], there: Sequence[str]) -> InvalidDataError:
+    """Say that no table or several have the declared name, and list tables. ``found`` are those that have it."""
+    if not there:
+        return InvalidDataError(
+            "The database has no table.", "Check that it is the right one, and that it is complete."
+        )
+    what = f"There is no table {wanted!r:.60}. There are" if wanted and not found else "There are several tables"
+    return InvalidDataError(f"{what}: {', '.join((found or there)[:_LISTED])}.", NAME_IT)
 
 
 def as_table(query: str) -> str:

@@ -8,6 +8,7 @@ SQLite may hold any value in any column. A value that is no number makes its own
 computes while it reads could fail on one row, and is refused by name.
 """
 
+import re
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator
@@ -32,11 +33,19 @@ from dpspca.provider.data.tables import (
     triplet_columns,
 )
 
+from .sql import no_single_table
+
 _PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _ROW_NUMBERS: Final = ("rowid", "_rowid_", "oid")
 _VIRTUAL: Final = 2
 """How SQLite marks a generated column that is not stored."""
-_LISTED: Final = 20
+_ROW_NUMBER: Final = -1
+"""How SQLite lists the row number among the columns of an index."""
+_TOKENS: Final = re.compile(
+    r"""'(?:[^']|'')*' | "(?P<name>(?:[^"]|"")*)" | `[^`]*` | \[[^]]*\] | --[^\n]* | /\*.*?\*/""",
+    re.DOTALL | re.VERBOSE,
+)
+"""What is quoted in SQL, and comments. Names between double quotes have a group of their own."""
 _BATCH_ROWS: Final = 65_536
 _REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
@@ -66,6 +75,8 @@ def triplets_of_sqlite(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches."""
     with _opened(source) as database:
         text = source.reading.query or f"SELECT * FROM {_quoted(_table(database, source))}"  # noqa: S608  # a quoted name
+        if source.reading.query:
+            _require_names(database, text)
         there = _columns_of(database, text)
         places = [there.index(name) for name in triplet_columns(source, there)]
         found, number_of = database.execute(text), _number_of(cell_reader(source.reading, ""))
@@ -116,11 +127,12 @@ def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Column
     """Return the query for the rows, and the columns that are used."""
     if source.reading.query:
         text = source.reading.query
+        _require_names(database, text)
         return text, columns_used(_columns_of(database, text), source.reading)
     table = _quoted(_table(database, source))
     names = _columns_of(database, f"SELECT * FROM {table} LIMIT 0")  # noqa: S608  # a quoted name
     taken = {name.lower() for name in names}
-    number = next((name for name in _ROW_NUMBERS if name not in taken), None)
+    number = _key_of(database, table) or next((name for name in _ROW_NUMBERS if name not in taken), None)
     if number is None:
         raise InvalidDataError(
             f"Columns hide the row numbers of the table ({', '.join(_ROW_NUMBERS)}).", "Write a query instead."
@@ -129,6 +141,30 @@ def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Column
     _require_stored(database, table, columns)
     chosen = ", ".join(map(_quoted, columns.in_file))
     return f"SELECT {chosen} FROM {table} ORDER BY {number}", columns  # noqa: S608  # quoted names
+
+
+def _key_of(database: sqlite3.Connection, table: str) -> str | None:
+    """Return the primary key of a table WITHOUT ROWID, which orders its rows, or None if rows have numbers."""
+    index = [name for _, name, _, origin, *_ in database.execute(f"PRAGMA index_list({table})") if origin == b"pk"]
+    has_columns = index and database.execute(f"PRAGMA index_xinfo({_quoted(index[0].decode())})").fetchall()
+    if not has_columns or any(place == _ROW_NUMBER for _, place, *_ in has_columns):
+        return None
+    described = database.execute(f"PRAGMA table_info({table})").fetchall()
+    key = sorted((place, bytes(name).decode("utf-8", "replace")) for _, name, *_, place in described if place)
+    return ", ".join(_quoted(name) for _, name in key)
+
+
+def _require_names(database: sqlite3.Connection, query: str) -> None:
+    """Refuse a query with a name in quotes that nothing has: SQLite would take it for text, the same in every row.
+
+    Between backticks, a name is a name.
+    """
+    database.execute(f"EXPLAIN {_TOKENS.sub(_with_backticks, query)}")
+
+
+def _with_backticks(token: re.Match[str]) -> str:
+    name: str | None = token["name"]
+    return token.group() if name is None else "`" + name.replace('""', '"').replace("`", "``") + "`"
 
 
 def _require_stored(database: sqlite3.Connection, table: str, columns: Columns) -> None:
@@ -153,16 +189,23 @@ def _columns_of(database: sqlite3.Connection, text: str) -> list[str]:
 def _table(database: sqlite3.Connection, source: RowSource) -> str:
     """Return the table that is declared, or the only one."""
     listed = database.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        "SELECT name, type FROM sqlite_master "
+        "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     )
-    names: list[str] = sorted(name.decode("utf-8", "replace") for (name,) in listed)
+    kinds = {name.decode("utf-8", "replace"): kind for name, kind in listed}
+    names: list[str] = sorted(name for name, kind in kinds.items() if kind == b"table")
     wanted = source.reading.table
     if wanted is None and len(names) == 1:
         return names[0]
     if wanted in names:
         return str(wanted)
-    what = "There are several tables" if wanted is None else f"There is no table {wanted!r:.60}"
-    raise InvalidDataError(f"{what}: {', '.join(names[:_LISTED]) or 'none'}.", _REMEDY)
+    if wanted in kinds or (kinds and not names):
+        view = wanted or min(kinds)
+        raise InvalidDataError(
+            f"{view!r:.60} is a view, whose rows have no definite order.",
+            "Write a query of it under [reading], with ORDER BY and columns that do not follow from what rows say.",
+        )
+    raise no_single_table(wanted, (), names)
 
 
 def _quoted(name: str) -> str:

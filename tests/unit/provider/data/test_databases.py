@@ -433,3 +433,20 @@ def test_lists_of_numbers_and_levels_are_refused_by_name(tmp_path: Path) -> None
         database.execute("CREATE TABLE t (a integer, b decimal(5, 2)[], c enum('x', 'y')[], d integer[])")
     with pytest.raises(InvalidDataError, match=facts("'b' (DECIMAL[])", "'c' (ENUM[])", "'d' (INTEGER[])")):
         read_rows(tmp_path / "lists.duckdb", Reading())
+
+
+def test_a_list_of_decimals_is_a_type_of_its_own(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "rows.duckdb")) as made:
+        made.execute("CREATE TABLE visits (price DECIMAL(10,2), all_of_them DECIMAL(10,2)[], grid INTEGER[3])")
+        made.execute("INSERT INTO visits VALUES (1.25, [1.25], [1, 2, 3])")
+    with pytest.raises(DpspcaError, match=facts("'all_of_them' (DECIMAL[])", "'grid' (INTEGER[3])", "leave_out")):
+        read_protected(tmp_path / "rows.duckdb")
+    assert read_protected(tmp_path / "rows.duckdb", Reading(columns=("price",))).count == 1
+
+
+def test_a_database_without_tables_has_not_several(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "none.duckdb")):
+        pass
+    with pytest.raises(DpspcaError, match=facts("none.duckdb")) as caught:
+        read_protected(tmp_path / "none.duckdb")
+    assert "several" not in str(caught.value)
