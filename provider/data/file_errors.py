@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import is_pattern
 
 from .files import TemporarilyUnreadableError, is_zarr
 from .memory import ScratchError
+
+_WRITE_AGAIN: Final = {
+    ".npy": "Write it again, whole, with numpy.save and without pickles.",
+    ".npz": "Write it again, whole, with scipy.sparse.save_npz, or with numpy.savez and without pickles.",
+}
 
 
 def is_several(path: Path) -> bool:
@@ -34,7 +40,9 @@ def file_errors(path: Path) -> Iterator[None]:
     except Exception as problem:  # noqa: BLE001  # errors of zlib, of the tokenizer, and others
         if isinstance(problem, OSError) and problem.errno is not None:  # of the system, not of a library
             raise TemporarilyUnreadableError(f"{path} cannot be read: {problem.strerror}.", "Check its path.") from None
+        ending = path.suffix.lower()
         raise InvalidDataError(
-            f"{path} does not hold a table of numbers.",
-            "Write it again, whole: .npy with numpy.save and without pickles, .npz with scipy.sparse.save_npz.",
+            f"{path} cannot be read{f' as {ending}' if ending else ''}: it is damaged, incomplete, or something else "
+            "than its ending says.",
+            _WRITE_AGAIN.get(ending, "Copy it again, or write it again, whole."),
         ) from None

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from dpspca.common.arrays import MATRIX
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.checked import numbers_of, stray_column
 from dpspca.provider.data.tables import (
@@ -35,10 +36,30 @@ _COORDINATES: Final = _SPARSE | {"row", "col", "data"}
 """Members of such a file if it has a row and a column for each number."""
 
 
+def require_matrix(shape: Sequence[int]) -> None:
+    """Refuse an array that is no table of rows and columns."""
+    if len(shape) != MATRIX:
+        form = (
+            "The array is a single number"
+            if not shape
+            else f"The array has {len(shape)} dimension{'s' * (len(shape) > 1)}, {tuple(shape)}"
+        )
+        raise InvalidDataError(
+            f"{form}, but a table has 2: rows and columns.",
+            "Write one row for each person: of an array a, numpy.save(FILE, a.reshape(len(a), -1)) puts all numbers of "
+            "a[0] into the first row.",
+        )
+    if not shape[1]:
+        raise InvalidDataError(
+            f"The array has no columns: its shape is {tuple(shape)}.", "Give it at least one column."
+        )
+
+
 def read_npy(source: RowSource) -> RawTable:
     """Read an array some rows at a time. It is never mapped: pages of a map count as memory of this process."""
     form: Any = np.load(source.path, mmap_mode="r", allow_pickle=False)  # its head, and whether the file is whole
-    numbers_of(form[:0])  # checks the type and the dimensions
+    require_matrix(form.shape)
+    numbers_of(form[:0])  # checks the type
     columns = columns_by_place(source.reading, form.shape[1])
     places = list(range(form.shape[1])) if columns.places is None else list(columns.places)
     with ExitStack() as opened:
@@ -109,7 +130,8 @@ def _sparse_table(rows: scipy.sparse.csr_array, source: RowSource) -> RawTable:
 
 def _table(array: NDArray[Any], source: RowSource) -> RawTable:
     """Give the rows of an array that was read as a whole, because it is packed."""
-    numbers_of(array[:0])  # checks the type and the dimensions
+    require_matrix(array.shape)
+    numbers_of(array[:0])  # checks the type
     columns = columns_by_place(source.reading, array.shape[1])
     chosen = array if columns.places is None else array[:, columns.places]
     step = source.rows_at_a_time(array.shape[1])
@@ -146,8 +168,13 @@ def array_name(source: RowSource, there: Sequence[str]) -> str:
         return there[0]
     if wanted in there:
         return str(wanted)
-    what = "There are several arrays" if wanted is None else f"There is no array {wanted!r:.60}"
+    if not there:
+        raise InvalidDataError(
+            "It holds no two-dimensional array of numbers.",
+            "Write the rows as one array of numbers, with a row for each.",
+        )
+    what = "There are several arrays" if wanted is None else f"There is no array {wanted!r:.60}. There are"
     raise InvalidDataError(
-        f"{what}: {', '.join(sorted(filter(str.isprintable, there))[:_LISTED]) or 'none'}.",
+        f"{what}: {', '.join(sorted(filter(str.isprintable, there))[:_LISTED])}.",
         "Name the array with the rows as array under [reading] in the provider's settings.",
     )

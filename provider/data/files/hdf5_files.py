@@ -25,7 +25,7 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
-from .array_files import array_name, rows_of_sparse
+from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_HDF5, require_plain
 
 _MAIN_LAYER: Final = "X"
@@ -157,7 +157,8 @@ def _own(group: Any, name: str) -> Any:  # noqa: ANN401  # of h5py
 
 def _dense(stored: Any, columns: Columns, source: RowSource, opened: ExitStack) -> RawTable:  # noqa: ANN401  # of h5py
     """Read the columns that are used, in blocks of rows."""
-    numbers_of(stored[:0])  # checks the type and the dimensions
+    require_matrix(stored.shape)
+    numbers_of(stored[:0])  # checks the type
     places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)
     step = source.rows_at_a_time(stored.shape[1])
     starts = range(0, stored.shape[0], step)

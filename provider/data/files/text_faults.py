@@ -20,6 +20,7 @@ _QUOTES: Final = (
     "If a cell holds a line break: each line counts as a row, so write the file again without line breaks in cells, or "
     "without that column. Write quotes within a cell twice."
 )
+_COMMENTS: Final = "If the file begins with comments, remove those lines."
 _FILL_IN: Final = "Fill in what is missing, or drop the row or the column."
 _CODE: Final = "Code it as numbers, or drop the column."
 _DECIMAL: Final = (
@@ -28,6 +29,9 @@ _DECIMAL: Final = (
 )
 _BETWEEN_THOUSANDS: Final = "a number with marks between thousands"
 _WITHOUT: Final = "Write numbers without marks between thousands."
+_THOUSANDS_AND_COMMA: Final = (
+    f'Write it without marks between thousands, as 1234,56, and declare decimal = "," {_IN_SETTINGS}. Or write 1234.56.'
+)
 _NO_VALUE: Final = frozenset({
     "na", "n/a", "#n/a", "<na>", "nil", "null", "none", "nd", "n.d.", "k.a.", "unknown", "missing", ".", "-", "--", "?",
 })  # fmt: skip
@@ -51,7 +55,9 @@ def line_fault(line: int, of: Cells, cells: Sequence[str], text: str | None = No
         found = f"Line {line} has {counted(len(cells), 'cell')} under {counted(len(of.names), 'name')}."
         return InvalidDataError(found, _about_count(of, cells, text))
     kind, remedy = _kind(cells[bad], of)
-    if _is_of_words(of, cells):
+    if of.names[0].startswith("#"):
+        remedy += f" {_COMMENTS}"
+    elif _is_of_words(of, cells):
         remedy += " If the line holds no row but units or a second line of names, remove it."
     return InvalidDataError(f"Line {line}, {_column(of.names, cells, bad)} holds {kind}, not a number.", remedy)
 
@@ -62,7 +68,7 @@ def _about_count(of: Cells, cells: Sequence[str], text: str | None) -> str:
     if text is not None and text.count('"') % 2:
         return _QUOTES
     if of.names[0].startswith("#"):
-        return f"{usual} If the file begins with comments, remove those lines."
+        return f"{usual} {_COMMENTS}"
     if len(cells) == len(of.names) + 1:
         if not cells[-1].strip():
             return f"{usual} If each row ends with a mark that divides cells, end the first line with it too, or none."
@@ -109,11 +115,12 @@ def _kind(cell: str, of: Cells) -> tuple[str, str]:
 
 def _odd_number(plain: str, of: Cells) -> tuple[str, str] | None:
     """Recognise what people write for a number, and is none."""
-    other = "comma" if of.reading.decimal == "." else "point"
+    is_point = of.reading.decimal == "."
+    other, thousands = ("comma", _THOUSANDS_AND_COMMA) if is_point else ("point", _WITHOUT)
     kinds = (
         (_DATE.fullmatch(plain), "a date", "Compute a number, such as the age on a public day, or drop the column."),
         (is_number(plain.replace(",", ".")), f"a number with a {other} in it", _DECIMAL),
-        (is_number(plain.replace(".", "").replace(",", ".")), _BETWEEN_THOUSANDS, _DECIMAL),
+        (is_number(plain.replace(".", "").replace(",", ".")), _BETWEEN_THOUSANDS, thousands),
         (is_number(plain.replace(",", "")), _BETWEEN_THOUSANDS, _WITHOUT),
         (_GROUPED.fullmatch(plain), _BETWEEN_THOUSANDS, _WITHOUT),
         (plain.lower() in _YES_OR_NO, "a word for yes or no", "Code it as 1 and 0, or drop the column."),

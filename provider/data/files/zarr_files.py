@@ -26,7 +26,7 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
-from .array_files import array_name, rows_of_sparse
+from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_ZARR, require_plain
 from .hdf5_files import RENAMING
 
@@ -59,9 +59,9 @@ def _only_array(stored: Any, source: RowSource) -> Any:  # noqa: ANN401  # of za
 
 
 def _matrix(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
-    width = stored.shape[1] if len(stored.shape) == MATRIX else None  # others are refused
+    require_matrix(stored.shape)
     require_plain(stored.attrs, OF_ZARR, _fill_of_xarray(stored))
-    return _dense(stored, columns_by_place(source.reading, width), source)
+    return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source)
 
 
 def unstored_in_zarr(source: RowSource) -> str | None:
@@ -150,7 +150,7 @@ def _genes(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
 
 def _dense(stored: Any, columns: Columns, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
     """Read the columns that are used, in blocks of rows."""
-    numbers_of(np.empty((0, *stored.shape[1:]), dtype=stored.dtype))  # checks the type and the dimensions
+    numbers_of(np.empty((0, *stored.shape[1:]), dtype=stored.dtype))  # checks the type
     places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)
     step = source.rows_at_a_time(stored.shape[1])
     starts = range(0, stored.shape[0], step)

@@ -234,7 +234,7 @@ FAULTS: dict[Callable[[Path], None], str] = {
     a_hard_link: "5.npy is the same file as 3.npy",
     links_to_another: "6.npy is the same file as 5.npy",
     a_pipe: "5.npy is not a regular file",
-    no_table: "5.npy does not hold a table",
+    no_table: "5.npy cannot be read as .npy",
     a_folder: "5 is a folder",
 }
 

@@ -322,3 +322,19 @@ def test_the_first_fault_of_files_without_lines_is_a_row_and_a_column(tmp_path: 
     for fact in ("2.parquet: Row 2, column 2 ('b') has no value", "missing under [reading]"):
         assert fact in facts.first_fault
     assert names_in(tmp_path) == ("a", "b")
+
+
+def test_marks_between_thousands_beside_a_decimal_comma(tmp_path: Path) -> None:
+    """Both steps are told at once: declaring the comma alone does not help."""
+    for reading, told in ((Reading(), "1234,56"), (Reading(decimal=","), "without marks between thousands")):
+        path = saved(tmp_path / "rows.csv", "a;b\n1;1.234,56\n")
+        fault = examine_rows(path, reading).first_fault
+        assert fault is not None
+        assert told in fault
+        assert ("declare decimal" in fault) == (reading.decimal == ".")
+
+
+def test_comments_before_the_names_are_suspected(tmp_path: Path) -> None:
+    fault = examine_rows(saved(tmp_path / "rows.csv", "# exported 2024\n# by me\na,b\n1,2\n"), Reading()).first_fault
+    assert fault is not None
+    assert "comments" in fault

@@ -89,11 +89,11 @@ def test_an_array_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.zarr").mkdir()
     array(tmp_path / "cube.zarr", np.ones((2, 2)), 3)
     for broken in ("empty.zarr", "gone.zarr"):
-        with pytest.raises(DpspcaError, match=facts(broken, "numpy.save")):
+        with pytest.raises(DpspcaError, match=facts(broken, ".zarr")):
             read_protected(tmp_path / broken)
     chunk = next(each for each in (tmp_path / "cube.zarr").rglob("*") if each.is_file() and each.name == "0")
     chunk.write_bytes(b"SECRET")
-    with pytest.raises(DpspcaError, match=facts("cube.zarr", "numpy.save")) as caught:
+    with pytest.raises(DpspcaError, match=facts("cube.zarr")) as caught:
         read_protected(tmp_path / "cube.zarr")
     assert "SECRET" not in str(caught.value)
 
