@@ -172,8 +172,8 @@ def _about_rows(facts: DataSetFacts) -> Iterator[str]:
         yield from triplet_remarks(facts, facts.triplets)
     if not facts.rows:
         yield "There are no rows: this is an empty shard, and its answers are noise alone."
-    for told in facts.unstored:
-        yield f"{told} If they were lost, copy or write the folder again."
+    for unstored in facts.unstored:
+        yield f"{unstored} If they were lost, copy or write the folder again."
 
 
 def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:

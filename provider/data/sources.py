@@ -247,9 +247,9 @@ def unstored_parts(path: Path, reading: Reading) -> Iterator[str]:
         source = _source(file, reading, path)
         with file_errors(file):
             describe = format_of(source).unstored
-            told = None if describe is None else describe(source)
-        if told is not None:
-            yield f"{file}: {told}."
+            described = None if describe is None else describe(source)
+        if described is not None:
+            yield f"{file}: {described}."
 
 
 def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
