@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO, TypeAlias
+from typing import Any, Final, NamedTuple, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ from .text_lines import whole_lines
 
 _Line: TypeAlias = tuple[int, list[str]]
 """The number of a line, from 1, and its cells."""
+
+_Part = TypeVar("_Part")
 
 _BATCH_LINES: Final = 65_536
 _EXCEL_MARK: Final = re.compile(r'"?sep=(.)"?\s*')
@@ -125,21 +127,22 @@ def triplets_of_text(source: RowSource) -> Iterator[TripletBatch]:
         head, delimiter, before = _head(text, source)
         names = _names(head, reading)
         places = [names.index(name) for name in triplet_columns(source, names)]
-        numbered = enumerate(text, start=before + 1)
-        while batch := list(islice(numbered, _BATCH_LINES)):
-            lines = [(number, line, _cells_of(line, delimiter)) for number, line in batch]
-            whole = [(number, cells) for number, _, cells in lines if len(cells) == len(names)]
-            broken = [each for each in lines if len(each[2]) != len(names) and each[1].strip()]
-            row, column, *value = ([cells[place] for _, cells in whole] for place in places)
-            numbers = [number_of(cell) for cell in value[0]] if declared and declared.value else None
-            yield TripletBatch(
-                row,
-                column,
-                None if numbers is None else np.array(numbers),
-                [number for number, _ in whole],
-                len(broken),
-                None if not broken else _broken(*broken[0], len(names)),
-            )
+        while lines := list(islice(text, _BATCH_LINES)):
+            rows, numbers = [_cells_of(line, delimiter) for line in lines], range(before + 1, before + 1 + len(lines))
+            broken = [place for place, cells in enumerate(rows) if len(cells) != len(names)]
+            whole, places_of_whole = _without(rows, broken), _without(numbers, broken)
+            odd = [place for place in broken if lines[place].strip()]
+            row, column, *value = ([cells[place] for cells in whole] for place in places)
+            parsed = np.array([number_of(cell) for cell in value[0]]) if declared and declared.value else None
+            first = _broken(numbers[odd[0]], lines[odd[0]], rows[odd[0]], len(names)) if odd else None
+            yield TripletBatch(row, column, parsed, places_of_whole, len(odd), first)
+            before += len(lines)
+
+
+def _without(parts: Sequence[_Part], places: Sequence[int]) -> Sequence[_Part]:
+    """Leave out those at some places."""
+    left_out = frozenset(places)
+    return [each for place, each in enumerate(parts) if place not in left_out] if left_out else parts
 
 
 def _broken(number: int, line: str, cells: Sequence[str], names: int) -> str:
