@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from dpspca.client.forecast import forecast as forecast
     from dpspca.client.simulation import Progress as Progress
     from dpspca.client.simulation import simulate as simulate
-    from dpspca.common.job import AutoCentering as AutoCentering
     from dpspca.common.dictionary import Dictionary as Dictionary
     from dpspca.common.errors import DpspcaError as DpspcaError
     from dpspca.common.errors import DpspcaWarning as DpspcaWarning
-    from dpspca.common.results import Model as Model
-    from dpspca.common.privacy.units import PrivacyUnit as PrivacyUnit
-    from dpspca.common.job import Span as Span
+    from dpspca.common.errors import RowsWarning as RowsWarning
+    from dpspca.common.job import AutoCentering as AutoCentering
     from dpspca.common.job import Budget as Budget
     from dpspca.common.job import Centering as Centering
     from dpspca.common.job import JobSpec as JobSpec
     from dpspca.common.job import Schema as Schema
+    from dpspca.common.job import Span as Span
+    from dpspca.common.privacy.units import PrivacyUnit as PrivacyUnit
+    from dpspca.common.results import Model as Model
 
 
 # Imported on first use: a provider's daemon needs no estimator, and the estimator needs the packages of an extra.
@@ -50,6 +51,7 @@ _HOMES = {
     "Dictionary": "dpspca.common.dictionary",
     "DpspcaError": "dpspca.common.errors",
     "DpspcaWarning": "dpspca.common.errors",
+    "RowsWarning": "dpspca.common.errors",
     "Centering": "dpspca.common.job",
     "load_dictionary": "dpspca.client.described_jobs",
     "load_model": "dpspca.client.files",
@@ -77,6 +79,7 @@ __all__ = [
     "Model",
     "PrivacyUnit",
     "Progress",
+    "RowsWarning",
     "Schema",
     "Span",
     "__version__",
