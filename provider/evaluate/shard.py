@@ -208,7 +208,7 @@ class Shard:
 
     def evaluate_and_prepare(self, query: RowQuery, job: str) -> Integers:
         """Answer, and prepare the rows around this centre for later queries of the job."""
-        return self._evaluated(query, job, prepares=True)
+        return self._evaluated(query, job=job, prepares=True)
 
     def evaluate_as_prepared(self, query: RowQuery, job: str) -> Integers:
         """Answer with what an earlier query of the job prepared, or without. The answer is the same.
@@ -218,7 +218,7 @@ class Shard:
         query counts. And if a query waited for a matrix that another job has made, or used it, the short interval of
         that query would show when the matrix was done.
         """
-        return self._evaluated(query, job, prepares=False)
+        return self._evaluated(query, job=job, prepares=False)
 
     def forget(self) -> None:
         """Free the memory and scratch that was taken to prepare rows. Later queries are answered without."""
@@ -226,7 +226,7 @@ class Shard:
         if isinstance(self._rows, LaterRows):
             self._rows.forget()
 
-    def _evaluated(self, query: RowQuery, job: str = "", *, prepares: bool) -> Integers:  # noqa: PLR0911
+    def _evaluated(self, query: RowQuery, *, prepares: bool, job: str = "") -> Integers:  # noqa: PLR0911
         match query:
             case Count():
                 return np.array([self._rows.count], dtype=np.int64)
