@@ -61,7 +61,7 @@ DISHONEST_ANSWERS: dict[str, Callable[[RunRecord], RunRecord]] = {
     "no end, or no reason": lambda record: _with(record, status=replace(_done(record).status, state="running")),
     "has no answer to": _overstated,
     "the model is not the one": _other_model,
-    "and what left costs": lambda record: _with(record, spec=replace(_done(record).spec, budget=Budget(0.2, 1e-6))),
+    "what was asked costs": lambda record: _with(record, spec=replace(_done(record).spec, budget=Budget(0.2, 1e-6))),
     "is not there any more": lambda record: replace(record, deaths=[ProcessDeath("north", Head("", 2, "0" * 64))]),
 }
 
