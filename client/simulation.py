@@ -92,9 +92,8 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     What to know before you rely on the result is issued as ``DpspcaWarning`` and is in its privacy statement. A
     ``RowsWarning`` is about raw rows that a dictionary hardly knows. It is for you alone, and is stored nowhere.
     """
-    tables = _tables(shards, spec)
-    if (features := features_of(spec, dictionary)) is not None:
-        tables = _prepared(tables, features)
+    raw = _tables(shards, spec)
+    tables = _prepared(raw, features := features_of(spec, dictionary))
     spec = spec.with_names({f"shard {number}": _names_of(each) for number, each in enumerate(tables, start=1)})
     seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)
     chosen = None if strategy is None else choice(Strategy, "strategy", strategy)
@@ -114,8 +113,10 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     return model
 
 
-def _prepared(tables: Sequence[Any], features: Dictionary) -> list[Any]:
-    """Prepare raw tables by a dictionary. What a provider reads is prepared already."""
+def _prepared(tables: Sequence[Any], features: Dictionary | None) -> Sequence[Any]:
+    """Prepare raw tables by a dictionary, if there is one. What a provider reads is prepared already."""
+    if features is None:
+        return tables
     return [
         each
         if isinstance(each, CheckedRows)

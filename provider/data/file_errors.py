@@ -1,4 +1,4 @@
-"""Errors in reading files, which name the file, and which paths stand for several files."""
+"""The files of a data set, and errors in reading them, which name the file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Final
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import is_pattern
 
-from .files import TemporarilyUnreadableError, is_zarr
+from .files import TemporarilyUnreadableError, files_of, is_zarr
 from .memory import ScratchError
 
 _WRITE_AGAIN: Final = {
@@ -20,6 +20,11 @@ _WRITE_AGAIN: Final = {
 def is_several(path: Path) -> bool:
     """Tell whether a path stands for several files: it is a folder, or a pattern."""
     return (path.is_dir() and not is_zarr(path)) or is_pattern(path)
+
+
+def files_at(path: Path) -> list[Path]:
+    """List the files of a data set in the order of their rows."""
+    return list(files_of(path, partitioned=True)) if is_several(path) else [path]
 
 
 @contextmanager

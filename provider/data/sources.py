@@ -30,13 +30,12 @@ from dpspca.common.errors import DpspcaError, InvalidDataError
 from dpspca.common.storage import Reading
 
 from .checked import CheckedRows, check_rows, check_size, numbers_of, require_genotypes
-from .file_errors import file_errors, is_several
+from .file_errors import file_errors, files_at, is_several
 from .files import (
     SAMPLE_LISTS,
     FolderForm,
     Stamp,
     TemporarilyUnreadableError,
-    files_of,
     joined_parts,
     located,
     partition_of,
@@ -98,7 +97,7 @@ def read_as_stored(path: Path, reading: Reading = _PLAIN, room: int | None = Non
 
 def raw_tables(path: Path, reading: Reading, cells: int | None = None, room: int | None = None) -> RawTables:
     """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
-    files = _files(path)
+    files = files_at(path)
     for file in files:
         with file_errors(file):
             format_of(_source(file, reading, path))  # all of them, before the first is read
@@ -243,7 +242,7 @@ def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
 
 def unstored_parts(path: Path, reading: Reading) -> Iterator[str]:
     """Say of each file which part of its rows is not stored, if there is such a part."""
-    for file in _files(path):
+    for file in files_at(path):
         source = _source(file, reading, path)
         with file_errors(file):
             describe = format_of(source).unstored
@@ -258,7 +257,7 @@ def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
     Of sparse rows and genotypes, the first file with an unusable row is named. Triplets have their own
     (``fault_in_triplets``).
     """
-    for file in _files(path):
+    for file in files_at(path):
         try:
             _checked(file, reading, least=0, within=path)
         except DpspcaError as problem:
@@ -276,15 +275,10 @@ def held_by(numbers: Any) -> int:  # noqa: ANN401  # of any form
 def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:
     if reading.triplets is not None:
         return declared_columns(reading)
-    file = _files(path)[0]
+    file = files_at(path)[0]
     with file_errors(file):
         source = replace(_source(file, reading, path), any_type=any_type)
         return format_of(source).columns(source)
-
-
-def _files(path: Path) -> list[Path]:
-    """List the files of a data set in the order of their rows."""
-    return list(files_of(path, partitioned=True)) if is_several(path) else [path]
 
 
 def _source(file: Path, reading: Reading, path: Path, room: int | None = None) -> RowSource:

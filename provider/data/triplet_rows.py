@@ -11,8 +11,7 @@ import numpy as np
 from dpspca.common.storage import Reading
 
 from .checked import CheckedRows
-from .file_errors import file_errors, is_several
-from .files import files_of
+from .file_errors import file_errors, files_at
 from .formats import format_of
 from .tables import RowSource, TripletBatch, TripletFacts, TripletRows
 from .threads import OneBehind
@@ -26,7 +25,7 @@ def rows_of_triplets(path: Path, reading: Reading, room: int | None = None) -> t
     """Build rows from all triplets. Refuse more than fit into ``room`` bytes."""
     with file_errors(path):
         rows = TripletRows(reading, room)
-    for file in _files(path):
+    for file in files_at(path):
         with file_errors(file), OneBehind[TripletBatch](partial(rows.add, file=file)) as finding:
             for batch in _batches(file, reading):
                 finding.put(batch)
@@ -49,7 +48,7 @@ def places_of_cell(path: Path, reading: Reading, row: int, column: int) -> list[
     The one whose number cannot be used comes first. This reads all triplets again.
     """
     known, bad, good = TripletRows(reading), list[str](), list[str]()
-    for file in _files(path):
+    for file in files_at(path):
         with file_errors(file):
             for batch in _batches(file, reading):
                 rows, columns = known.find(batch)
@@ -58,10 +57,6 @@ def places_of_cell(path: Path, reading: Reading, row: int, column: int) -> list[
                     is_bad = batch.numbers is not None and not np.isfinite(batch.numbers[place])
                     (bad if is_bad else good).append(f"{file}{line}")
     return [*bad, *good][:_ENOUGH]
-
-
-def _files(path: Path) -> list[Path]:
-    return list(files_of(path, partitioned=True)) if is_several(path) else [path]
 
 
 def _batches(file: Path, reading: Reading) -> Iterator[TripletBatch]:

@@ -1,4 +1,4 @@
-"""Which open jobs keep what was prepared for them: the last few that were asked."""
+"""Which of the rows that were prepared for open jobs stay prepared: those that were used last."""
 
 from threading import Lock
 from typing import Final, Protocol
@@ -16,7 +16,7 @@ class Prepares(Protocol):
 
 
 class LastPrepared:
-    """Keeps what was prepared for the last few jobs that were asked, and forgets it for the others.
+    """Keeps the few preparations that were used last, and has the others forgotten. Jobs may share one.
 
     Each may be as large as all rows of a data set, and dozens of jobs may be open, which costs next to nothing. The
     choice follows from which queries were asked, and so do all times that depend on it.

@@ -50,7 +50,7 @@ for the longest sparse row, which has one more number for each of its columns. F
 microseconds, which ``LEAST_INTERVAL`` covers."""
 READ_ENTRY_SECONDS: Final = 3e-7
 """In place of ``ENTRY_SECONDS`` if an answer reads the source of the rows, some rows at a time. One row more may begin
-another part, whose sums are added to the others: about 20 ns a number."""
+another part, whose sums are added to the others. Measured once, at about 20 ns a number. No benchmark repeats it."""
 READ_SECONDS: Final = 1e-5
 """Seconds of the interval for each number of a row that an answer reads from its source: ten times what reading takes.
 

@@ -12,6 +12,7 @@ from dpspca.common.names import Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.matrix import SymmetricProduct
 from dpspca.common.queries.rows import CovarianceProduct
+from dpspca.common.transport.wire import QueryReader
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
 from dpspca.provider.evaluate.shard import Shard
@@ -67,8 +68,9 @@ def test_t15_many_open_jobs_keep_no_more_matrices_than_a_few(tmp_path: Path) -> 
     for each in range(2 * MOST_PREPARED):
         spec = replace(SPEC, norm_bound=4.0 + each / 1000)
         job = registry.open(enrolment.job(spec, ada, ["north"]))
-        job.responder.respond(0, query)
-        job.used()
+        reader = QueryReader(query.announcement, job.plan[0])
+        reader.add(0, bytes(query.content()))
+        job._make(0, reader, lambda: None)
         shards.append(job.responder._shard)
     assert all(isinstance(each, Shard) for each in shards)
     kept = [each._ready is not None for each in shards if isinstance(each, Shard)]

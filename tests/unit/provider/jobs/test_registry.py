@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import scipy.sparse
 from facts import facts
 from ledgers import LIMITS, opening, respond
 from local_federation import AllowEverything, Enrolment, now
+from timeouts import TIMEOUT
 
 from dpspca.client.matrices import dilation
 from dpspca.common.algorithms import catalogue
@@ -31,6 +33,7 @@ from dpspca.provider.data.checked.persons import with_persons
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.threads import run_in_row_thread
 from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
@@ -509,6 +512,23 @@ def test_a_job_is_opened_once_however_many_ask_at_the_same_time(enrolment: Enrol
         assert len({id(each) for each in opened}) == 1
 
     asyncio.run(crowd())
+
+
+def test_t22_a_job_is_opened_while_all_threads_for_rows_work(enrolment: Enrolment) -> None:
+    """Opening is free. If it waited for an answer to another job, it would show when that is made."""
+    let_go = threading.Event()
+
+    async def scene() -> None:
+        registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
+        works = [run_in_row_thread(let_go.wait, TIMEOUT) for _ in range(200)]
+        try:
+            assert await asyncio.wait_for(registry.find_or_open(job), TIMEOUT / 2)
+            assert not any(work.done() for work in works)
+        finally:
+            let_go.set()
+        await asyncio.gather(*works)
+
+    asyncio.run(scene())
 
 
 def test_a_row_of_zeros_is_recorded_as_any_other(enrolment: Enrolment, tmp_path: Path) -> None:
