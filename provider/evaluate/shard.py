@@ -55,6 +55,8 @@ GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
 MAX_CHOSEN_DIMENSION: Final = 2**12
 """Above this, ``for_plan`` never chooses a Gram matrix, which would take more than half a gigabyte."""
+MOST_JOBS: Final = 64
+"""How many jobs may use what was prepared for them: as many as a provider keeps open."""
 
 
 class Strategy(StrEnum):
@@ -92,7 +94,14 @@ class _Prepared:
 
     center: bytes
     moments: Moments
-    jobs: set[str] = field(default_factory=set)
+    jobs: dict[str, None] = field(default_factory=dict)
+    """The last ``MOST_JOBS`` of them. More would be memory that each finished job leaves for ever."""
+
+    def admit(self, job: str) -> None:
+        """Let a job's later queries use this."""
+        self.jobs[job] = None
+        for first in list(self.jobs)[:-MOST_JOBS]:
+            del self.jobs[first]
 
 
 class Shard:
@@ -301,7 +310,7 @@ class Shard:
             if ready is None or ready.center != key:
                 ready = self._ready = None  # frees memory before more is allocated
                 ready = self._ready = _Prepared(key, self._prepare(center))
-            ready.jobs.add(job)
+            ready.admit(job)
             return ready.moments
 
     def _prepare(self, center: FloatArray | None) -> Moments:

@@ -22,7 +22,7 @@ KEPT = 30
 """Jobs of an analyst that the coordinator keeps."""
 WARM_UP = 100
 MANY = 400
-FEW_BYTES = 400
+FEW_BYTES = 250
 """Bytes that a finished job may leave in three daemons together. A kept job takes 1,300 bytes in each daemon. The limit
 includes up to 80,000 bytes that the last jobs leave temporarily, whatever the number of jobs."""
 SMALL = spec(

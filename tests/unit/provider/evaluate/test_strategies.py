@@ -24,7 +24,7 @@ from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
 from dpspca.provider.evaluate.packed_rows import PackedRows
 from dpspca.provider.evaluate.row_sums import LocalSums
-from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.evaluate.shard import MOST_JOBS, Shard, Strategy
 from dpspca.provider.evaluate.wide_integers import WideIntegers
 from dpspca.provider.jobs import prepared_rows
 
@@ -322,3 +322,13 @@ def test_t22_a_later_query_does_not_use_what_another_job_prepared(monkeypatch: p
     shard.forget()
     shard.evaluate_as_prepared(query, "mine")
     assert passes[2:] == [{"once": True}]
+
+
+def test_finished_jobs_take_no_memory_of_what_they_shared() -> None:
+    shard, query = Shard(check_rows(rows(40)), 10.0, strategy=Strategy.GRAM), CovarianceProduct(basis())
+    shard.evaluate_and_prepare(query, "first")
+    for job in range(MOST_JOBS):
+        shard.evaluate_and_prepare(query, f"later {job}")
+    prepared = shard._ready
+    assert prepared is not None
+    assert list(prepared.jobs) == [f"later {job}" for job in range(MOST_JOBS)]
