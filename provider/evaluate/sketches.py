@@ -156,15 +156,10 @@ class SketchAnswers:
             raise RefusedError("Another list of commitments was sent before.", "Send the same list again.")
 
     def _check_sketch(self, query: Sketch) -> None:
-        """Check every nonce against its commitment."""
-        nonce, commitments = self._require_nonce(), self._commitments
+        """Check every nonce against its commitment. This provider's own is among them (``_check_reveal``)."""
+        commitments = self._commitments
         if commitments is None:
             raise _lost()
-        if query.entry(self._slot) != nonce:
-            raise RefusedError(
-                f"This provider's nonce is not in place {self._slot + 1} of the list.",
-                "Send the nonces as providers sent them.",
-            )
         for slot in range(SLOTS):
             shown, fixed = query.entry(slot), commitments[slot].astype("<u4").tobytes()
             opened = shown if fixed == EMPTY_SLOT else commitment(self._job, slot, shown)

@@ -34,6 +34,7 @@ from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.threads import run_in_row_thread
+from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
@@ -164,6 +165,8 @@ def test_t18_a_job_uses_as_many_rows_of_a_person_as_it_protects(enrolment: Enrol
             catalogue.plan(replace(SPEC, unit=PrivacyUnit.PERSON_REPLACE_ONE, rows_per_person=most)),
         )
         assert shard.evaluate(Count()).tolist() == [len(ROWS) - 3 + most]
+        of_these = Shard(check_rows(np.vstack([ROWS[:most], ROWS[3:]])), SPEC.norm_bound)
+        np.testing.assert_array_equal(shard.evaluate(FIRST), of_these.evaluate(FIRST))
 
 
 @pytest.mark.parametrize("unit", [unit for unit in PrivacyUnit if unit.is_row])
