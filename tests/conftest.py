@@ -47,10 +47,13 @@ fork_programs()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Let ``-n auto`` be three workers for two processors: a quarter of the time, tests wait for something else."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Let ``-n auto`` be three workers for two processors: a quarter of the time, tests wait for something else.
+
+    Slow tests wait for daemons and containers nearly half of the time, so there are four.
+    """
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(2, 3 * processors // 2)
+    return max(2, 2 * processors if config.getoption("markexpr").startswith("slow") else 3 * processors // 2)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

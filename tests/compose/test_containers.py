@@ -328,6 +328,7 @@ def test_the_demonstration_shows_its_result_and_leaves_nothing(engine: Any, imag
     assert_nothing_is_left(engine, process)
 
 
+@pytest.mark.nightly
 def test_a_demonstration_that_is_interrupted_leaves_nothing(engine: Any, image: str) -> None:
     with demo(image) as process:
         assert process.stdout is not None

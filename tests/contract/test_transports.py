@@ -71,15 +71,16 @@ def first_of_methods(jobs: Mapping[str, JobSpec]) -> Collection[str]:
 def by_parties(jobs: Mapping[str, JobSpec], others: Any) -> list[Any]:
     """Return each job with each number of providers.
 
-    A method's first job is fast with one number and slow with the others. Its other jobs have the mark ``others`` with
-    one number, and are nightly with the rest, as relatives are with all.
+    A method's first job is fast with one number, and its other jobs have the mark ``others`` with one. All are nightly
+    with the other numbers, and relatives with every number.
     """
     first = first_of_methods(jobs)
     return [
-        pytest.param(what, parties, id=f"{name}-{parties}", marks=marks[place != number % len(PARTIES)])
+        pytest.param(
+            what, parties, id=f"{name}-{parties}", marks=mark if place == number % len(PARTIES) else pytest.mark.nightly
+        )
         for number, (name, what) in enumerate(jobs.items())
-        for mark in [pytest.mark.nightly if is_relative(name) else others]
-        for marks in [((), pytest.mark.slow) if name in first else (mark, pytest.mark.nightly)]
+        for mark in [() if name in first else pytest.mark.nightly if is_relative(name) else others]
         for place, parties in enumerate(PARTIES)
     ]
 

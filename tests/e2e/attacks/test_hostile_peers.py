@@ -245,7 +245,7 @@ def callback_times(monkeypatch: pytest.MonkeyPatch) -> Iterator[CallbackTimes]:
     gc.enable()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_wide_job_never_blocks_an_event_loop_for_long(enrolment: Enrolment, callback_times: CallbackTimes) -> None:
     """The smallest of three jobs counts, because returning memory takes varying time on a busy machine.
 

@@ -187,34 +187,32 @@ def test_a_daemon_ends_with_its_parent_process(tmp_path: Path) -> None:
     assert "stopped" in log.read_text()
 
 
-@pytest.mark.slow
+KINDS: dict[str, dict[str, Any]] = {
+    "names": {
+        "schema": Schema(3, ("age", "height", "weight")),
+        "components": 2,
+        "options": {"sparsity": 3, "rounds": 2},
+    },
+    "parties": {"unit": "row-add-remove", "minimum_providers": 3, "explained_variance": True},
+    "entry": {"unit": "entry", "method": "noisy-power", "options": {"rounds": 2}},
+    "spectral": {"unit": "spectral", "method": "noisy-power", "options": {"rounds": 2}, "budget": Budget(1.0, 1e-6)},
+    "blocks": {"method": "streaming-power", "options": {"block_rows": 100, "rounds": 3}},
+    "mechanism": {"method": "ppca", "components": 2, "schema": Schema(4), "options": {}, "budget": Budget(1.0, 1e-20)},
+    "picture": {"method": "auto", "components": 2, "options": {"picture": True}, "norm_bound": PRIVATE_BOUND},
+    "scales": {"method": "auto", "options": {}, "scaling": "private"},
+    "pairs": {"method": "auto", "options": {}, "centering": "pairs", "mean_bound": None},
+    "stages": {"method": "auto", "options": {}, "schema": Schema(101)},
+    "loop": {"options": {"sparsity": 6, "loop": "improved"}},
+}
+NIGHTLY = {"parties", "entry", "mechanism", "picture", "scales"}
+"""These are asked like others. What differs is what is computed, and `tests/privacy` audits that every time."""
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"schema": Schema(3, ("age", "height", "weight")), "components": 2, "options": {"sparsity": 3, "rounds": 2}},
-        {"unit": "row-add-remove", "minimum_providers": 3, "explained_variance": True},
-        {"unit": "entry", "method": "noisy-power", "options": {"rounds": 2}},
-        {"unit": "spectral", "method": "noisy-power", "options": {"rounds": 2}, "budget": Budget(1.0, 1e-6)},
-        {"method": "streaming-power", "options": {"block_rows": 100, "rounds": 3}},
-        {"method": "ppca", "components": 2, "schema": Schema(4), "options": {}, "budget": Budget(1.0, 1e-20)},
-        {"method": "auto", "components": 2, "options": {"picture": True}, "norm_bound": PRIVATE_BOUND},
-        {"method": "auto", "options": {}, "scaling": "private"},
-        {"method": "auto", "options": {}, "centering": "pairs", "mean_bound": None},
-        {"method": "auto", "options": {}, "schema": Schema(101)},
-        {"options": {"sparsity": 6, "loop": "improved"}},
-    ],
-    ids=[
-        "names",
-        "parties",
-        "entry",
-        "spectral",
-        "blocks",
-        "mechanism",
-        "picture",
-        "scales",
-        "pairs",
-        "stages",
-        "loop",
+        pytest.param(changes, id=kind, marks=pytest.mark.nightly if kind in NIGHTLY else pytest.mark.slow)
+        for kind, changes in KINDS.items()
     ],
 )
 def test_audit_passes_for_jobs_of_every_kind(changes: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ async def idle(enrolment: Enrolment, measured: MeasuredCoordinator) -> AsyncIter
         yield
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_hundred_idle_providers_cost_little_memory_and_time(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         async with measured_coordinator(enrolment, {}) as measured:

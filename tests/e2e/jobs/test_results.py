@@ -144,7 +144,7 @@ MOST_GROWTH = 12 * 2**20
 """Bytes that a coordinator may need more while fifteen models of four megabytes each come and go."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_finished_jobs_do_not_fill_the_memory(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         async with measured_coordinator(enrolment, shards(50_000), result_bytes=2**23) as measured:

@@ -1,4 +1,4 @@
-"""Jobs of the largest intended width, a million columns, over real daemons; twenty components are nightly."""
+"""Jobs of the largest intended width, a million columns, over real daemons. Those with many components are nightly."""
 
 import asyncio
 from pathlib import Path
@@ -45,7 +45,8 @@ async def peak_of_a_coordinator(folder: Path, providers: int, components: int) -
 
 
 @pytest.mark.parametrize(
-    "components", [pytest.param(8, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.nightly)]
+    "components",
+    [pytest.param(4, marks=pytest.mark.slow), *(pytest.param(each, marks=pytest.mark.nightly) for each in (8, 20))],
 )
 def test_a_wide_job_needs_the_memory_of_one_sum(components: int, tmp_path: Path) -> None:
     """If answers were kept until all have arrived, each further provider would cost the memory of an answer."""

@@ -86,7 +86,7 @@ def mean_squares(falls: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([integral(place) / whole for place in range(len(falls))])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_in_ten_dimensions_the_mean_squares_are_right() -> None:
     falls = np.r_[0.0, 0.5, 1, 2, 4, 8, 16, 32, 64, 128]
     expected = mean_squares(falls)
@@ -96,7 +96,7 @@ def test_in_ten_dimensions_the_mean_squares_are_right() -> None:
     assert (np.abs(squares.mean(axis=0) - expected) < 5.5 * error + 1e-5).all()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_dividing_by_the_envelope_instead_of_multiplying_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mistake that others make: e^-u (1 + 2u/b)^(-q/2), which favours the axis too much."""
 
