@@ -81,6 +81,10 @@ class QueryReader:
             refuse("The announcement differs from that of its query.", "Announce the query as it is.")
         return made
 
+    def drop(self) -> None:
+        """Give up the content. A query that was read keeps what it uses."""
+        self._content = np.empty(0, dtype=np.uint8)
+
 
 class AnswerReader:
     """Adds one provider's answer into a sum, frame by frame, so that memory does not grow with the number of providers.

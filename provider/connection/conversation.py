@@ -20,7 +20,7 @@ from dpspca.common.transport import wire
 from dpspca.common.trust import SignedJob, new_challenge, peer_of, require_role, verify_challenge, verify_receipt
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.approval import AwaitingApprovalError
-from dpspca.provider.jobs import JobRegistry, OpenJob, ProviderSetup, Statements
+from dpspca.provider.jobs import JobRegistry, OpenJob, ProviderSetup, RetiredError, Statements
 from dpspca.provider.ledger import QUARANTINE_REMEDY, Head
 
 from .greeting import greeting
@@ -252,9 +252,9 @@ class Conversation:
 
     async def _answer(self, query: _Query) -> None:
         """Answer or refuse."""
-        job, position = query.job, query.ask.position
+        position = query.ask.position
         async with self._refusing(query.ask.signed_job, position):
-            answer, receipt = await job.answer(position, query.reader, self._require_requester)
+            job, (answer, receipt) = await self._answered(query)
             facts = (position + 1, len(job.plan), job.name)
             _log.info("Answered query %d of %d of job %.12s.", *facts, extra=_BY_COORDINATOR)
             last = (len(answer) - 1) // wire.FRAME
@@ -267,6 +267,15 @@ class Conversation:
                 job.require_permission()
                 self._require_requester()
                 await self._outbound.put(message)
+
+    async def _answered(self, query: _Query) -> tuple[OpenJob, tuple[memoryview, pb.Receipt | None]]:
+        """Have a query answered by its job, opened again if it was forgotten while the query arrived."""
+        job = query.job
+        while True:
+            try:
+                return job, await job.answer(query.ask.position, query.reader, self._require_requester)
+            except RetiredError:
+                job = await self._find_or_open(query.ask.signed_job)
 
     @asynccontextmanager
     async def _refusing(self, signed: bytes, position: int | None = None) -> AsyncIterator[None]:

@@ -1,26 +1,68 @@
 """Threads for work whose time may depend on rows."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 Result = TypeVar("Result")
 Part = TypeVar("Part")
 
-_THREADS: Final = ThreadPoolExecutor(thread_name_prefix="rows")
-"""Threads for work on rows and for nothing else. Everything else that a coordinator can time here (the end of a job, a
-receipt, an answer that is stored) never waits for this work, and so does not show when it ends."""
+
+class RowThreads:
+    """Threads for work on rows and for nothing else, and what waits for one of them.
+
+    Everything else that a coordinator can time (the end of a job, a receipt, what is asked again or refused, an answer
+    that is stored) never waits for this work, and so does not show when it ends. Work that has to wait for other work
+    does show it. So the result of such work leaves on the schedule of what is ahead of it, if its own is finer.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix="rows")
+        self._most = most
+        self._lock = Lock()
+        self._ahead: list[float] = []
+
+    def submit(self, interval: float, work: Callable[..., Result], *arguments: object) -> "QueuedWork[Result]":
+        """Queue work whose result would leave on a schedule of this interval, in seconds."""
+        with self._lock:
+            has_to_wait = len(self._ahead) >= self._most
+            leaves_by = max(interval, *self._ahead) if has_to_wait and interval else interval
+            self._ahead.append(leaves_by)
+        under_way = self._pool.submit(work, *arguments)
+        under_way.add_done_callback(lambda _: self._done(leaves_by))
+        return QueuedWork(asyncio.wrap_future(under_way), leaves_by)
+
+    def _done(self, interval: float) -> None:
+        with self._lock:
+            self._ahead.remove(interval)
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedWork(Generic[Result]):
+    """Work in a queue, and the interval of the schedule on which its result may leave."""
+
+    result: "asyncio.Future[Result]"
+    interval: float
+
+
+_ROWS: Final = RowThreads(min(32, (os.cpu_count() or 1) + 4))
 _OPENINGS: Final = ThreadPoolExecutor(thread_name_prefix="openings")
 """Threads in which jobs are opened. That is free and leaves at fine moments, so it must not wait for work on rows."""
 
 
 def run_in_row_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
     """Start work whose time may depend on rows, in a thread for such work."""
-    return asyncio.get_running_loop().run_in_executor(_THREADS, work, *arguments)
+    return _ROWS.submit(0.0, work, *arguments).result
+
+
+def queue_row_work(interval: float, work: Callable[..., Result], *arguments: object) -> QueuedWork[Result]:
+    """Do the same, and say on which schedule the result may leave (``RowThreads``)."""
+    return _ROWS.submit(interval, work, *arguments)
 
 
 def run_in_opening_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":

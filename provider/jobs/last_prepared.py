@@ -28,7 +28,10 @@ class LastPrepared:
         self._lock = Lock()
 
     def used(self, prepared: Prepares) -> None:
-        """Note that a query was just answered from these rows."""
+        """Note that a query is about to be answered from these rows.
+
+        This is called in the order of queries. After their answers were made, it would be in the order of times.
+        """
         with self._lock:
             alive = [each for each in self._last if each() not in {None, prepared}]
             self._last = [*alive, ref(prepared)]
@@ -36,3 +39,10 @@ class LastPrepared:
         for each in gone:
             if (old := each()) is not None:
                 old.forget()
+
+    def done(self, prepared: Prepares) -> None:
+        """Have rows forgotten again that were prepared while other queries pushed them out."""
+        with self._lock:
+            is_kept = any(each() is prepared for each in self._last)
+        if not is_kept:
+            prepared.forget()

@@ -11,6 +11,8 @@ from typing import Self
 
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import RefusedError
+from dpspca.common.job import JobSpec
+from dpspca.common.privacy import PrivacyUnit
 from dpspca.provider.data import DataSet, identify
 from dpspca.provider.evaluate import SpectralCheck
 from dpspca.provider.ledger import Ledger
@@ -84,3 +86,15 @@ class OfferedData:
                         ledger.require_promise(name, stated)
                 except RefusedError as problem:
                     _log.error("Every job on the data set '%s' is refused: %s", name, problem)
+
+    def require_spectral_check(self, name: str, spec: JobSpec, least_bound: float | None) -> None:
+        """Refuse a job with the unit spectral if its matrix failed the check, whatever the job's bound."""
+        if spec.unit is not PrivacyUnit.SPECTRAL or least_bound is None:
+            return
+        decided = self.spectral.get(name)
+        if decided is None:
+            raise RefusedError(
+                "The policy did not allow the unit spectral on this data set when the provider read it.",
+                "The provider's operator must reload or restart the provider.",
+            )
+        decided.require(least_bound)

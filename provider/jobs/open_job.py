@@ -4,16 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
-from dpspca.common.errors import RowsNotReadyError
+from dpspca.common.errors import AskAgainError, JobEndedError, RowsNotReadyError
 from dpspca.common.plan import Plan, Step
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.data import Arrivals, DataSet, WaitingQueries, run_in_row_thread
+from dpspca.provider.data import Arrivals, DataSet, WaitingQueries, queue_row_work
 from dpspca.provider.evaluate import MatrixShard, Shard
-from dpspca.provider.release import PaidAnswer, Responder, Schedule
+from dpspca.provider.release import PaidAnswer, PaidQuery, Responder, Schedule
+
+
+class RetiredError(AskAgainError):
+    """A job was forgotten between two messages. It has to be opened again."""
 
 
 @dataclass(slots=True)
@@ -34,12 +39,20 @@ class OpenJob:
     name_rows: Callable[[], None]
     """Records the rows' fingerprints and their data set in the ledger."""
     used: Callable[[], None] = lambda: None
-    """Notes that a query was evaluated (``last_prepared.py``)."""
+    """Notes that a query is evaluated (``last_prepared.py``)."""
+    done: Callable[[], None] = lambda: None
+    """Notes that it was."""
     name: str = field(init=False)
     """The job's identifier."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _asking: int = 0
     """How many queries wait for rows or for their turn."""
+    _paid: tuple[PaidQuery, Callable[[], None]] | None = None
+    """The query that waits for a thread, and the check of its requester."""
+    _longer: float = 0.0
+    """The interval of what it waits for."""
+    _retiring: Lock = field(default_factory=Lock)
+    _is_retired: bool = False
 
     def __post_init__(self) -> None:
         self.name = self.signed.job_id
@@ -52,9 +65,14 @@ class OpenJob:
         ``require_requester`` refuses if the requester has lost its authority. The answer is stored and returned, or the
         refusal raised, at a moment of the schedule. Until then the job answers nothing else, and the ledger has no
         answer. So a requester that reconnects, ends the job or reads others' receipts does not learn sooner whether the
-        answer was made.
+        answer was made. A job that was forgotten in the meantime answers nothing: open it again.
         """
-        self._asking += 1
+        with self._retiring:
+            is_retired = self._is_retired
+            self._asking += not is_retired
+        if is_retired:
+            self.require_permission()
+            raise RetiredError("The job was forgotten before its query arrived.", "Ask again.")
         try:
             await self.wait_for_rows(self.plan[position], query.size)
             await self._turn.acquire()
@@ -64,27 +82,71 @@ class OpenJob:
         leaving.add_done_callback(self._done)
         return await asyncio.shield(leaving)
 
+    def retire(self) -> bool:
+        """Let the job be forgotten, unless it is busy. Once it is forgotten, it answers nothing.
+
+        If a busy job were opened again, it would make the same answer once more, and so show twice how long that takes.
+        """
+        with self._retiring:
+            self._is_retired = not self.is_busy
+            return self._is_retired
+
     @property
     def is_busy(self) -> bool:
-        """Tell whether an answer is being made or waits to leave, or a query waits."""
-        return self._turn.locked() or self._asking > 0
+        """Tell whether a query waits, or an answer is being made or waits to leave."""
+        return self._asking > 0 or self._turn.locked()  # in this order: a query has its turn before it stops asking
+
+    def stop(self) -> None:
+        """Answer nothing from now on, because the job is over. A query that waits for a thread is dropped."""
+        with self._retiring:
+            self._is_retired, self._paid = True, None
 
     async def _answer_on_schedule(
         self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
     ) -> tuple[memoryview, pb.Receipt | None]:
-        making = run_in_row_thread(self._make, position, query, require_requester)
-        making.add_done_callback(retrieve_exception)
-        made = await self.schedule.delay_result(position, making)
+        self.used()  # in the order of queries, and not in the order in which they are done
+        self._longer = 0.0
+        making = asyncio.create_task(self._make(position, query, require_requester))
+        made = await self.schedule.delay_result(position, making, lambda: self._longer)
         return await asyncio.to_thread(self._store, made)
 
-    def _make(self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]) -> PaidAnswer:
-        self.require_permission()  # both may have changed during the wait for rows, the turn and a thread
-        require_requester()
+    async def _make(self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]) -> PaidAnswer:
+        """Pay for an answer, and make it in a thread for work on rows. What needs no such work waits for none."""
+        asked = await asyncio.to_thread(self._pay, position, query, require_requester)
+        if isinstance(asked, PaidAnswer):
+            return asked
+        with self._retiring:
+            self._paid = None if self._is_retired else (asked, require_requester)
+        del asked
+        query.drop()  # so that nothing holds the content of a query whose job ends
+        queued = queue_row_work(self.schedule.interval(position), self._evaluate)
+        self._longer = queued.interval
+        return await queued.result
+
+    def _pay(
+        self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
+    ) -> PaidQuery | PaidAnswer:
+        self._require_both(require_requester)
         self.name_rows()
+        return self.responder.pay(position, query.query())
+
+    def _require_both(self, require_requester: Callable[[], None]) -> None:
+        """Refuse if the job is no longer allowed, or its requester has lost its authority, since the last wait."""
+        self.require_permission()
+        require_requester()
+
+    def _evaluate(self) -> PaidAnswer:
+        with self._retiring:
+            paid, self._paid = self._paid, None
+        if paid is None:
+            raise JobEndedError("The job ended before this query was evaluated.", "Sign a new job.")
+        asked, require_requester = paid
+        del paid
+        self._require_both(require_requester)
         try:
-            return self.responder.make(position, query.query())
+            return self.responder.evaluate(asked)
         finally:
-            self.used()
+            self.done()
 
     def _store(self, made: PaidAnswer) -> tuple[memoryview, pb.Receipt | None]:
         return wire.answer_content(self.responder.store(made)), self.receipt()

@@ -18,12 +18,12 @@ from typing import Final, NamedTuple
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import Preparation
-from dpspca.common.errors import DataChangedError, RefusedError
+from dpspca.common.errors import DataChangedError
 from dpspca.common.job import MAX_COMPONENT_ENTRIES, JobSpec
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import Entropy, PrivacyUnit
+from dpspca.common.privacy import Entropy
 from dpspca.common.storage import Emit, Route, ignore
 from dpspca.common.trust import Identity, JobEnvelope, RevocationList, SignedJob, sign_receipt, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -48,7 +48,16 @@ from dpspca.provider.ledger import (
     extent_of,
 )
 from dpspca.provider.policy import Policy
-from dpspca.provider.release import LEAST_INTERVAL, Coin, Responder, Schedule, delay_result, system_coin, system_entropy
+from dpspca.provider.release import (
+    LEAST_INTERVAL,
+    Attempts,
+    Coin,
+    Responder,
+    Schedule,
+    delay_result,
+    system_coin,
+    system_entropy,
+)
 
 from .forms import require_form
 from .last_prepared import LastPrepared
@@ -125,6 +134,7 @@ class JobRegistry:
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
         self.rows = PreparedRows(settings.memory)
         self._last = LastPrepared()
+        self._attempts = Attempts()
         self._named_at: dict[str, int] = {}
         self._waiting = WaitingQueries(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
         settings.ledger.key_names()
@@ -188,21 +198,31 @@ class JobRegistry:
         self.end(name, state if state in ENDS else "ended")
 
     def end(self, name: str, state: str) -> None:
-        """End a job for good. Nothing more of it is answered, and what it has not spent is free again."""
-        self._forget(name)
+        """End a job for good. Nothing more of it is answered, and what it was not asked is free again.
+
+        The ledger comes first: if it cannot write, the job stays open here, too, and is not opened a second time.
+        """
         if self._settings.desk:
             self._settings.desk.close(name)
         self._settings.ledger.close(name, state)
+        with self._lock:
+            job = self._jobs.pop(name, None)
+        if job:
+            job.stop()
 
     def _forget(self, name: str) -> None:
+        """Forget a job, unless it is busy."""
         with self._lock:
-            self._jobs.pop(name, None)
+            if name in self._jobs and self._jobs[name].retire():
+                del self._jobs[name]
 
     def _drop_expired(self) -> None:
         now = self._settings.clock().timestamp()
         with self._lock:
             for name in [name for name, job in self._jobs.items() if job.envelope.expires_at <= now]:
-                del self._jobs[name]
+                if self._jobs[name].retire():
+                    del self._jobs[name]
+        self._attempts.keep(self._settings.ledger.open_jobs())
 
     async def find_or_open(self, signed: SignedJob) -> OpenJob:
         """Return a job, and open it first if necessary. Callers that ask at once share one opening.
@@ -259,7 +279,7 @@ class JobRegistry:
         spec = JobSpec.from_json(envelope.spec)
         permission = self._permission(signed, envelope, spec, analyst, offer)
         rules = permission.rules()
-        _require_spectral_check(offer, envelope.data_set, spec, rules)
+        offer.require_spectral_check(envelope.data_set, spec, rules.least_bound)
         offer.dictionary_of(envelope.data_set).require(spec)
         require_form(offer.data_sets, envelope.data_set, spec)
         plan = catalogue.plan(spec)
@@ -273,7 +293,7 @@ class JobRegistry:
         return _Admitted(signed, envelope, analyst, plan, permission, rules, limits, opening, offer)
 
     def _prepare(self, job: _Admitted, shard: Shard | MatrixShard) -> OpenJob:
-        settings, plan, data_set = self._settings, job.plan, job.envelope.data_set
+        settings, plan, data_set, name = self._settings, job.plan, job.envelope.data_set, job.signed.job_id
         rows = job.offer.data_sets[data_set]
         slot = job.envelope.audience.index(settings.identity().name.name)
         schedule = Schedule(
@@ -291,28 +311,27 @@ class JobRegistry:
             job.signed,
             job.envelope,
             plan,
-            Responder(plan, shard, settings.ledger, settings.entropy, job=job.signed.job_id, slot=slot),
+            Responder(plan, shard, settings.ledger, settings.entropy, job=name, slot=slot, attempts=self._attempts),
             schedule,
             self._receipt,
             RowWait(rows, shard, plan.spec.answer_seconds, job.permission.require, self._waiting),
             job.permission.require,
             partial(self._name_rows, job.offer, data_set),
             partial(self._last.used, shard),
+            partial(self._last.done, shard),
         )
 
     def _keep_open(self, opened: OpenJob, offer: OfferedData) -> None:
-        """Keep a job open. If there are too many, forget the least recently used ones, but none that is busy.
-
-        If a busy job were opened again, it would make the same answer once more, and so show twice how long that takes.
-        """
+        """Keep a job open. If there are too many, forget the least recently used ones, but none that is busy."""
         with self._lock:
             is_current = offer.has_same(opened.envelope.data_set, self.offer)
             if is_current:
                 self._jobs[opened.name] = opened
-            idle = [name for name, job in list(self._jobs.items())[:-1] if not job.is_busy]
-            for name in idle[: max(0, len(self._jobs) - MAX_OPEN_JOBS)]:
-                del self._jobs[name]
+            for name, job in list(self._jobs.items())[:-1]:
+                if len(self._jobs) > MAX_OPEN_JOBS and job.retire():
+                    del self._jobs[name]
         if not is_current:
+            self.rows.forget(opened.envelope.data_set)  # of the rows that were replaced while it was opened
             self.end(opened.name, WITHDRAWN)
             raise DataChangedError("The data set changed while this job was opened.", "Sign a new job.")
 
@@ -354,19 +373,6 @@ class JobRegistry:
         """Sign how far the ledger has come, or return None if it ends with this process."""
         head = self._settings.ledger.attested_head()
         return sign_receipt(self._settings.identity(), head) if head else None
-
-
-def _require_spectral_check(offer: OfferedData, name: str, spec: JobSpec, rules: DataSetRules) -> None:
-    """Refuse a job with the unit spectral if its matrix failed the check, whatever the job's bound."""
-    if spec.unit is not PrivacyUnit.SPECTRAL or rules.least_bound is None:
-        return
-    decided = offer.spectral.get(name)
-    if decided is None:
-        raise RefusedError(
-            "The policy did not allow the unit spectral on this data set when the provider read it.",
-            "The provider's operator must reload or restart the provider.",
-        )
-    decided.require(rules.least_bound)
 
 
 def _opening(signed: SignedJob, envelope: JobEnvelope, plan: Plan, analyst: PartyName, data_digest: str) -> Opening:

@@ -40,6 +40,7 @@ from dpspca.common.privacy import (
 from dpspca.common.queries import RowQuery, SketchQuery
 from dpspca.provider.ledger import JobPosition, Ledger
 
+from .attempts import Attempts
 from .gate import Gate
 from .schedule import first_of_moments
 
@@ -108,6 +109,15 @@ class PreparesRows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PaidQuery:
+    """A query that was paid for, and has no answer yet."""
+
+    position: int
+    query: RowQuery
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class PaidAnswer:
     """An answer that was paid for. It must be stored before it is handed out."""
 
@@ -141,10 +151,12 @@ class Responder:
         *,
         job: str | None = None,
         slot: int = 0,
+        attempts: Attempts | None = None,
     ) -> None:
         """``job`` identifies the signed job, so that two jobs can have equal specs. The default is the spec's digest.
 
         ``slot`` is this provider's index in the job's audience, from 0. ``entropy`` returns the words for each draw.
+        ``attempts`` counts evaluations, over all responders of a job.
         """
         spec = plan.spec
         shard.check(spec)
@@ -158,6 +170,7 @@ class Responder:
         self._entropy = entropy
         self._ledger = ledger
         self._turn = Lock()
+        self._attempts = attempts or Attempts()
 
     def respond(self, position: int, query: RowQuery) -> Integers:
         """Answer, repeat the same bytes, or refuse at no cost.
@@ -174,6 +187,11 @@ class Responder:
         A caller that delays answers waits between ``make`` and ``store``. So nothing that the ledger writes or reports
         depends on when an answer was made.
         """
+        asked = self.pay(position, query)
+        return asked if isinstance(asked, PaidAnswer) else self.evaluate(asked)
+
+    def pay(self, position: int, query: RowQuery) -> "PaidQuery | PaidAnswer":
+        """Pay for a query, or find that it was paid for, or that its answer is stored. No row is looked at."""
         digest = query.digest()
         while self._ledger.query_digest(self._job, position) is None:
             before = self._ledger.standing(self._job)
@@ -182,7 +200,7 @@ class Responder:
                 self._sketch.admit(query)
             # If reserve returns False, another responder on this ledger was faster. Read the query's state again.
             if self._ledger.reserve(self._job, granted.step.name, digest, before, granted.after):
-                return self._make_answer(position, query, digest)
+                return PaidQuery(position, query, digest)
         return self._repeat(position, query, digest)
 
     def store(self, made: "PaidAnswer") -> Integers:
@@ -191,6 +209,7 @@ class Responder:
             return made.answer
         try:
             self._ledger.store(self._job, made.position, made.answer)
+            self._attempts.end(self._job, made.position)
         except RefusedError:
             stored = self._ledger.stored(self._job, made.position)
             if stored is None:
@@ -206,7 +225,7 @@ class Responder:
             raise InvalidQueryError("A matrix cannot answer queries about a sketch.", "Use a data set of rows.")
         return self._shard.start_sketch(spec, slot)
 
-    def _repeat(self, position: int, query: RowQuery, digest: str) -> "PaidAnswer":
+    def _repeat(self, position: int, query: RowQuery, digest: str) -> "PaidQuery | PaidAnswer":
         if self._ledger.query_digest(self._job, position) != digest:
             raise RefusedError(
                 f"Query {position + 1} was already asked with other content.",
@@ -214,11 +233,16 @@ class Responder:
             )
         stored = self._ledger.stored(self._job, position)
         if stored is None:
-            return self._make_answer(position, query, digest)
+            return PaidQuery(position, query, digest)
         return PaidAnswer(position, stored, is_stored=True)
 
-    def _make_answer(self, position: int, query: RowQuery, digest: str) -> "PaidAnswer":
-        """Compute the answer to a query that was paid for."""
+    def evaluate(self, paid: "PaidQuery") -> "PaidAnswer":
+        """Compute the answer to a query that was paid for. Refuse if that was tried too often without a stored answer.
+
+        Each attempt takes a time that may depend on rows, and one price pays for few of them.
+        """
+        position, query, digest = paid.position, paid.query, paid.digest
+        self._attempts.begin(self._job, position)
         step = self._gate.plan[position].fit_to(query, self._unit)
         asked = self._sketch if self._sketch and isinstance(query, SketchQuery) else self._shard
         purpose = Purpose.MECHANISM if step.query.is_private else Purpose.NOISE

@@ -46,8 +46,12 @@ SPARSE_ENTRY_SECONDS: Final = 2.5e-7
 """Seconds of the interval for each number in one row's contribution to an answer: ten times what computing it takes.
 
 ``bench/answer_times.py`` measures that time: for wide queries, below 10 ns a number for a dense row and about 25 ns
-for the longest sparse row, which has one more number for each of its columns. For narrow queries a row adds a few
-microseconds, which ``LEAST_INTERVAL`` covers."""
+for the longest sparse row, which has one more number for each of its columns. For narrow queries over narrow rows, a
+row adds a few microseconds, which ``LEAST_INTERVAL`` covers."""
+CONVERT_SECONDS: Final = 2e-7
+"""Seconds of the interval for each number of a dense row: ten times what it takes to read it from scratch, to centre,
+scale and clip it, and to make it an integer. A query with one number for each column takes up to 26 ns a number with
+this, over 20,000 to 100,000 columns."""
 READ_ENTRY_SECONDS: Final = 3e-7
 """In place of ``ENTRY_SECONDS`` if an answer reads the source of the rows, some rows at a time. One row more may begin
 another part, whose sums are added to the others. Measured once, at about 20 ns a number. No benchmark repeats it."""
@@ -56,7 +60,7 @@ READ_SECONDS: Final = 1e-5
 
 Only the workers of a cluster read the source for each answer, and a provider whose rows arrive in files. A number in
 text takes 430 to 650 ns, with hashing and rounding, and a number in Parquet 50 to 80 ns (``bench/engines.py``)."""
-COPY_SECONDS: Final = 4e-7
+COPY_SECONDS: Final = 5e-7
 """Seconds of the interval for each number of a row that is copied before an answer: ten times what copying takes.
 
 Rows are copied for the first query about them if it is known whose they are, if differences of pairs are used, or if
@@ -117,20 +121,31 @@ class Schedule:
         matrix = step.extent.dimension**2 if is_first and self._makes_matrix else 0
         entries = max(*map(_entries, step.choices), matrix)
         sparse = SPARSE_ENTRY_SECONDS * (entries + step.extent.dimension)
-        row = self._moved + is_first * self._kept + (sparse if self._is_sparse else self._dense * entries)
+        dense = CONVERT_SECONDS * step.extent.dimension + self._dense * entries
+        row = self._moved + is_first * self._kept + (sparse if self._is_sparse else dense)
         return max(LEAST_INTERVAL, row, min(self._rows * max(row, ROW_SECONDS), LONGEST_INTERVAL))
 
-    async def delay_result(self, position: int, work: "asyncio.Future[Result]") -> Result:
-        """Return the answer to a query, or raise its refusal, at a moment of the schedule."""
-        return await delay_result(work, self.interval(position), self._toss)
+    async def delay_result(
+        self, position: int, work: "asyncio.Future[Result]", longer: Callable[[], float] = lambda: 0.0
+    ) -> Result:
+        """Return the answer to a query, or raise its refusal, at a moment of the schedule.
+
+        ``longer`` returns, once the work is done, the interval of other work that it had to wait for.
+        """
+        return await delay_result(work, self.interval(position), self._toss, longer)
 
 
-async def delay_result(work: "asyncio.Future[Result]", interval: float, toss: Coin = system_coin) -> Result:
+async def delay_result(
+    work: "asyncio.Future[Result]",
+    interval: float,
+    toss: Coin = system_coin,
+    longer: Callable[[], float] = lambda: 0.0,
+) -> Result:
     """Wait for the work, and then for its moment to leave, counted from now. Return its result or raise its error."""
     clock = asyncio.get_running_loop().time
     begun, tossed = clock(), toss()
     await asyncio.wait([work])
-    await asyncio.sleep(begun + departure(clock() - begun, interval, tossed) - clock())
+    await asyncio.sleep(begun + departure(clock() - begun, max(interval, longer()), tossed) - clock())
     return work.result()
 
 

@@ -26,9 +26,10 @@ class LaterRows:
         self.count, self.names = count, names
         self.dimension = given.dimension if names is None else len(names)
         self.is_sparse = given.is_sparse
-        self.copied_columns = max(given.dimension, copied_columns(given))
-        """Numbers of a row that are copied."""
+        self.copied_columns = given.dimension + copied_columns(given)
+        """Numbers of a row that are copied, in all copies that are made one from the other."""
         self._make = make
+        self._before = given if isinstance(given, LaterRows) else None
         self._made: CheckedRows | None = None
         self._making = Lock()
 
@@ -44,6 +45,8 @@ class LaterRows:
     def forget(self) -> None:
         """Free the memory of the rows. They are made again when they are next used, which every interval counts."""
         self._made = None
+        if self._before:
+            self._before.forget()
 
     def made(self) -> CheckedRows:
         """Return all rows."""

@@ -127,7 +127,8 @@ def triplets_of_text(source: RowSource) -> Iterator[TripletBatch]:
         head, delimiter, before = _head(text, source)
         names = _names(head, reading)
         places = [names.index(name) for name in triplet_columns(source, names)]
-        while lines := list(islice(text, _BATCH_LINES)):
+        each_line = whole_lines(text)
+        while lines := list(islice(each_line, _BATCH_LINES)):
             rows, numbers = [_cells_of(line, delimiter) for line in lines], range(before + 1, before + 1 + len(lines))
             broken = [place for place, cells in enumerate(rows) if len(cells) != len(names)]
             whole, places_of_whole = _without(rows, broken), _without(numbers, broken)

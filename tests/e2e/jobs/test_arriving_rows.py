@@ -177,7 +177,7 @@ def test_a_job_waiting_for_rows_does_not_block_other_jobs(
 ) -> None:
     """This holds for another data set and for the same one, although there is only one thread."""
 
-    monkeypatch.setattr(threads, "_THREADS", ThreadPoolExecutor(1))
+    monkeypatch.setattr(threads, "_ROWS", threads.RowThreads(1))
 
     async def scene(parties: TwoProviders) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

@@ -35,6 +35,7 @@ from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import Head, MemoryLedger
 from dpspca.provider.ledger.peer_receipts import PeerReceipts
 from dpspca.provider.release.entropy import system_entropy
+from dpspca.provider.release.responder import Responder
 
 SPEC = JobSpec(
     schema=Schema(6),
@@ -153,7 +154,7 @@ def test_t35_repeating_a_query_without_reading_makes_one_answer(table: Table) ->
         await table.quiet()
         assert len(table.conversation._answers) <= 1
         others = [task for task in asyncio.all_tasks() if task not in {asyncio.current_task(), table.hearing}]
-        assert len(others) <= 2  # the answer, and the thread that makes it
+        assert len(others) <= 3  # the answer, its making, and the thread that makes it
 
     at(table, scene)
 
@@ -229,6 +230,31 @@ def test_t23_an_unexpected_error_is_refused_in_a_constant_text(table: Table, cap
         table.source = system_entropy
         await table.ask(table.job())
         assert (await table.reply()).HasField("answer")
+
+    at(table, scene)
+
+
+def test_t22_a_query_is_answered_once_if_its_job_is_forgotten_while_it_arrives(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two open copies of one job would each make the answer, and show twice how long that takes."""
+    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
+    made = []
+    evaluate = Responder.evaluate
+    monkeypatch.setattr(Responder, "evaluate", lambda self, paid: made.append(self) or evaluate(self, paid))
+
+    async def scene(table: Table) -> None:
+        job = table.job()
+        await table.announce(job, 0, QUERY)
+        await table.quiet()
+        forgotten = table.registry._jobs[job.job_id]
+        for _ in range(2):
+            await table.registry.find_or_open(table.job())
+        assert job.job_id not in table.registry._jobs
+        await table.stream.put(pb.ToProvider(frame=WHOLE))
+        assert (await table.reply()).HasField("answer")
+        assert made == [table.registry._jobs[job.job_id].responder]
+        assert forgotten.responder not in made
 
     at(table, scene)
 

@@ -5,7 +5,6 @@ import os
 import threading
 import tracemalloc
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -530,7 +529,7 @@ def test_queries_cancelled_while_a_file_is_read_leave_no_thread(
 ) -> None:
     """Twelve come and go while one file takes its time: it is read once, in one thread, and others have theirs."""
 
-    monkeypatch.setattr(threads, "_THREADS", ThreadPoolExecutor(3))
+    monkeypatch.setattr(threads, "_ROWS", threads.RowThreads(3))
 
     async def scenario() -> None:
         for _ in range(12):
@@ -600,7 +599,7 @@ def test_waiting_queries_are_bounded_in_number_and_size() -> None:
 
 
 def test_waiting_queries_hold_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_THREADS", ThreadPoolExecutor(1))
+    monkeypatch.setattr(threads, "_ROWS", threads.RowThreads(1))
 
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=SLOW)

@@ -17,7 +17,7 @@ from dpspca.common.names import Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.provider.data.checked import later_rows
-from dpspca.provider.data.checked.later_rows import LaterRows, used_later
+from dpspca.provider.data.checked.later_rows import LaterRows, paired_later, used_later
 from dpspca.provider.data.checked.pairs import differences
 from dpspca.provider.data.checked.persons import with_persons
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
@@ -102,6 +102,18 @@ def test_rows_that_are_copied_later_are_those_that_the_job_is_about() -> None:
     paired, both = Shard(rows, 1.0, pairing=3), Shard(differences(rows, 3), 1.0)
     query = CovarianceProduct(np.eye(4)[:, :1])
     assert (paired.evaluate(query) == both.evaluate(query)).all()
+
+
+def test_t15_forgetting_pairs_frees_the_rows_that_they_were_made_of() -> None:
+    rows = replace(check_rows(TABLE), names=("a", "b", "c", "d"))
+    chosen = used_later(rows, 1, None, ("d", "b"))
+    assert isinstance(chosen, LaterRows)
+    pairs = paired_later(chosen, 3)
+    assert pairs.copied_columns == 2 + 4
+    pairs.made()
+    assert chosen._made is not None
+    pairs.forget()
+    assert (chosen._made, pairs._made) == (None, None)
 
 
 def test_rows_that_a_job_uses_as_they_are_are_not_copied() -> None:

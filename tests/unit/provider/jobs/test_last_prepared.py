@@ -1,5 +1,6 @@
 """What was prepared for jobs is kept for the last few that were asked, and not for all that are open."""
 
+import asyncio
 import gc
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_the_one_used_longest_ago_is_forgotten() -> None:
     assert [each.forgotten for each in several] == [0, 1, 0]
 
 
+def test_t22_what_is_kept_follows_from_the_order_of_queries_and_not_of_their_ends() -> None:
+    """Otherwise two queries that are answered at the same time would be compared by what is kept afterwards."""
+    for ends in ((0, 1), (1, 0)):
+        last, several = LastPrepared(1), [Prepared() for _ in range(2)]
+        for each in several:
+            last.used(each)
+        before = [each.forgotten for each in several]
+        for end in ends:
+            last.done(several[end])
+        assert [each.forgotten for each in several] == [before[0] + 1, before[1]] == [2, 0]
+
+
 def test_what_no_job_uses_any_more_takes_no_place() -> None:
     last, several = LastPrepared(2), [Prepared() for _ in range(3)]
     last.used(several[0])
@@ -70,7 +83,7 @@ def test_t15_many_open_jobs_keep_no_more_matrices_than_a_few(tmp_path: Path) -> 
         job = registry.open(enrolment.job(spec, ada, ["north"]))
         reader = QueryReader(query.announcement, job.plan[0])
         reader.add(0, bytes(query.content()))
-        job._make(0, reader, lambda: None)
+        asyncio.run(job.answer(0, reader, lambda: None))
         shards.append(job.responder._shard)
     assert all(isinstance(each, Shard) for each in shards)
     kept = [each._ready is not None for each in shards if isinstance(each, Shard)]

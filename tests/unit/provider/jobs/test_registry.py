@@ -53,6 +53,7 @@ SPEC = JobSpec(
     method="dps-pca",
 )
 FIRST = CovarianceProduct(np.eye(4)[:, :2])
+OTHER = CovarianceProduct(np.eye(4)[:, 1:3])
 ROWS = np.random.default_rng(1).standard_normal((20, 4))
 
 
@@ -288,10 +289,10 @@ class Slow(AllowEverything):
     answer_interval = 0.5  # type: ignore[assignment]  # seconds
 
 
-def reading(job: OpenJob) -> wire.QueryReader:
-    """Read the first query whole, as it comes over the wire."""
-    reader = wire.QueryReader(FIRST.announcement, job.plan[0])
-    for sequence, frame in enumerate(wire.frames(FIRST.content())):
+def reading(job: OpenJob, query: CovarianceProduct = FIRST) -> wire.QueryReader:
+    """Read a first query whole, as it comes over the wire."""
+    reader = wire.QueryReader(query.announcement, job.plan[0])
+    for sequence, frame in enumerate(wire.frames(query.content())):
         reader.add(sequence, bytes(frame))
     return reader
 
@@ -529,6 +530,51 @@ def test_t22_a_job_is_opened_while_all_threads_for_rows_work(enrolment: Enrolmen
             assert not any(work.done() for work in works)
         finally:
             let_go.set()
+        await asyncio.gather(*works)
+
+    asyncio.run(scene())
+
+
+def test_t22_what_is_stored_or_refused_waits_for_no_work_on_rows(enrolment: Enrolment) -> None:
+    """It costs nothing. If it waited for an answer to another job, it would show when that is made."""
+    let_go = threading.Event()
+
+    async def scene() -> None:
+        registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
+        opened = await registry.find_or_open(job)
+        first = await opened.answer(0, reading(opened), lambda: None)
+        works = [run_in_row_thread(let_go.wait, TIMEOUT) for _ in range(200)]
+        try:
+            again = await asyncio.wait_for(opened.answer(0, reading(opened), lambda: None), TIMEOUT / 2)
+            with pytest.raises(RefusedError):
+                await asyncio.wait_for(opened.answer(0, reading(opened, OTHER), lambda: None), TIMEOUT / 2)
+            assert bytes(again[0]) == bytes(first[0])
+            assert not any(work.done() for work in works)
+        finally:
+            let_go.set()
+        await asyncio.gather(*works)
+
+    asyncio.run(scene())
+
+
+def test_t35_a_job_that_ends_drops_the_query_that_waits_for_a_thread(enrolment: Enrolment) -> None:
+    """Otherwise the contents of paid queries would pile up while threads are busy."""
+    let_go = threading.Event()
+
+    async def scene() -> None:
+        registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
+        opened = await registry.find_or_open(job)
+        works = [run_in_row_thread(let_go.wait, TIMEOUT) for _ in range(200)]
+        try:
+            waiting = asyncio.create_task(opened.answer(0, reading(opened), lambda: None))
+            while opened._paid is None:  # noqa: ASYNC110  # it is paid for in a thread
+                await asyncio.sleep(0.01)
+            registry.close(job.job_id, "cancelled")
+            assert opened._paid is None
+        finally:
+            let_go.set()
+        with pytest.raises(JobEndedError):
+            await waiting
         await asyncio.gather(*works)
 
     asyncio.run(scene())

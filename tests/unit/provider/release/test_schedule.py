@@ -1,6 +1,7 @@
 """When answers leave: at moments that follow from a coin and public numbers."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from random import Random
 from threading import Event
@@ -23,8 +24,9 @@ from dpspca.common.privacy.picks import most_levels
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.picks import ColumnChoice, SignPairs, TiedColumns
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.provider.data.threads import run_in_opening_thread, run_in_row_thread
+from dpspca.provider.data.threads import RowThreads, run_in_opening_thread, run_in_row_thread
 from dpspca.provider.release.schedule import (
+    CONVERT_SECONDS,
     COPY_SECONDS,
     ENTRY_SECONDS,
     LEAST_INTERVAL,
@@ -161,11 +163,12 @@ def test_the_interval_follows_from_the_plan_alone() -> None:
     wide = plan(200_000)
     schedule = Schedule(wide)
     asked = [at for at, step in enumerate(wide) if step.query is CovarianceProduct]
-    assert [schedule.interval(at) for at in asked] == pytest.approx([ENTRY_SECONDS * 200_000 * 4] * len(asked))
+    usual = (4 * ENTRY_SECONDS + CONVERT_SECONDS) * 200_000
+    assert [schedule.interval(at) for at in asked] == pytest.approx([usual] * 3)
     assert Schedule(plan()).interval(0) == LEAST_INTERVAL
     read = Schedule(wide, read_columns=3000)
-    once_more = READ_ENTRY_SECONDS / ENTRY_SECONDS
-    assert read.interval(0) == pytest.approx(once_more * Schedule(wide).interval(0) + 3000 * READ_SECONDS)
+    more = 4 * (READ_ENTRY_SECONDS - ENTRY_SECONDS) * 200_000 + 3000 * READ_SECONDS
+    assert read.interval(asked[0]) == pytest.approx(schedule.interval(asked[0]) + more)
     for form in (False, True):
         copied = Schedule(wide, is_sparse=form, copied_columns=3000).interval(0)
         assert copied == pytest.approx(Schedule(wide, is_sparse=form).interval(0) + 3000 * COPY_SECONDS)
@@ -187,9 +190,12 @@ def test_several_rows_that_are_protected_together_take_as_many_times_as_long(spa
 def test_the_query_that_computes_the_matrix_has_a_longer_interval() -> None:
     steps = plan(4000)
     first = next(at for at, step in enumerate(steps) if step.query is CovarianceProduct)
-    assert Schedule(steps, makes_matrix=True).interval(first) == pytest.approx(ENTRY_SECONDS * 4000**2)
-    assert Schedule(steps, makes_matrix=True).interval(first + 1) == LEAST_INTERVAL
-    assert Schedule(steps).interval(first) == LEAST_INTERVAL
+    assert Schedule(steps, makes_matrix=True).interval(first) == pytest.approx(
+        ENTRY_SECONDS * 4000**2 + CONVERT_SECONDS * 4000
+    )
+    usual = pytest.approx((4 * ENTRY_SECONDS + CONVERT_SECONDS) * 4000)
+    assert Schedule(steps, makes_matrix=True).interval(first + 1) == usual
+    assert Schedule(steps).interval(first) == usual
     wide = plan(200_000)
     kept = [Schedule(wide, kept_columns=200_000).interval(at) - Schedule(wide).interval(at) for at in range(len(wide))]
     assert kept == pytest.approx([COPY_SECONDS * 200_000 if at == first else 0 for at in range(len(wide))])
@@ -200,7 +206,7 @@ def test_a_whole_matrix_and_a_subspace_have_longer_intervals() -> None:
         steps = catalogue.plan(job(300, **changes))
         return max(Schedule(steps).interval(at) for at in range(len(steps)))
 
-    assert longest(method="analyze-gauss") == pytest.approx(ENTRY_SECONDS * 300**2)
+    assert longest(method="analyze-gauss") == pytest.approx(ENTRY_SECONDS * 300**2 + CONVERT_SECONDS * 300)
     assert longest(method="ppca") >= ENTRY_SECONDS * 300**3
 
 
@@ -213,7 +219,7 @@ def test_a_choice_has_an_interval_for_each_level_that_a_row_can_add(dimension: i
     scores = dimension if query is TiedColumns else dimension * (dimension - 1) // 2
     levels = event.picks * min(scores, most_levels(event.scale))
     assert ENTRY_SECONDS * levels > LEAST_INTERVAL
-    assert Schedule(steps).interval(at) == pytest.approx(ENTRY_SECONDS * levels)
+    assert Schedule(steps).interval(at) == pytest.approx(ENTRY_SECONDS * levels + CONVERT_SECONDS * dimension)
 
 
 def test_a_steward_s_interval_applies_to_every_query() -> None:
@@ -236,3 +242,26 @@ def test_t22_other_work_and_openings_never_wait_for_work_on_rows() -> None:
         assert all(await asyncio.gather(*works))
 
     asyncio.run(scene())
+
+
+def test_t22_work_that_has_to_wait_leaves_on_the_schedule_of_what_is_ahead() -> None:
+    """Its own finer schedule would show when the work before it ended."""
+    let_go, threads = Event(), RowThreads(2)
+
+    async def scene() -> None:
+        works = [threads.submit(each, let_go.wait, TIMEOUT) for each in (0.05, 0.002, 0.01, 0.002, 0.2, 0.0)]
+        assert [each.interval for each in works] == [0.05, 0.002, 0.05, 0.05, 0.2, 0.0]
+        let_go.set()
+        assert all(await asyncio.gather(*(each.result for each in works)))
+        assert threads.submit(0.003, let_go.wait, TIMEOUT).interval == 0.003
+
+    asyncio.run(scene())
+
+
+def test_an_interval_of_other_work_counts_if_it_is_longer() -> None:
+    async def seconds(longer: float) -> float:
+        begun = time.monotonic()
+        await delay_result(asyncio.ensure_future(asyncio.sleep(0)), 0.01, lambda: 0.5, lambda: longer)
+        return time.monotonic() - begun
+
+    assert asyncio.run(seconds(0.2)) >= 0.4 > asyncio.run(seconds(0.001)) >= 0.02
