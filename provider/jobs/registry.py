@@ -50,8 +50,8 @@ from dpspca.provider.ledger import (
 from dpspca.provider.policy import Policy
 from dpspca.provider.release import (
     LEAST_INTERVAL,
-    Attempts,
     Coin,
+    EvaluationAttempts,
     Responder,
     Schedule,
     delay_result,
@@ -134,7 +134,7 @@ class JobRegistry:
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
         self.rows = PreparedRows(settings.memory)
         self._last = LastPrepared()
-        self._attempts = Attempts()
+        self._attempts = EvaluationAttempts()
         self._named_at: dict[str, int] = {}
         self._waiting = WaitingQueries(MAX_OPEN_JOBS, MAX_WAITING_BYTES)
         settings.ledger.key_names()

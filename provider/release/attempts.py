@@ -11,7 +11,7 @@ MOST_ATTEMPTS: Final = 5
 """For each query. A full disk or a database that is down is a reason to ask again."""
 
 
-class Attempts:
+class EvaluationAttempts:
     """Counts evaluations of queries whose answers were not stored, for as long as their jobs are open.
 
     A job may be forgotten and opened again in between. A restart of the provider counts anew.

@@ -40,7 +40,7 @@ from dpspca.common.privacy import (
 from dpspca.common.queries import RowQuery, SketchQuery
 from dpspca.provider.ledger import JobPosition, Ledger
 
-from .attempts import Attempts
+from .attempts import EvaluationAttempts
 from .gate import Gate
 from .schedule import first_of_moments
 
@@ -151,7 +151,7 @@ class Responder:
         *,
         job: str | None = None,
         slot: int = 0,
-        attempts: Attempts | None = None,
+        attempts: EvaluationAttempts | None = None,
     ) -> None:
         """``job`` identifies the signed job, so that two jobs can have equal specs. The default is the spec's digest.
 
@@ -170,7 +170,7 @@ class Responder:
         self._entropy = entropy
         self._ledger = ledger
         self._turn = Lock()
-        self._attempts = attempts or Attempts()
+        self._attempts = attempts or EvaluationAttempts()
 
     def respond(self, position: int, query: RowQuery) -> Integers:
         """Answer, repeat the same bytes, or refuse at no cost.

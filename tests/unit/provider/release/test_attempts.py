@@ -14,7 +14,7 @@ from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.data.memory.scratch import ScratchError
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import MemoryLedger
-from dpspca.provider.release.attempts import MOST_ATTEMPTS, Attempts
+from dpspca.provider.release.attempts import MOST_ATTEMPTS, EvaluationAttempts
 from dpspca.provider.release.entropy import system_entropy
 from dpspca.provider.release.responder import Responder
 
@@ -39,7 +39,12 @@ def test_t22_a_query_that_fails_is_not_evaluated_without_end(monkeypatch: pytest
         evaluated.append(1)
         raise ScratchError("The scratch folder is full.", "Free space.")
 
-    shard, ledger, attempts, plan = Shard(check_rows(np.eye(4)), 4.0), MemoryLedger(), Attempts(), catalogue.plan(SPEC)
+    shard, ledger, attempts, plan = (
+        Shard(check_rows(np.eye(4)), 4.0),
+        MemoryLedger(),
+        EvaluationAttempts(),
+        catalogue.plan(SPEC),
+    )
     ledger.open(opening("a job", units=plan.price.units, slack_units=plan.price.slack_units), LIMITS)
     monkeypatch.setattr(Shard, "_evaluated", fail)
     for each in range(2 * MOST_ATTEMPTS):
@@ -50,7 +55,7 @@ def test_t22_a_query_that_fails_is_not_evaluated_without_end(monkeypatch: pytest
 
 
 def test_an_answer_that_is_stored_leaves_no_count_behind() -> None:
-    attempts, ledger, plan = Attempts(), MemoryLedger(), catalogue.plan(SPEC)
+    attempts, ledger, plan = EvaluationAttempts(), MemoryLedger(), catalogue.plan(SPEC)
     ledger.open(opening("a job", units=plan.price.units, slack_units=plan.price.slack_units), LIMITS)
     shard = Shard(check_rows(np.eye(4)), 4.0)
     Responder(plan, shard, ledger, system_entropy, job="a job", attempts=attempts).respond(0, FIRST)
@@ -58,7 +63,7 @@ def test_an_answer_that_is_stored_leaves_no_count_behind() -> None:
 
 
 def test_only_open_jobs_are_counted() -> None:
-    attempts = Attempts(2)
+    attempts = EvaluationAttempts(2)
     for job in ("one", "two", "two"):
         attempts.begin(job, 3)
     with pytest.raises(JobEndedError, match=facts(4, 2)):
