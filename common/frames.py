@@ -14,10 +14,14 @@ from .errors import InvalidDataError, InvalidTypeError
 
 _DATES: Final = ("date", "time", "duration", "period", "interval", "month_")
 """How pandas, polars and Arrow begin the names of types of dates, times and durations."""
+_WIDE: Final = ("int128", "uint128")
+"""Types of polars that numpy does not have."""
 _NO_NUMBERS: Final = (bytes, bytearray, memoryview, np.datetime64, np.timedelta64, np.ndarray)
 """Types that Python or numpy converts to numbers although they are no measurements."""
 _NAMELESS: Final = frozenset({"NAType", "NaTType"})
 """Types of values that stand for a missing one in pandas."""
+_NO_ROWS_YET: Final = {"LazyFrame": "collect()", "DuckDBPyRelation": "df()"}
+"""Types that hold no rows until one of their methods is called."""
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a data frame, or anything else
@@ -43,9 +47,11 @@ def array_of(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or an
             f"The rows are a mapping ({type(table).__name__}), not a table.",
             "Make a data frame of it, as with pandas.DataFrame(columns).",
         )
+    require_none_masked(table)
     labels = _labels(table)
     require_distinct(labels)
-    require_no_dates(labels, _types(table))
+    table = without_dictionaries(table)
+    require_readable(labels, _types(table))
     array = np.asarray(table)
     if array.dtype.kind != "O" or not labels or array.ndim == 1:
         return array
@@ -67,9 +73,45 @@ def require_distinct(labels: Sequence[object]) -> None:
         )
 
 
-def require_no_dates(labels: Sequence[object], types: Sequence[str]) -> None:
-    """Refuse a column whose type is that of dates, times or durations."""
+def readable_table(table: Any) -> Any:  # noqa: ANN401  # a data frame, or anything that numpy takes
+    """Return a table in the form that numpy reads without loss. Refuse types of columns that are no numbers."""
+    labels, plain = _labels(table), without_dictionaries(table)
+    require_readable(labels, _types(plain))
+    return plain
+
+
+def without_dictionaries(cells: Any) -> Any:  # noqa: ANN401  # a column or a table of any library
+    """Replace dictionaries of Arrow by their values.
+
+    The index of a null is -1 when numpy converts a column in chunks, so the null would become the last value.
+    """
+    kind: Any = getattr(cells, "type", None)
+    schema: Any = getattr(cells, "schema", None)
+    if hasattr(cells, "cast") and _is_dictionary(kind):
+        return cells.cast(kind.value_type)
+    for place, each in enumerate(getattr(schema, "types", ())):
+        if _is_dictionary(each):
+            column = without_dictionaries(cells.column(place))
+            cells = cells.set_column(place, schema.names[place], column)
+    return cells
+
+
+def require_none_masked(rows: Any) -> None:  # noqa: ANN401  # any table
+    """Refuse masked arrays of numpy, and lists of them. Numpy would read what the mask hides."""
+    if any(map(np.ma.is_masked, rows)) if isinstance(rows, list | tuple) else np.ma.is_masked(rows):
+        raise InvalidDataError(
+            "Some entries are masked (numpy.ma): values are missing.", "Fill in or drop missing values first."
+        )
+
+
+def require_readable(labels: Sequence[object], types: Sequence[str]) -> None:
+    """Refuse a column whose type is that of dates, times or durations, or of integers that numpy does not have."""
     for name, kind in zip(labels, types, strict=False):
+        if kind.lower() in _WIDE:
+            raise InvalidTypeError(
+                f"The column {name!r:.60} has the type {kind}, which numpy does not have.",
+                "Convert it to 64-bit integers or floating-point numbers, as with cast(polars.Float64).",
+            )
         if kind.lower().startswith(_DATES):
             raise InvalidTypeError(
                 f"The column {name!r:.60} holds dates, times or durations ({kind}), not numbers.",
@@ -109,10 +151,17 @@ def number_of(value: Any) -> float | None:  # noqa: ANN401  # any object
 
 def _labels(table: Any) -> Sequence[object]:  # noqa: ANN401
     """Return what the columns of a data frame are called, text or not."""
-    if type(table).__name__ == "LazyFrame":
-        raise InvalidTypeError("The table is a LazyFrame, which holds no rows yet.", "Call its collect() first.")
+    kind = type(table).__name__
+    if kind in _NO_ROWS_YET:
+        raise InvalidTypeError(
+            f"The table is a {kind}, which holds no rows yet.", f"Call its {_NO_ROWS_YET[kind]} first."
+        )
     stated = getattr(table, "column_names", None)  # of Arrow, whose ``columns`` are not names
     return stated if isinstance(stated, list) else tuple(getattr(table, "columns", ()))
+
+
+def _is_dictionary(kind: Any) -> bool:  # noqa: ANN401  # a type of Arrow, or of another library
+    return hasattr(kind, "value_type") and hasattr(kind, "index_type")
 
 
 def _types(table: Any) -> list[str]:  # noqa: ANN401

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import MATRIX, FloatArray
 from dpspca.common.errors import InvalidDataError, RowsWarning
-from dpspca.common.frames import column_names, require_no_dates
+from dpspca.common.frames import column_names, readable_table, require_readable, without_dictionaries
 from dpspca.common.text import composed
 from dpspca.common.warn import warn
 
@@ -30,6 +31,7 @@ def prepare_table(dictionary: Dictionary, rows: Any, *, by_position: bool = Fals
     names = None if by_position else names_of(rows)
     columns = _by_position(rows, dictionary) if names is None else _by_name(rows, names, dictionary)
     raw = {feature.name: _raw(feature, cells) for feature, cells in columns}
+    _require_one_length(raw)
     for sentence in doubts_in(dictionary, raw):
         warn(sentence, RowsWarning)
     return dictionary.encode(raw)
@@ -57,7 +59,7 @@ def _by_name(rows: Any, names: Sequence[str], dictionary: Dictionary) -> Iterato
 
 
 def _by_position(rows: Any, dictionary: Dictionary) -> Iterator[tuple[Feature, Any]]:  # noqa: ANN401
-    table = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+    table = _array(rows.toarray() if hasattr(rows, "toarray") else readable_table(rows))
     if table.ndim != MATRIX or table.shape[1] != len(dictionary.features):
         raise InvalidDataError(
             f"The rows have the shape {table.shape}, and there are {len(dictionary.features)} features.",
@@ -67,9 +69,7 @@ def _by_position(rows: Any, dictionary: Dictionary) -> Iterator[tuple[Feature, A
 
 
 def _raw(feature: Feature, cells: Any) -> FloatArray:  # noqa: ANN401  # a column of any library
-    array = np.asarray(cells)
-    kind = getattr(cells, "type", getattr(cells, "dtype", array.dtype))  # as Arrow and others state it
-    require_no_dates([feature.name] * 2, [str(kind), str(array.dtype)])
+    array = _column(feature, without_dictionaries(cells))
     raw = raw_values(array, feature)
     if np.isinf(raw).any():
         row = int(np.flatnonzero(np.isinf(raw))[0]) + 1
@@ -77,3 +77,40 @@ def _raw(feature: Feature, cells: Any) -> FloatArray:  # noqa: ANN401  # a colum
             f"The column {feature.name!r:.60} holds a value that is not a finite number, first in row {row}.", _TERMS
         )
     return raw
+
+
+def _column(feature: Feature, cells: Any) -> NDArray[Any]:  # noqa: ANN401
+    """Convert a column to an array of one dimension. Refuse one of another shape, which would be repeated by numpy."""
+    kind = getattr(cells, "type", getattr(cells, "dtype", None))  # as Arrow and others state it
+    require_readable([feature.name], [str(kind)])
+    try:
+        array = _array(cells)
+    except ValueError:
+        raise _not_a_column(feature.name, "holds lists of different lengths") from None
+    require_readable([feature.name], [str(array.dtype)])
+    if array.ndim != 1:
+        shape = f"has the shape {array.shape}" if array.ndim else f"is one value, {cells!r:.60}"
+        raise _not_a_column(feature.name, shape)
+    return array
+
+
+def _array(cells: Any) -> NDArray[Any]:  # noqa: ANN401  # an array, a list, or a column of any library
+    """Convert to an array. Numbers and objects that a mask of numpy hides are missing values."""
+    if isinstance(cells, list | tuple) and any(map(np.ma.is_masked, cells)):
+        cells = np.ma.array(cells)
+    if not np.ma.is_masked(cells):
+        return np.asarray(cells)
+    is_number = cells.dtype.kind in "fiu"
+    return np.asarray(cells.astype(np.float64).filled(np.nan) if is_number else cells.astype(object).filled(None))
+
+
+def _require_one_length(raw: Mapping[str, FloatArray]) -> None:
+    """Refuse columns of different lengths. Numpy would repeat a column of one row."""
+    first, rows = next((name, len(cells)) for name, cells in raw.items())
+    for name, cells in raw.items():
+        if len(cells) != rows:
+            raise _not_a_column(name, f"has {len(cells)} rows, but {first!r:.60} has {rows}")
+
+
+def _not_a_column(name: str, what: str) -> InvalidDataError:
+    return InvalidDataError(f"The column {name!r:.60} {what}.", "Give each column one value for each row.")

@@ -288,10 +288,6 @@ def check_names(names: tuple[str, ...] | None, schema: Schema) -> None:
 
 
 def _dense(rows: Any) -> FloatArray:  # noqa: ANN401
-    if np.ma.is_masked(rows):
-        raise InvalidDataError(
-            "Some entries are masked (numpy.ma): values are missing.", "Fill in or drop missing values first."
-        )
     array = array_of(rows)
     _check_kind(array.dtype)
     _check_two_dimensions(array.ndim)

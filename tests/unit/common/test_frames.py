@@ -5,6 +5,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -22,6 +23,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "batch": lambda columns: pa.table(columns).to_batches()[0],
 }
 DATES = [date(2020, 1, 1), datetime(2020, 1, 1), timedelta(1), time(3)]  # noqa: DTZ001
+HIDDEN = np.ma.masked_greater(np.array([[1.0, 2.0], [3.0, 999.0]]), 100.0)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -77,3 +79,34 @@ def test_labels_that_are_not_text_are_no_names_but_are_named() -> None:
     assert column_names(frame) is None
     with pytest.raises(InvalidTypeError, match=facts("Row 1", "column 1")):
         array_of(frame)
+
+
+@pytest.mark.parametrize("form", [pa.table, lambda columns: pa.table(columns).to_batches()[0]], ids=["table", "batch"])
+def test_a_null_in_a_dictionary_of_arrow_is_missing(form: Callable[[Any], Any]) -> None:
+    coded = pa.array([1.5, None, 2.5]).dictionary_encode()
+    frame = form({"a": [1.0, 2.0, 3.0], "b": coded})
+    assert np.array_equal(array_of(frame), [[1, 1.5], [2, np.nan], [3, 2.5]], equal_nan=True)
+
+
+def test_dates_in_a_dictionary_of_arrow_are_refused_by_name() -> None:
+    dates = pa.array([date(2020, 1, 1)] * 2).dictionary_encode()
+    with pytest.raises(InvalidTypeError, match=facts("'when'", "date32")):
+        array_of(pa.table({"age": [1.0, 2.0], "when": dates}))
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.UInt128])
+def test_integers_that_numpy_does_not_have_are_refused_by_name(kind: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=facts("'a'", str(kind))):
+        array_of(pl.DataFrame({"b": [1.0], "a": [1]}, schema={"b": pl.Float64, "a": kind}))
+
+
+@pytest.mark.parametrize("use", [column_names, array_of])
+def test_a_relation_of_duckdb_has_to_be_computed(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(InvalidTypeError, match=facts("DuckDBPyRelation", "df()")):
+        use(duckdb.sql("SELECT 1.0 AS a, 2 AS b"))
+
+
+@pytest.mark.parametrize("rows", [HIDDEN, list(HIDDEN)], ids=["array", "list"])
+def test_numbers_that_a_mask_hides_are_refused(rows: Any) -> None:
+    with pytest.raises(InvalidDataError, match=facts("numpy.ma")):
+        array_of(rows)

@@ -131,6 +131,7 @@ def test_transform_takes_the_mean_off_and_inverse_transform_puts_it_back() -> No
         (np.ones(6), (1, "float64")),
         (np.full((2, 6), np.nan), ("NaN", "row 1", "column 1")),
         (np.ones((2, 6)) * 1j, (2, "complex128")),
+        (np.ma.masked_greater([[1.0, 2.0, 3.0, 4.0, 5.0, 999.0]], 100.0), "numpy.ma"),
     ],
 )
 def test_rows_that_are_not_a_table_of_numbers_are_refused(rows: object, named: object) -> None:
