@@ -18,19 +18,26 @@ def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401 
     mistaken for one would take each other's places.
     """
     try:
-        labels = whose.tolist() if hasattr(whose, "tolist") else list(whose)
-        missing = any(each is None or each == "" or each != each for each in labels)  # noqa: PLR0124  # NaN is not itself
-        places = {label: place for place, label in enumerate(sorted(set(labels)))}
+        labels = _as_list(whose)
+        named = [each for each in labels if not (each is None or each == "" or each != each)]  # noqa: PLR0124  # NaN is not itself
+        places = {label: place for place, label in enumerate(sorted(set(named)))}
     except TypeError:
         raise InvalidTypeError(
             "The persons of the rows are of different types.", "Give text for every row, or a number for every row."
         ) from None
+    missing = len(named) < len(labels)
     if missing or len(labels) != rows.count:
         raise InvalidDataError(
             f"There are {len(labels)} persons for {rows.count} rows{', or one of them is missing' if missing else ''}.",
             "Give one name or number for each row: that of its person.",
         )
     return replace(rows, persons=np.fromiter(map(places.__getitem__, labels), dtype=np.intp, count=rows.count))
+
+
+def _as_list(whose: Any) -> list[Any]:  # noqa: ANN401  # whatever was given
+    """Return labels as Python objects. For this, numpy and pandas have ``tolist``, and Arrow has ``to_pylist``."""
+    convert = getattr(whose, "to_pylist", None) or getattr(whose, "tolist", None)
+    return list(whose) if convert is None else convert()
 
 
 def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None:
