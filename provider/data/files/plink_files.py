@@ -11,7 +11,7 @@ from dataclasses import replace
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
 from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, columns_used, import_extra, require_room
 
-from .variants import Agreement, Variant, agree, counting, read_samples, read_variants
+from .variants import Agreement, Variant, agree, counting, read_variants, sample_ids
 
 _MAGIC: Final = b"\x6c\x1b"
 _HEADER: Final = 3
@@ -56,7 +56,8 @@ def read_bed(source: RowSource) -> RawTable:
             _WRITE_AGAIN,
         )
     with source.path.open("rb", buffering=0) as file:
-        return _table(source, variants, samples, lambda places: from_bed(_rows_of(file, places, width)))
+        shape = samples, len(variants)
+        return _table(source, _chosen(source, variants), shape, lambda places: from_bed(_rows_of(file, places, width)))
 
 
 def _rows_of(file: FileIO, places: NDArray[np.intp], width: int) -> Bytes:
@@ -73,8 +74,13 @@ def _rows_of(file: FileIO, places: NDArray[np.intp], width: int) -> Bytes:
 def read_pgen(source: RowSource) -> RawTable:
     """Read the hard calls of a .pgen file. The .pvar (or .pvar.zst) and .psam beside it must describe it."""
     variants, samples = _listed(source, *_PGEN_LISTS)
+    chosen = _chosen(source, variants)
+    alleles = np.array([2 + each.counted.count(_SEVERAL) for each in variants], dtype=np.uintp)
     with import_extra("pgenlib").PgenReader(
-        os.fsencode(source.path), raw_sample_ct=samples, variant_ct=len(variants)
+        os.fsencode(source.path),
+        raw_sample_ct=samples,
+        variant_ct=len(variants),
+        allele_idx_offsets=np.concatenate([np.zeros(1, dtype=np.uintp), np.cumsum(alleles, dtype=np.uintp)]),
     ) as stored:
 
         def bytes_of(places: NDArray[np.intp]) -> Bytes:
@@ -82,7 +88,7 @@ def read_pgen(source: RowSource) -> RawTable:
             stored.read_list(places.astype(np.uint32), counts)
             return of_codes(np.where(counts < 0, MISSING, counts).astype(np.uint8))
 
-        return _table(source, variants, samples, bytes_of)
+        return _table(source, chosen, (samples, len(variants)), bytes_of)
 
 
 def located(path: Path) -> Path:
@@ -105,25 +111,32 @@ def columns_of_pgen(source: RowSource) -> Columns:
     return _chosen(source, _variants(source, _PGEN_LISTS[0]))[0]
 
 
+_Chosen: TypeAlias = tuple[Columns, Agreement | None]
+"""Which variants are used, and how their alleles relate to those of a reference."""
 _PGEN_LISTS: Final = ".pvar", ".psam"
+_SEVERAL: Final = ","
+"""What separates several ALT alleles of a .pvar file."""
 
 
 def _listed(source: RowSource, variants: str, samples: str) -> tuple[list[Variant], int]:
-    listed = len(read_samples(_beside(source.path, samples)))
+    listed = len(sample_ids(_beside(source.path, samples)))
     if not listed:
         raise InvalidDataError(f"The {samples} file lists no sample.", _WRITE_AGAIN)
     return _variants(source, variants), listed
 
 
 def _variants(source: RowSource, ending: str) -> list[Variant]:
-    found = read_variants(_beside(source.path, ending))
-    several = [each.name for each in found if "," in each.counted]
+    return read_variants(_beside(source.path, ending))
+
+
+def _require_two_alleles(used: Sequence[Variant]) -> None:
+    several = [each.name for each in used if _SEVERAL in each.counted]
     if several:
         raise InvalidDataError(
             f"The variant {several[0]!r:.60} has several ALT alleles, and {len(several) - 1} more have.",
-            "Divide or drop them: plink2 --pfile PREFIX --max-alleles 2 --make-pgen --out OTHER",
+            "Leave them out by columns or leave_out, or drop them: plink2 --pfile PREFIX --max-alleles 2 --make-pgen "
+            "--out OTHER",
         )
-    return found
 
 
 def _beside(path: Path, ending: str) -> Path:
@@ -136,7 +149,7 @@ def _beside(path: Path, ending: str) -> Path:
     return found[0]
 
 
-def _chosen(source: RowSource, variants: Sequence[Variant]) -> tuple[Columns, Agreement | None]:
+def _chosen(source: RowSource, variants: Sequence[Variant]) -> _Chosen:
     """Choose variants: those that are declared, or those of the reference, or all. Compare their alleles."""
     reading = source.reading
     reference = None if reading.alleles is None else read_variants(reading.alleles)
@@ -145,6 +158,7 @@ def _chosen(source: RowSource, variants: Sequence[Variant]) -> tuple[Columns, Ag
         reading = replace(reading, columns=listed, leave_out=())
     chosen = columns_used([each.name for each in variants], reading, _RENAMING)
     used = variants if chosen.places is None else [variants[place] for place in chosen.places]
+    _require_two_alleles(used)
     agreement = _agreed_alleles(used, reading, reference)
     counted = [(each.counted, each.other) for each in used]
     if agreement is not None:
@@ -163,11 +177,12 @@ def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequen
 
 
 def _table(
-    source: RowSource, variants: Sequence[Variant], samples: int, bytes_of: Callable[[NDArray[np.intp]], Bytes]
+    source: RowSource, chosen: _Chosen, shape: tuple[int, int], bytes_of: Callable[[NDArray[np.intp]], Bytes]
 ) -> RawTable:
     """Read the variants that are used. ``bytes_of`` reads some of them, by their places in the file."""
-    columns, agreement = _chosen(source, variants)
-    places = np.arange(len(variants)) if columns.places is None else np.array(columns.places, dtype=np.intp)
+    columns, agreement = chosen
+    samples, variants = shape
+    places = np.arange(variants) if columns.places is None else np.array(columns.places, dtype=np.intp)
     turned = np.zeros(len(places), dtype=np.bool_) if agreement is None else agreement.swapped
     require_room("genotypes", samples * len(places), GENOTYPE, source.room)
 

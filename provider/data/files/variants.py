@@ -28,6 +28,9 @@ SAMPLE_LISTS: Final = (".fam", ".psam")
 _BIM: Final = ("#CHROM", "ID", "CM", "POS", "ALT", "REF")
 _SHORT_BIM: Final = ("#CHROM", "ID", "POS", "ALT", "REF")
 _FAM: Final = ("#FID", "IID")
+_FRQ: Final = ["CHR", "SNP"]
+"""How the head of a .frq file of PLINK 1.9 begins."""
+_GZIP: Final = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,11 @@ def read_variants(path: Path) -> list[Variant]:
         for number, row in cells:
             if len(row) < len(heads):
                 raise InvalidDataError(f"{path.name}, line {number} has too few cells.", "Write the file again, whole.")
+            if row[: len(_FRQ)] == _FRQ:
+                raise InvalidDataError(
+                    f"{path.name} is a list of frequencies of PLINK 1.9, where the rarer allele comes first.",
+                    "Write a list with PLINK 2, and name OTHER.afreq: plink2 --bfile PREFIX --freq --out OTHER",
+                )
             named = row[name]
             if named == ".":
                 where = [row[each] for each in (chromosome, place) if each is not None]
@@ -65,40 +73,65 @@ def read_variants(path: Path) -> list[Variant]:
 
 
 def read_samples(path: Path, column: str = "IID") -> list[bytes]:
-    """Read the names of all samples of a .fam or .psam file: those of persons (IID) or of families (FID)."""
-    with _lines(path) as lines:
-        heads, cells = _headed(lines, {}, _FAM)
-        place = _Places(path, heads).of(column)
-        found = []
-        for number, row in cells:
-            if len(row) <= place:
-                raise InvalidDataError(f"{path.name}, line {number} has too few cells.", "Write the file again, whole.")
-            found.append(_person(row, place, column).encode("utf-8", "surrogateescape"))
-    return found
+    """Read the persons of all samples of a .fam or .psam file: their names (IID) or their families (FID)."""
+    samples = _samples(path, column)
+    if column == "IID":
+        _require_names_of_one_family(path, samples)
+        names = [name for _, _, name in samples]
+    else:  # a family of 0 is none, and such a sample stands for itself
+        names = [f"{family} {name}" if family == "0" else family for _, family, name in samples]
+    return [name.encode("utf-8", "surrogateescape") for name in names]
 
 
 def sample_ids(path: Path) -> list[tuple[str, str]]:
     """Read the family (0 if there is none) and the name of all samples of a .fam or .psam file."""
+    return [(family, name) for _, family, name in _samples(path, "IID")]
+
+
+def _samples(path: Path, column: str) -> list[tuple[int, str, str]]:
+    """Read the line, the family (0 if there is none) and the name of all samples. The column has to be there."""
     with _lines(path) as lines:
         heads, cells = _headed(lines, {}, _FAM)
         places = _Places(path, heads)
+        places.of(column)
         family, name = places.optional("FID"), places.of("IID")
-        return [("0" if family is None else row[family], row[name]) for _, row in cells]
+        found = []
+        for number, row in cells:
+            if len(row) <= max(name, family or 0):
+                raise InvalidDataError(f"{path.name}, line {number} has too few cells.", "Write the file again, whole.")
+            found.append((number, "0" if family is None else row[family], row[name]))
+    return found
 
 
-def _person(row: Sequence[str], place: int, column: str) -> str:
-    """Name the person or family of a sample. A family of 0 is none, and such a sample stands for itself."""
-    return " ".join(row[:2]) if column == "FID" and row[place] == "0" else row[place]
+def _require_names_of_one_family(path: Path, samples: Sequence[tuple[int, str, str]]) -> None:
+    """Refuse a name that several families have: PLINK takes its samples for several persons, and IID for one.
+
+    Either may be right, and neither is safe to guess. One person in place of two would make the rows of one depend on
+    the other, and two in place of one would count a person twice.
+    """
+    first: dict[str, tuple[int, str]] = {}
+    for number, family, name in samples:
+        before, known = first.setdefault(name, (number, family))
+        if known != family:
+            raise InvalidDataError(
+                f"{path.name}, lines {before} and {number} have the same IID in different families (FID).",
+                "Say whose they are in a persons file. For a person for each FID and IID: "
+                f"awk '!/^#/ {{print $1, $2}}' {path.name} > persons.txt; for one for each IID, "
+                f"awk '!/^#/ {{print $2}}' {path.name} > persons.txt",
+            )
 
 
 @contextmanager
 def _lines(path: Path) -> Iterator[Iterator[str]]:
-    """Open a file of lines. Bytes that are not text are kept, and match no name."""
+    """Open a file of lines, behind a byte order mark. Bytes that are not text are kept, and match no name."""
     if path.suffix.lower() == ".zst":
         with path.open("rb") as file, import_extra("pyarrow").CompressedInputStream(file, "zstd") as packed:
-            yield iter(packed.read().decode("utf-8", "surrogateescape").splitlines())
+            yield iter(packed.read().decode("utf-8-sig", "surrogateescape").splitlines())
         return
-    with path.open(encoding="utf-8", errors="surrogateescape") as text:
+    with path.open("rb") as file:
+        if file.read(len(_GZIP)) == _GZIP:
+            raise InvalidDataError(f"{path.name} is packed with gzip.", "Unpack it: gunzip FILE.")
+    with path.open(encoding="utf-8-sig", errors="surrogateescape") as text:
         yield text
 
 
@@ -175,6 +208,9 @@ def agree(variants: Sequence[Variant], reference: Sequence[Variant]) -> Agreemen
     pairs = [(each, declared[each.name]) for each in variants]
     orders = [_is_swapped(own, known) for own, known in pairs]
     _refuse("On the other strand than in the reference (A for T, C for G)", _where(pairs, orders, is_strand=True))
+    _refuse("Alleles that differ from those of the reference in capital and small letters alone",
+            [own.name for (own, known), order in zip(pairs, orders, strict=True)
+             if order is None and _is_swapped(_in_capitals(own), _in_capitals(known)) is not None])  # fmt: skip
     _refuse("Other alleles than in the reference, or in an order that cannot be told (A and T, C and G)",
             _where(pairs, orders, is_strand=False))  # fmt: skip
     means = [np.nan if known.mean is None else known.mean for _, known in pairs]
@@ -205,6 +241,10 @@ def _is_swapped(own: Variant, known: Variant) -> bool | None:
 
 def _fits(own: str, known: str) -> bool:
     return own == known or own in _UNKNOWN
+
+
+def _in_capitals(variant: Variant) -> Variant:
+    return Variant(variant.name, variant.counted.upper(), variant.other.upper())
 
 
 def _where(pairs: Sequence[tuple[Variant, Variant]], orders: Sequence[bool | None], *, is_strand: bool) -> list[str]:
