@@ -59,7 +59,7 @@ def read_hdf5(source: RowSource) -> RawTable:
             _require_no_frame(file)
         stored = _own(file, array_name(source, there))
         _require_rows_first(stored)
-        require_plain(stored.attrs, OF_HDF5)
+        require_plain(stored, OF_HDF5)
         return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source, opened)
 
 

@@ -60,7 +60,7 @@ def _only_array(stored: Any, source: RowSource) -> Any:  # noqa: ANN401  # of za
 
 def _matrix(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
     require_matrix(stored.shape)
-    require_plain(stored.attrs, OF_ZARR, _fill_of_xarray(stored))
+    require_plain(stored, OF_ZARR, _fill_of_xarray(stored))
     return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source)
 
 

@@ -76,10 +76,58 @@ def test_each_attribute_alone_is_refused(attributes: dict[str, Any], fact: str, 
 
 
 @pytest.mark.parametrize(
-    "attributes", [{"units": "mm"}, {"_FillValue": np.nan}, {"scale_factor": 1.0, "add_offset": 0.0}]
+    "attributes",
+    [
+        {"units": "mm"},
+        {"_FillValue": np.nan},
+        {"scale_factor": 1.0, "add_offset": 0.0},
+        {"_Unsigned": "false", "valid_range": [-(2**15), 2**15 - 1]},
+    ],
 )
 def test_attributes_that_change_nothing_are_accepted(attributes: dict[str, Any], tmp_path: Path) -> None:
     assert np.array_equal(read_rows(hdf5(tmp_path / "rows.h5", STORED, attributes)).matrix, STORED)
+
+
+@pytest.mark.parametrize("version", [0, 2, 3])
+@pytest.mark.parametrize(
+    ("attributes", "values"),
+    [
+        ({"valid_min": -100.0}, [[100, 200, np.nan], [300, np.nan, 500]]),
+        ({"valid_max": 400.0, "scale_factor": 0.5}, [[50, 100, -4999.5], [150, -4999.5, np.nan]]),
+        ({"valid_range": [150, 400]}, [[np.nan, 200, np.nan], [300, np.nan, np.nan]]),
+        ({"_Unsigned": "true"}, [[100, 200, 55537], [300, 55537, 500]]),
+        ({"_Unsigned": "true", "_FillValue": -9999.0}, [[100, 200, np.nan], [300, np.nan, 500]]),
+        ({"_Unsigned": "true", "_FillValue": 55537.0}, [[100, 200, np.nan], [300, np.nan, 500]]),
+    ],
+)
+def test_valid_ranges_and_signs_are_refused_and_converted(
+    version: Literal[0, 2, 3], attributes: dict[str, Any], values: Any, tmp_path: Path
+) -> None:
+    if version:
+        path = folder(tmp_path / "rows.zarr", STORED, {}, version)
+        zarr.open_array(str(path)).attrs.update(attributes)
+    else:
+        path = hdf5(tmp_path / "rows.h5", STORED, attributes)
+    with pytest.raises(InvalidDataError, match=facts(path.name, *attributes)) as told:
+        read_rows(path)
+    arguments = [] if version else ["temp"]
+    assert np.array_equal(converted(path, str(told.value), *arguments), values, equal_nan=True)
+
+
+def test_limits_of_another_sign_are_refused_without_a_command(tmp_path: Path) -> None:
+    attributes = {"_Unsigned": "true", "valid_range": np.array([0, -2], dtype=np.int16)}
+    with pytest.raises(InvalidDataError, match=facts(*attributes)) as told:
+        read_rows(hdf5(tmp_path / "rows.h5", STORED, attributes))
+    assert "python -c" not in str(told.value)
+
+
+@pytest.mark.parametrize("units", ["days since 2020-01-01", b"seconds since 1970-01-01 00:00:00"])
+def test_dates_of_xarray_are_refused(units: str | bytes, tmp_path: Path) -> None:
+    said = units.decode() if isinstance(units, bytes) else units
+    with pytest.raises(InvalidDataError, match=facts("units", repr(said))):
+        read_rows(hdf5(tmp_path / "rows.h5", STORED, {"units": units}))
+    with pytest.raises(InvalidDataError, match=facts("units", repr(said))):
+        read_rows(folder(tmp_path / "rows.zarr", STORED, {"units": said}))
 
 
 def test_fill_values_as_xarray_writes_them_in_zarr(tmp_path: Path) -> None:
