@@ -7,8 +7,6 @@ raw bytes of any file of this machine. The author of such a file could make the 
 from contextlib import ExitStack
 from typing import Any, Final
 
-import scipy.sparse
-
 from dpspca.common.arrays import MATRIX
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.checked import numbers_of
@@ -25,11 +23,11 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
+from .anndata_layouts import RENAMING, index_name, is_masked_text, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_HDF5, require_plain
 
 _MAIN_LAYER: Final = "X"
-RENAMING: Final = "Make the names of genes unique with var_names_make_unique() of AnnData, and write the file again."
 _PANDAS: Final = "pandas_type"
 _MATLAB: Final = "MATLAB_class"
 _R: Final = "rhdf5-NA.OK"
@@ -45,9 +43,6 @@ _TRANSPOSED_FROM_R: Final = (
     "python -c 'import h5py, numpy, sys; x = h5py.File(sys.argv[1])[sys.argv[2]][()].T; numpy.save(sys.argv[3], "
     "numpy.where(x == -2**31, numpy.nan, x))' FILE NAME-OF-THE-ARRAY OTHER.npy"
 )
-_TEXTS_WITH_MASK: Final = "nullable-string-array"
-"""How newer versions of AnnData write texts of which some may be missing."""
-_SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 
 
 def read_hdf5(source: RowSource) -> RawTable:
@@ -86,7 +81,7 @@ def read_h5ad(source: RowSource) -> RawTable:
         file = opened.enter_context(_opened(source))
         stored, genes = _layer(file, source), _genes(file)
         columns = columns_used(genes, source.reading, RENAMING)
-        kind = _SPARSE.get(str(stored.attrs.get("encoding-type")))
+        kind = sparse_kind(stored)
         shape = tuple(map(int, stored.shape if kind is None else stored.attrs["shape"]))
         if shape[1:] != (len(genes),):
             raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
@@ -133,10 +128,9 @@ def _layer(file: Any, source: RowSource) -> Any:  # noqa: ANN401  # of h5py
 
 def _genes(file: Any) -> list[str]:  # noqa: ANN401  # of h5py
     variables = _own(file, "var")
-    stored = _own(variables, variables.attrs["_index"])
-    if stored.attrs.get("encoding-type") == _TEXTS_WITH_MASK:
-        if _own(stored, "mask")[()].any():
-            raise InvalidDataError("A gene has no name.", "Give it one, and write the file again.")
+    stored = _own(variables, index_name(variables))
+    if is_masked_text(stored):
+        require_all_named(_own(stored, "mask")[()])
         stored = _own(stored, "values")
     names: list[str] = stored.asstr()[()].tolist()
     return names

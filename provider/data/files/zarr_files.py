@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import scipy.sparse
 
 from dpspca.common.arrays import MATRIX
 from dpspca.common.errors import InvalidDataError
@@ -26,15 +25,14 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
+from .anndata_layouts import RENAMING, index_name, is_masked_text, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_ZARR, require_plain
-from .hdf5_files import RENAMING
 
 ENDING: Final = ".zarr"
 _MAIN_LAYER: Final = "X"
 _OLD: Final = 2
 _OF_XARRAY: Final = "_ARRAY_DIMENSIONS"
-_SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 
 
 def is_zarr(path: Path) -> bool:
@@ -69,7 +67,7 @@ def unstored_in_zarr(source: RowSource) -> str | None:
     found = _opened(source)
     if _is_anndata(found):
         layer = _layer(found, source)
-        parts = [layer] if hasattr(layer, "shape") else [layer[part] for part in ("data", "indices", "indptr")]
+        parts = [layer] if sparse_kind(layer) is None else [layer[part] for part in ("data", "indices", "indptr")]
     elif hasattr(found, "shape"):
         parts = [found]
     else:
@@ -121,7 +119,7 @@ def _anndata(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of 
     require_no_names(source.reading)
     layer, genes = _layer(stored, source), _genes(stored)
     columns = columns_used(genes, source.reading, RENAMING)
-    kind = _SPARSE.get(str(layer.attrs.get("encoding-type")))
+    kind = sparse_kind(layer)
     shape = tuple(map(int, layer.shape if kind is None else layer.attrs["shape"]))
     if shape[1:] != (len(genes),):
         raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
@@ -145,7 +143,11 @@ def _layer(stored: Any, source: RowSource) -> Any:  # noqa: ANN401  # of zarr
 
 def _genes(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
     variables = stored["var"]
-    return [str(name) for name in variables[variables.attrs["_index"]][:].tolist()]
+    names = variables[index_name(variables)]
+    if is_masked_text(names):
+        require_all_named(names["mask"][:])
+        names = names["values"]
+    return [str(name) for name in names[:].tolist()]
 
 
 def _dense(stored: Any, columns: Columns, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr

@@ -9,7 +9,7 @@ import scipy.sparse
 import zarr
 from facts import facts
 
-from dpspca.common.errors import DpspcaError, MissingExtraError
+from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.protected import read_protected
@@ -83,6 +83,23 @@ def test_anndata_has_genes_as_columns(version: Version, sparse: bool, tmp_path: 
     assert (numbers == 2 * ROWS[:, [4, 1]]).all()
     with pytest.raises(DpspcaError, match=facts("'counts'", "X, raw")):
         read_protected(path, Reading(array="counts"))
+
+
+@BOTH
+def test_anndata_may_have_names_in_the_newer_form(version: Version, tmp_path: Path) -> None:
+    path = anndata(tmp_path / "cells.zarr", version, sparse=False)
+    genes = zarr.open_group(str(path / "var"))
+    del genes["gene"]
+    newer = genes.create_group("gene")
+    newer.attrs["encoding-type"] = "nullable-string-array"
+    newer.create_array("values", data=np.array(GENES, dtype=np.dtypes.StringDType()))
+    mask = newer.create_array("mask", data=np.zeros(len(GENES), dtype=bool))
+    assert (read_rows(path).matrix == ROWS).all()
+    assert read_rows(path).names == names_in(path) == tuple(GENES)
+    mask[0] = True
+    with pytest.raises(InvalidDataError, match=facts("cells.zarr", "gene")) as told:
+        read_rows(path)
+    assert "damaged" not in str(told.value)
 
 
 def test_an_array_that_is_not_a_table_is_refused(tmp_path: Path) -> None:

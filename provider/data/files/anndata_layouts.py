@@ -1,0 +1,62 @@
+"""Layouts of AnnData, in HDF5 and in Zarr alike: names of genes in the newer form, and older forms that are refused.
+
+Groups and arrays are of h5py or of zarr. An array is known by its shape, which a group lacks.
+"""
+
+from typing import Any, Final
+
+import scipy.sparse
+
+from dpspca.common.errors import InvalidDataError
+
+RENAMING: Final = "Make the names of genes unique with var_names_make_unique() of AnnData, and write the file again."
+_TEXTS_WITH_MASK: Final = "nullable-string-array"
+"""How newer versions of AnnData write texts of which some may be missing."""
+_SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
+_OLD_SPARSE: Final = "h5sparse_format"
+_OLD_REMEDY: Final = (
+    "Write it again with a current AnnData: python -c 'import anndata, sys; "
+    "anndata.read_h5ad(sys.argv[1]).write_h5ad(sys.argv[2])' FILE OTHER.h5ad (of a folder: read_zarr, "
+    "write_zarr and OTHER.zarr)"
+)
+
+
+def sparse_kind(layer: Any) -> Any:  # noqa: ANN401  # of h5py or zarr
+    """Return the class of a sparse layer, or None if it is an array. Refuse any other layer."""
+    kind = str(layer.attrs.get("encoding-type"))
+    if kind in _SPARSE:
+        return _SPARSE[kind]
+    if not hasattr(layer, "shape"):
+        if _OLD_SPARSE in layer.attrs:
+            raise InvalidDataError(
+                f"The layer is a sparse matrix as old versions of AnnData wrote it ({_OLD_SPARSE}).", _OLD_REMEDY
+            )
+        raise InvalidDataError(
+            f"The layer is stored as {kind!r:.60}, and not as an array or a sparse matrix.",
+            f"Choose another layer, or write it as an array or as one of: {', '.join(_SPARSE)}.",
+        )
+    return None
+
+
+def index_name(variables: Any) -> str:  # noqa: ANN401  # of h5py or zarr
+    """Return which column of ``var`` holds the names of genes."""
+    if hasattr(variables, "shape"):
+        raise InvalidDataError("'var' is one array of records, as old versions of AnnData wrote it.", _OLD_REMEDY)
+    return str(variables.attrs["_index"])
+
+
+def is_masked_text(stored: Any) -> bool:  # noqa: ANN401  # of h5py or zarr
+    """Tell whether names of genes are a group of values and a mask. Refuse names that are coded as a category."""
+    kind = str(stored.attrs.get("encoding-type"))
+    if kind == "categorical" or "categories" in stored.attrs:
+        raise InvalidDataError(
+            "The names of genes are stored as a category, and not as text.",
+            "Turn them into text: set adata.var_names = adata.var_names.astype(str), and write the file again.",
+        )
+    return kind == _TEXTS_WITH_MASK
+
+
+def require_all_named(mask: Any) -> None:  # noqa: ANN401  # an array of numpy
+    """Refuse a gene without a name."""
+    if mask.any():
+        raise InvalidDataError("A gene has no name.", "Give it one, and write the file again.")
