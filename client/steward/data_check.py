@@ -173,7 +173,7 @@ def _about_rows(facts: DataSetFacts) -> Iterator[str]:
     if not facts.rows:
         yield "There are no rows: this is an empty shard, and its answers are noise alone."
     for unstored in facts.unstored:
-        yield f"{unstored} If they were lost, copy or write the folder again."
+        yield f"{unstored} If they were lost, copy or write it again."
 
 
 def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:

@@ -48,6 +48,8 @@ from .files import (
     triplets_of_parquet,
     triplets_of_text,
     unpacking,
+    unstored_in_h5ad,
+    unstored_in_hdf5,
     unstored_in_zarr,
 )
 from .tables import Columns, RawTable, RowSource, TripletBatch, columns_by_place
@@ -100,13 +102,14 @@ _ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of
 _ORC: Final = Format(read_orc, columns_of_orc, _LONG, triplets=triplets_of_orc, may_hang=True, partitions=True)
 _ARRAY: Final = frozenset({"array"})
 _NAMED: Final = _ARRAY | {"names"}
-_HDF5: Final = Format(read_hdf5, keys=_NAMED, may_hang=True)
+_HDF5: Final = Format(read_hdf5, keys=_NAMED, may_hang=True, unstored=unstored_in_hdf5)
+_H5AD: Final = Format(read_h5ad, columns_of_h5ad, _ARRAY, may_hang=True, unstored=unstored_in_h5ad)
 _SQLITE: Final = Format(read_sqlite, columns_of_sqlite, _DATABASE - {"order_by"}, triplets=triplets_of_sqlite)
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".csv": _TEXT, ".tsv": _TEXT, ".tab": _TEXT, ".txt": _TEXT,
     ".parquet": _PARQUET, ".pq": _PARQUET, ".arrow": _ARROW, ".feather": _ARROW, ".orc": _ORC,
-    ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": Format(read_h5ad, columns_of_h5ad, _ARRAY, may_hang=True),
+    ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": _H5AD,
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
     ".bed": Format(read_bed, columns_of_bed, _GENOTYPES),
     ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True),

@@ -77,9 +77,17 @@ def read_protected(
     that count, the largest ones. By default all count. Without ``scratch``, rows are held in memory. With it, those
     that have to be in memory as a whole are refused if they take more than is left (``memory_limit.py``).
     """
-    room = None if scratch is None else scratch.room
-    if any(unstored_parts(path, reading)):
+    rows = _read(path, reading, persons, row_entries, scratch)
+    if any(unstored_parts(path, reading)):  # not before: a damaged file is first read in another process (``trial.py``)
         _log.warning("%s lacks chunks, which count as the fill value. `dpspca data check` says how many.", path)
+    return rows
+
+
+def _read(
+    path: Path, reading: Reading, persons: Path | None, row_entries: int | None, scratch: Scratch | None
+) -> CheckedRows:
+    """Read a provider's file or folder, held in memory or stored in scratch."""
+    room = None if scratch is None else scratch.room
     lines = None if persons is None else person_lines(persons, reading, room)
     if scratch is None or reading.triplets is not None:
         return _held(

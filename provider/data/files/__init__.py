@@ -24,7 +24,7 @@ from .folders import (
     read_folder,
     stacked,
 )
-from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5
+from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5, unstored_in_h5ad, unstored_in_hdf5
 from .plink_files import columns_of_bed, columns_of_pgen, located, read_bed, read_pgen
 from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
 from .variants import SAMPLE_LISTS, Variant, agree, read_samples, read_variants, sample_ids
@@ -76,5 +76,7 @@ __all__ = [
     "triplets_of_parquet",
     "triplets_of_text",
     "unpacking",
+    "unstored_in_h5ad",
+    "unstored_in_hdf5",
     "unstored_in_zarr",
 ]

@@ -4,7 +4,9 @@ All numbers must be in the file itself. HDF5 can name other files: by links, for
 raw bytes of any file of this machine. The author of such a file could make the provider read any of these as rows.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
+from math import prod
 from typing import Any, Final
 
 from dpspca.common.arrays import MATRIX
@@ -49,13 +51,47 @@ def read_hdf5(source: RowSource) -> RawTable:
     """Read a two-dimensional array of numbers: the one that is declared, or the only one. It has no column names."""
     with ExitStack() as opened:
         file = opened.enter_context(_opened(source))
-        there = list(_matrices(file))
-        if source.reading.array is None and len(there) != 1:
-            _require_no_frame(file)
-        stored = _own(file, array_name(source, there))
+        stored = _only_array(file, source)
         _require_rows_first(stored)
         require_plain(stored, OF_HDF5)
         return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source, opened)
+
+
+def unstored_in_hdf5(source: RowSource) -> str | None:
+    """Say how many chunks of the array were never written, and so hold the fill value."""
+    with _opened(source) as file:
+        return _unwritten([_only_array(file, source)])
+
+
+def unstored_in_h5ad(source: RowSource) -> str | None:
+    """Say how many chunks of the layer were never written, and so hold the fill value."""
+    with _opened(source) as file:
+        layer = _layer(file, source)
+        parts = ("data", "indices", "indptr")
+        return _unwritten([layer] if sparse_kind(layer) is None else [_own(layer, part) for part in parts])
+
+
+def _unwritten(arrays: Sequence[Any]) -> str | None:
+    chunks, stored = (sum(counts) for counts in zip(*map(_chunks, arrays), strict=True))
+    if stored >= chunks:
+        return None
+    return f"{chunks - stored} of {chunks} chunks were never written and count as the fill value, {arrays[0].fillvalue}"
+
+
+def _chunks(array: Any) -> tuple[int, int]:  # noqa: ANN401  # of h5py
+    """Count the chunks of an array, and those that are stored. An array without chunks is one."""
+    if array.chunks is None:
+        return 1, int(not array.size or array.id.get_storage_size() > 0)
+    whole = prod(-(-length // step) for length, step in zip(array.shape, array.chunks, strict=True))
+    return whole, int(array.id.get_num_chunks())
+
+
+def _only_array(file: Any, source: RowSource) -> Any:  # noqa: ANN401  # of h5py
+    """Return the array that is declared, or the only one."""
+    there = list(_matrices(file))
+    if source.reading.array is None and len(there) != 1:
+        _require_no_frame(file)
+    return _own(file, array_name(source, there))
 
 
 def _require_no_frame(file: Any) -> None:  # noqa: ANN401  # of h5py

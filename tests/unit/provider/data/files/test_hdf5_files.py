@@ -16,6 +16,7 @@ from facts import facts
 from dpspca.common.errors import DpspcaError, InvalidDataError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import sources, trial
+from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import names_in, read_rows
 from dpspca.provider.data.tables import raw_table
@@ -190,3 +191,41 @@ def test_a_file_that_reads_other_files_of_the_machine_is_refused(
     for read in (read_rows, read_protected):
         with pytest.raises(InvalidDataError, match=facts("h5repack")):
             read(path)
+
+
+@pytest.mark.parametrize("chunks", [(4, 2), None])
+def test_chunks_that_were_never_written_are_counted(
+    chunks: tuple[int, int] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "require_readable", lambda _source: None)
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        stored = file.create_dataset("rows", shape=(50, 4), dtype="f8", chunks=chunks, fillvalue=7)
+        if chunks:
+            stored[:44] = 1.0
+    (told,) = examine_rows(path, Reading()).unstored
+    for fact in (str(path), "4 of 26" if chunks else "1 of 1", "7"):
+        assert fact in told
+    read_protected(path)
+    assert len(caplog.records) == 1
+    caplog.clear()
+    with h5py.File(path, "a") as file:
+        file["rows"][:] = 1.0
+    assert examine_rows(path, Reading()).unstored == ()
+    read_protected(path)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_chunks_of_anndata_are_counted(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "require_readable", lambda _source: None)
+    path = h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS))
+    assert examine_rows(path, Reading()).unstored == ()
+    with h5py.File(path, "a") as file:
+        where, name = (file, "X") if form == "dense" else (file["X"], "data")
+        kept = dict(where[name].attrs)
+        shape = where[name].shape
+        del where[name]
+        where.create_dataset(name, shape=shape, dtype="f4", chunks=True).attrs.update(kept)
+    (told,) = examine_rows(path, Reading()).unstored
+    assert "1 of " in told
