@@ -18,6 +18,7 @@ from dpspca.provider.evaluate import square_memory
 
 from .feature_remarks import feature_remarks
 from .job_seconds import JobSeconds, job_seconds
+from .person_remarks import person_remarks
 from .triplet_remarks import triplet_remarks
 
 Progress: TypeAlias = Callable[[int], None]
@@ -167,11 +168,13 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
 
 
 def _about_rows(facts: DataSetFacts) -> Iterator[str]:
-    """Say which rows or numbers are not there."""
+    """Say which rows or numbers are not there, and whose rows may be mistaken."""
     if facts.triplets is not None:
         yield from triplet_remarks(facts, facts.triplets)
     if not facts.rows:
         yield "There are no rows: this is an empty shard, and its answers are noise alone."
+    if facts.persons is not None:
+        yield from person_remarks(facts.persons)
     for unstored in facts.unstored:
         yield f"{unstored} If they were lost, copy or write it again."
 

@@ -37,6 +37,8 @@ from .files import (
     Stamp,
     TemporarilyUnreadableError,
     joined_parts,
+    label_of,
+    labels_in,
     located,
     partition_of,
     read_folder,
@@ -197,11 +199,12 @@ def person_lines(path: Path, reading: Reading = _PLAIN, room: int | None = None)
         with file_errors(path):
             require_room("lines that say whose rows are", _lines_in(path), PERSON, room)
         if path.suffix.lower() in SAMPLE_LISTS:
-            return [line.strip() for line in read_samples(path, reading.person)]
-        lines = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+            return list(map(label_of, read_samples(path, reading.person)))
+        content = path.read_bytes()
     except OSError as problem:
         raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
-    return [line.strip() for line in lines]
+    with file_errors(path):
+        return labels_in(content)
 
 
 def _lines_in(path: Path) -> int:

@@ -1,5 +1,6 @@
 """What a steward should know about rows before the first job. Nothing of it leaves."""
 
+from .alike_persons import PersonFacts
 from .column_facts import ColumnFacts
 from .data_set_facts import DataSetFacts, examine_rows
 from .features import FeatureFacts
@@ -9,6 +10,7 @@ __all__ = [
     "ColumnFacts",
     "DataSetFacts",
     "FeatureFacts",
+    "PersonFacts",
     "PreviewedFeature",
     "PreviewedRow",
     "examine_rows",

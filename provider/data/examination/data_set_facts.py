@@ -3,7 +3,6 @@
 These are facts about rows, for the person who may see the rows. None of them may leave.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -40,6 +39,7 @@ from dpspca.provider.data.sources import (
 from dpspca.provider.data.tables import RawTable, RowBatches, TripletFacts, without_codes
 from dpspca.provider.data.triplet_rows import rows_of_triplets
 
+from .alike_persons import PersonFacts, facts_of_persons
 from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, fault_in
 from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features
 from .triplet_faults import fault_in_triplets
@@ -55,16 +55,6 @@ _INTEGER_BYTES: Final = 4
 _NUMBER_BYTES: Final = 8
 _MOST_GRAM_COLUMNS: Final = 4096
 """With more columns, no method asks for a square matrix of them by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class PersonFacts:
-    """Whose the rows are."""
-
-    persons: int
-    most_rows: int
-    """The most rows that one person has."""
-    rows_of_nobody: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +205,7 @@ class _DenseScan:
             is_sparse=False,
             dimension=self._dimension,
             first_fault=self._first_fault(),
-            persons=None if whose is None else _persons(whose),
+            persons=None if whose is None else facts_of_persons(whose),
             memory=self._memory(_gram(self._dimension, square), has_persons=whose is not None),
         )
 
@@ -269,7 +259,7 @@ def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
         is_sparse=stored.is_sparse,
         dimension=used.dimension,
         first_fault=first,
-        persons=None if whose is None else _persons(whose),
+        persons=None if whose is None else facts_of_persons(whose),
         memory=_memory(used, _gram(used.dimension, square), has_persons=whose is not None),
     )
 
@@ -278,11 +268,6 @@ def _fault_in_memory(path: Path, reading: Reading, coded: CheckedRows, used: Tab
     if reading.triplets is not None:
         return fault_in_triplets(path, reading, coded, used)
     return None if rows_or_zeros(used).unusable is None else first_fault(path, reading)
-
-
-def _persons(whose: Sequence[bytes]) -> PersonFacts:
-    counts = Counter(filter(None, whose))
-    return PersonFacts(len(counts), max(counts.values(), default=0), whose.count(b""))
 
 
 def _memory(rows: CheckedRows, gram: int, *, has_persons: bool) -> MemoryFacts:

@@ -25,6 +25,7 @@ from .folders import (
     stacked,
 )
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5, unstored_in_h5ad, unstored_in_hdf5
+from .person_labels import label_of, labels_in
 from .plink_files import columns_of_bed, columns_of_pgen, located, read_bed, read_pgen
 from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
 from .variants import SAMPLE_LISTS, Variant, agree, read_samples, read_variants, sample_ids
@@ -51,6 +52,8 @@ __all__ = [
     "is_convertible",
     "is_zarr",
     "joined_parts",
+    "label_of",
+    "labels_in",
     "located",
     "numbers_in",
     "partition_of",

@@ -23,6 +23,14 @@ _OTHERS: Final = (
 )
 
 
+def other_kind(content: bytes) -> str | None:
+    """Say what a file of words is instead, or return None. A signature that is a word counts only beside zero bytes."""
+    for signature, what in _OTHERS:
+        if content.startswith(signature) and (b"\0" in content or not signature.isalnum()):
+            return what.partition(",")[0]
+    return None
+
+
 def require_text(beginning: bytes) -> None:
     """Refuse what is certainly no text. Its first bytes must not be those of a row."""
     for signature, what in _OTHERS:

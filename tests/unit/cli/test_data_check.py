@@ -69,7 +69,9 @@ def test_data_sets_are_read_as_the_settings_declare(here: Here, tmp_path: Path) 
     assert [each["name"] for each in cohort["facts"]["columns"]] == ["Alter", "bmi"]
     assert [each["missing"] for each in cohort["facts"]["columns"]] == [1, 1]
     assert cohort["facts"]["rows_as_zeros"] == 0
-    assert cohort["facts"]["persons"] == {"persons": 2, "most_rows": 2, "rows_of_nobody": 0}
+    assert cohort["facts"]["persons"] == {
+        "persons": 2, "most_rows": 2, "rows_of_nobody": 0, "alike": 0, "divided": 0,
+    }  # fmt: skip
     assert (labs["facts"]["rows"], visits["facts"]["rows"]) == (6, 1)
     rows = data_sets_of(read_config(ProviderConfig, tmp_path / "north.toml"))
     assert rows["cohort"].first(None).part(slice(0, 3)).tolist() == [[50.5, 24.5], [55, 25], [60, 24]]  # type: ignore[union-attr]
@@ -190,3 +192,12 @@ def test_commands_about_data_do_not_look_at_what_else_the_settings_hold(here: He
 def test_a_file_without_rows_is_called_an_empty_shard(here: Here, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b\n", encoding="utf-8")
     assert "empty shard" in here("data", "check", "rows.csv").out
+
+
+def test_labels_that_may_be_one_persons_are_remarked_on_but_not_shown(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "whose.txt").write_text('ann\n"Ann"\nann;2\n', encoding="utf-8")
+    ended = here("data", "check", "--config", "north.toml", "--data-set", "cohort")
+    assert ended.code == 0
+    for fact in ("1 label differs", "1 label holds", "semicolon"):
+        assert fact in ended.out
+    assert "ann" not in ended.out.lower()

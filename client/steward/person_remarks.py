@@ -1,0 +1,22 @@
+"""What a steward should know about the labels of persons, in sentences that hold no label."""
+
+from collections.abc import Iterator
+
+from dpspca.provider.data import PersonFacts
+
+
+def person_remarks(facts: PersonFacts) -> Iterator[str]:
+    """Say that labels may be those of the same persons, and that lines may hold more than labels."""
+    if facts.alike:
+        labels = "1 label differs" if facts.alike == 1 else f"{facts.alike} labels differ"
+        yield (
+            f"In the persons file, {labels} from others only in quotes, spaces, upper case or a decimal such as .0. "
+            "Each counts as a person of its own. If they name the same persons, write each person in one way, because "
+            "otherwise more of a person's rows are used than the policy allows."
+        )
+    if facts.divided:
+        lines = "1 label holds" if facts.divided == 1 else f"{facts.divided} labels hold"
+        yield (
+            f"In the persons file, {lines} a comma, semicolon, tab or bar. A whole line names a person. If lines have "
+            "several cells, write only the cell that names the person."
+        )
