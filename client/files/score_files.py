@@ -33,7 +33,7 @@ class RowNames:
             found = cls(tuple(name for _, name in pairs), tuple(family for family, _ in pairs))
         else:
             try:
-                found = cls(tuple(map(str.strip, path.read_text(encoding="utf-8").splitlines())))
+                found = cls(tuple(map(str.strip, path.read_text(encoding="utf-8-sig").splitlines())))
             except (OSError, UnicodeDecodeError):
                 raise InvalidParameterError(f"{path} cannot be read.", "Write one name a line, in UTF-8.") from None
         if len(found.names) != rows:

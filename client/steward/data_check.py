@@ -56,9 +56,13 @@ class Examined:
 
     @property
     def passed(self) -> bool:
-        """Whether the provider accepts it, some rows are usable, and no feature is mostly out of its range."""
+        """Whether the provider accepts it, some rows are usable, and no feature is mostly out of its range.
+
+        Of triplets, some must be used.
+        """
         return (
             self.facts is not None
+            and not (self.facts.triplets is not None and self.facts.rows and not self.facts.triplets.used)
             and not any(_makes_all_unusable(each, self.facts) for each in self.facts.columns)
             and not any(each.is_wrong for each in self.facts.features)
         )

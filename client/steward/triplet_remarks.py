@@ -14,6 +14,12 @@ def triplet_remarks(facts: DataSetFacts, counts: TripletFacts) -> Iterator[str]:
         f"{counts.triplets} triplets. {counts.unknown_columns} have an undeclared column, and "
         f"{counts.unknown_rows} more have an undeclared row: they are not used."
     )
+    if counts.rows_without:
+        rows = "1 declared row has" if counts.rows_without == 1 else f"{counts.rows_without} declared rows have"
+        yield (
+            f"{rows} no triplet that is used. The first: {counts.first_without}. If they should have some, check that "
+            "triplets name rows as the list does."
+        )
     if counts.broken:
         lines = "1 line has" if counts.broken == 1 else f"{counts.broken} lines have"
         yield (

@@ -31,7 +31,7 @@ def _columns(value: Any, source: Source) -> tuple[str, ...]:  # noqa: ANN401  # 
     if isinstance(value, str):
         path = source.locate(value)
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, ValueError):
             raise InvalidParameterError(
                 f"It names {path}, which cannot be read.", "Give a list, or a file with one name a line."

@@ -119,7 +119,7 @@ def _conninfo(source: RowSource) -> str:
     """Read how to connect."""
     driver = import_extra("psycopg")
     try:
-        text = files.read(source.path, private=True).decode()
+        text = files.read(source.path, private=True).decode("utf-8-sig")
         how = driver.conninfo.conninfo_to_dict(" ".join(line for line in text.splitlines() if not line.startswith("#")))
     except (UnicodeDecodeError, driver.Error):
         raise InvalidDataError(  # without the driver's words, which could quote a password

@@ -64,8 +64,17 @@ class TripletFacts:
     several: int = 0
     """Number of pairs of a row and a column that have several numbers, if triplets have numbers."""
     columns_with_several: tuple[str, ...] = ()
+    rows_without: int = 0
+    """Number of declared rows, blank ones left out, that have no triplet of a declared column."""
+    first_without: str | None = None
+    """The file and line that declare the first of them."""
     are_added: bool = True
     """Whether these numbers are added up. Otherwise they make their row unusable."""
+
+    @property
+    def used(self) -> int:
+        """Number of triplets whose row and column are declared."""
+        return self.triplets - self.unknown_columns - self.unknown_rows
 
 
 def declared_columns(reading: Reading) -> Columns:
@@ -87,7 +96,9 @@ class TripletRows:
         assert reading.triplets is not None
         self._declared = reading.triplets
         self.columns = declared_columns(reading)
-        self._rows, self._names = KnownNames(row_names(self._declared.rows)), KnownNames(self.columns.names or ())
+        declared_rows = row_names(self._declared.rows)
+        self._rows, self._names = KnownNames(declared_rows), KnownNames(self.columns.names or ())
+        self._lacks = np.array(list(map(bool, declared_rows)), dtype=np.bool_)
         self._cells = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))]
         self._numbers = [np.empty(0)]
         self._counts = np.zeros(4, dtype=np.int64)
@@ -109,6 +120,7 @@ class TripletRows:
         is_known = ~no_row & ~no_column
         self._used += int(np.count_nonzero(is_known))
         require_room("triplets", self._used, TRIPLET, self._room)
+        self._lacks[row[is_known]] = False
         self._cells.append((row[is_known].astype(np.int32), column[is_known].astype(np.int32)))
         self._numbers.append(np.ones(np.count_nonzero(is_known)) if numbers is None else numbers[is_known])
 
@@ -117,6 +129,7 @@ class TripletRows:
         """What was not used, and, after the rows were built, what was added up."""
         triplets, unknown_columns, unknown_rows, broken = map(int, self._counts)
         several, columns = self._several
+        lacking = np.flatnonzero(self._lacks)
         return TripletFacts(
             triplets=triplets,
             unknown_columns=unknown_columns,
@@ -125,6 +138,8 @@ class TripletRows:
             first_broken=self._first_broken,
             several=several,
             columns_with_several=columns,
+            rows_without=len(lacking),
+            first_without=f"{self._declared.rows}, line {lacking[0] + 1}" if lacking.size else None,
             are_added=self._declared.duplicates != UNUSABLE,
         )
 
@@ -172,7 +187,7 @@ def triplet_columns(source: RowSource, there: Sequence[str]) -> list[str]:
 def row_names(path: Path) -> list[str]:
     """Read the names of all rows, in their order."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError):
         raise InvalidDataError(
             f"The list of rows, {path}, cannot be read.", "Write one name a line, in UTF-8."

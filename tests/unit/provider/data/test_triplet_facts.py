@@ -146,3 +146,20 @@ def test_a_dictionary_leaves_missing_triplets_alone(tmp_path: Path) -> None:
     assert "line 3" in fault
     with pytest.raises(InvalidDataError, match=facts("long.csv")):
         read_rows(written(tmp_path / "long.csv", "no,names\n"), plain)
+
+
+def test_declared_rows_without_triplets_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "long.csv", "person,concept,val\np1,7,5\np3,7,5\np2,9,1\n")
+    how = reading(tmp_path)
+    written(tmp_path / "persons.list", "p1\n\np2\np3\n")
+    found = examine_rows(path, how).triplets
+    assert found is not None
+    assert (found.used, found.rows_without) == (2, 1)
+    assert found.first_without == f"{tmp_path / 'persons.list'}, line 3"
+
+
+def test_a_data_set_of_which_no_triplet_is_used_fails_the_check(tmp_path: Path) -> None:
+    examined = checked(tmp_path, "person,concept,val\n1,7,5\n2,7,6\n")
+    assert not examined.passed
+    assert any("2 declared rows have no triplet that is used" in remark for remark in examined.remarks)
+    assert checked(tmp_path, GOOD).passed
