@@ -4,7 +4,7 @@ Readers of files give numbers alone. So a text that stands for a level is read a
 (``text_code``), and ``LevelCodes`` turns both, such texts and codes that are numbers, into places of levels.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
 from typing import Any, Final, Self
@@ -34,13 +34,15 @@ def text_code(place: int) -> float:
     return _TEXT_STEP * (place + 1)
 
 
-def category_text(cell: str, texts: Mapping[str, int], missing: Collection[str] = ()) -> float:
+def category_text(
+    cell: str, texts: Mapping[str, int], missing: Collection[str] = (), parse: Callable[[str], float] = number_in
+) -> float:
     """Read a cell of a category: a declared text, a number, a missing value, or something else.
 
     The text NaN is a missing value, as in columns of numbers. Programs write true and false in different letters, and
     files with types store them as 1 and 0. So any of these finds the declared text that means the same.
 
-    Declared texts and codes are in Unicode's composed form.
+    Declared texts and codes are in Unicode's composed form. ``parse`` reads a number with the file's decimal mark.
     """
     plain = composed(cell.strip())
     if not plain or plain in missing:
@@ -50,8 +52,10 @@ def category_text(cell: str, texts: Mapping[str, int], missing: Collection[str] 
     if (truth := _TRUTH.get(plain.lower())) is not None:
         alike = [place for text, place in texts.items() if text.lower() == plain.lower()]
         return text_code(alike[0]) if alike else truth
-    number = number_of(plain)
-    return OTHER_TEXT if number is None else number
+    try:
+        return parse(plain)
+    except ValueError:
+        return OTHER_TEXT
 
 
 @dataclass(frozen=True, slots=True)

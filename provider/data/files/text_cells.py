@@ -21,16 +21,26 @@ class Cells:
         self._number = number_parser(reading)
         self._plain = float if self._number is number_in else self._number
         self._readers = [cell_reader(reading, name, self._number) for name in own_names]
+        self._quick = [
+            read if name in reading.texts or self._has_odd_code(name) else self._plain
+            for name, read in zip(own_names, self._readers, strict=True)
+        ]
+        self._is_plain = all(read is self._plain for read in self._quick)
         self.unusable = [inf] * len(self._places)
 
     def numbers(self, cells: Sequence[str]) -> list[float] | None:
-        """Return a number for each column: NaN if missing, infinity if it is not a number. None for other lines."""
+        """Return a number for each column: NaN if missing, infinity if it is not a number. None for other lines.
+
+        Numbers are read quickly where a column's own reader finds the same, so no cell changes how another is read.
+        """
         if len(cells) != len(self.names):
             return None
         own = cells if self._is_all else [cells[place] for place in self._places]
         if "_" not in "".join(own):  # the only character for which float() and ``number_in`` differ
             try:
-                return list(map(self._plain, own))
+                if self._is_plain:
+                    return list(map(self._plain, own))
+                return [read(cell) for read, cell in zip(self._quick, own, strict=True)]
             except ValueError:
                 pass
         return [read(cell) for read, cell in zip(self._readers, own, strict=True)]
@@ -42,6 +52,11 @@ class Cells:
             if not isfinite(number) and not (isnan(number) and is_filled):
                 return place
         return None
+
+    def _has_odd_code(self, column: str) -> bool:
+        """Tell whether a text for missing values is NaN or infinity too. Other numbers are found after all are read."""
+        texts = [code for code in self.reading.codes_of(column) if isinstance(code, str)]
+        return any(self.is_number(text) and not isfinite(self._number(text)) for text in texts)
 
     def is_number(self, cell: str) -> bool:
         """Tell whether a cell is a number with the declared decimal mark, NaN and infinity included."""

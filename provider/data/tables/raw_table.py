@@ -265,7 +265,7 @@ def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = n
     codes = frozenset(composed(code) for code in reading.codes_of(column) if isinstance(code, str))
     texts = reading.texts.get(column)
     if texts is not None:
-        return lambda cell: category_text(cell, texts, codes)
+        return lambda cell: category_text(cell, texts, codes, parse)
     return lambda cell: cell_number(cell, codes, parse)
 
 
@@ -297,8 +297,15 @@ def is_number(text: str) -> bool:
 
 def without_codes(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
     """Put NaN in place of the numbers that stand for a missing value. This depends on each cell alone."""
-    codes = [tuple(numbers_of_codes(reading.codes_of(name))) for name in _each(matrix, names)]
+    codes = [code_numbers(reading, name) for name in _each(matrix, names)]
     return _replaced(matrix, codes, _code_to_nan)
+
+
+def code_numbers(reading: Reading, column: str) -> tuple[float, ...]:
+    """Return the numbers that stand for a missing value in a column. Texts may be numbers with the decimal mark."""
+    codes = reading.codes_of(column)
+    with_comma = [code for code in codes if isinstance(code, str) and "." not in code and reading.decimal == ","]
+    return tuple(numbers_of_codes((*codes, *(code.replace(",", ".") for code in with_comma))))
 
 
 def filled(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
