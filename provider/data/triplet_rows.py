@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from functools import partial
+from math import isinf, isnan
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from dpspca.common.storage import Reading
 from .checked import CheckedRows
 from .file_errors import file_errors, files_at
 from .formats import format_of
-from .tables import RowSource, TripletBatch, TripletFacts, TripletRows
+from .tables import RowSource, TripletBatch, TripletFacts, TripletRows, code_numbers
 from .threads import OneBehind
 
 _ENOUGH: Final = 2
@@ -45,18 +46,21 @@ def warn_of_unused(path: Path, facts: TripletFacts) -> None:
 def places_of_cell(path: Path, reading: Reading, row: int, column: int) -> list[str]:
     """Name the files, and in text the lines, of the first triplets of one row and column: two at most.
 
-    The one whose number cannot be used comes first. This reads all triplets again.
+    One whose number cannot be used comes first, and missing values come last: they count only where there is nothing
+    else. This reads all triplets again.
     """
-    known, bad, good = TripletRows(reading), list[str](), list[str]()
+    known, bad, good, missing = TripletRows(reading), list[str](), list[str](), list[str]()
+    codes = code_numbers(reading, (known.columns.names or ())[column])
     for file in files_at(path):
         with file_errors(file):
             for batch in _batches(file, reading):
                 rows, columns = known.find(batch)
                 for place in np.flatnonzero((rows == row) & (columns == column)).tolist():
                     line = "" if batch.lines is None else f", line {batch.lines[place]}"
-                    is_bad = batch.numbers is not None and not np.isfinite(batch.numbers[place])
-                    (bad if is_bad else good).append(f"{file}{line}")
-    return [*bad, *good][:_ENOUGH]
+                    number = 1.0 if batch.numbers is None else float(batch.numbers[place])
+                    of_kind = missing if isnan(number) or number in codes else bad if isinf(number) else good
+                    of_kind.append(f"{file}{line}")
+    return [*bad, *good, *missing][:_ENOUGH]
 
 
 def _batches(file: Path, reading: Reading) -> Iterator[TripletBatch]:

@@ -85,10 +85,17 @@ def selection(
 def triplet_statement(source: RowSource, origin: str, described: Sequence[tuple[str, str]], types: Types) -> str:
     """Write the statement that gives triplets: two names, and a floating-point number, in any order.
 
-    Names stay numbers if their type is one of whole numbers, and become text otherwise.
+    Names stay numbers if their type is one of whole numbers, and become text otherwise. Other numbers are refused: a
+    database writes them in its own way.
     """
     row, column, *value = triplet_columns(source, [name for name, _ in described])
     kinds = dict(described)
+    for name in (row, column):
+        if kinds[name] in types.numbers and kinds[name] not in types.whole:
+            raise InvalidDataError(
+                f"The column {name!r:.60} of triplets has type {kinds[name]}, which may write 1 as 1.0.",
+                "Write it as whole numbers or as text: in a query, with CAST(... AS BIGINT).",
+            )
     require_numeric([(name, kinds[name]) for name in value if kinds[name] not in types.numbers])
     cells = [
         quoted(name) if kinds[name] in types.whole else f"CAST({quoted(name)} AS VARCHAR)" for name in (row, column)

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from math import nan
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from dpspca.provider.data.tables import (
     cell_reader,
     columns_used,
     triplet_columns,
+    value_reader,
 )
 
 from .sql import no_single_table
@@ -79,10 +81,14 @@ def triplets_of_sqlite(source: RowSource) -> Iterator[TripletBatch]:
             _require_names(database, text)
         there = _columns_of(database, text)
         places = [there.index(name) for name in triplet_columns(source, there)]
-        found, number_of = database.execute(text), _number_of(cell_reader(source.reading, ""))
+        found, read = database.execute(text), value_reader(source.reading)
         while rows := found.fetchmany(_BATCH_ROWS):
             names = [[_name_of(each[place]) for each in rows] for place in places[:2]]
-            numbers = [number_of(each[place]) for each in rows for place in places[2:]]
+            numbers = [
+                _number_of(partial(read, name))(each[place])
+                for each, name in zip(rows, names[1], strict=True)
+                for place in places[2:]
+            ]
             yield TripletBatch(names[0], names[1], np.array(numbers) if places[2:] else None)
 
 

@@ -32,10 +32,10 @@ from dpspca.provider.data.tables import (
     RowBatches,
     RowSource,
     TripletBatch,
-    cell_reader,
     columns_used,
     is_number,
     triplet_columns,
+    value_reader,
 )
 
 from .opened_text import opened_text
@@ -122,19 +122,19 @@ def thousands_in_text(source: RowSource) -> tuple[str, ...]:
 def triplets_of_text(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets, each from its own line. A line with too few or too many cells belongs to no row."""
     reading, declared = source.reading, source.reading.triplets
-    number_of = cell_reader(reading, "", number_parser(reading))
+    number_of = value_reader(reading, number_parser(reading))
     with opened_text(source.path, reading) as text:
         head, delimiter, before = _head(text, source)
         names = _names(head, reading)
         places = [names.index(name) for name in triplet_columns(source, names)]
-        each_line = whole_lines(text)
-        while lines := list(islice(each_line, _BATCH_LINES)):
+        single = whole_lines(text)
+        while lines := list(islice(single, _BATCH_LINES)):
             rows, numbers = [_cells_of(line, delimiter) for line in lines], range(before + 1, before + 1 + len(lines))
             broken = [place for place, cells in enumerate(rows) if len(cells) != len(names)]
             whole, places_of_whole = _without(rows, broken), _without(numbers, broken)
             odd = [place for place in broken if lines[place].strip()]
             row, column, *value = ([cells[place] for cells in whole] for place in places)
-            parsed = np.array([number_of(cell) for cell in value[0]]) if declared and declared.value else None
+            parsed = np.array(list(map(number_of, column, value[0]))) if declared and declared.value else None
             first = _broken(numbers[odd[0]], lines[odd[0]], rows[odd[0]], len(names)) if odd else None
             yield TripletBatch(row, column, parsed, places_of_whole, len(odd), first)
             before += len(lines)

@@ -10,6 +10,7 @@ from .raw_table import (
     RowSource,
     as_numbers,
     cell_reader,
+    code_numbers,
     columns_by_place,
     columns_used,
     filled,
@@ -27,6 +28,7 @@ from .triplets import (
     declared_columns,
     row_names,
     triplet_columns,
+    value_reader,
 )
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "arrow_batch",
     "as_numbers",
     "cell_reader",
+    "code_numbers",
     "columns_by_place",
     "columns_used",
     "declared_columns",
@@ -56,5 +59,6 @@ __all__ = [
     "require_room",
     "row_names",
     "triplet_columns",
+    "value_reader",
     "without_codes",
 ]

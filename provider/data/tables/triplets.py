@@ -8,7 +8,7 @@ The order of triplets does not count. Numbers of one row and column are sorted b
 bit of a sum depends on the order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.frames import number_in
 from dpspca.common.job import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
+from dpspca.common.text import composed
 
 from .arrow_numbers import floats
 from .memory_limit import TRIPLET, require_room
-from .raw_table import Columns, RowSource
+from .raw_table import Columns, RowSource, cell_number, code_numbers
 from .triplet_names import UNKNOWN, KnownNames, Places
 
 Names: TypeAlias = Any
@@ -94,7 +96,7 @@ class TripletRows:
         """Take the rows and columns that are declared. Refuse more triplets than fit into ``room`` bytes."""
         self._room, self._used = room, 0
         assert reading.triplets is not None
-        self._declared = reading.triplets
+        self._declared, self._reading = reading.triplets, reading
         self.columns = declared_columns(reading)
         declared_rows = row_names(self._declared.rows)
         self._rows, self._names = KnownNames(declared_rows), KnownNames(self.columns.names or ())
@@ -148,10 +150,21 @@ class TripletRows:
         rows, columns = (np.concatenate(each) for each in zip(*self._cells, strict=True))
         made = _by_rows(rows, columns, np.concatenate(self._numbers), (self._rows.count, self._names.count))
         made.sort_indices()
+        if self._declared.value is not None:
+            made = _without_missing(made, self._is_missing(made))
         is_first = _first_of_cells(made)
         if self._declared.value is not None or self._declared.duplicates == UNUSABLE:
             self._several = self._those_with_several(made, is_first)
         return _added_up(made, is_first, self._declared)
+
+    def _is_missing(self, table: scipy.sparse.csr_array) -> NDArray[np.bool_]:
+        """Tell which numbers are missing, or stand for a missing value in their column."""
+        found: NDArray[np.bool_] = np.isnan(table.data)
+        by_column = [code_numbers(self._reading, name) for name in self.columns.names or ()]
+        for codes in set(filter(None, by_column)):
+            has_codes = np.array([each == codes for each in by_column])
+            found |= has_codes[table.indices] & np.isin(table.data, codes)
+        return found
 
     def _those_with_several(
         self, table: scipy.sparse.csr_array, is_first: NDArray[np.bool_]
@@ -168,6 +181,26 @@ def arrow_batch(batch: Any, declared: Triplets | None) -> TripletBatch:  # noqa:
     value = None if declared.value is None else batch.column(declared.value)
     numbers = None if value is None else floats(value)
     return TripletBatch(batch.column(declared.row), batch.column(declared.column), numbers)
+
+
+def value_reader(reading: Reading, parse: Callable[[str], float] = number_in) -> Callable[[str | None, str], float]:
+    """Return what turns a triplet's column and the text of its value into a number: NaN if missing, or infinity.
+
+    Texts for missing values may be declared by column, and are with a dictionary.
+    """
+    declared = reading.missing_codes
+    by_column = {} if isinstance(declared, tuple) else {name: _texts(codes) for name, codes in declared.items()}
+    everywhere = _texts(declared) if isinstance(declared, tuple) else frozenset[str]()
+
+    def read(column: str | None, value: str) -> float:
+        codes = by_column.get(composed((column or "").strip()), everywhere) if by_column else everywhere
+        return cell_number(value, codes, parse)
+
+    return read
+
+
+def _texts(codes: Iterable[str | float]) -> frozenset[str]:
+    return frozenset(composed(code) for code in codes if isinstance(code, str))
 
 
 def triplet_columns(source: RowSource, there: Sequence[str]) -> list[str]:
@@ -209,6 +242,20 @@ def _first_of_cells(table: scipy.sparse.csr_array) -> NDArray[np.bool_]:
     is_first: NDArray[np.bool_] = np.diff(table.indices, prepend=-1) != 0
     is_first[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
     return is_first
+
+
+def _without_missing(table: scipy.sparse.csr_array, is_missing: NDArray[np.bool_]) -> scipy.sparse.csr_array:
+    """Leave out missing values where their row and column have a number. If they have none, one missing value stays.
+
+    Otherwise an empty value would spoil a measurement, and a code would be added to it.
+    """
+    is_first = _first_of_cells(table)
+    if is_first.all() or not is_missing.any():
+        return table
+    has_number = np.logical_or.reduceat(~is_missing, np.flatnonzero(is_first))
+    stays = ~is_missing | (is_first & ~has_number[np.cumsum(is_first) - 1])
+    ends = np.append(0, np.cumsum(stays))[table.indptr]
+    return scipy.sparse.csr_array((table.data[stays], table.indices[stays], ends), shape=table.shape)
 
 
 def _added_up(table: scipy.sparse.csr_array, is_first: NDArray[np.bool_], declared: Triplets) -> scipy.sparse.csr_array:

@@ -98,8 +98,9 @@ def test_features_with_several_numbers_have_their_own_names(tmp_path: Path) -> N
     ("bad", "told"),
     [
         ("p2,8,x\n", ("line 5", "'p2'", "'8'")),
-        ("p2,8,\n", ("line 5", "'p2'", "'8'", "missing")),
-        ("p1,7,NaN\n", ("line 5", "'p1'", "'7'")),
+        ("p1,8,\n", ("line 5", "'p1'", "'8'", "missing")),
+        ("p1,8,NaN\n", ("line 5", "'p1'", "'8'")),
+        ("p2,8,\np2,8,x\n", ("line 6", "'p2'", "'8'")),
     ],
 )
 def test_the_first_bad_triplet_has_file_line_row_and_column(bad: str, told: tuple[str, ...], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -360,3 +361,39 @@ def test_features_of_triplets_are_examined_by_the_values_that_are_there(tmp_path
     assert not any(each.is_wrong or each.is_constant for each in facts.features if each.name != "Hypertension")
     shown = preview_row(path, how, 1)
     assert {each.name: each.value for each in shown.features if each.value is not None} == {"Blood pressure": 0.5}
+
+
+BESIDE = "p1,7,5\np1,7,\np1,8,-9\np1,8,3\np2,7,NA\np2,7,NA\np2,8,2\np2,8,4\n"
+
+
+@pytest.mark.parametrize("codes", [("NA", -9), {"7": ("NA",), "8": (-9,)}])
+@pytest.mark.parametrize("form", ["csv", "sqlite"])
+def test_missing_values_beside_a_number_are_left_out(form: str, codes: Any, tmp_path: Path) -> None:
+    lines = [tuple(line.split(",")) for line in BESIDE.splitlines()]
+    path = csv(tmp_path / "long", lines) if form == "csv" else sqlite(tmp_path / "long", lines)
+    (tmp_path / "rows.list").write_text("p1\np2\n", encoding="utf-8")
+    declared = Triplets(row="person", column="concept", value="value", rows=tmp_path / "rows.list")
+    how = Reading(columns=("7", "8"), triplets=declared, missing_codes=codes, missing=1.0)
+    assert dense(path, how) == dense(path, how, read_rows) == [[5, 3], [1, 6]]
+    found = examine_rows(path, how).triplets
+    assert found is not None
+    assert (found.several, found.columns_with_several) == (1, ("8",))
+    single = Reading(columns=how.columns, triplets=replace(declared, duplicates="unusable"), missing_codes=codes)
+    assert dense(path, replace(single, missing={"7": 1.0})) == [[5, 3], [0, 0]]
+
+
+def test_a_missing_value_changes_its_own_row_alone(tmp_path: Path) -> None:
+    before = [(101, 4001, 1.0), (101, 4001, 2.0), (103, 4003, 4.0)]
+    plain = dense(csv(tmp_path / "a", before), reading(tmp_path, missing=9.0))
+    for more in ([(103, 4003, "")], [(103, 4001, ""), (103, 4001, "")]):
+        changed = dense(csv(tmp_path / "b", [*before, *more]), reading(tmp_path, missing=9.0))
+        assert changed[:2] == plain[:2]
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "REAL", "DECIMAL(9, 1)"])
+def test_names_of_other_numbers_in_a_database_are_refused_by_type(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "covariates.duckdb"
+    with duckdb.connect(str(path)) as made:
+        made.execute(f"CREATE TABLE covariates (person {kind}, concept integer, value double)")
+    with pytest.raises(DpspcaError, match=facts("'person'", "triplets", "CAST")):
+        read_protected(path, reading(tmp_path))
