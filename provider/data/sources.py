@@ -54,6 +54,7 @@ from .tables import (
     RowSource,
     declared_columns,
     filled,
+    require_no_code_of_zero,
     require_room,
     without_codes,
 )
@@ -341,7 +342,9 @@ def _opened(source: RowSource, path: Path, cells: int | None = None) -> RawTable
         found = format_of(source)
         if source.lenient and found.may_hang:
             require_readable(source)
-        return found.read(source if cells is None else replace(source, cells=cells))
+        table = found.read(source if cells is None else replace(source, cells=cells))
+        require_no_code_of_zero(table, source.reading)
+        return table
 
 
 def _numbers_of(path: Path, raw: RawTable, *, lenient: bool) -> CheckedRows:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
@@ -306,6 +307,27 @@ def code_numbers(reading: Reading, column: str) -> tuple[float, ...]:
     codes = reading.codes_of(column)
     with_comma = [code for code in codes if isinstance(code, str) and "." not in code and reading.decimal == ","]
     return tuple(numbers_of_codes((*codes, *(code.replace(",", ".") for code in with_comma))))
+
+
+def require_no_code_of_zero(table: RawTable, reading: Reading) -> None:
+    """Refuse a code of 0 for sparse rows. They do not store zeros, so only those that happen to be stored would count.
+
+    A dictionary applies its own codes to numbers that are not stored, too.
+    """
+    if not scipy.sparse.issparse(table.numbers):
+        return
+    names = table.columns.names
+    coded = [name for name in names or ("",) if 0 in code_numbers(reading, name)]
+    if reading.preparation is not None:
+        lacking = {each.column for each in reading.preparation.mapped if 0 not in numbers_of_codes(each.all_codes)}
+        coded = [name for name in coded if name in lacking]
+    if coded:
+        more = f" and {len(coded) - 1} more columns" if len(coded) > 1 else ""
+        where = "" if names is None else f" for {coded[0]!r:.{_LONGEST_NAME}}{more}"
+        raise InvalidDataError(
+            f"missing_codes has 0{where}, but the rows are sparse and do not store their zeros.",
+            "Remove 0 from missing_codes, declare it in the dictionary, or save the rows as a dense table.",
+        )
 
 
 def filled(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
