@@ -15,6 +15,12 @@ def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
             f"This data set does not have {_names(facts.absent)}. Jobs that use such a feature are refused here before "
             "anything is spent."
         )
+    if facts.undecoded:
+        yield (
+            f"In {_names(facts.undecoded)}, some cells are not in the encoding in which the file is read. By default, "
+            "that is UTF-8. Such cells are no level. Save the file as UTF-8, or declare its encoding under [reading], "
+            'as in encoding = "cp1252".'
+        )
     for each in facts.features:
         yield from _about_unit(each)
     yield from _about_codes(facts.features)

@@ -47,6 +47,7 @@ from .files import (
     triplets_of_orc,
     triplets_of_parquet,
     triplets_of_text,
+    undecoded_in_text,
     unpacking,
     unstored_in_h5ad,
     unstored_in_hdf5,
@@ -75,6 +76,8 @@ class Format:
     """Says what is wrong with a row, by its number from 0."""
     thousands: Callable[[RowSource], tuple[str, ...]] | None = None
     """Names columns whose decimal mark may divide thousands."""
+    undecoded: Callable[[RowSource], tuple[str, ...]] | None = None
+    """Names columns with cells that are not in the encoding in which the file is read."""
     unstored: Callable[[RowSource], str | None] | None = None
     """Says which part of the rows the file does not hold, so that another number stands there."""
     partitions: bool = False
@@ -96,6 +99,7 @@ _TEXT: Final = Format(
     triplets=triplets_of_text,
     fault=fault_of_text,
     thousands=thousands_in_text,
+    undecoded=undecoded_in_text,
 )
 _PARQUET: Final = Format(read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet, partitions=True)
 _ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow, partitions=True)

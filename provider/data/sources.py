@@ -244,6 +244,17 @@ def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
         return () if find is None else find(source)
 
 
+def undecoded_columns(path: Path, reading: Reading) -> tuple[str, ...]:
+    """Name columns of text files with cells that are not in the encoding in which the files are read."""
+    found = dict[str, None]()
+    for file in files_at(path):
+        source = _source(file, reading, path)
+        with file_errors(file):
+            find = format_of(source).undecoded
+            found |= dict.fromkeys(() if find is None else find(source))
+    return tuple(found)
+
+
 def unstored_parts(path: Path, reading: Reading) -> Iterator[str]:
     """Say of each file which part of its rows is not stored, if there is such a part."""
     for file in files_at(path):

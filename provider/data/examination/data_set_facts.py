@@ -34,6 +34,7 @@ from dpspca.provider.data.sources import (
     raw_tables,
     suspected_thousands,
     types_in,
+    undecoded_columns,
     unstored_parts,
 )
 from dpspca.provider.data.tables import RawTable, RowBatches, TripletFacts, without_codes
@@ -96,6 +97,8 @@ class DataSetFacts:
     """Of a long table, what was not used, and what was added up."""
     unstored: tuple[str, ...] = ()
     """Which parts of the rows the files do not hold, so that another number stands there."""
+    undecoded: tuple[str, ...] = ()
+    """Columns of text, with values of no level, that have cells in another encoding than the file is read in."""
 
 
 def examine_rows(  # noqa: PLR0913  # all that is declared
@@ -114,7 +117,9 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
     number of rows that were read.
     """
     found = _examined(path, reading, persons, memory, square, progress)
-    return replace(found, unstored=tuple(unstored_parts(path, reading)))
+    has_unknown = reading.triplets is None and any(each.unknown for each in found.features)
+    undecoded = undecoded_columns(path, reading) if has_unknown else ()
+    return replace(found, unstored=tuple(unstored_parts(path, reading)), undecoded=undecoded)
 
 
 def _examined(  # noqa: PLR0913, PLR0917  # all that is declared

@@ -27,7 +27,14 @@ from .folders import (
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5, unstored_in_h5ad, unstored_in_hdf5
 from .person_labels import label_of, labels_in
 from .plink_files import columns_of_bed, columns_of_pgen, located, read_bed, read_pgen
-from .text_files import columns_of_text, fault_of_text, read_text, thousands_in_text, triplets_of_text
+from .text_files import (
+    columns_of_text,
+    fault_of_text,
+    read_text,
+    thousands_in_text,
+    triplets_of_text,
+    undecoded_in_text,
+)
 from .variants import SAMPLE_LISTS, Variant, agree, read_samples, read_variants, sample_ids
 from .zarr_files import columns_of_zarr, is_zarr, read_zarr, unstored_in_zarr
 
@@ -78,6 +85,7 @@ __all__ = [
     "triplets_of_orc",
     "triplets_of_parquet",
     "triplets_of_text",
+    "undecoded_in_text",
     "unpacking",
     "unstored_in_h5ad",
     "unstored_in_hdf5",

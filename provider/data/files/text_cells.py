@@ -1,11 +1,13 @@
 """Turns the cells of a line of text into the numbers of the columns that are used. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import partial
 from math import inf, isfinite, isnan
 
 from dpspca.common.frames import number_in
 from dpspca.common.storage import Reading
-from dpspca.provider.data.tables import Columns, cell_reader
+from dpspca.common.text import composed
+from dpspca.provider.data.tables import Columns, cell_reader, is_number
 
 
 class Cells:
@@ -20,7 +22,7 @@ class Cells:
         self._filled = [reading.fill_of(name) is not None or reading.preparation is not None for name in own_names]
         self._number = number_parser(reading)
         self._plain = float if self._number is number_in else self._number
-        self._readers = [cell_reader(reading, name, self._number) for name in own_names]
+        self._readers = list(map(self._reader, own_names))
         self._quick = [
             read if name in reading.texts or self._has_odd_code(name) else self._plain
             for name, read in zip(own_names, self._readers, strict=True)
@@ -52,6 +54,21 @@ class Cells:
             if not isfinite(number) and not (isnan(number) and is_filled):
                 return place
         return None
+
+    def _reader(self, column: str) -> Callable[[str], float]:
+        """Return what reads the cells of a column. A level that is a number is read as in files with types."""
+        read, texts = cell_reader(self.reading, column, self._number), self.reading.texts.get(column)
+        return read if texts is None else partial(self._level, read, texts)
+
+    def _level(self, read: Callable[[str], float], texts: Container[str], cell: str) -> float:
+        """Read a cell of a category. A text such as 1,5 is a level by its letters, and not the number 1.5 of a file."""
+        try:
+            number = self._number(cell)
+        except ValueError:
+            return read(cell)
+        plain = composed(cell.strip())
+        is_text = not isfinite(number) or (plain in texts and not is_number(plain))
+        return read(cell) if is_text else number
 
     def _has_odd_code(self, column: str) -> bool:
         """Tell whether a text for missing values is NaN or infinity too. Other numbers are found after all are read."""

@@ -119,6 +119,22 @@ def thousands_in_text(source: RowSource) -> tuple[str, ...]:
     return tuple(head[place] for place, count in counts.items() if count >= _FEWEST_WITH_MARK)
 
 
+def undecoded_in_text(source: RowSource) -> tuple[str, ...]:
+    """Name used columns with a cell whose bytes are not in the encoding in which the file is read."""
+    with opened_text(source.path, source.reading) as text:
+        head, delimiter, _ = _head(text, source)
+        columns = columns_used(_names(head, source.reading), source.reading)
+        places = range(len(head)) if columns.places is None else columns.places
+        left, found = dict(zip(columns.names or (), places, strict=True)), list[str]()
+        for line in whole_lines(text):
+            if line.isascii() or is_decoded(line):
+                continue
+            cells = _cells_of(line, delimiter)
+            odd = [name for name, place in left.items() if place < len(cells) and not is_decoded(cells[place])]
+            found += [name for name in odd if left.pop(name) is not None]
+    return tuple(found)
+
+
 def triplets_of_text(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets, each from its own line. A line with too few or too many cells belongs to no row."""
     reading, declared = source.reading, source.reading.triplets

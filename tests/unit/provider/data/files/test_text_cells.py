@@ -1,15 +1,18 @@
 """How a cell of text is read follows from its column and its content, never from other cells of its line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpspca.client.steward.feature_remarks import feature_remarks
 from dpspca.common.dictionary import Preparation
 from dpspca.common.storage import read_dictionary
 from dpspca.common.storage.reading import Reading
+from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.protected import read_arriving, read_protected
-from dpspca.provider.data.sources import read_rows
+from dpspca.provider.data.sources import read_as_stored, read_rows
 
 DICTIONARY = """
 format = "dpspca-dictionary-1"
@@ -57,3 +60,24 @@ def test_levels_do_not_depend_on_other_cells(cells: tuple[str, ...], levels: dic
     by_kind = np.asarray(rows.part(slice(None)))[:, [name.startswith("kind") for name in rows.names or ()]]
     assert (by_kind[: len(cells)] == by_kind[len(cells) :]).all()
     assert not (by_kind[0] == by_kind[2]).all()
+
+
+def test_cells_in_another_encoding_than_utf8_are_reported(tmp_path: Path) -> None:
+    known = read_dictionary(written(tmp_path / "study.toml", DICTIONARY))
+    how = Reading().prepared(Preparation.parse(known, {"kind": {"levels": {"m\u00e4nnlich": "a", "w": "b"}}}, None))
+    path = tmp_path / "rows.csv"
+    path.write_bytes("kind,size\nw,1\nm\u00e4nnlich,2\nw,3\nw,4\n".encode("cp1252"))
+    found = examine_rows(path, how)
+    assert found.undecoded == ("kind",)
+    assert any("'kind'" in each and 'encoding = "cp1252"' in each for each in feature_remarks(found))
+    declared = examine_rows(path, replace(how, encoding="cp1252"))
+    assert (declared.undecoded, [each.unknown for each in declared.features]) == ((), [0, 0])
+
+
+def test_levels_that_are_numbers_are_read_as_from_files_with_types(tmp_path: Path) -> None:
+    """Then the same rows have the same fingerprints, and so one budget."""
+    known = read_dictionary(written(tmp_path / "study.toml", DICTIONARY))
+    levels = {"1": "a", "2": "b"}
+    how = Reading().prepared(Preparation.parse(known, {"kind": {"levels": levels}}, None))
+    rows = read_as_stored(written(tmp_path / "rows.csv", "kind,size\n1,5\n2,\n1.0,x\n"), how)
+    assert np.asarray(rows.matrix)[:, 0].tolist() == [1, 2, 1]
