@@ -32,6 +32,8 @@ def opened_text(path: Path, reading: Reading) -> Iterator[TextIO]:
             # The first bytes decide nothing if they are those of a row.
             beginning = packed.peek(LONGEST)[:LONGEST] if reading.names is None else b""
             encoding = _encoding(beginning, reading)
+            if reading.names is not None:
+                _skip_mark(packed, encoding)
             errors = "replace" if encoding.startswith("utf-16") else "surrogateescape"
             with io.TextIOWrapper(packed, encoding=encoding, errors=errors, newline="") as text:
                 yield text
@@ -60,6 +62,13 @@ def _encoding(beginning: bytes, reading: Reading) -> str:
             "Remove encoding under [reading].",
         )
     return str(reading.encoding)
+
+
+def _skip_mark(packed: io.BufferedReader, encoding: str) -> None:
+    """Leave out a mark before the first row, which would spoil its first cell. It changes how no other row is read."""
+    mark = _UTF_16_MARKS[0] if encoding == "utf-16-le" else _UTF_8_MARK
+    if encoding != "utf-8-sig" and packed.peek(len(mark)).startswith(mark):
+        packed.read(len(mark))
 
 
 @contextmanager

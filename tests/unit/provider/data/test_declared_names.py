@@ -71,3 +71,25 @@ def test_columns_are_chosen_by_declared_names(array: Path, tmp_path: Path, readi
 def test_another_number_of_names_is_refused(array: Path) -> None:
     with pytest.raises(InvalidDataError, match=facts("3 columns", 2)):
         read_rows(array, Reading(names=("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written_in"),
+    [
+        (None, "utf-8-sig"),
+        ("utf-8", "utf-8-sig"),
+        ("utf-16", "utf-16"),
+        ("utf-16", "utf-16-le"),
+        ("cp1252", "utf-8-sig"),
+    ],
+)
+def test_a_mark_before_the_first_row_spoils_nothing(encoding: str | None, written_in: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes("1,2\n3,4\n".encode(written_in))
+    rows = read_protected(tmp_path / "rows.csv", Reading(names=("a", "b"), encoding=encoding))
+    assert np.asarray(rows.matrix).tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_mark_changes_how_no_other_row_is_read(tmp_path: Path) -> None:
+    how = Reading(names=("a", "b"), encoding="utf-16")
+    (tmp_path / "rows.csv").write_bytes(b"\xfe\xff" + "1,2\n3,4\n".encode("utf-16-le"))
+    assert np.asarray(read_protected(tmp_path / "rows.csv", how).matrix).tolist() == [[0, 0], [3, 4]]
