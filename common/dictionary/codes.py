@@ -78,12 +78,15 @@ class LevelCodes:
                 f"Use one of: {', '.join(feature.levels)}.",
             )
         made = cls(tuple(codes), tuple(places[level] for level in codes.values()))
-        own = [number for code in given or feature.levels if (number := _parsed(code)) is not None]
-        check(
-            len(set(own)) == len(own),
-            f"Two codes of {feature.name!r:.60} are the same number.",
-            "Give each number once.",
-        )
+        first = dict[float, str]()
+        for code in given or feature.levels:
+            if (number := _parsed(code)) is not None:
+                same = first.setdefault(number, code)
+                check(
+                    same == code,
+                    f"{same!r:.60} and {code!r:.60} of {feature.name!r:.60} are the same number.",
+                    "Files may store either as the other. Give levels that are words or different numbers.",
+                )
         return made
 
     def places(self, raw: FloatArray) -> FloatArray:

@@ -200,7 +200,7 @@ def test_arriving_rows_that_another_dictionary_prepares_keep_one_budget(tmp_path
         ({"height": {"levels": {"a": "b"}}}, None, "levels are for categories"),
         ({"sex": {"factor": 2}}, None, "factor and offset are for numbers"),
         ({"sex": {"levels": {"f": "woman"}}}, None, "'woman', which is not a level"),
-        ({"sex": {"levels": {"1": "female", "1.0": "male"}}}, None, "same number"),
+        ({"sex": {"levels": {"1": "female", "1.0": "male"}}}, None, "'1' and '1.0' of 'sex'"),
         ({"height": {"factor": 0}}, None, "factor is 0"),
         ({"height": {"factor": float("inf")}}, None, "finite"),
         ({"height": 5}, None, "Give a table"),
