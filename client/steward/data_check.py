@@ -179,6 +179,8 @@ def _about_rows(facts: DataSetFacts) -> Iterator[str]:
         yield "There are no rows: this is an empty shard, and its answers are noise alone."
     if facts.persons is not None:
         yield from person_remarks(facts.persons)
+    for twin in facts.twins:
+        yield f"{twin} is there packed and unpacked, or packed in two ways. If the rows are the same, remove one file."
     for unstored in facts.unstored:
         yield f"{unstored} If they were lost, copy or write it again."
 

@@ -158,6 +158,11 @@ def ending_of(path: Path) -> str:
     return (plain if is_text else path).suffix.lower()
 
 
+def unpacked_name(path: Path) -> str:
+    """Return a file's name without the end that says how a text file is packed."""
+    return path.stem if path.suffix.lower() in _PACKED else path.name
+
+
 def _unknown(path: Path, ending: str) -> MissingExtraError:
     if not ending and not path.exists():
         return MissingExtraError("There is no such file or folder.", "Check the name, and the folder that it is in.")

@@ -14,6 +14,7 @@ that are put in place of missing ones, change each row by itself, so neighbourin
 matrix would not stay symmetric, so units of a matrix are refused for such data.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -44,7 +45,7 @@ from .files import (
     read_folder,
     read_samples,
 )
-from .formats import format_of
+from .formats import format_of, unpacked_name
 from .memory import Genotypes, entry_by_entry, prepared_genotypes
 from .tables import (
     PERSON,
@@ -253,6 +254,12 @@ def undecoded_columns(path: Path, reading: Reading) -> tuple[str, ...]:
             find = format_of(source).undecoded
             found |= dict.fromkeys(() if find is None else find(source))
     return tuple(found)
+
+
+def packed_twins(path: Path) -> tuple[str, ...]:
+    """Name files of a folder that are there both packed and not, or packed in two ways: all their rows are used."""
+    counts = Counter(file.with_name(unpacked_name(file)) for file in files_at(path))
+    return tuple(str(file) for file, count in counts.items() if count > 1)
 
 
 def unstored_parts(path: Path, reading: Reading) -> Iterator[str]:

@@ -30,6 +30,7 @@ from dpspca.provider.data.sources import (
     first_fault,
     for_each_row,
     joined,
+    packed_twins,
     person_lines,
     raw_tables,
     suspected_thousands,
@@ -97,6 +98,8 @@ class DataSetFacts:
     """Of a long table, what was not used, and what was added up."""
     unstored: tuple[str, ...] = ()
     """Which parts of the rows the files do not hold, so that another number stands there."""
+    twins: tuple[str, ...] = ()
+    """Files of a folder that are there packed and unpacked."""
     undecoded: tuple[str, ...] = ()
     """Columns of text, with values of no level, that have cells in another encoding than the file is read in."""
 
@@ -119,7 +122,8 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
     found = _examined(path, reading, persons, memory, square, progress)
     has_unknown = reading.triplets is None and any(each.unknown for each in found.features)
     undecoded = undecoded_columns(path, reading) if has_unknown else ()
-    return replace(found, unstored=tuple(unstored_parts(path, reading)), undecoded=undecoded)
+    unstored, twins = tuple(unstored_parts(path, reading)), packed_twins(path)
+    return replace(found, unstored=unstored, undecoded=undecoded, twins=twins)
 
 
 def _examined(  # noqa: PLR0913, PLR0917  # all that is declared

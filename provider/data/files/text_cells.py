@@ -13,8 +13,10 @@ from dpspca.provider.data.tables import Columns, cell_reader, is_number
 class Cells:
     """What is known about the columns of a text file, and how their cells are read."""
 
-    def __init__(self, names: Sequence[str], columns: Columns, reading: Reading) -> None:
+    def __init__(self, names: Sequence[str], columns: Columns, reading: Reading, *, by_spaces: bool = False) -> None:
+        """Take what is known. ``by_spaces`` says that spaces divide cells, because no other mark does."""
         self.names = names
+        self.by_spaces = by_spaces
         self.reading = reading
         self._places = range(len(names)) if columns.places is None else columns.places
         self._is_all = columns.places is None

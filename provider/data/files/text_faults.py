@@ -76,6 +76,8 @@ def _about_count(of: Cells, cells: Sequence[str], text: str | None) -> str:
             f"{usual} If the rows have names that the first line does not mention, as write.table of R does it, write "
             "them with row.names = FALSE."
         )
+    if len(cells) == 1 and of.by_spaces and of.reading.delimiter is None:
+        return f'{usual} If the first line is one name with spaces in it, declare delimiter = "," {_IN_SETTINGS}.'
     other = _other_mark(of, text)
     return usual if other is None else f"{usual} Or declare what divides cells {_IN_SETTINGS}: delimiter = {other!r}."
 

@@ -69,7 +69,7 @@ def read_text(source: RowSource) -> RawTable:
         head, delimiter, before = _head(text, source)
         names = _names(head, source.reading)
         columns = columns_used(names, source.reading)
-        cells = Cells(names, columns, source.reading)
+        cells = Cells(names, columns, source.reading, by_spaces=delimiter == _SPACE)
         if source.lenient:
             batches = _numbers(cells, _single_lines(text, delimiter), source)
         else:
@@ -93,7 +93,8 @@ def fault_of_text(source: RowSource, row: int) -> str:
         head, delimiter, before = _head(text, source)
         names = _names(head, source.reading)
         line = next(islice(text, row, None))
-        cells = Cells(names, columns_used(names, source.reading), source.reading)
+        used = columns_used(names, source.reading)
+        cells = Cells(names, used, source.reading, by_spaces=delimiter == _SPACE)
         return str(line_fault(before + row + 1, cells, _cells_of(line, delimiter), line))
 
 

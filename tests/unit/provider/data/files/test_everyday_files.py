@@ -192,6 +192,21 @@ def test_no_row_is_taken_for_the_mark_of_a_file(first: bytes, tmp_path: Path) ->
     assert rows_of(path, Reading(names=("a", "b"))) == [[0, 0], [3, 4]]
 
 
+def test_one_column_whose_name_has_spaces_is_read_with_a_declared_mark(tmp_path: Path) -> None:
+    path = saved(tmp_path / "rows.csv", "systolic blood pressure\n120\n130\n")
+    assert 'delimiter = ","' in remarks_on(path)
+    assert rows_of(path, Reading(delimiter=",")) == [[120], [130]]
+
+
+def test_a_file_that_is_in_a_folder_packed_and_unpacked_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for name in ("a.csv", "b.csv"):
+        saved(tmp_path / "rows" / name, "a,b\n1,2\n3,5\n")
+    assert "packed" not in remarks_on(tmp_path / "rows")
+    (tmp_path / "rows" / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n3,5\n"))
+    assert f"{tmp_path / 'rows' / 'a.csv'} is there packed and unpacked" in remarks_on(tmp_path / "rows")
+
+
 # --- What a steward is told about numbers that may not be measurements ------------------------------------------------
 
 
