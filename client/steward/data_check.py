@@ -162,9 +162,7 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
             "number per column in missing, under [reading], keeps rows with missing values. Codes for missing values "
             "belong in missing_codes."
         )
-    numbered = [each for each in columns if each[1].is_index]
-    if numbered:
-        yield f"The rows are numbered by {_named(numbered)}: {_leave_out(numbered)}, unless that is a measurement."
+    yield from _about_index(columns, facts)
     yield from _suspicions(columns)
     constant = [each for each in columns if each[1].is_constant]
     if constant:
@@ -183,6 +181,16 @@ def _about_rows(facts: DataSetFacts) -> Iterator[str]:
         yield f"{twin} is there packed and unpacked, or packed in two ways. If the rows are the same, remove one file."
     for unstored in facts.unstored:
         yield f"{unstored} If they were lost, copy or write it again."
+
+
+def _about_index(columns: Sequence[tuple[int, ColumnFacts]], facts: DataSetFacts) -> Iterator[str]:
+    """Say which columns number or name rows."""
+    numbered = [each for each in columns if each[1].is_index]
+    if numbered:
+        yield f"The rows are numbered by {_named(numbered)}: {_leave_out(numbered)}, unless that is a measurement."
+    index = [each for each in columns if each[1].name in facts.index and each not in numbered]
+    if index:
+        yield f"The file calls {_named(index)} its index: {_leave_out(index)}, unless that is a measurement."
 
 
 def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:

@@ -30,6 +30,7 @@ from .files import (
     columns_of_zarr,
     conversion,
     fault_of_text,
+    index_of_parquet,
     is_convertible,
     read_arrow,
     read_bed,
@@ -78,6 +79,8 @@ class Format:
     """Names columns whose decimal mark may divide thousands."""
     undecoded: Callable[[RowSource], tuple[str, ...]] | None = None
     """Names columns with cells that are not in the encoding in which the file is read."""
+    index: Callable[[RowSource], tuple[str, ...]] | None = None
+    """Names used columns that number or name rows, as the file says."""
     unstored: Callable[[RowSource], str | None] | None = None
     """Says which part of the rows the file does not hold, so that another number stands there."""
     partitions: bool = False
@@ -101,7 +104,9 @@ _TEXT: Final = Format(
     thousands=thousands_in_text,
     undecoded=undecoded_in_text,
 )
-_PARQUET: Final = Format(read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet, partitions=True)
+_PARQUET: Final = Format(
+    read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet, index=index_of_parquet, partitions=True
+)
 _ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow, partitions=True)
 _ORC: Final = Format(read_orc, columns_of_orc, _LONG, triplets=triplets_of_orc, may_hang=True, partitions=True)
 _ARRAY: Final = frozenset({"array"})

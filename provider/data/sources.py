@@ -256,6 +256,17 @@ def undecoded_columns(path: Path, reading: Reading) -> tuple[str, ...]:
     return tuple(found)
 
 
+def index_columns(path: Path, reading: Reading) -> tuple[str, ...]:
+    """Name columns that number or name rows, as the first file says, if nobody chose the columns."""
+    if reading.triplets is not None or reading.columns is not None:
+        return ()
+    file = files_at(path)[0]
+    source = _source(file, reading, path)
+    with file_errors(file):
+        find = format_of(source).index
+        return () if find is None else find(source)
+
+
 def packed_twins(path: Path) -> tuple[str, ...]:
     """Name files of a folder that are there both packed and not, or packed in two ways: all their rows are used."""
     counts = Counter(file.with_name(unpacked_name(file)) for file in files_at(path))

@@ -29,6 +29,7 @@ from dpspca.provider.data.sources import (
     fault_of_row,
     first_fault,
     for_each_row,
+    index_columns,
     joined,
     packed_twins,
     person_lines,
@@ -98,6 +99,8 @@ class DataSetFacts:
     """Of a long table, what was not used, and what was added up."""
     unstored: tuple[str, ...] = ()
     """Which parts of the rows the files do not hold, so that another number stands there."""
+    index: tuple[str, ...] = ()
+    """Columns that the file calls the index of its rows."""
     twins: tuple[str, ...] = ()
     """Files of a folder that are there packed and unpacked."""
     undecoded: tuple[str, ...] = ()
@@ -123,7 +126,7 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
     has_unknown = reading.triplets is None and any(each.unknown for each in found.features)
     undecoded = undecoded_columns(path, reading) if has_unknown else ()
     unstored, twins = tuple(unstored_parts(path, reading)), packed_twins(path)
-    return replace(found, unstored=unstored, undecoded=undecoded, twins=twins)
+    return replace(found, unstored=unstored, undecoded=undecoded, twins=twins, index=index_columns(path, reading))
 
 
 def _examined(  # noqa: PLR0913, PLR0917  # all that is declared

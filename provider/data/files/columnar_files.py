@@ -70,6 +70,18 @@ def columns_of_parquet(source: RowSource) -> Columns:
         return _columns(stored.schema_arrow, source)
 
 
+def index_of_parquet(source: RowSource) -> tuple[str, ...]:
+    """Name used columns that were the index of the data frame that pandas saved. One without a name is never used."""
+    with source.path.open("rb") as file, _parquet(file) as stored:
+        schema = stored.schema_arrow
+        used = frozenset(_columns(schema, source).in_file)
+    try:
+        listed = (schema.pandas_metadata or {}).get("index_columns", [])
+    except (ValueError, AttributeError):
+        return ()  # what other programs wrote there says nothing about rows
+    return tuple(name for name in listed if isinstance(name, str) and name in used)
+
+
 def read_arrow(source: RowSource) -> RawTable:
     """Read a file in the Arrow IPC form, which is also what Feather is."""
     ipc = import_extra("pyarrow.ipc")

@@ -9,6 +9,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
@@ -205,6 +206,15 @@ def test_a_file_that_is_in_a_folder_packed_and_unpacked_is_named(tmp_path: Path)
     assert "packed" not in remarks_on(tmp_path / "rows")
     (tmp_path / "rows" / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n3,5\n"))
     assert f"{tmp_path / 'rows' / 'a.csv'} is there packed and unpacked" in remarks_on(tmp_path / "rows")
+
+
+def test_a_named_index_of_a_data_frame_is_remarked_on(tmp_path: Path) -> None:
+    index = pd.Index([17, 4, 9], name="patient")
+    pd.DataFrame({"a": [1.0, 2, 4], "b": [3.0, 5, 4]}, index=index).to_parquet(tmp_path / "rows.parquet")
+    assert "The file calls 'patient' its index" in remarks_on(tmp_path / "rows.parquet")
+    plain = pd.DataFrame({"patient": [17, 4, 9], "a": [1.0, 2, 4]})
+    plain.to_parquet(tmp_path / "plain.parquet", index=False)
+    assert "its index" not in remarks_on(tmp_path / "plain.parquet")
 
 
 # --- What a steward is told about numbers that may not be measurements ------------------------------------------------
