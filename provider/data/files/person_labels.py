@@ -19,16 +19,17 @@ _REMEDY: Final = "Save it as plain text in UTF-8, with one name or number a line
 def labels_in(content: bytes) -> list[bytes]:
     """Return the label of each line. Refuse content that is no text, or in UTF-16: its lines would end within labels.
 
-    No label of text has a zero byte.
+    One label with a zero byte is not refused, because one person must not decide whether the provider starts.
     """
     what = other_kind(content)
     if what is not None:
         raise InvalidDataError(f"It is not text but {what}.", _REMEDY)
     if content.startswith(_UTF_16_MARKS):
         raise InvalidDataError("It is in UTF-16.", _REMEDY)
-    if b"\0" in content:
-        raise InvalidDataError("It holds zero bytes, as in UTF-16 without a mark.", _REMEDY)
-    return list(map(label_of, content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")))
+    lines = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    if b"\0" in content and all(b"\0" in line for line in lines if line):
+        raise InvalidDataError("Every line holds zero bytes, as in UTF-16 without a mark.", _REMEDY)
+    return list(map(label_of, lines))
 
 
 def label_of(line: bytes) -> bytes:

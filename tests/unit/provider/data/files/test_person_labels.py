@@ -86,3 +86,10 @@ def test_labels_that_may_be_those_of_one_person_are_counted(
     found = examine_rows(tmp_path / "rows.npy", Reading(), tmp_path / "whose.txt").persons
     assert found is not None
     assert (found.alike, found.divided) == (alike, divided)
+
+
+def test_one_label_with_a_zero_byte_decides_nothing() -> None:
+    """A provider that does not start shows that its rows are others."""
+    assert labels_in(b"a\nb\0\nc") == [b"a", b"b\0", b"c"]
+    with pytest.raises(InvalidDataError, match=facts("UTF-16")):
+        labels_in("a\nb\nc".encode("utf-16-le"))
