@@ -10,6 +10,7 @@ from facts import facts
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
+from dpspca.provider.data.files.person_labels import labels_in
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.data.sources import read_persons
 
