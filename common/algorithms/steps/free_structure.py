@@ -28,6 +28,9 @@ ROTATIONS: Final = 30
 """Largest number of steps of a rotation that only has to choose a start."""
 DENSE_FRACTION: Final = 4
 """A structure is sparse if its support has at most a quarter of the columns."""
+PART: Final = 0.9
+"""And if its components hold more than this part of what all columns hold. The columns with the largest loadings of a
+dense component, a sixth of all, hold up to three quarters of it, noise included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +145,9 @@ def largest_rows(vectors: FloatArray, values: FloatArray, most: int | None) -> C
 def sparse_or_dense(released: ReleasedMatrix, components: int, most: int | None = None) -> tuple[FloatArray, Columns]:
     """Return the components, as columns, and their support, which is sparse if few columns explain the matrix.
 
-    It is sparse if pruning keeps at most a quarter of the columns, the last component on them is above the edge of the
-    noise there, and they explain more than half of what the dense components explain. Otherwise it is dense. ``most``
-    limits the support in either case.
+    It is sparse if pruning keeps at most a quarter of the columns, no component on them is lost in the noise there, the
+    first is above what chance finds (``_is_by_chance``), and they hold at least ``PART`` of what all columns hold.
+    Otherwise it is dense. ``most`` limits the support in either case.
     """
     vectors, support = _sparse_or_dense(released, components)
     if most is None or support.size <= most:
@@ -163,10 +166,28 @@ def _sparse_or_dense(released: ReleasedMatrix, components: int) -> tuple[FloatAr
         return dense, everything
     block = released.block(support)
     vectors, values = leading(block, components)
-    edge = 2 * released.off_std * np.sqrt(support.size) + np.median(np.diagonal(block))
-    if values[-1] <= edge or values.sum() <= np.trace(dense.T @ released.matrix @ dense) / 2:
+    least = 2 * released.off_std * np.sqrt(support.size) + np.median(np.diagonal(block))
+    if values[-1] <= least or _is_by_chance(released, block, values[0]):
+        return dense, everything
+    if _held(released, values, support.size) <= PART * _held(released, leading(released.matrix, components)[1], size):
         return dense, everything
     return spread_over(size, support, vectors), support
+
+
+def _is_by_chance(released: ReleasedMatrix, block: FloatArray, value: float) -> bool:
+    """Tell whether a matrix of noise has a block of this size with an eigenvalue as large, if one looks for it.
+
+    Of p columns there are about (e p / s)^s ways to choose s. So the largest eigenvalue of the best block grows with
+    the root of s (1 + log(p / s)), and not of s. Its bulk is around the median of its diagonal.
+    """
+    size, all_columns = len(block), len(released.matrix)
+    edge = 2 * released.off_std * np.sqrt(size * (1 + np.log(all_columns / size)))
+    return bool(value <= edge + np.median(np.diagonal(block)))
+
+
+def _held(released: ReleasedMatrix, values: FloatArray, size: int) -> float:
+    """Estimate what components on ``size`` columns explain beyond an average column, without noise."""
+    return float(debiased(values - np.median(released.diagonal), released.off_std, size).sum())
 
 
 def matrix_noise(released: ReleasedMatrix, components: FloatArray) -> EigenNoise:

@@ -70,6 +70,26 @@ def test_a_small_support_is_found_at_no_cost(d: int, parties: int) -> None:
     np.testing.assert_allclose(model.explained_variance, [50, 26], rtol=0.2)
 
 
+@pytest.mark.parametrize("method", ["auto", "analyze-gauss"])
+def test_nothing_but_noise_has_no_sparse_structure(method: str) -> None:
+    """The best of many small sets of columns always looks better than one. Noise is the same in every run."""
+    rows = np.random.default_rng(0).standard_normal((5000, 50))
+    for epsilon in (0.9, 1.0, 1.1):
+        sparse = {"options": {"sparsity": "auto"}} if method != "auto" else {}
+        model = fit(rows, 1, bound=10.0, method=method, budget=Budget(epsilon, 1e-6), **sparse)
+        assert len(model.support) == 50
+
+
+def test_a_weak_dense_component_is_not_cut_to_its_largest_loadings() -> None:
+    rng = np.random.default_rng(3)
+    axis = np.linalg.qr(rng.standard_normal((50, 1)))[0]
+    rows = rng.standard_normal((5000, 50)) + rng.standard_normal((5000, 1)) @ axis.T
+    for epsilon in (0.9, 1.0, 1.1):
+        model = fit(rows, 1, bound=10.0, budget=Budget(epsilon, 1e-6))
+        assert len(model.support) == 50
+        assert error(model, axis) < 0.6
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [40, 150])
 def test_dense_components_stay_dense(d: int) -> None:
