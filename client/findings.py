@@ -98,8 +98,18 @@ def of_model(model: Model) -> list[str]:
         f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to multiples of a "
         "small part of it, so short rows lose precision. Give a smaller bound from public knowledge, or let auto find "
         'one (norm_bound = "private").': bound_is_loose(model),
+        HIDDEN: model.decision is not None and model.decision.hidden,
+        _maybe_noise(model): True,
     }
-    return [sentence for sentence, holds in applies.items() if holds]
+    return [sentence for sentence, holds in applies.items() if holds and sentence]
+
+
+def _maybe_noise(model: Model) -> str:
+    """Return a sentence if components stood out in no release, and none was about the columns that were found."""
+    decided = model.decision
+    if decided is None or decided.path in {ReleasePath.SPARSE, ReleasePath.WIDE}:
+        return ""
+    return _blind(decided, len(model.components))
 
 
 def within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth values
@@ -126,7 +136,9 @@ def _read_off(model: Model) -> int:
     It counts the columns that could have been kept, because keeping the largest entries of noise keeps most of it.
     """
     decided = model.decision
-    if decided is None or decided.path is ReleasePath.PRODUCTS:
+    if decided is None:  # of methods that do not decide, those that release a matrix know the noise of loadings
+        return 0 if model.loading_std is None else model.components.shape[1]
+    if decided.path is ReleasePath.PRODUCTS:
         return 0
     return model.components.shape[1] if decided.outstanding is None or _is_dense(decided) else decided.outstanding
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from dpspca.cli.arguments import EXIT_CODES, AsJson
-from dpspca.cli.render import PLOTS, VEGA_LITE, Folder, print_output, print_text, to_json, write_file
+from dpspca.cli.arguments import EXIT_CODES, AsJson, Force
+from dpspca.cli.render import PLOTS, VEGA_LITE, Folder, print_output, print_text, require_new, to_json, write_file
 from dpspca.client.files import load_model, reading
 from dpspca.client.html_report import page
 from dpspca.client.reports import report
@@ -90,12 +90,14 @@ def _rotate(
     stored: Stored,
     *,
     out: Annotated[Path, typer.Option(help="File to write the rotated model to.", show_default=False)],
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Rotate the components by varimax, so that each has few large loadings. Together they explain as much as before.
 
     This costs no privacy budget, because it is computed from the model alone.
     """
+    require_new(out, replace=force)
     turned = read_model(stored).varimax()
     write_file(out, turned.to_bytes())
     print_output({"file": str(out)} | report.to_dict(turned), str(out), as_json=as_json)

@@ -137,7 +137,10 @@ def _reason(best: MethodForecast | None, found: list[MethodForecast], at_chance:
         least = f"{found[0].label} has {found[0].error:.3g}" if found else "no method can run"
         return f"No method can tell anything: random directions have an error of {at_chance:.3g}, and {least}."
     others = [each for each in found if each.method != best.method]
-    beside = f"; the next method, {others[0].label}, has {others[0].error:.3g}" if others else ""
+    beside = ""
+    if others:
+        even = " about as good," if others[0].error < best.error else ""
+        beside = f"; the next method, {others[0].label}, is{even} at {others[0].error:.3g}"
     return (
         f"Take {best.label}: its expected error is {best.error:.3g}, where random directions have "
         f"{at_chance:.3g}{beside}."

@@ -24,6 +24,10 @@ _ROUGH: Final = 16.0
 _STEEPEST: Final = 40
 _GROUPS: Final = 200
 """Groups of neighbouring eigenvalues that stand for all eigenvalues if there are many columns."""
+_SHORTEST: Final = 1e-60
+_LONGEST: Final = 1e60
+_MOST_CLIPPED: Final = 1000
+"""Times the norm bound that rows may be long, of which nothing but their directions would be left."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,9 +64,9 @@ class Hints:
             "Give leading too: the k-th eigenvalue divided by the mean squared length of a row.",
         )
         check(
-            self.row_length is None or (math.isfinite(self.row_length) and self.row_length > 0),
+            self.row_length is None or _SHORTEST <= self.row_length <= _LONGEST,
             f"row_length is {self.row_length!r}.",
-            "Give the root of the mean squared length of a row, a number above 0.",
+            f"Give the root of the mean squared length of a row, a number from {_SHORTEST:g} to {_LONGEST:g}.",
         )
 
 
@@ -105,6 +109,12 @@ class Population:
             length, limit = hints.row_length or 1.0, _ROUGH * usual
         else:
             length = hints.row_length or spec.norm_bound / math.sqrt(usual)
+            check(
+                length <= _MOST_CLIPPED * spec.norm_bound,
+                f"row_length is {length:g}, and the norm bound {spec.norm_bound:g}: all rows would be clipped to a "
+                "small part of their length.",
+                'Give a norm_bound near the length of rows, or "private".',
+            )
             limit = (spec.norm_bound / length) ** 2
         return cls(hints.rows, hints.providers, dimension, leading, others, counts, support, length, limit)
 

@@ -242,7 +242,9 @@ def test_a_variance_within_the_noise_is_marked(
 ) -> None:
     folder, ended = seeded
     model = load_model(folder / object_of(ended)["files"]["model"])
-    noisy = replace(model, decision=None, explained_variance=np.array([9.0, 2.9]), explained_variance_std=1.0)
+    noisy = replace(
+        model, decision=None, loading_std=None, explained_variance=np.array([9.0, 2.9]), explained_variance_std=1.0
+    )
     save_model(noisy, tmp_path / "model")
     words, numbers = here("model", "show", "model").stdout, object_of(here("model", "show", "model", "--json"))
     assert words.count(", within the noise\n") == 1

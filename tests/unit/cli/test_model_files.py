@@ -297,3 +297,14 @@ def test_project_tells_whoever_holds_the_rows_of_values_that_cannot_be_meant(tmp
         assert ended.exit_code == 0, ended.output
         assert ("2 of 2" in ended.stderr) == bool(said)
         assert all(each in ended.stderr for each in said)
+
+
+def test_a_rotated_model_replaces_no_file_unless_told_to(tmp_path: Path) -> None:
+    """A model cost budget that cannot be had back."""
+    stored = model(tmp_path)
+    before = stored.read_bytes()
+    refused = CliRunner().invoke(app, ["model", "rotate", str(stored), "--out", str(stored)])
+    assert (refused.exit_code, stored.read_bytes()) == (1, before)
+    done = CliRunner().invoke(app, ["model", "rotate", str(stored), "--out", str(stored), "--force"])
+    assert done.exit_code == 0, done.output
+    assert stored.read_bytes() != before

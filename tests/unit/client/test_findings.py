@@ -13,7 +13,7 @@ from dpspca import DPSPCA, DpspcaWarning, simulate
 from dpspca.client import findings
 from dpspca.client.reports import report
 from dpspca.common.algorithms import catalogue
-from dpspca.common.job import Budget, JobSpec, Schema
+from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.results import Model
@@ -132,3 +132,30 @@ def test_a_matrix_gets_no_warning_about_rows() -> None:
     with pytest.warns(DpspcaWarning, match=facts("eigenvalue")):
         model = simulate([square + square.T], job, noise_seed=0)
     assert findings.noise_of_directions(catalogue.plan(job), model) is None
+
+
+@pytest.mark.parametrize("method", ["analyze-gauss", "auto"])
+def test_variances_of_rows_of_zeros_are_within_the_noise(method: str) -> None:
+    """They are eigenvalues of a whole matrix of noise, and so many deviations from zero."""
+    what = spec(method=method, options={}, norm_bound=1.0)
+    model = simulate([np.zeros((5000, 60))], what, noise_seed=5)
+    assert findings.within_noise(model).all()
+    assert any(NOISE in text for text in model.statement.warnings)
+
+
+def test_a_hidden_length_is_a_warning_and_not_only_a_remark() -> None:
+    line = np.random.default_rng(0).choice([-1e4, 1e4], 100)[:, None] * np.ones(60) / 60**0.5
+    model = simulate([line], spec(method="auto", options={}, norm_bound=PRIVATE_BOUND, components=1), noise_seed=5)
+    assert model.decision is not None
+    assert model.decision.hidden
+    assert findings.HIDDEN in model.statement.warnings
+
+
+def test_components_that_stood_out_nowhere_are_a_warning() -> None:
+    noise = np.random.default_rng(0).standard_normal((5000, 60))
+    model = simulate([noise], spec(method="auto", options={}, components=3), noise_seed=5)
+    assert model.decision is not None
+    assert model.decision.visible == 0
+    assert any(text.startswith("No component") for text in model.statement.warnings)
+    found = simulate([rows(40_000)], spec(method="auto", options={}), noise_seed=5)
+    assert not any(text.startswith(("No component", "Only")) for text in found.statement.warnings)
