@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.checks import check
+from dpspca.common.checks import check, check_list
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.job import AutoCentering, JobSpec, Schema, Terms
@@ -250,7 +250,7 @@ class AsyncFederation:
                 f"No connected provider offers the data set {data_set!r}. Available: {known}.",
                 "Name one of these, or check that the providers are running.",
             )
-        names = sorted(chosen) if providers is None else list(providers)
+        names = sorted(chosen) if providers is None else check_list("providers", providers)
         absent = [name for name in names if name not in chosen]
         check(
             not absent,
@@ -290,8 +290,8 @@ class AsyncFederation:
         plan = catalogue.plan(spec)  # raises for an invalid job before anything is sent
         data_set = await self.only_data_set() if data_set is None else check_name("the data set", data_set)
         spec.schema.require_named()
-        require_admissible(await self.presence(providers or ()))
-        names = await self._names(spec, data_set) if providers is None else list(providers)
+        require_admissible(await self.presence(check_list("providers", providers or ())))
+        names = await self._names(spec, data_set) if providers is None else check_list("providers", providers)
         spec = spec if centering is None else centering.chosen(spec, providers=len(names))
         asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
         require_fit(spec, data_set, names, asked)

@@ -45,6 +45,9 @@ HIDDEN: Final = (
     "variances are given as if that length were one. To get the true scale, give a norm_bound from public knowledge."
 )
 
+_LEFT: Final = 0.9
+"""Clipping that leaves more than this part of the rows' mean squared length is said, but is not worth a warning."""
+
 _MOST_PROVIDERS: Final = 10
 """Providers whose weights are listed."""
 
@@ -99,9 +102,22 @@ def of_model(model: Model) -> list[str]:
         "small part of it, so short rows lose precision. Give a smaller bound from public knowledge, or let auto find "
         'one (norm_bound = "private").': bound_is_loose(model),
         HIDDEN: model.decision is not None and model.decision.hidden,
+        _clipped(model.decision, _LEFT): True,
         _maybe_noise(model): True,
     }
     return [sentence for sentence, holds in applies.items() if holds and sentence]
+
+
+def _clipped(decided: Decision | None, most: float = 0.9995) -> str:
+    """Return a sentence if rows were clipped, so that variances may be off by more than their noise."""
+    if decided is None or decided.hidden or decided.left is None or decided.left >= most:
+        return ""
+    return (
+        f"To need less noise, rows were clipped to a length that leaves {decided.left:.0%} of their mean squared "
+        "length, or more: noise hides the exact part. Variances make up for what seems lost, as if all directions had "
+        "lost the same part. They may be wrong by more than standard deviations and intervals say, which are about "
+        "noise alone."
+    )
 
 
 def _maybe_noise(model: Model) -> str:
@@ -258,6 +274,7 @@ def decision_of(model: Model) -> str:
     sentences = [
         *(_path_taken(decided, every), taking_part, _blind(decided, count), _left_out(decided, model)),
         HIDDEN if decided.hidden else "",
+        _clipped(decided),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 

@@ -4,6 +4,7 @@ Every check raises an error of this package (``errors.py``) and no other, whatev
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -75,3 +76,10 @@ def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any e
     except ValueError:
         known = ", ".join(member.value for member in kind)
         raise InvalidParameterError(f"{name} is {shortened(value)}.", f"Choose one of: {known}.") from None
+
+
+def check_list(name: str, value: Sequence[str]) -> list[str]:
+    """Return several names as a list. Refuse a single text, which would be the list of its letters."""
+    if isinstance(value, str):
+        raise InvalidTypeError(f"{name} is {value!r}.", f"Give a list of names: [{value!r}].")
+    return list(value)

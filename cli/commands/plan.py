@@ -190,11 +190,15 @@ def _notes(forecast: dict[str, Any]) -> Iterator[str]:
         "each provider. seconds: a rough guess for one machine with 2 cores."
     )
     yield (
-        f"Assumed, and not looked up in any data: {assumed['rows']:,} rows of {assumed['providers']} providers, mean "
-        f"squared length {assumed['row_length'] ** 2:.4g}. Of it the first component has {assumed['largest']:.3g}, "
-        f"the last {assumed['leading']:.3g} and the next direction {assumed['following']:.3g}; {assumed['support']:,} "
-        "columns take part."
+        f"Assumed, and not looked up in any data: {assumed['rows']:,} rows of "
+        f"{_several(assumed['providers'], 'provider')}, mean squared length {assumed['row_length'] ** 2:.4g}. "
+        f"Of it the first component has {assumed['largest']:.3g}, the last {assumed['leading']:.3g} and the next "
+        f"direction {assumed['following']:.3g}. Columns that take part: {assumed['support']:,}."
     )
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def _answers(answers: dict[str, Any]) -> Iterator[str]:

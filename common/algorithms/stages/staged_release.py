@@ -106,7 +106,7 @@ def found_in(released: ReleasedMatrix, components: FloatArray, decision: Decisio
         math.sqrt(2) * released.off_std,
         released.parties,
         visible_in(signals_of(released, components.shape[1], float(np.median(released.diagonal)))),
-        decision,
+        replace(decision, left=released.left),
     )
 
 
@@ -360,7 +360,7 @@ def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is le
         scaled.noise_std,
         scaled.parties,
         block.shown,
-        replace(decided, columns=int(np.count_nonzero(found.any(axis=1)))),
+        replace(decided, columns=int(np.count_nonzero(found.any(axis=1))), left=scaled.left),
     )
 
 

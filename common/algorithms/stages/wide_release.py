@@ -192,5 +192,10 @@ def _in_products(
         found.noise_std,
         min(each.parties for each in products),
         found.shown,
-        replace(decided, columns=int(np.count_nonzero(kept)), visible=found.shown),
+        replace(
+            decided,
+            columns=int(np.count_nonzero(kept)),
+            visible=found.shown,
+            left=min(each.reach.least for each in products),
+        ),
     )

@@ -35,12 +35,17 @@ dense component, a sixth of all, hold up to three quarters of it, noise included
 
 @dataclass(frozen=True, slots=True)
 class ReleasedMatrix:
-    """A released matrix, its noise off the diagonal, and the numbers of rows and of providers that it sums over."""
+    """A released matrix, its noise off the diagonal, and the numbers of rows and of providers that it sums over.
+
+    ``left`` is the least part of the sum of squares that clipping may have left. The matrix makes up for what seems
+    lost.
+    """
 
     matrix: FloatArray
     off_std: float
     rows: float
     parties: int = 1
+    left: float = 1.0
 
     @property
     def diagonal(self) -> FloatArray:
@@ -57,7 +62,8 @@ class ReleasedMatrix:
         """Return the average of two releases of the same sum, weighted by inverse variance."""
         own, others = self.off_std**-2, other.off_std**-2
         matrix = (self.matrix * own + other.matrix * others) / (own + others)
-        return ReleasedMatrix(matrix, (own + others) ** -0.5, self.rows, min(self.parties, other.parties))
+        parties, left = min(self.parties, other.parties), min(self.left, other.left)
+        return ReleasedMatrix(matrix, (own + others) ** -0.5, self.rows, parties, left)
 
 
 def leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
