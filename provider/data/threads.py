@@ -33,9 +33,9 @@ class RowThreads:
             has_to_wait = len(self._ahead) >= self._most
             leaves_by = max(interval, *self._ahead) if has_to_wait and interval else interval
             self._ahead.append(leaves_by)
-        under_way = self._pool.submit(work, *arguments)
-        under_way.add_done_callback(lambda _: self._done(leaves_by))
-        return QueuedWork(asyncio.wrap_future(under_way), leaves_by)
+        result = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+        result.add_done_callback(lambda _: self._done(leaves_by))
+        return QueuedWork(result, leaves_by)
 
     def _done(self, interval: float) -> None:
         with self._lock:
