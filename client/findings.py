@@ -45,8 +45,9 @@ HIDDEN: Final = (
     "variances are given as if that length were one. To get the true scale, give a norm_bound from public knowledge."
 )
 
-_LEFT: Final = 0.9
-"""Clipping that leaves more than this part of the rows' mean squared length is said, but is not worth a warning."""
+_LEFT: Final = 0.1
+"""If clipping surely leaves this part of the rows' mean squared length, that is said, but is no warning. What is sure
+is far below what is likely where noise may hide rows of every length."""
 
 _MOST_PROVIDERS: Final = 10
 """Providers whose weights are listed."""
