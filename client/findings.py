@@ -114,7 +114,7 @@ def _clipped(decided: Decision | None, most: float = 0.9995) -> str:
     if decided is None or decided.hidden or decided.left is None or decided.left >= most:
         return ""
     return (
-        f"To need less noise, rows were clipped to a length that leaves {decided.left:.0%} of their mean squared "
+        f"To need less noise, rows were clipped to a length that leaves {decided.left:.2f} of their mean squared "
         "length, or more: noise hides the exact part. Variances make up for what seems lost, as if all directions had "
         "lost the same part. They may be wrong by more than standard deviations and intervals say, which are about "
         "noise alone."

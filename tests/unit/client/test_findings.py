@@ -172,4 +172,4 @@ def test_variances_of_rows_that_were_clipped_far_are_said_to_be_rough() -> None:
     assert 0.9 < left[1] <= 1
     warned = [any("mean squared length" in text for text in each.statement.warnings) for each in (few, many)]
     assert warned == [True, False]
-    assert f"leaves {left[1]:.0%}" in many.statement.decision
+    assert f"leaves {left[1]:.2f}" in many.statement.decision
