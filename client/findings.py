@@ -122,7 +122,7 @@ def _clipped(decided: Decision | None, most: float = 0.9995) -> str:
 
 
 def _maybe_noise(model: Model) -> str:
-    """Return a sentence if components stood out in no release, and none was about the columns that were found."""
+    """Return a sentence if some components did not stand out, and no later release was about fewer columns."""
     decided = model.decision
     if decided is None or decided.path in {ReleasePath.SPARSE, ReleasePath.WIDE}:
         return ""

@@ -27,7 +27,7 @@ _GROUPS: Final = 200
 _SHORTEST: Final = 1e-60
 _LONGEST: Final = 1e60
 _MOST_CLIPPED: Final = 1000
-"""Times the norm bound that rows may be long, of which nothing but their directions would be left."""
+"""If rows are more times as long as the norm bound, clipping leaves nothing but their directions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -107,6 +107,7 @@ class OpenJob:
         self.used()  # in the order of queries, and not in the order in which they are done
         self._longer = 0.0
         making = asyncio.create_task(self._make(position, query, require_requester))
+        making.add_done_callback(retrieve_exception)
         made = await self.schedule.delay_result(position, making, lambda: self._longer)
         return await asyncio.to_thread(self._store, made)
 

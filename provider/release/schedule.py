@@ -50,8 +50,8 @@ for the longest sparse row, which has one more number for each of its columns. F
 row adds a few microseconds, which ``LEAST_INTERVAL`` covers."""
 CONVERT_SECONDS: Final = 2e-7
 """Seconds of the interval for each number of a dense row: ten times what it takes to read it from scratch, to centre,
-scale and clip it, and to make it an integer. A query with one number for each column takes up to 26 ns a number with
-this, over 20,000 to 100,000 columns."""
+scale and clip it, and to make it an integer. Measured once, on a busy machine: with this, a query with one number for
+each column takes up to 26 ns a number, over 20,000 to 100,000 columns. No benchmark repeats it."""
 READ_ENTRY_SECONDS: Final = 3e-7
 """In place of ``ENTRY_SECONDS`` if an answer reads the source of the rows, some rows at a time. One row more may begin
 another part, whose sums are added to the others. Measured once, at about 20 ns a number. No benchmark repeats it."""

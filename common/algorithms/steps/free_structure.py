@@ -29,8 +29,8 @@ ROTATIONS: Final = 30
 DENSE_FRACTION: Final = 4
 """A structure is sparse if its support has at most a quarter of the columns."""
 PART: Final = 0.9
-"""And if its components hold more than this part of what all columns hold. The columns with the largest loadings of a
-dense component, a sixth of all, hold up to three quarters of it, noise included."""
+"""And if its components hold more than this part of what all columns hold. The largest loadings of a weak dense
+component, chosen together with their noise, hold most of it, too."""
 
 
 @dataclass(frozen=True, slots=True)

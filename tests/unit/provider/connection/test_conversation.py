@@ -234,9 +234,7 @@ def test_t23_an_unexpected_error_is_refused_in_a_constant_text(table: Table, cap
     at(table, scene)
 
 
-def test_t22_a_query_is_answered_once_if_its_job_is_forgotten_while_it_arrives(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_t22_a_query_is_answered_once_if_its_job_was_forgotten(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two open copies of one job would each make the answer, and show twice how long that takes."""
     monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
     made = []

@@ -47,7 +47,7 @@ def test_the_one_used_longest_ago_is_forgotten() -> None:
     assert [each.forgotten for each in several] == [0, 1, 0]
 
 
-def test_t22_what_is_kept_follows_from_the_order_of_queries_and_not_of_their_ends() -> None:
+def test_t22_what_is_kept_follows_from_the_order_of_queries() -> None:
     """Otherwise two queries that are answered at the same time would be compared by what is kept afterwards."""
     for ends in ((0, 1), (1, 0)):
         last, several = LastPrepared(1), [Prepared() for _ in range(2)]

@@ -28,7 +28,7 @@ def dense(path: Path, reading: Reading) -> np.ndarray:
     return matrix.toarray()
 
 
-def test_a_name_in_several_families_is_refused_unless_a_persons_file_says_whose_it_is(tmp_path: Path) -> None:
+def test_a_name_in_several_families_needs_a_persons_file(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS[:3])
     fam = tmp_path / "cohort.fam"
     fam.write_text("F0 1 0 0 0 -9\nF1 2 0 0 0 -9\nF1 1 0 0 0 -9\n", encoding="utf-8")
