@@ -65,7 +65,7 @@ OTHERS: Final[dict[str, tuple[str, Accounting, dict[str, Scalar]]]] = {
     "ppca": ("ppca", EXACT, {}),
 }
 """Methods that are measured only if they are named."""
-_FREE: Final = ("auto", "analyze-gauss", "mod-sulq", "sulq")
+_FREE: Final = ("analyze-gauss", "mod-sulq", "sulq")
 """Methods whose release shows explained variances at no further cost."""
 ORACLE: Final = "oracle"
 LOOKS: Final = (

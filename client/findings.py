@@ -5,6 +5,7 @@ contain them (``with_warnings``), and Python code gets each sentence once as a `
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
 
@@ -44,10 +45,6 @@ HIDDEN: Final = (
     "Noise hid how long the rows are, and the job gives no bound. So all rows were clipped to one length, and "
     "variances are given as if that length were one. To get the true scale, give a norm_bound from public knowledge."
 )
-
-_LEFT: Final = 0.1
-"""If clipping surely leaves this part of the rows' mean squared length, that is said, but is no warning. What is sure
-is far below what is likely where noise may hide rows of every length."""
 
 _MOST_PROVIDERS: Final = 10
 """Providers whose weights are listed."""
@@ -94,31 +91,19 @@ def _uncentred(spec: JobSpec) -> list[str]:
 def of_model(model: Model) -> list[str]:
     """Return what a reader must know before relying on the numbers of a model."""
     number = "a variance" if model.statement.unit.is_row else "an eigenvalue"
+    too = "" if _asked_apart(model) else " and its component"
     applies = {
-        f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone can be as large. Such {number} and its "
-        "component may be nothing but noise.": bool(within_noise(model).any()),
+        f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone can be as large. Such {number}{too} may "
+        "be nothing but noise.": bool(within_noise(model).any()),
         "Most rows were probably clipped: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared norm bound.": bound_may_be_small(model),
         f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to multiples of a "
         "small part of it, so short rows lose precision. Give a smaller bound from public knowledge, or let auto find "
         'one (norm_bound = "private").': bound_is_loose(model),
         HIDDEN: model.decision is not None and model.decision.hidden,
-        _clipped(model.decision, _LEFT): True,
         _maybe_noise(model): True,
     }
     return [sentence for sentence, holds in applies.items() if holds and sentence]
-
-
-def _clipped(decided: Decision | None, most: float = 0.9995) -> str:
-    """Return a sentence if rows were clipped, so that variances may be off by more than their noise."""
-    if decided is None or decided.hidden or decided.left is None or decided.left >= most:
-        return ""
-    return (
-        f"To need less noise, rows were clipped to a length that leaves {decided.left:.2f} of their mean squared "
-        "length, or more: noise hides the exact part. Variances make up for what seems lost, as if all directions had "
-        "lost the same part. They may be wrong by more than standard deviations and intervals say, which are about "
-        "noise alone."
-    )
 
 
 def _maybe_noise(model: Model) -> str:
@@ -141,7 +126,7 @@ def within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth valu
     if model.explained_variance is None:
         return np.zeros(count, dtype=bool)
     limit = _NOISE_LIMIT + math.sqrt(2 * count) - math.sqrt(2)
-    if columns := _read_off(model):
+    if (columns := _read_off(model)) and not _asked_apart(model):
         limit = max(limit, _EDGE * math.sqrt(2 * columns))
     # Eigenvalues of a symmetric matrix may be negative, so the absolute value counts.
     return np.abs(model.explained_variance) < limit * (model.explained_variance_std or 0.0)
@@ -158,6 +143,12 @@ def _read_off(model: Model) -> int:
     if decided.path is ReleasePath.PRODUCTS:
         return 0
     return model.components.shape[1] if decided.outstanding is None or _is_dense(decided) else decided.outstanding
+
+
+def _asked_apart(model: Model) -> bool:
+    """Whether variances come from a query of their own, and not from the matrix that components were read off."""
+    decided = model.decision
+    return decided is not None and decided.noise_std not in {None, model.explained_variance_std}
 
 
 def _is_dense(decided: Decision) -> bool:
@@ -195,15 +186,22 @@ def of_result(plan: Plan, model: Model) -> list[str]:
     where the variance along them is known well, because that comes from a separate query with less noise. Noise also
     chose them if not even the largest variance stands out from its own noise.
     """
-    noise, found = noise_of_directions(plan, model), model.explained_variance
-    if noise is None or found is None or (found[0] >= noise and not within_noise(model)[0]):
+    noise, found = noise_of_directions(plan, model), _largest(model)
+    if noise is None or found is None or (found >= noise and (_asked_apart(model) or not within_noise(model)[0])):
         return []
     warning = (
         "There are too few rows for this budget. In the answers from which the components were computed, noise alone "
-        f"looks like a variance of {noise:.3g}, and the largest variance found is {found[0]:.3g}. So the components "
+        f"looks like a variance of {noise:.3g}, and the largest variance found is {found:.3g}. So the components "
         "may be nothing but noise. Use more rows, a larger epsilon, or fewer columns."
     )
     return [warning]
+
+
+def _largest(model: Model) -> float | None:
+    """Return the largest variance where components were found; None if it is not known."""
+    if model.decision is not None and model.decision.largest is not None:
+        return model.decision.largest
+    return None if model.explained_variance is None else float(model.explained_variance[0])
 
 
 def noise_of_directions(plan: Plan, model: Model) -> float | None:
@@ -213,7 +211,9 @@ def noise_of_directions(plan: Plan, model: Model) -> float | None:
     """
     if columns := _read_off(model):
         # The noise of a variance is sqrt(2) that of an entry off the diagonal, as everywhere in a released matrix.
-        return _STRETCH[Covariance] * (model.explained_variance_std or 0.0) * math.sqrt(columns) or None
+        decided = model.decision.noise_std if model.decision else None
+        std = (model.explained_variance_std or 0.0) if decided is None else decided
+        return _STRETCH[Covariance] * std * math.sqrt(columns) or None
     finding = next((step for step in reversed(plan) if step.query in _STRETCH), None)
     explaining = next((step for step in reversed(plan) if step.query is CompressedCovariance), finding)
     if finding is None or explaining is None or not model.explained_variance_std:
@@ -256,15 +256,19 @@ the noisy matrix has e without any rows, and e + e/4 where the rows' own largest
 def with_warnings(plan: Plan, model: Model) -> Model:
     """Return the model with all warnings in its privacy statement, which contains the caveat already."""
     all_warnings = (*_rarely_intended(plan.spec), *_uncentred(plan.spec), *of_model(model), *of_result(plan, model))
-    statement = replace(model.statement, warnings=all_warnings, decision=decision_of(model), weights=weights_of(model))
+    decided = decision_of(model, all_warnings)
+    statement = replace(model.statement, warnings=all_warnings, decision=decided, weights=weights_of(model))
     return replace(model, statement=statement)
 
 
 # What the method decided
 
 
-def decision_of(model: Model) -> str:
-    """Return in words how the method decided to spend the budget; nothing if it does not decide."""
+def decision_of(model: Model, said: Collection[str] = ()) -> str:
+    """Return in words how the method decided to spend the budget; nothing if it does not decide.
+
+    What was ``said`` is not repeated.
+    """
     decided, every = model.decision, model.components.shape[1]
     if decided is None:
         return ""
@@ -275,9 +279,8 @@ def decision_of(model: Model) -> str:
     sentences = [
         *(_path_taken(decided, every), taking_part, _blind(decided, count), _left_out(decided, model)),
         HIDDEN if decided.hidden else "",
-        _clipped(decided),
     ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    return " ".join(sentence for sentence in sentences if sentence and sentence not in said)
 
 
 def _left_out(decided: Decision, model: Model) -> str:

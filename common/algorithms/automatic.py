@@ -17,7 +17,8 @@ Each stage also asks for a histogram of norms, for a hundredth of the budget, an
 the numbers of columns and rows and on the budget; the scaled release is clipped where its error is least
 (``clip_choice``). So a ``norm_bound`` that is far too large does no harm. If the norm
 bound is private, a coarse histogram comes first, whose bins cover a factor of 16 each. If columns are to be scaled,
-queries about their sizes come first (``column_scales``).
+queries about their sizes come first (``column_scales``). What the components explain is asked for at the end, because
+the clipped releases cannot say it (``score_variances``).
 
 Privacy: the queries depend on released numbers, but their prices do not. Every step has the noise that the plan fixed
 for its share of mu^2. Queries differ only in their ``View``, and all views have the same sensitivity
@@ -35,13 +36,14 @@ from typing import Final, Self
 
 import numpy as np
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.job import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.names import shortened
 from dpspca.common.plan import Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
-from dpspca.common.results import Decision, Model, PrivacyStatement, ReleasePath, ScoreMap, fix_signs
+from dpspca.common.results import Decision, Model, PrivacyStatement, ReleasePath, fix_signs
 
 from .stages import (
     NORMS,
@@ -51,13 +53,16 @@ from .stages import (
     WIDE_COLUMNS,
     Found,
     ReleasedFacts,
+    ScoreVariances,
     ask_covariance,
     ask_gain,
     ask_picture,
     ask_reach,
     ask_scales,
     ask_sizes,
+    ask_variances,
     checked_group,
+    explains_scores,
     found_in,
     in_stages,
     in_wide_stages,
@@ -66,12 +71,14 @@ from .stages import (
     planned_scales,
     planned_sizes,
     planned_stages,
+    planned_variances,
     planned_wide,
     scaled_facts,
     share_of_scales,
 )
 from .steps import (
     AUTO,
+    EXPLAINING,
     MAX_DIMENSION,
     Auto,
     RowTotals,
@@ -153,12 +160,16 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List all queries. Their order and prices are fixed; their content may follow from earlier answers."""
     options = AutoOptions.of(spec)
     dimension = spec.schema.dimension
-    counted = replace(spec, explained_variance=True)  # the number of rows is needed; explained variance is then free
+    counted = replace(spec, explained_variance=True)  # the number of rows is needed in any case
     divided = shares(counted)
-    free = divided["rest"] + divided["explained variance"]
-    ranges, picture = [], []
+    free, last = divided["rest"], divided[EXPLAINING]
+    ranges, picture, explained = [], [], []
+    columns = WIDE_COLUMNS if dimension > MAX_DIMENSION and not multiplies(spec) else dimension
+    if explains_scores(spec):
+        explained = planned_variances(spec, columns, last)
+    else:
+        free += last
     if options.picture:
-        columns = WIDE_COLUMNS if dimension > MAX_DIMENSION and not multiplies(spec) else dimension
         picture, free = [planned_picture(spec, columns, PICTURE * free, options.picture_by)], (1 - PICTURE) * free
     first, second, free = planned_sizes(spec, free), planned_scales(spec, free), (1 - share_of_scales(spec)) * free
     if spec.norm_bound == PRIVATE_BOUND and not second:  # scaled rows are as long as there are columns
@@ -173,7 +184,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
         ]
     else:
         stages = planned_stages(spec, free)
-    return price(spec, [*first, *opening(counted), *ranges, *second, *stages, *picture])
+    return price(spec, [*first, *opening(counted), *ranges, *second, *stages, *explained, *picture])
 
 
 def _at_once(spec: JobSpec) -> bool:
@@ -200,12 +211,18 @@ def run(plan: Plan) -> Algorithm:
         facts = yield from ask_gain(facts)
     find = in_wide_stages if facts.dimension > MAX_DIMENSION else _few_columns if _at_once(spec) else in_stages
     found = yield from find(facts)
-    found = _in_order(found)
-    scores, options = None, AutoOptions.of(spec)
+    found = _in_order(found, found.explained)
+    kept, found = _decided(facts, found)
+    variances = ScoreVariances(found.explained, found.noise_std, found.parties)
+    if explains_scores(spec):
+        variances = yield from ask_variances(facts, found.components)
+        found, variances = _in_order(found, variances.values, kept), variances.in_order(kept)
+    model = _model(facts, opened, PrivacyStatement.of(plan, parties=found.parties), found, kept)
+    options = AutoOptions.of(spec)
     if options.picture:
         scores = yield from ask_picture(facts, found.components, found.explained, found.total, options.picture_by)
-    statement = PrivacyStatement.of(plan, parties=found.parties)
-    return _model(facts, opened, statement, found, scores)
+        model = replace(model, scores=scores if kept >= SCORES else None)
+    return _explained(facts, opened, found, variances, model)
 
 
 def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
@@ -214,12 +231,13 @@ def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     released = yield from ask_covariance(facts, view, reach)
     components, support = sparse_or_dense(released, facts.components, facts.sparsity)
     found = found_in(released, components, Decision(ReleasePath.WHOLE, int(support.size)))
-    return replace(found, decision=replace(found.decision, visible=found.shown))
+    return replace(found, decision=replace(found.decision, visible=found.shown), alike=reach is SHORT)
 
 
-def _in_order(found: Found) -> Found:
-    """Put the components that explain most first, and fix their signs."""
-    order = np.argsort(-found.explained, kind="stable")
+def _in_order(found: Found, variances: FloatArray, kept: int | None = None) -> Found:
+    """Put those of the ``kept`` components first that explain most, and fix the signs of all."""
+    order = np.arange(len(variances))
+    order[:kept] = np.argsort(-variances[:kept], kind="stable")
     return replace(
         found,
         components=fix_signs(np.ascontiguousarray(found.components[:, order].T)).T,
@@ -228,28 +246,49 @@ def _in_order(found: Found) -> Found:
     )
 
 
-def _model(
-    facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found, scores: ScoreMap | None
-) -> Model:
-    kept, decision = facts.components, replace(found.decision, hidden=facts.hidden)
+def _decided(facts: ReleasedFacts, found: Found) -> tuple[int, Found]:
+    """Decide how many components are kept, and note what the decision rests on."""
+    scale = _scale(facts)
+    largest, noise_std = float(found.explained[0]) / scale, found.noise_std / scale
+    kept, decision = (
+        facts.components,
+        replace(found.decision, hidden=facts.hidden, largest=largest, noise_std=noise_std),
+    )
     if AutoOptions.of(facts.spec).fewer:
         above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
         clear, useful = min(found.shown, facts.components), min(found.shown, above)
         kept, decision = max(useful, 1), replace(decision, asked=facts.components, clear=clear, useful=useful)
-    model = Model(
+    return kept, replace(found, decision=decision)
+
+
+def _model(facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found, kept: int) -> Model:
+    return Model(
         np.ascontiguousarray(found.components[:, :kept].T),
         statement,
         mean=opened.center,
         scales=facts.scales,
         feature_names=facts.spec.schema.names,
-        decision=decision,
+        decision=found.decision,
         loading_std=np.ascontiguousarray(found.loading_std[:, :kept].T),
-        scores=scores if kept >= SCORES else None,
     )
-    if not facts.spec.explained_variance:
+
+
+def _explained(facts: ReleasedFacts, opened: RowTotals, found: Found, variances: ScoreVariances, model: Model) -> Model:
+    """Add what the components explain, if it is wanted and all answers come from the same providers."""
+    if not facts.spec.explained_variance or opened.rows is None:
         return model
-    if opened.rows is None or opened.rows.parties != found.parties:
+    if not opened.rows.parties == found.parties == variances.parties:
         return model
-    # If the length of rows is unknown, variances are given for rows of length one.
-    scale = facts.rows * (facts.spec.norm_bound if facts.hidden else facts.gain) ** 2
-    return with_variances(model, found.explained[:kept] / scale, found.total / scale, found.noise_std / scale)
+    scale, kept = _scale(facts), len(model.components)
+    total, alike = found.total / scale, with_variances(model, found.explained[:kept] / scale, found.total / scale, 0.0)
+    model = with_variances(model, variances.values[:kept] / scale, total, variances.noise_std / scale)
+    # The total is no length of the rows where these count alike, so the shares are those of rows of one length.
+    return replace(model, explained_variance_ratio=alike.explained_variance_ratio) if found.alike else model
+
+
+def _scale(facts: ReleasedFacts) -> float:
+    """Return what sums over all rows are divided by, to be variances of the rows.
+
+    If the length of rows is unknown, variances are given for rows of length one.
+    """
+    return facts.rows * (facts.spec.norm_bound if facts.hidden else facts.gain) ** 2

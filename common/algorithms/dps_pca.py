@@ -35,6 +35,7 @@ from dpspca.common.results import Model, PrivacyStatement
 from .improved_loop import ROUNDS, in_rounds, planned_rounds
 from .stages import ReleasedFacts
 from .steps import (
+    EXPLAINING,
     ask_closing,
     ask_opening,
     at_least_one,
@@ -113,7 +114,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     if options.loop is LoopKind.IMPROVED:
         counted = _counted(spec)
         end = closing(spec, options.sparsity)
-        free = shares(counted)["rest"] + (0.0 if end else shares(counted)["explained variance"])
+        free = shares(counted)["rest"] + (0.0 if end else shares(counted)[EXPLAINING])
         loop = planned_rounds(spec, options.sparsity, rounds_of(spec), free)
         return price(spec, [*opening(counted), *loop, *end])
     return price(spec, [*opening(spec), *_rounds(spec, options), *closing(spec, options.sparsity)], theorem_4_1)

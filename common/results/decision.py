@@ -34,8 +34,8 @@ class Decision:
     noise of the last release, and ``useful`` ones of these explain more than an average column; all three are None
     where none was to be left out.
     ``hidden`` says that noise hid how long rows are, and no bound was known: all were clipped to one length.
-    ``left`` is the least part of the rows' mean squared length that clipping may have left, by a noisy histogram of
-    lengths; None in models of earlier software.
+    ``largest`` is the largest variance in the matrix that components were read off, which is about clipped rows, and
+    ``noise_std`` the standard deviation of the noise of such a variance. Both are None in models of earlier software.
     """
 
     path: ReleasePath
@@ -47,7 +47,8 @@ class Decision:
     useful: Count | None = None
     clear: Count | None = None
     hidden: bool = False
-    left: float | None = None
+    largest: float | None = None
+    noise_std: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""

@@ -116,10 +116,9 @@ class Model:
 
         The names are ``loadings`` and ``explained_variance``; one whose noise is not known is left out. An interval
         covers what the same clipped rows would have given without noise. It does not cover what other rows would have
-        given, or rows that were not clipped. Methods that clip at a private bound scale variances up by the part of
-        the second moments that clipping took away. They estimate it from released lengths, and its error is not
-        covered either. Each interval is about a single number, so a share of 1 - ``level`` of them misses. The
-        interval of a column outside the support is [0, 0].
+        given, or rows that were not clipped. A method that clips at a private bound to find components asks for the
+        variances apart, with a bound that hardly any row exceeds. Each interval is about a single number, so a share
+        of 1 - ``level`` of them misses. The interval of a column outside the support is [0, 0].
         """
         check(is_real(level) and 0 < level < 1, f"level is {level!r:.60}.", "Give a number between 0 and 1.")
         reach = NormalDist().inv_cdf((1 + level) / 2)

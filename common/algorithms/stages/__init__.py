@@ -5,6 +5,7 @@ from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes,
 from .product_loop import Joined, Product, ask_product, join, lengths_of
 from .scaled_release import ask_scaled
 from .score_picture import PICTURE, ask_picture, checked_group, planned_picture
+from .score_variances import ScoreVariances, ask_variances, explains_scores, planned_variances
 from .staged_release import NORMS, SPARSE_FRACTION, Found, ask_block, found_in, in_stages, limited, planned_stages
 from .view_steps import CLEAR, LEAST_KEPT, SHORT, Reach, ReleasedFacts, ask_covariance, ask_gain, ask_reach, kept_part
 from .wide_release import WIDE_COLUMNS, in_wide_stages, multiplies, planned_wide
@@ -24,6 +25,7 @@ __all__ = [
     "Product",
     "Reach",
     "ReleasedFacts",
+    "ScoreVariances",
     "ask_block",
     "ask_covariance",
     "ask_gain",
@@ -33,8 +35,10 @@ __all__ = [
     "ask_scaled",
     "ask_scales",
     "ask_sizes",
+    "ask_variances",
     "best_clip",
     "checked_group",
+    "explains_scores",
     "found_in",
     "in_stages",
     "in_wide_stages",
@@ -47,6 +51,7 @@ __all__ = [
     "planned_scales",
     "planned_sizes",
     "planned_stages",
+    "planned_variances",
     "planned_wide",
     "scaled_facts",
     "share_of_scales",

@@ -15,7 +15,7 @@ from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import NormHistogram, RowQuery, View, ViewCovariance
 
 from .clip_choice import CHOICES, Clip, best_clip
-from .view_steps import ReleasedFacts, clear_lengths, kept_part, least_left, quantile
+from .view_steps import ReleasedFacts, clear_lengths, kept_part, quantile
 
 SHORTEST_PART: Final = 2.0**-18
 """Least length of a part of the rows in the scaled release, as a multiple of the norm bound (lattice resolution)."""
@@ -66,14 +66,13 @@ class KnownBlock:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaledBlock:
-    """The result of a scaled release: components over the block's columns, their noise, and what clipping left."""
+    """The result of a scaled release: components over the block's columns, and their noise."""
 
     components: FloatArray
     values: FloatArray
     loading_std: FloatArray
     noise_std: float
     parties: int
-    left: float
 
 
 def ask_scaled(
@@ -94,7 +93,7 @@ def ask_scaled(
     rest = math.sqrt(max(float(np.trace(known.matrix)) / facts.rows - there, 0.02 * there, shortest))
     factors = facts.gain * unit / rest, facts.gain * unit / along
     view = View(facts.dimension, known.columns, factors[0], known.axes[:, :count], factors[1])
-    clip, least_part = yield from _ask_clip(facts, view, budget_ratio)
+    clip = yield from _ask_clip(facts, view, budget_ratio)
     length = math.sqrt(clip.square)
     asked = replace(view, scale=view.scale / length, along=view.factors[1] / length)
     answer = yield ViewCovariance(asked, facts.center, facts.scales)
@@ -117,28 +116,20 @@ def ask_scaled(
     least = min(float(second_std[0, -1]), float(known.stds[0, 0]))
     components = _without_noise_rows(facts, known, vectors, explained, least, diagonal)
     parties = min(answer.parties, known.parties)
-    return ScaledBlock(
-        components, reliability.values, reliability.loading_std, math.sqrt(2) * inner, parties, least_part
-    )
+    return ScaledBlock(components, reliability.values, reliability.loading_std, math.sqrt(2) * inner, parties)
 
 
-def _ask_clip(
-    facts: ReleasedFacts, view: View, budget_ratio: float
-) -> Generator[RowQuery, Aggregate, tuple[Clip, float]]:
-    """Ask for a histogram of the scaled rows' lengths. Choose where to clip them; nowhere if noise hides lengths.
-
-    Also return the least part of second moments that clipping may leave.
-    """
+def _ask_clip(facts: ReleasedFacts, view: View, budget_ratio: float) -> Generator[RowQuery, Aggregate, Clip]:
+    """Ask for a histogram of the scaled rows' lengths. Choose where to clip them; nowhere if noise hides lengths."""
     histogram = yield NormHistogram(view, facts.center, facts.scales)
     counts, noise_std = histogram.values, histogram.noise_std
     lengths, size = clear_lengths(counts, noise_std), len(view.columns)
     if not lengths.rows @ lengths.squares:
-        return Clip(1.0, 1.0, 1.0, math.inf), 1.0
+        return Clip(1.0, 1.0, 1.0, math.inf)
     parts = facts.components, max(size - facts.components, 1)
     kept = {*CHOICES, kept_part(facts, size)}
     squares = [quantile(counts, noise_std, facts.rows, each) ** 2 for each in sorted(kept)]
-    clip = best_clip(squares, lengths, parts, noise_std / math.sqrt(2 * budget_ratio))
-    return clip, least_left(counts, noise_std, math.sqrt(clip.square))
+    return best_clip(squares, lengths, parts, noise_std / math.sqrt(2 * budget_ratio))
 
 
 def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong together nowhere else

@@ -93,6 +93,9 @@ class Found:
     parties: int
     shown: int
     decision: Decision
+    alike: bool = False
+    """Whether all rows were clipped to one length, because noise hides how long they are. Sums are then as if they had
+    half the squared length of the bound."""
 
 
 def found_in(released: ReleasedMatrix, components: FloatArray, decision: Decision) -> Found:
@@ -106,7 +109,7 @@ def found_in(released: ReleasedMatrix, components: FloatArray, decision: Decisio
         math.sqrt(2) * released.off_std,
         released.parties,
         visible_in(signals_of(released, components.shape[1], float(np.median(released.diagonal)))),
-        replace(decision, left=released.left),
+        decision,
     )
 
 
@@ -299,7 +302,8 @@ def _dense(
     reach = yield from ask_reach(facts, plain, SHORT)
     whole = whole.joined((yield from ask_covariance(facts, plain, reach)))
     components, support = sparse_or_dense(whole, facts.components, facts.sparsity)
-    return found_in(whole, components, replace(decided, columns=int(support.size)))
+    found = found_in(whole, components, replace(decided, columns=int(support.size)))
+    return replace(found, alike=reach is SHORT)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -360,7 +364,7 @@ def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is le
         scaled.noise_std,
         scaled.parties,
         block.shown,
-        replace(decided, columns=int(np.count_nonzero(found.any(axis=1))), left=scaled.left),
+        replace(decided, columns=int(np.count_nonzero(found.any(axis=1)))),
     )
 
 

@@ -55,17 +55,13 @@ class ReleasedFacts:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where rows are clipped, as a multiple of the norm bound, and which part of their second moments that leaves.
-
-    Of the ``left`` part it is sure that it is not below ``least``: noise may hide long rows.
-    """
+    """Where rows are clipped, as a multiple of the norm bound, and which part of their second moments that leaves."""
 
     length: float
     left: float = 1.0
-    least: float = 1.0
 
 
-SHORT: Final = Reach(2.0**-6, 2 * 2.0**-12, 0.0)
+SHORT: Final = Reach(2.0**-6, 2 * 2.0**-12)
 """For when noise hides how long rows are. Then it rules all else, too, and each row should count as much as it can.
 
 So nearly all rows are clipped, to one length. How long they were before is not known: second moments are given as if
@@ -84,18 +80,12 @@ def ask_reach(
     if not (counts > CLEAR * noise_std).any():
         return hidden
     length = quantile(counts, noise_std, facts.rows, kept_part(facts, len(view.columns)))
-    return Reach(length, part_left(counts, noise_std, length), least_left(counts, noise_std, length))
+    return Reach(length, part_left(counts, noise_std, length))
 
 
 def part_left(counts: FloatArray, noise_std: float, length: float) -> float:
     """Return which part of the sum of squares is left if rows are clipped to this multiple of the norm bound."""
     return clear_lengths(counts, noise_std).left(length**2)
-
-
-def least_left(counts: FloatArray, noise_std: float, length: float) -> float:
-    """Return which part is left if bins that noise explains hold two of its standard deviations."""
-    most = np.where(counts > CLEAR * noise_std, counts, 2 * noise_std)
-    return Lengths.in_bins(most).left(length**2)
 
 
 def clear_lengths(counts: FloatArray, noise_std: float) -> Lengths:
@@ -159,7 +149,7 @@ def ask_covariance(facts: ReleasedFacts, view: View, reach: Reach) -> Generator[
     answer = yield ViewCovariance(asked, facts.center, facts.scales)
     unit = reach.length**2 / reach.left
     matrix = (answer.values + answer.values.T) * (unit / 2)
-    return ReleasedMatrix(matrix, answer.noise_std * unit / math.sqrt(2), facts.rows, answer.parties, reach.least)
+    return ReleasedMatrix(matrix, answer.noise_std * unit / math.sqrt(2), facts.rows, answer.parties)
 
 
 def ask_diagonal(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, FloatArray]:

@@ -196,6 +196,5 @@ def _in_products(
             decided,
             columns=int(np.count_nonzero(kept)),
             visible=found.shown,
-            left=min(each.reach.least for each in products),
         ),
     )

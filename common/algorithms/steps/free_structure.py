@@ -35,17 +35,12 @@ component, chosen together with their noise, hold most of it, too."""
 
 @dataclass(frozen=True, slots=True)
 class ReleasedMatrix:
-    """A released matrix, its noise off the diagonal, and the numbers of rows and of providers that it sums over.
-
-    ``left`` is the least part of the sum of squares that clipping may have left. The matrix makes up for what seems
-    lost.
-    """
+    """A released matrix, its noise off the diagonal, and the numbers of rows and of providers that it sums over."""
 
     matrix: FloatArray
     off_std: float
     rows: float
     parties: int = 1
-    left: float = 1.0
 
     @property
     def diagonal(self) -> FloatArray:
@@ -62,8 +57,7 @@ class ReleasedMatrix:
         """Return the average of two releases of the same sum, weighted by inverse variance."""
         own, others = self.off_std**-2, other.off_std**-2
         matrix = (self.matrix * own + other.matrix * others) / (own + others)
-        parties, left = min(self.parties, other.parties), min(self.left, other.left)
-        return ReleasedMatrix(matrix, (own + others) ** -0.5, self.rows, parties, left)
+        return ReleasedMatrix(matrix, (own + others) ** -0.5, self.rows, min(self.parties, other.parties))
 
 
 def leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:

@@ -23,6 +23,7 @@ from .free_structure import ReleasedMatrix, matrix_noise, sparse_or_dense
 from .options import described
 from .row_steps import (
     AUTO,
+    EXPLAINING,
     Auto,
     RowTotals,
     ask_opening,
@@ -101,7 +102,7 @@ def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> Plan
         f"Use it for at most {MAX_DIMENSION} columns. For more, use auto, dps-pca or noisy-power.",
     )
     taken = shares(spec)
-    return PlannedQuery("covariance", query, Extent(dimension), taken["rest"] + taken["explained variance"])
+    return PlannedQuery("covariance", query, Extent(dimension), taken["rest"] + taken[EXPLAINING])
 
 
 def classical_std(spec: JobSpec, planned: PlannedQuery) -> float:

@@ -27,6 +27,8 @@ AUTO: Final[Auto] = "auto"
 COUNT_SHARE: Final = 0.01
 MEAN_SHARE: Final = 0.10
 VARIANCE_SHARE: Final = 0.05
+EXPLAINING: Final = "explained variance"
+"""The query for what the components explain, and its share."""
 MOST_ROUNDS: Final = 1000
 """Largest number of rounds of one loop. ``plan.price`` also limits the number of queries of a whole plan."""
 
@@ -88,7 +90,7 @@ def shares(spec: JobSpec) -> dict[str, float]:
     taken = {
         "count": COUNT_SHARE if needs_count(spec) and private else 0.0,
         "mean": MEAN_SHARE if spec.centering is Centering.PRIVATE else 0.0,
-        "explained variance": VARIANCE_SHARE if spec.explained_variance else 0.0,
+        EXPLAINING: VARIANCE_SHARE if spec.explained_variance else 0.0,
     }
     return taken | {"rest": 1 - sum(taken.values())}
 
@@ -114,8 +116,7 @@ def closing(spec: JobSpec, nonzero_rows: int, noise: Noise = Noise.GAUSSIAN) -> 
     if not spec.explained_variance:
         return []
     extent = Extent(spec.schema.dimension, spec.components, nonzero_rows)
-    name = "explained variance"
-    return [PlannedQuery(name, CompressedCovariance, extent, shares(spec)[name], noise=noise)]
+    return [PlannedQuery(EXPLAINING, CompressedCovariance, extent, shares(spec)[EXPLAINING], noise=noise)]
 
 
 def ask_opening(spec: JobSpec, sizes: FloatArray | None = None) -> Generator[RowQuery, Aggregate, RowTotals]:

@@ -33,7 +33,7 @@ def job(**changes: Any) -> JobSpec:
     return JobSpec(**good | changes)
 
 
-COUNT, NORMS, MATRIX = catalogue.plan(job())
+COUNT, NORMS, MATRIX = catalogue.plan(job(explained_variance=False))
 
 
 def weights(rows: list[int], step: Step = MATRIX, **changes: Any) -> list[int]:
