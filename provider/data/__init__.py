@@ -3,7 +3,6 @@
 from .arrivals import Arrivals, DataSet, WaitingQueries
 from .checked import (
     CheckedRows,
-    LaterRows,
     UsableRows,
     check_names,
     check_rows,
@@ -13,6 +12,7 @@ from .checked import (
     differences,
     duplicates,
     first_sums,
+    forget_kept,
     names_of,
     ordered_totals,
     paired_later,
@@ -69,7 +69,6 @@ __all__ = [
     "DataSetFacts",
     "FeatureFacts",
     "Genotypes",
-    "LaterRows",
     "Lookup",
     "Part",
     "PartSpan",
@@ -98,6 +97,7 @@ __all__ = [
     "examine_rows",
     "files_with_rows",
     "first_sums",
+    "forget_kept",
     "identify",
     "import_extra",
     "is_number",

@@ -22,8 +22,9 @@ Neighbours are tables in the same form: the other row is at the same place in th
 whatever it contains.
 
 Memory: a query about a block reads the files with its rows one after the other. A query about all rows reads one file
-at a time. As many queries as there are threads may do so at once. For each data set, the file that was read last stays
-in memory, because the next block often begins where this one ends.
+at a time. As many queries as there are threads may do so at once. The file that was counted last stays in memory, and
+for each of the jobs that asked last, the file that its query read last, because the next block often begins there. No
+job uses a file that another job's query read. Otherwise its answers would show when that query was done with it.
 """
 
 import logging
@@ -60,6 +61,16 @@ class _CountedFile:
     digest: str
 
 
+_ReadFile: TypeAlias = tuple[_CountedFile, CheckedRows]
+
+
+@dataclass(slots=True)
+class LastFile:
+    """The file that one reader read last, and its rows, in memory."""
+
+    read: _ReadFile | None = None
+
+
 class CountedFiles:
     """The files and rows that were counted so far. Safe to use from many threads."""
 
@@ -69,7 +80,7 @@ class CountedFiles:
         self._folder = folder
         self._read = read
         self._counted: list[_CountedFile] = []
-        self._kept: tuple[_CountedFile, CheckedRows] | None = None
+        self._newest: _ReadFile | None = None
         self._fault: Exception | None = None
         self._trouble = ""
         self._counting = Lock()
@@ -146,15 +157,20 @@ class CountedFiles:
         edges = (0, *(each.end for each in self._counted))
         return [slice(start, min(end, rows)) for start, end in pairwise(edges) if start < min(end, rows)]
 
-    def part(self, start: int, stop: int) -> Table:
-        """Read rows by their position. Refuse if they are not the ones that were counted."""
+    def part(self, start: int, stop: int, last: LastFile | None = None) -> Table:
+        """Read rows by their position. Refuse if they are not the ones that were counted.
+
+        A file that this reader read last is not read again.
+        """
+        last = last or LastFile()
         if stop > self.count:
             raise RowsNotReadyError("The rows of this query have not arrived yet.", "Ask again later.")
         pieces, begins = [], 0
         with self._recording_faults():
             for each in tuple(self._counted):
                 if max(begins, start) < min(each.end, stop):
-                    pieces.append(self._read_again(each).matrix[max(0, start - begins) : stop - begins])
+                    last.read = read = self._read_again(each, last.read)
+                    pieces.append(read[1].matrix[max(0, start - begins) : stop - begins])
                 begins = each.end
             return stacked(pieces, is_sparse=self.form.is_sparse)
 
@@ -167,7 +183,7 @@ class CountedFiles:
         if mended:
             _log.warning("%s has rows that are not finite numbers. Such a row counts as a row of zeros.", file)
         counted = _CountedFile(file, self.count + rows.count, stamp, rows.digest())
-        self._kept = counted, rows
+        self._newest = counted, rows
         new = rows.fingerprints_in_order()
         self._fingerprints = tuple(map(Fingerprint.plus, self._fingerprints or (Fingerprint(),) * len(new), new))
         self._counted.append(counted)
@@ -189,15 +205,14 @@ class CountedFiles:
                 )
         return files
 
-    def _read_again(self, counted: _CountedFile) -> CheckedRows:
-        kept = self._kept
-        if kept is not None and kept[0] is counted:
-            return kept[1]
+    def _read_again(self, counted: _CountedFile, last: _ReadFile | None) -> _ReadFile:
+        for known in (last, self._newest):
+            if known is not None and known[0] is counted:
+                return known
         rows, _ = self._read(counted.file)
         if rows.digest() != counted.digest:
             raise _changed(counted.file)
-        self._kept = counted, rows
-        return rows
+        return counted, rows
 
     @contextmanager
     def _recording_faults(self) -> Iterator[None]:
@@ -224,12 +239,17 @@ class CountedFiles:
         self._trouble = trouble
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class ArrivingRows:
-    """The first rows of a data set, as many as a job is about. They are read when they are used."""
+    """The first rows of a data set, as many as a job is about. They are read when they are used.
 
-    counted_files: CountedFiles
-    count: int
+    They are for one job, whose queries are answered one after the other. So which file is in memory follows from what
+    that job was asked, and not from which of several queries is done last.
+    """
+
+    def __init__(self, counted_files: CountedFiles, count: int) -> None:
+        self.counted_files: Final = counted_files
+        self.count: Final = count
+        self._last = LastFile()
 
     @property
     def dimension(self) -> int:
@@ -254,7 +274,11 @@ class ArrivingRows:
     def part(self, which: slice) -> Table:
         """Read rows by their position."""
         start, stop, _ = which.indices(self.count)
-        return self.counted_files.part(start, stop)
+        return self.counted_files.part(start, stop, self._last)
+
+    def forget(self) -> None:
+        """Free the memory of the file that was read last."""
+        self._last.read = None
 
 
 _START_AGAIN: Final = "Put the folder in order, and reload or restart the daemon."

@@ -30,7 +30,7 @@ from dpspca.common.queries import (
     TiedColumns,
     ViewQuery,
 )
-from dpspca.provider.data import LaterRows, UsableRows, check_names, copied_columns, paired_later
+from dpspca.provider.data import UsableRows, check_names, copied_columns, forget_kept, paired_later
 
 from .block_sums import LocalThreads
 from .mechanisms import release_subspace
@@ -232,8 +232,7 @@ class Shard:
     def forget(self) -> None:
         """Free the memory and scratch that was taken to prepare rows. Later queries are answered without."""
         self._ready = None
-        if isinstance(self._rows, LaterRows):
-            self._rows.forget()
+        forget_kept(self._rows)
 
     def _evaluated(self, query: RowQuery, *, prepares: bool, job: str = "") -> Integers:  # noqa: PLR0911
         match query:

@@ -4,7 +4,7 @@ from . import fingerprints
 from .chosen_columns import columns_of
 from .fingerprints import Fingerprint, Table, duplicates
 from .largest_entries import largest_entries_of, with_largest_entries
-from .later_rows import LaterRows, copied_columns, paired_later, used_later
+from .later_rows import LaterRows, copied_columns, forget_kept, paired_later, used_later
 from .odd_rows import (
     UsableEntries,
     make_unusable,
@@ -48,6 +48,7 @@ __all__ = [
     "duplicates",
     "fingerprints",
     "first_sums",
+    "forget_kept",
     "largest_entries_of",
     "make_unusable",
     "names_of",

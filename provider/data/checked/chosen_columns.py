@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .later_rows import forget_kept
 from .preparation import Table, UsableRows, column_places, with_places
 
 
@@ -36,6 +37,10 @@ class ChosenColumns:
     def part(self, which: slice) -> Table:
         """Return rows by their position."""
         return with_places(self.rows.part(which), column_places(self.rows.names or (), self.names))
+
+    def forget(self) -> None:
+        """Free what was kept of the rows in memory."""
+        forget_kept(self.rows)
 
 
 def columns_of(rows: UsableRows, names: Sequence[str] | None) -> UsableRows:

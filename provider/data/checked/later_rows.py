@@ -8,6 +8,7 @@ counted at once, which does not depend on what is in them.
 
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -55,6 +56,21 @@ class LaterRows:
             if made is None:
                 made = self._made = self._make()
             return made
+
+
+@runtime_checkable
+class KeepsRows(Protocol):
+    """Rows of which some stay in memory between two answers."""
+
+    def forget(self) -> None:
+        """Free that memory."""
+        ...
+
+
+def forget_kept(rows: UsableRows) -> None:
+    """Free what stays in memory of rows between two answers. It is read or made again when it is next used."""
+    if isinstance(rows, KeepsRows):
+        rows.forget()
 
 
 def copied_columns(rows: UsableRows) -> int:

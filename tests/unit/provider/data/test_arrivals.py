@@ -414,8 +414,8 @@ def test_a_block_opens_the_files_that_hold_its_rows_and_no_others(tmp_path: Path
         reader.read.clear()
         shard.evaluate(CovarianceProduct(np.eye(5)[:, :2], None, block, 5))
         opened.append("".join(name[0] for name in reader.read))
-    # Eight rows each; the files end after 3, 4, 17, 30 and 40, and the last that was read is kept.
-    assert opened == ["012", "", "3", "4", ""]
+    # Eight rows each; the files end after 3, 4, 17, 30 and 40. The last that was read or counted is in memory.
+    assert opened == ["012", "", "3", "", ""]
     reader.read.clear()
     shard.evaluate(Count())
     assert reader.read == []
@@ -426,9 +426,26 @@ def test_a_file_is_read_once_for_consecutive_blocks(tmp_path: Path) -> None:
     reader = Recorder()
     arrivals = Arrivals("cohort", tmp_path, read=reader)
     reader.read.clear()
+    rows = arrivals.first(40)
     for row in range(40):
-        arrivals.part(row, row + 1)
-    assert reader.read == [f"{number}.npy" for number in range(5)]
+        rows.part(slice(row, row + 1))
+    assert reader.read == [f"{number}.npy" for number in range(4)]  # the last file was counted last
+
+
+def test_t22_no_job_uses_a_file_that_another_job_s_query_read(tmp_path: Path) -> None:
+    """Otherwise the time of its answer would show which of two earlier queries was done last."""
+    fill(tmp_path)
+    reader = Recorder()
+    arrivals = Arrivals("cohort", tmp_path, read=reader)
+    one, other = arrivals.first(40), arrivals.first(40)
+    for rows, place, read in ((one, 0, "0"), (other, 20, "3"), (one, 20, "3"), (other, 0, "0"), (one, 21, "")):
+        reader.read.clear()
+        assert (rows.part(slice(place, place + 1)) == ROWS[place]).all()
+        assert "".join(name[0] for name in reader.read) == read
+    reader.read.clear()
+    Shard(one, 3.0).forget()
+    one.part(slice(21, 22))
+    assert reader.read == ["3.npy"]
 
 
 def test_what_was_counted_is_not_read_again_when_more_arrives(tmp_path: Path) -> None:
@@ -538,7 +555,7 @@ def test_queries_cancelled_while_a_file_is_read_leave_no_thread(
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-            assert await asyncio.wait_for(threads.run_in_row_thread(lambda: "done"), TIMEOUT) == "done"
+            assert await asyncio.wait_for(threads.queue_row_work(0.0, lambda: "done").result, TIMEOUT) == "done"
         assert reader.read.count("b.npy") == 1
         reader.let.set()
         await asyncio.wait_for(arrivals.wait_for(40, nothing), TIMEOUT)
@@ -604,7 +621,7 @@ def test_waiting_queries_hold_no_thread(tmp_path: Path, monkeypatch: pytest.Monk
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=SLOW)
         waits = [asyncio.create_task(arrivals.wait_for(30, nothing)) for _ in range(20)]
-        assert await asyncio.wait_for(threads.run_in_row_thread(lambda: "done"), TIMEOUT) == "done"
+        assert await asyncio.wait_for(threads.queue_row_work(0.0, lambda: "done").result, TIMEOUT) == "done"
         for wait in waits:
             wait.cancel()
         assert all(
