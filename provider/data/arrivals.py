@@ -10,10 +10,11 @@ the same time. So names, numbers of rows and times must not depend on the conten
 longer to read than another, this is not hidden, because files are read when they are asked about. In .npy files all
 rows have the same length.
 
-For all waiting queries together, one check of the folder is in progress and one file is being read, in a thread. It
-runs to its end even if the queries that waited for it are gone, and later queries join it. A file is read only if some
-query needs more rows than are counted. Other queries do not wait for it. To add a file safely, write it under a name
-that begins with a dot, and rename it when it is complete.
+For all waiting queries together, one check of the folder is in progress and one file is being read, each in a thread.
+It runs to its end even if the queries that waited for it are gone, and later queries join it. A file is read only if
+some query needs more rows than are counted. Other queries do not wait for it. Neither a check nor a reading waits for a
+thread in which answers are made. Otherwise a query that is repeated, which costs nothing, would show when one is free.
+To add a file safely, write it under a name that begins with a dot, and rename it when it is complete.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from .arriving_rows import CountedFiles, Read
 from .checked import CheckedRows
 from .cluster_rows import ClusterRows
 from .protected import read_arriving
-from .threads import run_in_row_thread
+from .threads import run_in_check_thread, run_in_reading_thread
 
 PAUSE: Final = 1.0
 """Seconds between two checks of a folder while a query waits."""
@@ -57,7 +58,7 @@ class Arrivals(CountedFiles):
         """How many numbers of a row are read for an answer."""
         self._pause = pause
         self._wanted: list[int] = []
-        self._checks = _SharedWork(partial(self._succeeds, self.check))
+        self._checks = _SharedWork(self._check)
         self._looks = _SharedWork(self._look)
 
     async def wait_for(self, rows: int, require_permission: Callable[[], None]) -> None:
@@ -88,23 +89,25 @@ class Arrivals(CountedFiles):
         finally:
             self._wanted.remove(rows)
 
+    async def _check(self) -> bool:
+        """Check all files by names and stamps alone. Return whether that succeeded."""
+        return await run_in_check_thread(_succeeds, self.check)
+
     async def _look(self) -> bool:
         """Count one file if a query needs it, or pause if there is none. Return whether reading succeeded."""
         before = self.files
-        well = await self._succeeds(partial(self.count_next, max(self._wanted, default=0)))
+        well = await run_in_reading_thread(_succeeds, partial(self.count_next, max(self._wanted, default=0)))
         if self.files == before:
             await asyncio.sleep(self._pause)
         return well
 
-    async def _succeeds(self, look: Callable[[], None]) -> bool:
-        return await run_in_row_thread(self._run_look, look)
 
-    def _run_look(self, look: Callable[[], None]) -> bool:
-        try:
-            look()
-        except RefusedError:
-            return False
-        return True
+def _succeeds(look: Callable[[], None]) -> bool:
+    try:
+        look()
+    except RefusedError:
+        return False
+    return True
 
 
 class _SharedWork:

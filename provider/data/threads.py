@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
@@ -18,7 +19,11 @@ class RowThreads:
 
     Everything else that a coordinator can time (the end of a job, a receipt, what is asked again or refused, an answer
     that is stored) never waits for this work, and so does not show when it ends. Work that has to wait for other work
-    does show it. So the result of such work leaves on the schedule of what is ahead of it, if its own is finer.
+    does show it. Each work ahead adds a time that depends on rows, but by at most a tenth of its own interval. So the
+    result of work that may have to wait leaves at an interval that is the sum of its own and of those ahead.
+
+    Work is ahead until its result has left. If it were ahead until it is done, the interval of the next query would
+    show which of the two came first.
     """
 
     def __init__(self, most: int) -> None:
@@ -30,14 +35,13 @@ class RowThreads:
     def submit(self, interval: float, work: Callable[..., Result], *arguments: object) -> "QueuedWork[Result]":
         """Queue work whose result would leave on a schedule of this interval, in seconds."""
         with self._lock:
-            has_to_wait = len(self._ahead) >= self._most
-            leaves_by = max(interval, *self._ahead) if has_to_wait and interval else interval
-            self._ahead.append(leaves_by)
+            may_have_to_wait = len(self._ahead) >= self._most
+            longer = interval + sum(self._ahead) if may_have_to_wait else interval
+            self._ahead.append(interval)
         result = asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
-        result.add_done_callback(lambda _: self._done(leaves_by))
-        return QueuedWork(result, leaves_by)
+        return QueuedWork(result, longer, partial(self._left, interval))
 
-    def _done(self, interval: float) -> None:
+    def _left(self, interval: float) -> None:
         with self._lock:
             self._ahead.remove(interval)
 
@@ -48,26 +52,38 @@ class QueuedWork(Generic[Result]):
 
     result: "asyncio.Future[Result]"
     interval: float
+    left: Callable[[], None]
+    """Notes that the result has left, so that this work is no longer ahead of other work. Call it once."""
 
 
 _ROWS: Final = RowThreads(min(32, (os.cpu_count() or 1) + 4))
 _OPENINGS: Final = ThreadPoolExecutor(thread_name_prefix="openings")
 """Threads in which jobs are opened. That is free and leaves at fine moments, so it must not wait for work on rows."""
-
-
-def run_in_row_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
-    """Start work whose time may depend on rows, in a thread for such work."""
-    return _ROWS.submit(0.0, work, *arguments).result
+_FILE_CHECKS: Final = ThreadPoolExecutor(thread_name_prefix="file-checks")
+"""Threads in which the names and stamps of arriving files are checked, before every query: also before one that is
+repeated or refused, which costs nothing. So a check must wait neither for work on rows nor until a file is read."""
+_FILE_READINGS: Final = ThreadPoolExecutor(thread_name_prefix="file-readings")
+"""Threads in which a file that arrived is read and counted. No answer is made in them."""
 
 
 def queue_row_work(interval: float, work: Callable[..., Result], *arguments: object) -> QueuedWork[Result]:
-    """Do the same, and say on which schedule the result may leave (``RowThreads``)."""
+    """Start work whose time may depend on rows, in a thread for such work (``RowThreads``)."""
     return _ROWS.submit(interval, work, *arguments)
 
 
 def run_in_opening_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
     """Start to open a job, in a thread for that."""
     return asyncio.get_running_loop().run_in_executor(_OPENINGS, work, *arguments)
+
+
+def run_in_check_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
+    """Start to check the names and stamps of arriving files, in a thread for that."""
+    return asyncio.get_running_loop().run_in_executor(_FILE_CHECKS, work, *arguments)
+
+
+def run_in_reading_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
+    """Start to read and count a file that arrived, in a thread for that."""
+    return asyncio.get_running_loop().run_in_executor(_FILE_READINGS, work, *arguments)
 
 
 class OneBehind(Generic[Part]):

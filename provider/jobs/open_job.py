@@ -12,7 +12,7 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.data import Arrivals, DataSet, WaitingQueries, queue_row_work
+from dpspca.provider.data import Arrivals, DataSet, QueuedWork, WaitingQueries, queue_row_work
 from dpspca.provider.evaluate import MatrixShard, Shard
 from dpspca.provider.release import PaidAnswer, PaidQuery, Responder, Schedule
 
@@ -49,8 +49,10 @@ class OpenJob:
     """How many queries wait for rows or for their turn."""
     _paid: tuple[PaidQuery, Callable[[], None]] | None = None
     """The query that waits for a thread, and the check of its requester."""
-    _longer: float = 0.0
-    """The interval of what it waits for."""
+    _interval: float = 0.0
+    """The seconds between two moments at which the answer in progress may leave."""
+    _queued: QueuedWork[PaidAnswer] | None = None
+    """Its work on rows, while that is ahead of other work."""
     _retiring: Lock = field(default_factory=Lock)
     _is_retired: bool = False
 
@@ -105,23 +107,30 @@ class OpenJob:
         self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
     ) -> tuple[memoryview, pb.Receipt | None]:
         self.used()  # in the order of queries, and not in the order in which they are done
-        self._longer = 0.0
         making = asyncio.create_task(self._make(position, query, require_requester))
         making.add_done_callback(retrieve_exception)
-        made = await self.schedule.delay_result(position, making, lambda: self._longer)
+        try:
+            made = await self.schedule.delay_result(making, lambda: self._interval)
+        finally:
+            queued, self._queued = self._queued, None
+            if queued:
+                queued.left()
         return await asyncio.to_thread(self._store, made)
 
     async def _make(self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]) -> PaidAnswer:
         """Pay for an answer, and make it in a thread for work on rows. What needs no such work waits for none."""
-        asked = await asyncio.to_thread(self._pay, position, query, require_requester)
+        try:
+            asked = await asyncio.to_thread(self._pay, position, query, require_requester)
+        finally:
+            self._interval = self.schedule.interval(position)  # by the rules that were just checked
         if isinstance(asked, PaidAnswer):
             return asked
         with self._retiring:
             self._paid = None if self._is_retired else (asked, require_requester)
         del asked
         query.drop()  # so that nothing holds the content of a query whose job ends
-        queued = queue_row_work(self.schedule.interval(position), self._evaluate)
-        self._longer = queued.interval
+        queued = self._queued = queue_row_work(self._interval, self._evaluate)
+        self._interval = queued.interval
         return await queued.result
 
     def _pay(

@@ -134,6 +134,11 @@ class Permission:
             rules.check(self._spec, self._analyst, self._envelope.audience, self._public_bound)
         return rules
 
+    @property
+    def answer_interval(self) -> float | None:
+        """The steward's choice of an interval in the rules that the job was last checked against, if it is one."""
+        return None if self._kept is None else self._kept[0].answer_interval
+
     def require_approval(self, rules: DataSetRules) -> tuple[Decided, ...]:
         """Refuse a job that persons rejected or did not approve, and close it if it is open. Return their decisions."""
         decisions = self._sources.ledger.decisions(self._signed.job_id)

@@ -237,7 +237,7 @@ class JobRegistry:
         if opening is None:
             work = run_in_opening_thread(self.open, signed)
             work.add_done_callback(retrieve_exception)
-            opening = asyncio.create_task(delay_result(work, LEAST_INTERVAL, self._settings.toss))
+            opening = asyncio.create_task(delay_result(work, lambda: LEAST_INTERVAL, self._settings.toss))
             self._openings[signed.job_id] = opening
             opening.add_done_callback(partial(self._opening_done, signed.job_id))
         return await asyncio.shield(opening)
@@ -298,7 +298,7 @@ class JobRegistry:
         slot = job.envelope.audience.index(settings.identity().name.name)
         schedule = Schedule(
             plan,
-            interval=job.rules.answer_interval,
+            interval=lambda: job.permission.answer_interval,
             is_sparse=shard.is_sparse,
             makes_matrix=shard.makes_matrix,
             read_columns=rows.read_columns if isinstance(rows, ClusterRows | Arrivals) else 0,

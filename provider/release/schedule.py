@@ -84,7 +84,7 @@ class Schedule:
         self,
         plan: Sequence[Step],
         *,
-        interval: float | None = None,
+        interval: Callable[[], float | None] = lambda: None,
         is_sparse: bool = False,
         makes_matrix: bool = False,
         read_columns: int = 0,
@@ -93,7 +93,9 @@ class Schedule:
         rows_together: int = 1,
         toss: Coin = system_coin,
     ) -> None:
-        """``interval`` is the steward's choice in seconds, and 0 sends answers at once. By default it follows the plan.
+        """``interval`` returns the steward's choice in seconds, by the rules of now. 0 sends answers at once.
+
+        By default the interval follows from the plan.
 
         ``makes_matrix`` says that the first query about second moments also computes the Gram matrix, and
         ``read_columns`` how many numbers of each row an answer reads from the source of the rows. ``copied_columns`` is
@@ -102,7 +104,7 @@ class Schedule:
         many rows of one person neighbours differ.
         """
         self._plan = plan
-        self._interval = interval
+        self._chosen = interval
         self._is_sparse = is_sparse
         self._first = first_of_moments(plan)
         self._makes_matrix = makes_matrix
@@ -114,8 +116,9 @@ class Schedule:
 
     def interval(self, position: int) -> float:
         """Return the seconds between two moments at which the answer to a planned query may leave."""
-        if self._interval is not None:
-            return self._interval
+        chosen = self._chosen()
+        if chosen is not None:
+            return chosen
         step = self._plan[position]
         is_first = position == self._first
         matrix = step.extent.dimension**2 if is_first and self._makes_matrix else 0
@@ -125,27 +128,26 @@ class Schedule:
         row = self._moved + is_first * self._kept + (sparse if self._is_sparse else dense)
         return max(LEAST_INTERVAL, row, min(self._rows * max(row, ROW_SECONDS), LONGEST_INTERVAL))
 
-    async def delay_result(
-        self, position: int, work: "asyncio.Future[Result]", longer: Callable[[], float] = lambda: 0.0
-    ) -> Result:
+    async def delay_result(self, work: "asyncio.Future[Result]", interval: Callable[[], float]) -> Result:
         """Return the answer to a query, or raise its refusal, at a moment of the schedule.
 
-        ``longer`` returns, once the work is done, the interval of other work that it had to wait for.
+        ``interval`` returns, once the work is done, the interval of this answer: that of its query, or a longer one if
+        it may have had to wait for other work.
         """
-        return await delay_result(work, self.interval(position), self._toss, longer)
+        return await delay_result(work, interval, self._toss)
 
 
 async def delay_result(
-    work: "asyncio.Future[Result]",
-    interval: float,
-    toss: Coin = system_coin,
-    longer: Callable[[], float] = lambda: 0.0,
+    work: "asyncio.Future[Result]", interval: Callable[[], float], toss: Coin = system_coin
 ) -> Result:
-    """Wait for the work, and then for its moment to leave, counted from now. Return its result or raise its error."""
+    """Wait for the work, and then for its moment to leave, counted from now. Return its result or raise its error.
+
+    ``interval`` returns the seconds between two such moments. It is called once the work is done.
+    """
     clock = asyncio.get_running_loop().time
     begun, tossed = clock(), toss()
     await asyncio.wait([work])
-    await asyncio.sleep(begun + departure(clock() - begun, max(interval, longer()), tossed) - clock())
+    await asyncio.sleep(begun + departure(clock() - begun, interval(), tossed) - clock())
     return work.result()
 
 

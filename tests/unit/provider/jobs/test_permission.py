@@ -1,6 +1,7 @@
 """A job that the policy of this moment does not allow gets no more answers, and keeps no budget that it did not use."""
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -193,3 +194,14 @@ def test_a_policy_change_that_still_allows_the_job_changes_nothing(provider: Pro
     provider.write(POLICY[: POLICY.index("[data_sets.other]")] + "[data_sets.other]\nunit = 3\n")
     provider.answer(opened, 2)
     assert provider.account == (COSTS[-1], 0)
+
+
+def test_t22_a_changed_interval_applies_to_the_next_query_of_an_open_job(provider: Provider) -> None:
+    opened = provider.registry.open(provider.job())
+    first = provider.answer(opened, 0)
+    provider.write(changed("minimum_providers", "1\nanswer_interval = 0.2"))
+    for position in (0, 1):  # one that is repeated, and one that is new
+        begun = time.monotonic()
+        answer = provider.answer(opened, position)
+        assert time.monotonic() - begun >= 0.39
+        assert position or answer == first

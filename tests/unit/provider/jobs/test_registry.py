@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from busy_threads import busy_row_threads
 from facts import facts
 from ledgers import LIMITS, opening, respond
 from local_federation import AllowEverything, Enrolment, now
@@ -28,12 +28,12 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import Count, CovarianceProduct
 from dpspca.common.transport import wire
 from dpspca.common.trust.signing import SignedJob
+from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.checked.persons import with_persons
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.data.threads import run_in_row_thread
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.open_job import OpenJob
@@ -520,62 +520,68 @@ def test_a_job_is_opened_once_however_many_ask_at_the_same_time(enrolment: Enrol
 
 def test_t22_a_job_is_opened_while_all_threads_for_rows_work(enrolment: Enrolment) -> None:
     """Opening is free. If it waited for an answer to another job, it would show when that is made."""
-    let_go = threading.Event()
 
     async def scene() -> None:
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
-        works = [run_in_row_thread(let_go.wait, TIMEOUT) for _ in range(200)]
-        try:
+        async with busy_row_threads():
             assert await asyncio.wait_for(registry.find_or_open(job), TIMEOUT / 2)
-            assert not any(work.done() for work in works)
-        finally:
-            let_go.set()
-        await asyncio.gather(*works)
 
     asyncio.run(scene())
 
 
 def test_t22_what_is_stored_or_refused_waits_for_no_work_on_rows(enrolment: Enrolment) -> None:
     """It costs nothing. If it waited for an answer to another job, it would show when that is made."""
-    let_go = threading.Event()
 
     async def scene() -> None:
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
         opened = await registry.find_or_open(job)
         first = await opened.answer(0, reading(opened), lambda: None)
-        works = [run_in_row_thread(let_go.wait, TIMEOUT) for _ in range(200)]
-        try:
+        async with busy_row_threads():
             again = await asyncio.wait_for(opened.answer(0, reading(opened), lambda: None), TIMEOUT / 2)
             with pytest.raises(RefusedError):
                 await asyncio.wait_for(opened.answer(0, reading(opened, OTHER), lambda: None), TIMEOUT / 2)
             assert bytes(again[0]) == bytes(first[0])
-            assert not any(work.done() for work in works)
-        finally:
-            let_go.set()
-        await asyncio.gather(*works)
+
+    asyncio.run(scene())
+
+
+def test_t22_an_answer_leaves_at_the_intervals_of_what_is_ahead(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is no longer ahead of others itself once it has left, or was refused."""
+    monkeypatch.setattr(threads, "_ROWS", threads.RowThreads(1))
+
+    async def scene() -> None:
+        registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
+        opened = await registry.find_or_open(job)
+        ahead = threads.queue_row_work(0.1, lambda: "done")
+        assert await ahead.result == "done"
+        begun = asyncio.get_running_loop().time()
+        await opened.answer(0, reading(opened), lambda: None)
+        assert asyncio.get_running_loop().time() - begun >= 0.2 - 1e-6
+        ahead.left()
+        monkeypatch.setattr(opened.responder, "evaluate", lambda _: opened.responder.respond(9, FIRST))
+        with pytest.raises(RefusedError):
+            await opened.answer(1, reading(opened), lambda: None)
+        assert not threads._ROWS._ahead
 
     asyncio.run(scene())
 
 
 def test_t35_a_job_that_ends_drops_the_query_that_waits_for_a_thread(enrolment: Enrolment) -> None:
     """Otherwise the contents of paid queries would pile up while threads are busy."""
-    let_go = threading.Event()
 
     async def scene() -> None:
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
         opened = await registry.find_or_open(job)
-        works = [run_in_row_thread(let_go.wait, TIMEOUT) for _ in range(200)]
-        try:
+        async with busy_row_threads():
             waiting = asyncio.create_task(opened.answer(0, reading(opened), lambda: None))
             while opened._paid is None:  # noqa: ASYNC110  # it is paid for in a thread
                 await asyncio.sleep(0.01)
             registry.close(job.job_id, "cancelled")
             assert opened._paid is None
-        finally:
-            let_go.set()
         with pytest.raises(JobEndedError):
             await waiting
-        await asyncio.gather(*works)
 
     asyncio.run(scene())
 
