@@ -1,7 +1,7 @@
 """Evaluates queries over one provider's rows. Its answers are exact, and must not leave without noise."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from threading import Lock
@@ -55,8 +55,6 @@ GRAM_COLUMNS_A_PRODUCT: Final = 50
 """A Gram matrix is faster if d is below 50 to 80 times the number of products asked (``bench/round_cost.py``)."""
 MAX_CHOSEN_DIMENSION: Final = 2**12
 """Above this, ``for_plan`` never chooses a Gram matrix, which would take more than half a gigabyte."""
-MOST_JOBS: Final = 64
-"""How many jobs may use what was prepared for them: as many as a provider keeps open."""
 
 
 class Strategy(StrEnum):
@@ -90,22 +88,17 @@ def keeps_integers(plan: Sequence[Step]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What was computed for queries around one centre, and which jobs waited for it."""
+    """What was computed for queries around one centre."""
 
     center: bytes
     moments: Moments
-    jobs: dict[str, None] = field(default_factory=dict)
-    """The last ``MOST_JOBS`` of them. More would be memory that each finished job leaves for ever."""
-
-    def admit(self, job: str) -> None:
-        """Let a job's later queries use this."""
-        self.jobs[job] = None
-        for first in list(self.jobs)[:-MOST_JOBS]:
-            del self.jobs[first]
 
 
 class Shard:
-    """One provider's rows, prepared under the bounds of a job. It serves any number of jobs and threads."""
+    """One provider's rows, prepared for one job. No other job uses what was prepared.
+
+    If two jobs shared it, how long the queries of one take would show whether those of the other were done by then.
+    """
 
     def __init__(  # noqa: PLR0913  # the rows, and how a job prepares them
         self,
@@ -212,29 +205,24 @@ class Shard:
             raise dense_when_centred()
 
     def evaluate(self, query: RowQuery) -> Integers:
-        """Answer exactly, as integers on the public lattice."""
+        """Answer exactly, as integers on the public lattice. Prepare the rows around this centre for later queries."""
         return self._evaluated(query, prepares=True)
 
-    def evaluate_and_prepare(self, query: RowQuery, job: str) -> Integers:
-        """Answer, and prepare the rows around this centre for later queries of the job."""
-        return self._evaluated(query, job=job, prepares=True)
-
-    def evaluate_as_prepared(self, query: RowQuery, job: str) -> Integers:
-        """Answer with what an earlier query of the job prepared, or without. The answer is the same.
+    def evaluate_as_prepared(self, query: RowQuery) -> Integers:
+        """Answer with what an earlier query prepared, or without. The answer is the same.
 
         The Gram matrix, and integers that are kept, are for one centre, and the coordinator chooses centres. If each
         query made a matrix of its own, a row would add far more to the time of its answer than the interval of that
-        query counts. And if a query waited for a matrix that another job has made, or used it, the short interval of
-        that query would show when the matrix was done.
+        query counts.
         """
-        return self._evaluated(query, job=job, prepares=False)
+        return self._evaluated(query, prepares=False)
 
     def forget(self) -> None:
         """Free the memory and scratch that was taken to prepare rows. Later queries are answered without."""
         self._ready = None
         forget_kept(self._rows)
 
-    def _evaluated(self, query: RowQuery, *, prepares: bool, job: str = "") -> Integers:  # noqa: PLR0911
+    def _evaluated(self, query: RowQuery, *, prepares: bool) -> Integers:  # noqa: PLR0911
         match query:
             case Count():
                 return np.array([self._rows.count], dtype=np.int64)
@@ -243,14 +231,14 @@ class Shard:
             case CovarianceProduct(block=block, blocks=blocks) if blocks:
                 return self._block_product(query, block, blocks)
             case CovarianceProduct(kept=kept, center=center):
-                return self._moments(center, job, prepares=prepares).product(LatticeBasis(kept))
+                return self._moments(center, prepares=prepares).product(LatticeBasis(kept))
             case CompressedCovariance(kept=kept, center=center):
-                return _compressed(self._moments(center, job, prepares=prepares), LatticeBasis(kept))
+                return _compressed(self._moments(center, prepares=prepares), LatticeBasis(kept))
             case Covariance(center=center):
-                return (self._moments(center, job, prepares=prepares).gram() >> SQUARE_SHIFT).narrow()
+                return (self._moments(center, prepares=prepares).gram() >> SQUARE_SHIFT).narrow()
             case CovarianceTriangle(center=center):
                 upper = np.triu_indices(self._rows.dimension)
-                return (self._moments(center, job, prepares=prepares).gram() >> SQUARE_SHIFT).narrow()[upper]
+                return (self._moments(center, prepares=prepares).gram() >> SQUARE_SHIFT).narrow()[upper]
             case ViewQuery():
                 return floor_view(query, *self._sums.of(query))
             case _:
@@ -297,19 +285,17 @@ class Shard:
         """Return how many rows are in a block and the ones before it."""
         return self._rows.count * block // blocks
 
-    def _moments(self, center: FloatArray | None, job: str = "", *, prepares: bool = True) -> Moments:
+    def _moments(self, center: FloatArray | None, *, prepares: bool = True) -> Moments:
         """Prepare the rows for a centre, or use them if they are prepared for it."""
         key = b"" if center is None else center.tobytes()
         if not prepares:
-            ready = self._ready  # read once, and without waiting for what another job prepares
-            known = ready is not None and ready.center == key and job in ready.jobs
-            return ready.moments if ready and known else self._sums.moments(center, once=True)
+            ready = self._ready
+            return ready.moments if ready and ready.center == key else self._sums.moments(center, once=True)
         with self._preparing:
             ready = self._ready
             if ready is None or ready.center != key:
                 ready = self._ready = None  # frees memory before more is allocated
                 ready = self._ready = _Prepared(key, self._prepare(center))
-            ready.admit(job)
             return ready.moments
 
     def _prepare(self, center: FloatArray | None) -> Moments:

@@ -1,4 +1,4 @@
-"""Which of the rows that were prepared for open jobs stay prepared: those that were used last."""
+"""Which of the preparations of open jobs are kept: those of the jobs that were asked last."""
 
 from threading import Lock
 from typing import Final, Protocol
@@ -16,33 +16,35 @@ class Prepares(Protocol):
 
 
 class LastPrepared:
-    """Keeps the few preparations that were used last, and has the others forgotten. Jobs may share one.
+    """Keeps the few preparations that were used last, and has the others forgotten.
 
-    Each may be as large as all rows of a data set, and dozens of jobs may be open, which costs next to nothing. The
-    choice follows from which queries were asked, and so do all times that depend on it.
+    Each may be as large as all rows of a data set, and dozens of jobs may be open, which costs next to nothing. Each
+    belongs to one job, whose queries are answered one after the other. Whether a query finds its preparation follows
+    from the order in which queries were asked. It must not follow from when earlier work ends or this query gets a
+    thread, or the times of answers would show that. So nothing is forgotten between ``used`` and ``done``. Work on rows
+    is done in the order of queries, so at most as many are kept in addition as there are threads, and ``most`` more.
     """
 
     def __init__(self, most: int = MOST_PREPARED) -> None:
         self._most = most
         self._last: list[ref[Prepares]] = []
+        self._in_use: set[Prepares] = set()
         self._lock = Lock()
 
     def used(self, prepared: Prepares) -> None:
-        """Note that a query is about to be answered from these rows.
-
-        This is called in the order of queries. After their answers were made, it would be in the order of times.
-        """
+        """Note that a query is asked that will be answered from this. Called in the order of queries."""
         with self._lock:
-            alive = [each for each in self._last if each() not in {None, prepared}]
-            self._last = [*alive, ref(prepared)]
+            self._in_use.add(prepared)
+            # What is gone keeps its place: an ended job's preparation goes when its last answer was made.
+            self._last = [*(each for each in self._last if each() is not prepared), ref(prepared)]
             gone, self._last = self._last[: -self._most], self._last[-self._most :]
-        for each in gone:
-            if (old := each()) is not None:
-                old.forget()
+            for each in gone:
+                if (old := each()) is not None and old not in self._in_use:
+                    old.forget()
 
     def done(self, prepared: Prepares) -> None:
-        """Have rows forgotten again that were prepared while other queries pushed them out."""
+        """Note that the query needs it no longer. Forget it if later queries of other jobs pushed it out."""
         with self._lock:
-            is_kept = any(each() is prepared for each in self._last)
-        if not is_kept:
-            prepared.forget()
+            self._in_use.discard(prepared)
+            if not any(each() is prepared for each in self._last):
+                prepared.forget()

@@ -39,9 +39,9 @@ class OpenJob:
     name_rows: Callable[[], None]
     """Records the rows' fingerprints and their data set in the ledger."""
     used: Callable[[], None] = lambda: None
-    """Notes that a query is evaluated (``last_prepared.py``)."""
+    """Notes that a query was asked (``last_prepared.py``)."""
     done: Callable[[], None] = lambda: None
-    """Notes that it was."""
+    """Notes that its answer was made, or that none comes of it."""
     name: str = field(init=False)
     """The job's identifier."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -108,7 +108,7 @@ class OpenJob:
     ) -> tuple[memoryview, pb.Receipt | None]:
         self.used()  # in the order of queries, and not in the order in which they are done
         making = asyncio.create_task(self._make(position, query, require_requester))
-        making.add_done_callback(retrieve_exception)
+        making.add_done_callback(self._made)
         try:
             made = await self.schedule.delay_result(making, lambda: self._interval)
         finally:
@@ -153,13 +153,14 @@ class OpenJob:
         asked, require_requester = paid
         del paid
         self._require_both(require_requester)
-        try:
-            return self.responder.evaluate(asked)
-        finally:
-            self.done()
+        return self.responder.evaluate(asked)
 
     def _store(self, made: PaidAnswer) -> tuple[memoryview, pb.Receipt | None]:
         return wire.answer_content(self.responder.store(made)), self.receipt()
+
+    def _made(self, making: "asyncio.Future[Any]") -> None:
+        self.done()  # also if the query was repeated or refused, and nothing was made
+        retrieve_exception(making)
 
     def _done(self, leaving: "asyncio.Future[Any]") -> None:
         self._turn.release()

@@ -1,4 +1,8 @@
-"""The rows of data sets, prepared for jobs. Those of the last job on a data set are kept, because the next may fit."""
+"""The rows of data sets, prepared for jobs. What is prepared for one job is used by no other.
+
+Two jobs may need the same copy of rows or the same matrix. If the second used what was made for the first, the times of
+its answers would show whether the first was done by then, on a schedule of its own and as often as it is asked.
+"""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -36,32 +40,19 @@ class _Preparation:
         return cls(columns, spec.rows_per_person, catalogue.rows_of(spec), strategy, keeps_integers(plan), memory)
 
 
+@dataclass(frozen=True)
 class PreparedRows:
-    """For each data set, the rows as they were prepared for the last job."""
+    """Prepares the rows of data sets for jobs."""
 
-    def __init__(self, memory: int | None = None) -> None:
-        """``memory`` is how many bytes the largest answer of a job may take."""
-        self._memory = memory
-        self._kept: dict[str, tuple[str, _Preparation, Shard | MatrixShard]] = {}
-        """With the digest of the rows, which changes when others are offered."""
-
-    def forget(self, name: str) -> None:
-        """Free the memory of a data set that is gone or has other rows."""
-        self._kept.pop(name, None)
+    memory: int | None = None
+    """How many bytes the largest answer of a job may take."""
 
     def of(self, offer: OfferedData, name: str, plan: Plan, least_bound: float | None = None) -> Shard | MatrixShard:
-        """Prepare a data set for a job's bounds, or reuse it if the last job had the same.
+        """Prepare a data set for one job. No row is copied before its first query.
 
         The job's unit says whether the data are rows or a share of a symmetric matrix.
         """
-        rows, spec = offer.data_sets[name], plan.spec
-        preparation = _Preparation.of(plan, self._memory)
-        digest = offer.digests[name]
-        *made, kept = self._kept.get(name, ("", None, None))
-        if kept is None or made != [digest, preparation] or not kept.fits(spec):
-            kept = _prepared(rows, spec, preparation, least_bound)
-            self._kept[name] = digest, preparation, kept
-        return kept
+        return _prepared(offer.data_sets[name], plan.spec, _Preparation.of(plan, self.memory), least_bound)
 
 
 def _prepared(

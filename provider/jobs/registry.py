@@ -160,7 +160,6 @@ class JobRegistry:
             before, self.offer = self.offer, offer
             settings.data_sets, settings.dictionaries = offer.data_sets, offer.dictionaries
             for name in [name for name in before.data_sets if not offer.has_same(name, before)]:
-                self.rows.forget(name)
                 self._named_at.pop(name, None)
         self._record_rows(offer)
         for job in settings.ledger.open_jobs():
@@ -331,7 +330,6 @@ class JobRegistry:
                 if len(self._jobs) > MAX_OPEN_JOBS and job.retire():
                     del self._jobs[name]
         if not is_current:
-            self.rows.forget(opened.envelope.data_set)  # of the rows that were replaced while it was opened
             self.end(opened.name, WITHDRAWN)
             raise DataChangedError("The data set changed while this job was opened.", "Sign a new job.")
 

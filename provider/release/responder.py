@@ -97,14 +97,10 @@ class HasSilentRows(Protocol):
 
 @runtime_checkable
 class PreparesRows(Protocol):
-    """Data that are prepared for a job's first query about second moments. Its other queries can do without."""
+    """Data that ``evaluate`` prepares for a job's first query about second moments. Its other queries do without."""
 
-    def evaluate_and_prepare(self, query: RowQuery, job: str) -> Integers:
-        """Answer exactly, and prepare the rows for this job."""
-        ...
-
-    def evaluate_as_prepared(self, query: RowQuery, job: str) -> Integers:
-        """Answer exactly, with what was prepared for this job or from the rows."""
+    def evaluate_as_prepared(self, query: RowQuery) -> Integers:
+        """Answer exactly, with what was prepared or from the rows."""
         ...
 
 
@@ -261,11 +257,9 @@ class Responder:
 
     def _exact(self, asked: Evaluator | SketchSession, position: int, query: RowQuery) -> Integers:
         """Answer exactly. Rows are prepared for only one query of a job, and its interval counts that."""
-        if not isinstance(asked, PreparesRows):
-            return asked.evaluate(query)
-        if position != self._preparing:
-            return asked.evaluate_as_prepared(query, self._job)
-        return asked.evaluate_and_prepare(query, self._job)
+        if isinstance(asked, PreparesRows) and position != self._preparing:
+            return asked.evaluate_as_prepared(query)
+        return asked.evaluate(query)
 
     def _noise(self, step: Step, draw: Draw) -> Integers:
         """Draw all noise of a step. No row is looked at."""

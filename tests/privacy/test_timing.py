@@ -150,12 +150,12 @@ def test_an_evaluator_whose_time_depends_on_denormals_is_found() -> None:
     """It takes ten times as long, as it would; and is missed only if twelve of sixty and more take no tenth longer."""
 
     class Leaky(Shard):
-        def evaluate_and_prepare(self, query: RowQuery, job: str) -> Integers:
+        def evaluate(self, query: RowQuery) -> Integers:
             assert isinstance(query, CovarianceProduct)
             if ((np.abs(query.basis) < np.finfo(float).tiny) & (query.basis != 0)).any():
                 for _ in range(9):
-                    super().evaluate_and_prepare(query, job)
-            return super().evaluate_and_prepare(query, job)
+                    super().evaluate(query)
+            return super().evaluate(query)
 
     over = Leaky(check_rows(rows(empty=False)), 4.0, threads=1)
     assert slower(lambda: answering(over, asking(DENORMAL)), lambda: answering(over, asking(ORDINARY))) > MOST

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 import pytest
 import scipy.sparse
-from timeouts import TIMEOUT
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.job import Budget, JobSpec, Schema
@@ -23,8 +22,7 @@ from dpspca.provider.evaluate import block_sums, moments
 from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows, StreamedMoments
 from dpspca.provider.evaluate.packed_rows import PackedRows
-from dpspca.provider.evaluate.row_sums import LocalSums
-from dpspca.provider.evaluate.shard import MOST_JOBS, Shard, Strategy
+from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.wide_integers import WideIntegers
 from dpspca.provider.jobs import prepared_rows
 
@@ -262,7 +260,7 @@ def test_a_matrix_is_made_for_no_other_centre_unless_it_may_be(monkeypatch: pyte
     assert len(made) == 1
     for center in (centers[1], centers[2], centers[0]):
         query = CovarianceProduct(basis(), center)
-        np.testing.assert_array_equal(shard.evaluate_as_prepared(query, "a job"), streaming.evaluate(query))
+        np.testing.assert_array_equal(shard.evaluate_as_prepared(query), streaming.evaluate(query))
     assert len(made) == 1
     shard.evaluate(CovarianceProduct(basis(), centers[1]))
     assert len(made) == 2
@@ -279,56 +277,6 @@ def test_integers_are_kept_for_no_other_centre_unless_they_may_be(
     answers = []
     for center in (np.zeros(DIMENSION), np.ones(DIMENSION)):
         query = CovarianceProduct(basis(), center)
-        answers.append((shard.evaluate_as_prepared(query, "a job"), shard.evaluate(query)))
+        answers.append((shard.evaluate_as_prepared(query), shard.evaluate(query)))
         assert len(made) == len(answers)
     assert all((one == other).all() for one, other in answers)
-
-
-def test_t22_a_later_query_does_not_wait_for_what_another_job_prepares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its interval is short, so its answer would show when the other job's matrix is done."""
-    begun, let_go = threading.Event(), threading.Event()
-    gram = StreamedMoments.gram
-
-    def slow(self: StreamedMoments) -> WideIntegers:
-        begun.set()
-        assert let_go.wait(TIMEOUT)
-        return gram(self)
-
-    shard = Shard(check_rows(rows(40)), 10.0, strategy=Strategy.GRAM)
-    centers = [np.full(DIMENSION, float(each)) for each in range(2)]
-    shard.evaluate_and_prepare(CovarianceProduct(basis(), centers[0]), "mine")
-    monkeypatch.setattr(StreamedMoments, "gram", slow)
-    with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(shard.evaluate_and_prepare, CovarianceProduct(basis(), centers[1]), "theirs")
-        assert begun.wait(TIMEOUT)
-        for center in centers:
-            shard.evaluate_as_prepared(CovarianceProduct(basis(), center), "mine")
-        assert not theirs.done()
-        let_go.set()
-
-
-def test_t22_a_later_query_does_not_use_what_another_job_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes = []
-    moments_of = LocalSums.moments
-    monkeypatch.setattr(LocalSums, "moments", lambda *given, **how: passes.append(how) or moments_of(*given, **how))
-    shard, query = Shard(check_rows(rows(40)), 10.0, strategy=Strategy.GRAM), CovarianceProduct(basis())
-    shard.evaluate_and_prepare(query, "theirs")
-    shard.evaluate_as_prepared(query, "mine")
-    shard.evaluate_as_prepared(query, "theirs")
-    assert passes == [{}, {"once": True}]
-    shard.evaluate_and_prepare(query, "mine")  # it waited for the matrix, as its interval says
-    shard.evaluate_as_prepared(query, "mine")
-    assert len(passes) == 2
-    shard.forget()
-    shard.evaluate_as_prepared(query, "mine")
-    assert passes[2:] == [{"once": True}]
-
-
-def test_finished_jobs_take_no_memory_of_what_they_shared() -> None:
-    shard, query = Shard(check_rows(rows(40)), 10.0, strategy=Strategy.GRAM), CovarianceProduct(basis())
-    shard.evaluate_and_prepare(query, "first")
-    for job in range(MOST_JOBS):
-        shard.evaluate_and_prepare(query, f"later {job}")
-    prepared = shard._ready
-    assert prepared is not None
-    assert list(prepared.jobs) == [f"later {job}" for job in range(MOST_JOBS)]

@@ -108,14 +108,6 @@ def test_jobs_of_two_units_over_one_data_set_are_refused(enrolment: Enrolment, a
         answered(enrolment, registry, ada, PrivacyUnit.SPECTRAL, SpectralProduct)
 
 
-def test_what_is_made_ready_for_a_matrix_is_kept_for_the_next_job(enrolment: Enrolment, ada: Identity) -> None:
-    registry = JobRegistry(settings(enrolment))
-    answered(enrolment, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
-    (kept,) = registry.rows._kept.values()
-    answered(enrolment, registry, ada, PrivacyUnit.ENTRY, SymmetricProduct)
-    assert [*registry.rows._kept.values()] == [kept]
-
-
 @pytest.mark.parametrize("unit", [PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL])
 def test_t23_refusing_a_matrix_with_persons_depends_on_no_row_or_person(
     unit: PrivacyUnit, enrolment: Enrolment, ada: Identity

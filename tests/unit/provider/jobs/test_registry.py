@@ -5,6 +5,7 @@ import logging
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -121,17 +122,17 @@ def test_a_job_that_is_opened_while_its_rows_are_replaced_ends(enrolment: Enrolm
     """Neither the job nor what was prepared for it is kept, so nothing is answered about rows that are gone."""
     told = settings(enrolment)
     registry, (late, job) = JobRegistry(told), signed(enrolment, 2)
-    prepare = registry.rows.of
+    rows = registry.rows
 
     def replaced(*about: Any) -> Any:
-        made = prepare(*about)
+        made = rows.of(*about)
         registry.take_offer(registry.make_offer({"cohort": check_rows(2 * ROWS)}, {}, told.policy))
         return made
 
-    registry.rows.of = replaced  # type: ignore[method-assign]
+    registry.rows = SimpleNamespace(of=replaced)  # type: ignore[assignment]
     with pytest.raises(DataChangedError):
         registry.open(late)
-    registry.rows.of = prepare  # type: ignore[method-assign]
+    registry.rows = rows
     with pytest.raises(JobEndedError, match=facts("(withdrawn)")):
         registry.open(late)
     assert told.ledger.open_jobs() == ()

@@ -329,11 +329,11 @@ def test_rows_are_prepared_for_the_first_query_about_moments_alone() -> None:
     prepared = []
 
     class Preparing(Nothing):
-        def evaluate_and_prepare(self, query: RowQuery, job: str) -> Integers:
+        def evaluate(self, query: RowQuery) -> Integers:
             prepared.append(query.kind)
-            return self.evaluate_as_prepared(query, job)
+            return self.evaluate_as_prepared(query)
 
-        def evaluate_as_prepared(self, query: RowQuery, job: str) -> Integers:
+        def evaluate_as_prepared(self, query: RowQuery) -> Integers:
             return np.zeros(query.answer_shape(query.extent), dtype=np.int64)
 
     job = spec(unit=PrivacyUnit.ROW_ADD_REMOVE, centering=Centering.PRIVATE, mean_bound=4.0)
