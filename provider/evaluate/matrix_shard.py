@@ -120,7 +120,10 @@ class SpectralCheck:
 
 
 class MatrixShard:
-    """One provider's share, prepared under the bound of a job. It serves any number of jobs and threads."""
+    """One provider's share, prepared under the bound of a job.
+
+    Until a query is asked, it takes no memory of its own: dozens of jobs may be open, at no price.
+    """
 
     def __init__(
         self, share: CheckedRows, norm_bound: float, unit: PrivacyUnit, least_bound: float | None = None
@@ -129,15 +132,15 @@ class MatrixShard:
 
         ``least_bound`` is the least bound that any job may have. By default it is this job's.
         """
-        share = share.as_matrix()
-        _check_symmetric(share)
+        entries = share.as_matrix()
+        _check_symmetric(entries)
         self._dimension = share.dimension
         self._names = share.names
         self._silent = None if share.span is None else share.span.rows_of_others(share.dimension)
         self._norm_bound = norm_bound
         self._unit = unit
         if unit is PrivacyUnit.SPECTRAL:
-            _check_largest(share, norm_bound if least_bound is None else min(least_bound, norm_bound))
+            _check_largest(entries, norm_bound if least_bound is None else min(least_bound, norm_bound))
         self._share = share
         self._made: Matrix | None = None
         self._making = Lock()
@@ -186,7 +189,7 @@ class MatrixShard:
         with self._making:
             made = self._made
             if made is None:
-                made = self._made = _integers(self._share.matrix, self._norm_bound)
+                made = self._made = _integers(self._share.as_matrix().matrix, self._norm_bound)
             return made
 
     def silent(self, query: RowQuery) -> NDArray[np.bool_] | None:

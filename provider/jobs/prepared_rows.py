@@ -18,7 +18,7 @@ from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integer
 from .offer import OfferedData
 
 MATRIX_ENTRY_BYTES: Final = 26
-"""For each entry of a dense matrix while a job on it is opened. 8 remain while it runs."""
+"""For each entry of a dense matrix while its job is opened, and while the first query makes integers. 8 remain then."""
 
 
 @dataclass(frozen=True, slots=True)

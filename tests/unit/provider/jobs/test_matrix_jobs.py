@@ -1,11 +1,14 @@
 """A square table is rows or a matrix as the job's unit says, and what is neither costs nothing."""
 
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from facts import facts
 from local_federation import AllowEverything, Enrolment, now, permissive_policy
 
@@ -22,6 +25,7 @@ from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
 from dpspca.provider.evaluate.shard import Shard
+from dpspca.provider.jobs.last_prepared import MOST_PREPARED
 from dpspca.provider.jobs.prepared_rows import MATRIX_ENTRY_BYTES
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
@@ -77,12 +81,39 @@ def test_a_matrix_too_large_for_memory_is_refused_before_it_is_loaded(
             registry, before = JobRegistry(setup), tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
             if is_taken:
-                registry.rows.of(registry.offer, "cohort", catalogue.plan(spec))
+                shard = registry.rows.of(registry.offer, "cohort", catalogue.plan(spec))
                 assert 2 * memory > 2 * (tracemalloc.get_traced_memory()[1] - before) > memory
+                tracemalloc.reset_peak()
+                shard.evaluate(SymmetricProduct(np.eye(300, 2)))
+                assert 2 * memory > 2 * (tracemalloc.get_traced_memory()[1] - before) > memory
+                del shard
                 continue
             with pytest.raises(RefusedError, match=facts("memory_mebibytes")):
                 registry.open(enrolment.job(spec, ada, ["north"]))
             assert not setup.ledger.open_jobs()
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_t15_dozens_of_open_jobs_hold_no_copy_of_a_matrix(
+    form: Callable[[np.ndarray], Any], enrolment: Enrolment, ada: Identity
+) -> None:
+    """Each is another by a thousandth of its bound, and is asked nothing, or was pushed out by others."""
+    registry = JobRegistry(settings(enrolment, form(np.ones((300, 300)))))
+    spec = replace(job(PrivacyUnit.ENTRY), schema=Schema(300), budget=Budget(0.01, 1e-6))
+    one, opened = 8 * 300**2, []
+    tracemalloc.start()
+    try:
+        for each in range(40):
+            signed = enrolment.job(replace(spec, norm_bound=2.0 + each / 1000), ada, ["north"])
+            opened.append(registry.open(signed))
+        assert tracemalloc.get_traced_memory()[0] < 2 * one
+        for each in opened:
+            each.used()
+            each.responder.respond(0, SymmetricProduct(np.eye(300, 2)))
+            each.done()
+        assert tracemalloc.get_traced_memory()[0] < 5 * MOST_PREPARED * one
     finally:
         tracemalloc.stop()
 
