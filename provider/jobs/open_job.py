@@ -84,13 +84,14 @@ class OpenJob:
         leaving.add_done_callback(self._done)
         return await asyncio.shield(leaving)
 
-    def retire(self) -> bool:
+    def retire(self, *, loses_draws: bool = True) -> bool:
         """Let the job be forgotten, unless it is busy. Once it is forgotten, it answers nothing.
 
         If a busy job were opened again, it would make the same answer once more, and so show twice how long that takes.
+        ``loses_draws`` says whether the job may be forgotten if it has random draws, without which it cannot go on.
         """
         with self._retiring:
-            self._is_retired = not self.is_busy
+            self._is_retired = not self.is_busy and (loses_draws or not self.responder.has_draws)
             return self._is_retired
 
     @property

@@ -65,10 +65,11 @@ from .offer import OfferedData
 from .open_job import OpenJob, RowWait, retrieve_exception
 from .permission import WITHDRAWN, DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
 from .prepared_rows import PreparedRows
+from .room import forget_least_used, require_room_for_sketch
 
 MAX_OPEN_JOBS: Final = 64
-"""Jobs that are kept in memory. Of more jobs, the least recently used are opened again when they are asked about. This
-is also the most queries that wait for rows."""
+"""Jobs that are kept in memory. Of more jobs, the least recently used are opened again when they are asked about
+(``room.py``). This is also the most queries that wait for rows."""
 MAX_WAITING_BYTES: Final = 2 * 8 * MAX_COMPONENT_ENTRIES
 """Of the contents of queries that wait for rows, one of each job: as much as two of the largest bases."""
 BLIND_BYTES: Final = 16
@@ -321,14 +322,13 @@ class JobRegistry:
         )
 
     def _keep_open(self, opened: OpenJob, offer: OfferedData) -> None:
-        """Keep a job open. If there are too many, forget the least recently used ones, but none that is busy."""
+        """Keep a job open. If there are too many, forget the least recently used ones that lose nothing by that."""
         with self._lock:
             is_current = offer.has_same(opened.envelope.data_set, self.offer)
             if is_current:
+                require_room_for_sketch(self._jobs, opened)
                 self._jobs[opened.name] = opened
-            for name, job in list(self._jobs.items())[:-1]:
-                if len(self._jobs) > MAX_OPEN_JOBS and job.retire():
-                    del self._jobs[name]
+                forget_least_used(self._jobs, MAX_OPEN_JOBS)
         if not is_current:
             self.end(opened.name, WITHDRAWN)
             raise DataChangedError("The data set changed while this job was opened.", "Sign a new job.")
