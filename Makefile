@@ -37,7 +37,7 @@ endef
 
 unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of programs, and each would compile everything again
 
-.PHONY: help demo compose-demo test test-slow nightly mutants random-kills soak fuzz coverage lint types check package sbom site protos lock papers papers-quick clean
+.PHONY: help demo compose-demo test test-slow nightly mutants random-kills soak fuzz coverage lint types check package installed sbom site protos lock papers papers-quick clean
 
 help:  ## list all targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -116,14 +116,16 @@ sbom: $(READY)  ## write the bill of materials of the daemons' packages: dist/dp
 SMOKE := unit/test_package.py unit/cli/test_samples.py unit/cli/test_every_command.py unit/cli/test_dashboard_command.py \
 	e2e/commands/test_demo.py::test_a_panel_demo_leaves_only_its_results
 
-package: $(READY)  ## build the sdist and the wheel, install the wheel elsewhere and try it
+package: $(if $(INSTALLED),,installed)  ## build the sdist and the wheel, install the wheel elsewhere and try it
+	cd build && installed/bin/python -m pytest -m $(FAST) -n auto -c ../pyproject.toml --rootdir .. $(addprefix ../tests/,$(SMOKE))
+
+installed: $(READY)
 	rm -rf dist build/installed
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python deploy/sbom.py --out dist/dpspca.cdx.json
 	$(PYTHON) -m venv build/installed
 	$(call install,build/installed,requirements-dev.lock)
 	build/installed/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
-	cd build && installed/bin/python -m pytest -m $(FAST) -n auto -c ../pyproject.toml --rootdir .. $(addprefix ../tests/,$(SMOKE))
 
 protos: $(READY)  ## generate the code for the messages
 	$(BIN)/python -m grpc_tools.protoc -I dpspca/protos=protos --python_out=src --grpc_python_out=src --pyi_out=src \

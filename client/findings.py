@@ -264,10 +264,10 @@ def with_warnings(plan: Plan, model: Model) -> Model:
 # What the method decided
 
 
-def decision_of(model: Model, said: Collection[str] = ()) -> str:
+def decision_of(model: Model, warnings: Collection[str] = ()) -> str:
     """Return in words how the method decided to spend the budget; nothing if it does not decide.
 
-    What was ``said`` is not repeated.
+    What is among its ``warnings`` is not repeated.
     """
     decided, every = model.decision, model.components.shape[1]
     if decided is None:
@@ -280,7 +280,7 @@ def decision_of(model: Model, said: Collection[str] = ()) -> str:
         *(_path_taken(decided, every), taking_part, _blind(decided, count), _left_out(decided, model)),
         HIDDEN if decided.hidden else "",
     ]
-    return " ".join(sentence for sentence in sentences if sentence and sentence not in said)
+    return " ".join(sentence for sentence in sentences if sentence and sentence not in warnings)
 
 
 def _left_out(decided: Decision, model: Model) -> str:

@@ -97,7 +97,7 @@ def test_progress_goes_to_standard_error_as_lines(seeded: tuple[Path, Ended]) ->
     _, ended = seeded
     total = object_of(ended)["queries"][-1]["total"]
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith(f"{total} of {total}  whole matrix: site-1, site-2, site-3, site-4 answered; so far ")
+    assert last.startswith(f"{total} of {total}  explained variance: site-1, site-2, site-3, site-4 answered; so far ")
     assert "\x1b" not in ended.stderr
 
 
