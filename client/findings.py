@@ -199,8 +199,8 @@ def of_result(plan: Plan, model: Model) -> list[str]:
 
 def _largest(model: Model) -> float | None:
     """Return the largest variance where components were found; None if it is not known."""
-    if model.decision is not None and model.decision.largest is not None:
-        return model.decision.largest
+    if model.decision is not None and model.decision.values:
+        return max(model.decision.values)
     return None if model.explained_variance is None else float(model.explained_variance[0])
 
 
@@ -317,7 +317,7 @@ def _path_taken(decided: Decision, every: int) -> str:
     match decided.path:
         case ReleasePath.WHOLE:
             return (
-                f"The covariance matrix of all {every} columns was released once, for the whole budget. For so few "
+                f"The covariance matrix of all {every} columns was released once, for most of the budget. For so few "
                 "columns, or so many components, asking in stages would gain nothing."
             )
         case ReleasePath.WIDE | ReleasePath.PRODUCTS:
@@ -368,9 +368,9 @@ def weights_of(model: Model) -> str:
     listed = ", ".join(shown) + (f", and {more} more with fewer rows" if more else "")
     return (
         "providers with more rows counted for more than their part of the rows, because every provider's noise has "
-        f"the same size. In the last sum they counted for {listed}. If providers differ in more than their size, the "
-        'components describe a population that is mixed in these proportions. With weights = "equal" every row counts '
-        "the same."
+        f"the same size. In the last sum that shows components they counted for {listed}. If providers differ in more "
+        "than their size, components and variances describe a population that is mixed in these proportions. With "
+        'weights = "equal" every row counts the same.'
     )
 
 

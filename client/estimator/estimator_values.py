@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.common.algorithms import EXPLAINING, catalogue
+from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.frames import array_of, column_names, numbers_of_objects
@@ -60,7 +60,7 @@ def job_of(values: Mapping[str, Any], *, providers: int | None) -> JobSpec:
 
 def rounds_of(plan: Plan) -> int:
     """Count the planned queries that the components are found from."""
-    return sum(step.query not in _BESIDE and step.name != EXPLAINING for step in plan)
+    return sum(step.query not in _BESIDE and not step.explains for step in plan)
 
 
 def methods_with(option: str) -> list[str]:

@@ -6,7 +6,10 @@ noise, the two components have to be read together, as a plane.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from dpspca.common.results import Model, PrivacyStatement
 
@@ -29,19 +32,30 @@ def stability(model: Model, components: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _neighbours(model: Model) -> list[dict[str, Any]]:
     """Return for each component but the last how far it is from the next. Empty if the noise is not known."""
-    values, std = model.explained_variance, model.explained_variance_std
-    if values is None or not std:
-        return []
-    sizes, noise = abs(values), math.sqrt(2.0) * std
-    return [
-        {
-            "component": place + 1,
-            "difference": float(sizes[place] - sizes[place + 1]),
-            "difference_std": noise,
-            "told_apart": bool(sizes[place] - sizes[place + 1] > CLEARLY * noise),
-        }
-        for place in range(len(sizes) - 1)
-    ]
+    return [_neighbour(model, place) for place in range(len(model.components) - 1)] if _known_sizes(model) else []
+
+
+def _known_sizes(model: Model) -> list[tuple[Sequence[float], float]]:
+    """Return the sizes of components with their noise, from each release that shows them.
+
+    Where variances were asked for apart, the matrix that components were read off tells them apart, too.
+    """
+    decided, values = model.decision, model.explained_variance
+    read_off = (decided.values, decided.noise_std) if decided is not None else (None, None)
+    asked = (None if values is None else np.abs(values).tolist(), model.explained_variance_std)
+    return [(sizes, std) for sizes, std in (asked, read_off) if sizes and std]
+
+
+def _neighbour(model: Model, place: int) -> dict[str, Any]:
+    """Return how far a component is from the next, by the release that shows it best."""
+    differences = [(sizes[place] - sizes[place + 1], math.sqrt(2.0) * std) for sizes, std in _known_sizes(model)]
+    difference, noise = max(differences, key=lambda each: each[0] / each[1])
+    return {
+        "component": place + 1,
+        "difference": float(difference),
+        "difference_std": noise,
+        "told_apart": bool(difference > CLEARLY * noise),
+    }
 
 
 def best_guess(statement: PrivacyStatement) -> float:

@@ -3,7 +3,7 @@
 from . import catalogue
 from .catalogue import CATALOGUE, Method, choices
 from .stages import CHOICES, CLEAR, LEAST_KEPT, SPARSE_FRACTION, Lengths, ReleasedFacts, best_clip, kept_part
-from .steps import AUTO, EXPLAINING, Option, OptionKind
+from .steps import AUTO, Option, OptionKind
 from .theory import for_job
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "CATALOGUE",
     "CHOICES",
     "CLEAR",
-    "EXPLAINING",
     "LEAST_KEPT",
     "SPARSE_FRACTION",
     "Lengths",

@@ -35,12 +35,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.job import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.names import shortened
-from dpspca.common.plan import Plan, PlannedQuery, Step, price
+from dpspca.common.plan import EXPLAINING, Plan, PlannedQuery, Step, price
 from dpspca.common.protocol import Aggregate, Algorithm
 from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
 from dpspca.common.results import Decision, Model, PrivacyStatement, ReleasePath, fix_signs
@@ -78,7 +78,6 @@ from .stages import (
 )
 from .steps import (
     AUTO,
-    EXPLAINING,
     MAX_DIMENSION,
     Auto,
     RowTotals,
@@ -94,7 +93,8 @@ from .steps import (
 )
 
 FEW_COLUMNS: Final = 100
-"""With at most this many columns, the whole budget goes to the whole matrix. Stages would cost more than they gain."""
+"""With at most this many columns, nearly the whole budget goes to the whole matrix. Stages would cost more than they
+gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,16 +211,19 @@ def run(plan: Plan) -> Algorithm:
         facts = yield from ask_gain(facts)
     find = in_wide_stages if facts.dimension > MAX_DIMENSION else _few_columns if _at_once(spec) else in_stages
     found = yield from find(facts)
-    found = _in_order(found, found.explained)
-    kept, found = _decided(facts, found)
+    found = _in_order(found, np.argsort(-found.explained, kind="stable"))
+    kept, decision = _decided(facts, found)
     variances = ScoreVariances(found.explained, found.noise_std, found.parties)
     if explains_scores(spec):
-        variances = yield from ask_variances(facts, found.components)
-        found, variances = _in_order(found, variances.values, kept), variances.in_order(kept)
+        variances = yield from ask_variances(facts, found)
+        found, variances = _in_order(found, variances.order(kept)), variances.in_order(kept)
+    values = tuple((found.explained[:kept] / _scale(facts)).tolist())
+    found = replace(found, decision=replace(decision, values=values))
     model = _model(facts, opened, PrivacyStatement.of(plan, parties=found.parties), found, kept)
     options = AutoOptions.of(spec)
     if options.picture:
-        scores = yield from ask_picture(facts, found.components, found.explained, found.total, options.picture_by)
+        squares = variances.where_clear(found.explained)
+        scores = yield from ask_picture(facts, found.components, squares, found.total, options.picture_by)
         model = replace(model, scores=scores if kept >= SCORES else None)
     return _explained(facts, opened, found, variances, model)
 
@@ -231,13 +234,11 @@ def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     released = yield from ask_covariance(facts, view, reach)
     components, support = sparse_or_dense(released, facts.components, facts.sparsity)
     found = found_in(released, components, Decision(ReleasePath.WHOLE, int(support.size)))
-    return replace(found, decision=replace(found.decision, visible=found.shown), alike=reach is SHORT)
+    return replace(found, decision=replace(found.decision, visible=found.shown), longest=reach.longest)
 
 
-def _in_order(found: Found, variances: FloatArray, kept: int | None = None) -> Found:
-    """Put those of the ``kept`` components first that explain most, and fix the signs of all."""
-    order = np.arange(len(variances))
-    order[:kept] = np.argsort(-variances[:kept], kind="stable")
+def _in_order(found: Found, order: NDArray[np.intp]) -> Found:
+    """Put the components in this order, and fix their signs."""
     return replace(
         found,
         components=fix_signs(np.ascontiguousarray(found.components[:, order].T)).T,
@@ -246,19 +247,14 @@ def _in_order(found: Found, variances: FloatArray, kept: int | None = None) -> F
     )
 
 
-def _decided(facts: ReleasedFacts, found: Found) -> tuple[int, Found]:
+def _decided(facts: ReleasedFacts, found: Found) -> tuple[int, Decision]:
     """Decide how many components are kept, and note what the decision rests on."""
-    scale = _scale(facts)
-    largest, noise_std = float(found.explained[0]) / scale, found.noise_std / scale
-    kept, decision = (
-        facts.components,
-        replace(found.decision, hidden=facts.hidden, largest=largest, noise_std=noise_std),
-    )
-    if AutoOptions.of(facts.spec).fewer:
-        above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
-        clear, useful = min(found.shown, facts.components), min(found.shown, above)
-        kept, decision = max(useful, 1), replace(decision, asked=facts.components, clear=clear, useful=useful)
-    return kept, replace(found, decision=decision)
+    decision = replace(found.decision, hidden=facts.hidden, noise_std=found.noise_std / _scale(facts))
+    if not AutoOptions.of(facts.spec).fewer:
+        return facts.components, decision
+    above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
+    clear, useful = min(found.shown, facts.components), min(found.shown, above)
+    return max(useful, 1), replace(decision, asked=facts.components, clear=clear, useful=useful)
 
 
 def _model(facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found, kept: int) -> Model:
@@ -280,10 +276,11 @@ def _explained(facts: ReleasedFacts, opened: RowTotals, found: Found, variances:
     if not opened.rows.parties == found.parties == variances.parties:
         return model
     scale, kept = _scale(facts), len(model.components)
-    total, alike = found.total / scale, with_variances(model, found.explained[:kept] / scale, found.total / scale, 0.0)
+    total = found.total / scale
+    shares = with_variances(model, found.explained[:kept] / scale, total, found.noise_std / scale)
     model = with_variances(model, variances.values[:kept] / scale, total, variances.noise_std / scale)
-    # The total is no length of the rows where these count alike, so the shares are those of rows of one length.
-    return replace(model, explained_variance_ratio=alike.explained_variance_ratio) if found.alike else model
+    # The total is that of clipped rows, and so are the shares of it.
+    return replace(model, explained_variance_ratio=shares.explained_variance_ratio)
 
 
 def _scale(facts: ReleasedFacts) -> float:

@@ -26,7 +26,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole, choice
 from dpspca.common.job import Accounting, JobSpec
 from dpspca.common.linalg import largest_rows, thin_qr
-from dpspca.common.plan import Plan, PlannedQueries, PlannedQuery, QuerySeries, Step, price, theorem_4_1
+from dpspca.common.plan import EXPLAINING, Plan, PlannedQueries, PlannedQuery, QuerySeries, Step, price, theorem_4_1
 from dpspca.common.privacy import usable_mu
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
@@ -35,7 +35,6 @@ from dpspca.common.results import Model, PrivacyStatement
 from .improved_loop import ROUNDS, in_rounds, planned_rounds
 from .stages import ReleasedFacts
 from .steps import (
-    EXPLAINING,
     ask_closing,
     ask_opening,
     at_least_one,

@@ -5,9 +5,10 @@ The provider's gate and the coordinator compute the same plan with the same code
 
 from .plan import Plan, events, prices
 from .pricing import count_queries, price, theorem_4_1
-from .steps import Noise, PlannedQueries, PlannedQuery, PublishedNoise, QuerySeries, Step
+from .steps import EXPLAINING, Noise, PlannedQueries, PlannedQuery, PublishedNoise, QuerySeries, Step
 
 __all__ = [
+    "EXPLAINING",
     "Noise",
     "Plan",
     "PlannedQueries",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dpspca.common.job import JobSpec
 from dpspca.common.privacy import (
@@ -66,6 +66,10 @@ PublishedNoise: TypeAlias = Callable[[JobSpec, PlannedQuery], float]
 """A paper's formula for the noise on a provider's sum (standard deviation or scale), for rows of norm one."""
 
 
+EXPLAINING: Final = "explained variance"
+"""The name of the query for what the components explain."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One query of a plan, with the privacy event of its answer. Without an event the answer is public and exact.
@@ -79,6 +83,11 @@ class Step:
     extent: Extent
     event: Event | None
     instead: "Step | None" = None
+
+    @property
+    def explains(self) -> bool:
+        """Whether it asks what the components explain. They were found before."""
+        return self.name == EXPLAINING
 
     @property
     def noise_std(self) -> float:

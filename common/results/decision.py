@@ -34,8 +34,9 @@ class Decision:
     noise of the last release, and ``useful`` ones of these explain more than an average column; all three are None
     where none was to be left out.
     ``hidden`` says that noise hid how long rows are, and no bound was known: all were clipped to one length.
-    ``largest`` is the largest variance in the matrix that components were read off, which is about clipped rows, and
-    ``noise_std`` the standard deviation of the noise of such a variance. Both are None in models of earlier software.
+    ``values`` are the variances along the components in the matrix that these were read off, which is about clipped
+    rows, and ``noise_std`` is the standard deviation of the noise of such a variance. Both are None in models of
+    earlier software.
     """
 
     path: ReleasePath
@@ -47,9 +48,9 @@ class Decision:
     useful: Count | None = None
     clear: Count | None = None
     hidden: bool = False
-    largest: float | None = None
+    values: tuple[float, ...] | None = None
     noise_std: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self) | {"path": self.path.value}
+        return asdict(self) | {"path": self.path.value, "values": self.values and list(self.values)}

@@ -46,7 +46,7 @@ class Model:
     ``explained_variance`` and its ratio are None if the job did not ask for them. Both are noisy, and the ratios need
     not sum to one; ``explained_variance_std`` is the standard deviation of the noise in each variance. If the privacy
     unit of the statement is that of a symmetric matrix, the numbers are signed eigenvalues, largest absolute value
-    first, and there is no ratio.
+    first, and there is no ratio. A ratio may be about rows that were clipped further than those of the variances.
     """
 
     components: FloatArray
@@ -67,7 +67,7 @@ class Model:
     weights: FloatArray | None = None
     """For each provider, the most rows first, its part of all rows and the part by which it counted, if these differ.
 
-    They are those of the last sum. What was asked before may have been weighed less.
+    They are those of the last sum that shows components. Other sums may have been weighed more or less.
     """
     dictionary: Dictionary | None = None
     """How raw rows are prepared: the features of the model in their order. ``statement.dictionary`` is the digest of
@@ -116,9 +116,10 @@ class Model:
 
         The names are ``loadings`` and ``explained_variance``; one whose noise is not known is left out. An interval
         covers what the same clipped rows would have given without noise. It does not cover what other rows would have
-        given, or rows that were not clipped. A method that clips at a private bound to find components asks for the
-        variances apart, with a bound that hardly any row exceeds. Each interval is about a single number, so a share
-        of 1 - ``level`` of them misses. The interval of a column outside the support is [0, 0].
+        given, or rows that were not clipped. Methods that clip at a private bound to find components ask for the
+        variances apart, and clip much longer rows there. So the intervals of loadings and those of variances are about
+        differently clipped rows. Each interval is about a single number, so a share of 1 - ``level`` of them misses.
+        The interval of a column outside the support is [0, 0].
         """
         check(is_real(level) and 0 < level < 1, f"level is {level!r:.60}.", "Give a number between 0 and 1.")
         reach = NormalDist().inv_cdf((1 + level) / 2)

@@ -182,7 +182,7 @@ class JobRunner:
     def _advance_now(self, method: Algorithm, asked: OutgoingQuery, found: Sum) -> OutgoingQuery | Model:
         """Advance the coroutine; return the model at its end, because StopIteration cannot leave a thread."""
         answer = aggregate(self._spec, asked.step, found.total, found.parties, found.weighed)
-        self._last_weighed = found.weighed or self._last_weighed
+        self._last_weighed = (not asked.step.explains and found.weighed) or self._last_weighed
         try:
             query = method.send(answer)
         except StopIteration as end:

@@ -49,7 +49,7 @@ class JobSums:
         self._weights = ProviderWeights(spec)
         self._rows: dict[str | int, int] = {}
         self.weighed: Weighed | None = None
-        """The providers in the last sum that was weighed."""
+        """The providers in the last sum that was weighed, other than that of what the components explain."""
 
     def add(self, step: Step, answers: Mapping[str | int, NDArray[np.int64]]) -> Aggregate:
         """Add the answers of some providers, by name or number, weighted as if no other had taken part."""
@@ -59,7 +59,7 @@ class JobSums:
         aggregate = combine(self._spec, step, [*answers.values()], parts)
         if self._weights.counts(step):
             self._rows = {name: rows_in(answer) for name, answer in answers.items()}
-        self.weighed = Weighed.of(parts) if parts else self.weighed
+        self.weighed = Weighed.of(parts) if parts and not step.explains else self.weighed
         return aggregate
 
 

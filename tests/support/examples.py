@@ -233,7 +233,6 @@ def of_persons(name: str, jobs: Mapping[str, JobSpec]) -> dict[str, JobSpec]:
 EXAMPLES = {name: replace(each, jobs={**each.jobs, **of_persons(name, each.jobs)}) for name, each in EXAMPLES.items()}
 
 RELATIVES = {
-    "auto": {"nothing explained"},
     "dps-pca": {
         *("one component", "every column in the support", "as many rounds as the budget affords", "published start"),
         *("published accounting", "rows streamed and not squared"),

@@ -2,8 +2,9 @@
 
 The releases from which components are found cannot say this. There, rows are clipped to need less noise, and nobody
 knows how much of a component the clipped rows had. So a share of the budget goes to a question of its own, about the
-scores alone. They are clipped only at twice the longest length that a histogram of them clearly shows. An answer about
-few numbers needs little noise, so there is room for that.
+scores alone. Where they are clipped is a compromise: a variance has noise in proportion to the square of that length,
+and scores beyond it are missing. They are clipped at twice the longest length that a histogram clearly shows, or
+further out where the noise allows it.
 
 The components were released before, so both queries are about public axes. Their sensitivities hold whatever these are
 (``dpspca.common.queries.views``), and their shares are fixed in the plan.
@@ -15,24 +16,30 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
-from dpspca.common.algorithms.steps import EXPLAINING
 from dpspca.common.arrays import FloatArray
-from dpspca.common.job import JobSpec
-from dpspca.common.plan import PlannedQuery
+from dpspca.common.job import PRIVATE_BOUND, JobSpec
+from dpspca.common.plan import EXPLAINING, PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import MAX_AXES, Extent, NormHistogram, RowQuery, View, ViewProduct
 
-from .view_steps import CLEAR, ReleasedFacts
+from .staged_release import Found
+from .view_steps import ReleasedFacts, length_beyond
 
 _HISTOGRAM: Final = 0.2
 """The share of the two queries' budget that the histogram of lengths has."""
-_BEYOND: Final = 2.0
-"""Scores are clipped at this multiple of the longest length that is clear of noise. It hides few longer rows."""
-_TOGETHER: Final = (1, 2, 3)
+_CHEAP: Final = 0.05
+"""Scores may be clipped further out while noise is at most this part of the least variance that the matrix shows."""
+_FAR: Final = 16.0
+"""How far the histogram reaches beyond a norm bound that was found privately: rows may be longer than that."""
 _REST: Final = 2.0**-7
 """The factor of a row's part across the components, as a part of their own. At 0 the lattice would be too coarse for
-rows far shorter than the norm bound. The answer along the components does not depend on it."""
+rows far shorter than the norm bound. It makes a row longer where it is clipped, and changes the answer in no other way.
+"""
+_CLEARLY: Final = 3.0
+"""Standard deviations of noise from which a difference of two variances, or a variance, counts as clear."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,9 +50,28 @@ class ScoreVariances:
     noise_std: float
     parties: int
 
+    def order(self, kept: int) -> NDArray[np.intp]:
+        """Return the order of the components, the ``kept`` ones first.
+
+        The matrix that they were read off has less noise, so its order is changed only where it is clearly wrong.
+        """
+        clearly, order = _CLEARLY * math.sqrt(2) * self.noise_std, list[int]()
+        for each in range(kept):
+            place = len(order)
+            while place and self.values[each] - self.values[order[place - 1]] > clearly:
+                place -= 1
+            order.insert(place, each)
+        return np.array([*order, *range(kept, len(self.values))], dtype=np.intp)
+
     def in_order(self, kept: int) -> "ScoreVariances":
-        """Put the largest of the first ``kept`` first."""
-        return replace(self, values=np.append(-np.sort(-self.values[:kept]), self.values[kept:]))
+        """Put the variances in that order. Where noise makes later ones larger, they get their common mean."""
+        values = self.values[self.order(kept)]
+        values[:kept] = isotonic_regression(values[:kept], increasing=False).x
+        return replace(self, values=values)
+
+    def where_clear(self, otherwise: FloatArray) -> FloatArray:
+        """Return the variances that are clear of noise, and other estimates of the others."""
+        return np.where(self.values > _CLEARLY * self.noise_std, self.values, otherwise)
 
 
 def explains_scores(spec: JobSpec) -> bool:
@@ -62,31 +88,30 @@ def planned_variances(spec: JobSpec, columns: int, share: float) -> list[Planned
     ]
 
 
-def ask_variances(facts: ReleasedFacts, components: FloatArray) -> Generator[RowQuery, Aggregate, ScoreVariances]:
-    """Ask for the second moments of the scores on components, given as columns.
+def ask_variances(facts: ReleasedFacts, found: Found) -> Generator[RowQuery, Aggregate, ScoreVariances]:
+    """Ask for the second moments of the scores on the components that were found.
 
     If noise hid how long rows are, each row is clipped to one length, and its scores are those of that.
     """
-    columns = np.flatnonzero(components.any(axis=1))
-    axes, across = components[columns], facts.gain * (1.0 if facts.hidden else _REST)
-    view = View(facts.dimension, columns, across, axes, facts.gain)
-    histogram = yield NormHistogram(view, facts.center, facts.scales)
-    length = 1.0 if facts.hidden else length_beyond(histogram.values, histogram.noise_std)
-    asked = View(facts.dimension, columns, across / length, axes, facts.gain / length)
-    answer = yield ViewProduct(asked, facts.center, facts.scales)
+    columns = np.flatnonzero(found.components.any(axis=1))
+    axes, across = np.clip(found.components[columns], -1, 1), 1.0 if facts.hidden else _REST
+    far = _FAR if facts.spec.norm_bound == PRIVATE_BOUND and not facts.hidden else 1.0
+
+    def view(length: float) -> View:
+        return View(facts.dimension, columns, across * facts.gain / length, axes, facts.gain / length)
+
+    histogram = yield NormHistogram(view(far), facts.center, facts.scales)
+    length = 1.0 if facts.hidden else _length(facts, found, histogram, far)
+    answer = yield ViewProduct(view(length), facts.center, facts.scales)
     values = np.einsum("ij,ij->j", axes, answer.values) * length**2
     return ScoreVariances(values, answer.noise_std * length**2, answer.parties)
 
 
-def length_beyond(counts: FloatArray, noise_std: float) -> float:
-    """Return where to clip, as a multiple of the norm bound: the bound itself if noise hides all lengths.
-
-    Long rows may be spread over several bins, none of which is clear. So bins also count together with the one or two
-    for longer rows, which are still below twice the length at the longer edge of a bin.
-    """
-    clear = np.zeros(len(counts), dtype=bool)
-    for together in _TOGETHER:
-        sums = np.convolve(counts, np.ones(together))[: len(counts)]
-        clear |= sums > CLEAR * noise_std * math.sqrt(together)
-    longest = np.flatnonzero(clear)
-    return float(min(1.0, _BEYOND * 2.0 ** ((1 - longest[0]) / 2))) if longest.size else 1.0
+def _length(facts: ReleasedFacts, found: Found, histogram: Aggregate, far: float) -> float:
+    """Return where to clip, as a multiple of the norm bound. No score is longer than its row."""
+    shown = length_beyond(histogram.values, histogram.noise_std)
+    length = found.longest if shown is None else shown * far
+    noise = histogram.noise_std * math.sqrt(_HISTOGRAM / (1 - _HISTOGRAM)) * facts.spec.norm_bound**2  # at length 1
+    least = float(found.explained[max(min(found.shown, facts.components), 1) - 1])
+    cheap = math.sqrt(_CHEAP * max(least, 0.0) / noise) if noise else far
+    return min(max(length, cheap), far)

@@ -93,9 +93,8 @@ class Found:
     parties: int
     shown: int
     decision: Decision
-    alike: bool = False
-    """Whether all rows were clipped to one length, because noise hides how long they are. Sums are then as if they had
-    half the squared length of the bound."""
+    longest: float = 1.0
+    """Hardly any row is longer, as a multiple of the norm bound."""
 
 
 def found_in(released: ReleasedMatrix, components: FloatArray, decision: Decision) -> Found:
@@ -207,7 +206,8 @@ def in_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     decided = _decide(facts, whole, candidates, diagonal, sure=sure)
     if decided.path is ReleasePath.DENSE:
         return (yield from _dense(facts, everything, whole, decided))
-    return (yield from _sparse(facts, diagonal, whole, candidates, decided))
+    found = yield from _sparse(facts, diagonal, whole, candidates, decided)
+    return replace(found, longest=reach.longest)
 
 
 def _outliers(values: FloatArray, sigmas: float) -> Columns:
@@ -303,7 +303,7 @@ def _dense(
     whole = whole.joined((yield from ask_covariance(facts, plain, reach)))
     components, support = sparse_or_dense(whole, facts.components, facts.sparsity)
     found = found_in(whole, components, replace(decided, columns=int(support.size)))
-    return replace(found, alike=reach is SHORT)
+    return replace(found, longest=reach.longest)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

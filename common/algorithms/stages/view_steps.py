@@ -18,6 +18,8 @@ from .clip_choice import Lengths
 
 CLEAR: Final = 4
 """Times its noise, from which a bin shows rows: noise alone is so large in one histogram of a thousand."""
+TOGETHER: Final = (1, 2, 3)
+"""Bins that count together where the longest rows are looked for."""
 SHORTEST: Final = 2.0**-60
 """Shorter than any row worth looking at, in any units."""
 LEAST_KEPT: Final = 0.05
@@ -55,10 +57,14 @@ class ReleasedFacts:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where rows are clipped, as a multiple of the norm bound, and which part of their second moments that leaves."""
+    """Where rows are clipped, as a multiple of the norm bound, and which part of their second moments that leaves.
+
+    Hardly any row is longer than ``longest``, by what noise lets see.
+    """
 
     length: float
     left: float = 1.0
+    longest: float = 1.0
 
 
 SHORT: Final = Reach(2.0**-6, 2 * 2.0**-12)
@@ -80,7 +86,21 @@ def ask_reach(
     if not (counts > CLEAR * noise_std).any():
         return hidden
     length = quantile(counts, noise_std, facts.rows, kept_part(facts, len(view.columns)))
-    return Reach(length, part_left(counts, noise_std, length))
+    return Reach(length, part_left(counts, noise_std, length), length_beyond(counts, noise_std) or 1.0)
+
+
+def length_beyond(counts: FloatArray, noise_std: float) -> float | None:
+    """Return twice the longest length that is clear of noise, as a multiple of the norm bound, or None if none is.
+
+    Long rows may be spread over several bins, none of which is clear. So bins also count together with the one or two
+    for longer rows, which are still below twice the length at the longer edge of a bin.
+    """
+    clear = np.zeros(len(counts), dtype=bool)
+    for together in TOGETHER:
+        sums = np.convolve(counts, np.ones(together))[: len(counts)]
+        clear |= sums > CLEAR * noise_std * math.sqrt(together)
+    longest = np.flatnonzero(clear)
+    return float(min(1.0, 2 * 2.0 ** ((1 - longest[0]) / 2))) if longest.size else None
 
 
 def part_left(counts: FloatArray, noise_std: float, length: float) -> float:

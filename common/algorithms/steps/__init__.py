@@ -41,7 +41,6 @@ from .released_matrix import (
 )
 from .row_steps import (
     AUTO,
-    EXPLAINING,
     Auto,
     PartiesChangedError,
     RowTotals,
@@ -63,7 +62,6 @@ from .subspace_steps import delta_left, epsilon_left, plan_subspace, run_subspac
 __all__ = [
     "AUTO",
     "DENSE_FRACTION",
-    "EXPLAINING",
     "FALSE_ROWS",
     "MAX_DIMENSION",
     "Auto",

@@ -14,7 +14,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.job import JobSpec
-from dpspca.common.plan import PlannedQuery
+from dpspca.common.plan import EXPLAINING, PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import Covariance, CovarianceTriangle, Extent, RowQuery
 from dpspca.common.results import Model, PrivacyStatement, fix_signs
@@ -23,7 +23,6 @@ from .free_structure import ReleasedMatrix, matrix_noise, sparse_or_dense
 from .options import described
 from .row_steps import (
     AUTO,
-    EXPLAINING,
     Auto,
     RowTotals,
     ask_opening,

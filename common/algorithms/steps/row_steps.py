@@ -16,7 +16,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.job import Centering, JobSpec, Scalar
 from dpspca.common.linalg import thin_qr
 from dpspca.common.names import shortened
-from dpspca.common.plan import Noise, PlannedQuery
+from dpspca.common.plan import EXPLAINING, Noise, PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums, CompressedCovariance, Count, Extent, RowQuery, RowSparse
 from dpspca.common.results import Model, fix_signs
@@ -27,8 +27,6 @@ AUTO: Final[Auto] = "auto"
 COUNT_SHARE: Final = 0.01
 MEAN_SHARE: Final = 0.10
 VARIANCE_SHARE: Final = 0.05
-EXPLAINING: Final = "explained variance"
-"""The query for what the components explain, and its share."""
 MOST_ROUNDS: Final = 1000
 """Largest number of rounds of one loop. ``plan.price`` also limits the number of queries of a whole plan."""
 

@@ -169,7 +169,7 @@ def test_a_variance_in_noise_says_nothing_about_a_clear_component() -> None:
     what = spec(method="auto", options={}, components=1, norm_bound=30.0, schema=Schema(200))
     model = simulate([table], what, noise_seed=5)
     assert model.decision is not None
-    assert model.decision.largest is not None
+    assert model.decision.values is not None
     assert model.explained_variance is not None
     assert set(model.support) == {0, 1, 2}
     hidden = replace(model, explained_variance=np.array([0.1]), explained_variance_std=5.0)

@@ -155,6 +155,20 @@ def test_a_weighted_sum_stands_for_all_rows_of_its_providers() -> None:
     assert sums.weighed == Weighed.of(zip(rows[1:], alone, strict=True))
 
 
+def test_the_stated_weights_are_those_of_the_sum_that_shows_components() -> None:
+    """With one component, less noise is on what it explains, so that providers are weighed less for that."""
+    spec = job(components=1, explained_variance=True)
+    count, _, matrix, _, explaining = plan = catalogue.plan(spec)
+    rows, sums = [10_000, 500], JobSums(spec)
+    sums.add(count, {name: np.array([each]) for name, each in enumerate(rows)})
+    for step in (matrix, explaining):
+        sums.add(step, {name: np.zeros(step.shape, dtype=np.int64) for name in range(2)})
+    weighed = [ProviderWeights(spec).of(step, dict(enumerate(rows))) for step in (matrix, explaining)]
+    assert weighed[0] != weighed[1]
+    assert sums.weighed == Weighed.of(zip(rows, weighed[0].values(), strict=True))
+    assert [step.explains for step in plan] == [False] * 4 + [True]
+
+
 def test_the_stated_noise_is_that_of_the_weighted_sum() -> None:
     """False alarm: 1e-6. With m = 40,000 numbers, the variance has a standard deviation of sqrt(2 / m)."""
     step = catalogue.plan(job(schema=Schema(60)))[2]
