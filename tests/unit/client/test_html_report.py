@@ -382,14 +382,25 @@ def test_the_report_explains_the_price_and_the_stability_in_words() -> None:
 
 
 def test_the_report_says_to_read_mixed_components_together() -> None:
-    alike = replace(MODEL, explained_variance=np.array([10.0, 9.9]), explained_variance_std=1.0)
+    read_off = replace(MODEL, decision=None, explained_variance_std=1.0)
+    alike = replace(read_off, explained_variance=np.array([10.0, 9.9]))
     assert "read the two together" in page(fresh(alike))
     assert "read the two together" in "\n".join(report.remarks(report.to_dict(alike)))  # the command line prints these
-    apart = replace(MODEL, explained_variance=np.array([90.0, 9.9]), explained_variance_std=1.0)
+    apart = replace(read_off, explained_variance=np.array([90.0, 9.9]))
     assert "they are clearly separate" in page(fresh(apart))
     assert not any("Components" in each for each in report.remarks(report.to_dict(apart)))
-    unknown = replace(MODEL, explained_variance_std=None)
+    unknown = replace(read_off, explained_variance_std=None)
     assert report.to_dict(unknown)["stability"]["neighbours"] == []
+
+
+def test_components_that_the_matrix_tells_apart_are_separate_in_the_report() -> None:
+    """Variances that were asked for apart have more noise than the matrix that components were read off."""
+    assert MODEL.decision is not None
+    alike = replace(MODEL, explained_variance=np.array([10.0, 9.9]), explained_variance_std=1.0)
+    for values, told_apart in (((10.0, 5.0), True), ((10.0, 9.9), False)):
+        model = replace(alike, decision=replace(MODEL.decision, values=values, noise_std=0.1))
+        (between,) = report.to_dict(model)["stability"]["neighbours"]
+        assert between["told_apart"] is told_apart
 
 
 @pytest.mark.parametrize(("epsilon", "mu", "gaussian", "most"), [(1.0, 0.24, True, 0.548), (1.0, 0.24, False, 0.732)])
