@@ -146,7 +146,7 @@ def _read_off(model: Model) -> int:
 
 
 def _asked_apart(model: Model) -> bool:
-    """Whether variances come from a query of their own, and not from the matrix that components were read off."""
+    """Whether variances, if there are any, come from a query of their own, and not from a matrix of other noise."""
     decided = model.decision
     return decided is not None and decided.noise_std not in {None, model.explained_variance_std}
 

@@ -117,7 +117,7 @@ class Model:
         The names are ``loadings`` and ``explained_variance``; one whose noise is not known is left out. An interval
         covers what the same clipped rows would have given without noise. It does not cover what other rows would have
         given, or rows that were not clipped. Methods that clip at a private bound to find components ask for the
-        variances apart, and clip much longer rows there. So the intervals of loadings and those of variances are about
+        variances apart, and clip fewer rows there. So the intervals of loadings and those of variances are about
         differently clipped rows. Each interval is about a single number, so a share of 1 - ``level`` of them misses.
         The interval of a column outside the support is [0, 0].
         """

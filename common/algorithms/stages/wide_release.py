@@ -192,9 +192,5 @@ def _in_products(
         found.noise_std,
         min(each.parties for each in products),
         found.shown,
-        replace(
-            decided,
-            columns=int(np.count_nonzero(kept)),
-            visible=found.shown,
-        ),
+        replace(decided, columns=int(np.count_nonzero(kept)), visible=found.shown),
     )
