@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from dpspca import __version__
-from dpspca.common.errors import DpspcaError
+from dpspca.common.errors import DpspcaError, InvalidInputError
 from dpspca.common.text import printable
 
 from .arguments import CHECK_CODES, EXIT_CODES, empty_values
@@ -46,11 +46,12 @@ app = typer.Typer(
 
 
 def run() -> None:
-    """Run the command. Print an expected error as one line without a traceback, and exit with 2."""
+    """Run the command. Print an expected error without a traceback, one line for each fault, and exit with 2."""
     try:
         whole_program()()
     except DpspcaError as problem:
-        typer.echo(printable(str(problem)), err=True)
+        for fault in problem.faults if isinstance(problem, InvalidInputError) else [problem]:
+            typer.echo(printable(str(fault)), err=True)
         raise SystemExit(FAILURE) from None
 
 

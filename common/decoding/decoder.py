@@ -252,6 +252,13 @@ class _Table:
         self._readers = {each.name: decoder_of(hints[each.name]) for each in own}
         self._needed = {each.name for each in own if each.default is each.default_factory is MISSING}
         self._own = own
+        self._inner: Mapping[object, str] = {  # some write a table's keys without its name
+            key: f"Write this under {each.name!r}."
+            for each in own
+            for part in _kinds(hints[each.name])
+            if is_dataclass(part)
+            for key in keys_of(part) - self._readers.keys()
+        }
         self._also_needed = getattr(kind, "also_needed", None)
         self._cross_checks = getattr(kind, "cross_checks", None)
 
@@ -261,15 +268,17 @@ class _Table:
             raise WrongInput.of(value, f"Give a table with the keys {', '.join(self._readers)}.")
         readers, made = self._readers, {**others}
         wrong: list[Fault] = []
+        unknown: list[object] = []
         for key, each in value.items():
             reader = readers.get(key)
             if reader is None:
-                wrong.append(self._unknown(key, source))
+                unknown.append(key)
                 continue
             try:
                 made[key] = reader(each, source)
             except WrongInput as problem:
                 wrong += problem.under(key)
+        wrong += self._unknown(unknown, source)
         needed = self._needed.union(self._also_needed(value)) if self._also_needed else self._needed
         if len(made) < len(readers) + len(others) and not needed.issubset(value):
             missing = ", ".join(sorted(needed - value.keys()))
@@ -285,9 +294,21 @@ class _Table:
         except DpspcaError as problem:
             raise _wrong(problem) from None
 
-    def _unknown(self, key: object, source: Source) -> Fault:
-        hint = f"{choices(key, self._readers)} {source.sample}".strip()
-        return Fault((), f" has an unknown key {shortened(key)}.", hint)
+    def _unknown(self, keys: Sequence[object], source: Source) -> list[Fault]:
+        """Say which keys are unknown, and once for those with the same remedy."""
+        by_remedy: dict[str, list[str]] = {}
+        for key in keys[:MOST_FAULTS]:
+            remedy = self._inner.get(key) or f"{choices(key, self._readers)} {source.sample}".strip()
+            by_remedy.setdefault(remedy, []).append(shortened(key))
+        return [
+            Fault((), f" has {'an unknown key' if len(named) == 1 else 'unknown keys'} {', '.join(named)}.", remedy)
+            for remedy, named in by_remedy.items()
+        ]
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a type
+    """Return the types of which a value may be."""
+    return get_args(hint) if get_origin(hint) in {Annotated, Union, UnionType} else (hint,)
 
 
 @cache

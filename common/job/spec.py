@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 import numpy as np
 
 from dpspca.common.checks import check, check_all, check_bound, check_whole, choice, is_real
-from dpspca.common.decoding import By, Source, decode, parse_json, read_part
+from dpspca.common.decoding import By, Rule, Source, decode, parse_json, read_part
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidTypeError
 from dpspca.common.names import shortened
 from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS, MIN_DELTA, PrivacyUnit
@@ -204,7 +204,7 @@ class JobSpec:
     schema: Schema
     unit: PrivacyUnit
     budget: Budget
-    norm_bound: Annotated[float, By(_bound)]
+    norm_bound: Annotated[float, By(_bound), Rule(f'Give a finite number without quotes, or "{PRIVATE}".')]
     components: int
     method: str = "auto"
     accounting: Accounting = Accounting.EXACT

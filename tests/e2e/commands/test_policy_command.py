@@ -244,7 +244,7 @@ def test_a_policy_without_data_sets_is_valid_and_allows_nothing(here: Callable[.
         (["gone.toml"], "gone.toml cannot be read: No such file or directory. Give the path of a policy in TOML."),
         (["latin.toml"], "latin.toml is not a policy in TOML."),
         (["policy.toml", "--job", "gone.toml"], "gone.toml cannot be read"),
-        (["policy.toml", "--job", "policy.toml"], "unknown key"),
+        (["policy.toml", "--job", "odd.toml"], "unknown key 'colour'"),
         (["policy.toml", "--analyst", "ada"], "--analyst is given without --job."),
         (["policy.toml", "--job", "job.toml", "--analyst", "Ada"], "the party's name is 'Ada'."),
         (
@@ -262,6 +262,7 @@ def test_invalid_arguments_exit_with_2_in_one_line(
     job(tmp_path, name="bare.toml", data_set='"cohort"')
     bare = (tmp_path / "bare.toml").read_text(encoding="utf-8").replace("data_set = ", "# data_set = ")
     (tmp_path / "bare.toml").write_text(bare, encoding="utf-8")
+    (tmp_path / "odd.toml").write_text("colour = 3\n" + bare, encoding="utf-8")
     ended = here(*words)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert len(ended.stderr.splitlines()) == 1
