@@ -18,8 +18,12 @@ from dpspca.common.text import composed
 from .paths import FilePath
 from .triplets import Triplets
 
-ENCODINGS: Final = ("utf-8", "utf-16", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252")
-"""Encodings in which no character changes the meaning of what follows it, so that each line is read by itself."""
+ENCODINGS: Final = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252")
+"""Encodings in which no character changes the meaning of what follows it, so that each line is read by itself.
+
+"utf-16" is in the order of bytes that the file begins with, or little-endian if ``names`` are declared: then the first
+bytes are those of a row, and may decide nothing.
+"""
 DELIMITERS: Final = (",", ";", "\t", "|", " ")
 """A space stands for one or several."""
 DECIMALS: Final = (".", ",")

@@ -15,6 +15,7 @@ _WRITE_AGAIN: Final = {
     ".npy": "Write it again, whole, with numpy.save and without pickles.",
     ".npz": "Write it again, whole, with scipy.sparse.save_npz, or with numpy.savez and without pickles.",
 }
+_DECRYPT: Final = "Write it again without encryption of its own, on a disk that is encrypted."
 
 
 def is_several(path: Path) -> bool:
@@ -45,6 +46,8 @@ def file_errors(path: Path) -> Iterator[None]:
     except Exception as problem:  # noqa: BLE001  # errors of zlib, of the tokenizer, and others
         if isinstance(problem, OSError) and problem.errno is not None:  # of the system, not of a library
             raise TemporarilyUnreadableError(f"{path} cannot be read: {problem.strerror}.", "Check its path.") from None
+        if "decrypt" in str(problem).lower():  # of pyarrow, about a Parquet file or some of its columns
+            raise InvalidDataError(f"{path} is encrypted.", _DECRYPT) from None
         ending = path.suffix.lower()
         raise InvalidDataError(
             f"{path} cannot be read{f' as {ending}' if ending else ''}: it is damaged, incomplete, or something else "

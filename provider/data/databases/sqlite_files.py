@@ -95,6 +95,8 @@ def triplets_of_sqlite(source: RowSource) -> Iterator[TripletBatch]:
 def _name_of(value: bytes | float | None) -> str | None:
     if value is None:
         return None
+    if isinstance(value, float) and value.is_integer():  # a column of type REAL keeps the number 1 as 1.0
+        return str(int(value))
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

@@ -17,7 +17,7 @@ from dpspca.provider.data.tables import import_extra
 
 from .signatures import LONGEST, require_text
 
-_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_UTF_16_MARKS: Final = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 _UTF_8_MARK: Final = b"\xef\xbb\xbf"
 _PACKED: Final = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ", ".zst": b"\x28\xb5\x2f\xfd"}
 """How packed files begin."""
@@ -49,14 +49,15 @@ def _encoding(beginning: bytes, reading: Reading) -> str:
     Together with "surrogateescape", it lets other encodings be reported for the cell in which they occur.
     """
     require_text(beginning)
-    has_mark = beginning.startswith(_UTF_16_MARKS)
+    has_mark = beginning.startswith(tuple(_UTF_16_MARKS.values()))
     if reading.encoding == "utf-16" and not has_mark:
         return "utf-16-be" if beginning[:1] == b"\0" else "utf-16-le"
-    if reading.encoding == "utf-16" or (reading.encoding is None and has_mark):
+    own_mark = _UTF_16_MARKS.get(reading.encoding or "")
+    if has_mark and (reading.encoding in {None, "utf-16"} or (own_mark and beginning.startswith(own_mark))):
         return "utf-16"
     if reading.encoding in {None, "utf-8"}:
         return "utf-8-sig"
-    if beginning.startswith((_UTF_8_MARK, *_UTF_16_MARKS)):
+    if beginning.startswith((_UTF_8_MARK, *_UTF_16_MARKS.values())):
         raise InvalidDataError(
             f"It begins with the mark of a Unicode file, but the settings declare {reading.encoding}.",
             "Remove encoding under [reading].",
@@ -66,7 +67,7 @@ def _encoding(beginning: bytes, reading: Reading) -> str:
 
 def _skip_mark(packed: io.BufferedReader, encoding: str) -> None:
     """Leave out a mark before the first row, which would spoil its first cell. It changes how no other row is read."""
-    mark = _UTF_16_MARKS[0] if encoding == "utf-16-le" else _UTF_8_MARK
+    mark = _UTF_16_MARKS.get(encoding, _UTF_8_MARK)
     if encoding != "utf-8-sig" and packed.peek(len(mark)).startswith(mark):
         packed.read(len(mark))
 

@@ -80,12 +80,21 @@ def test_another_number_of_names_is_refused(array: Path) -> None:
         ("utf-8", "utf-8-sig"),
         ("utf-16", "utf-16"),
         ("utf-16", "utf-16-le"),
+        ("utf-16-le", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-16-be", "utf-16-be"),
         ("cp1252", "utf-8-sig"),
     ],
 )
 def test_a_mark_before_the_first_row_spoils_nothing(encoding: str | None, written_in: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes("1,2\n3,4\n".encode(written_in))
     rows = read_protected(tmp_path / "rows.csv", Reading(names=("a", "b"), encoding=encoding))
+    assert np.asarray(rows.matrix).tolist() == [[1, 2], [3, 4]]
+
+
+def test_big_endian_utf_16_with_its_mark_is_read_where_it_is_declared(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes("\ufeff1,2\n3,4\n".encode("utf-16-be"))
+    rows = read_protected(tmp_path / "rows.csv", Reading(names=("a", "b"), encoding="utf-16-be"))
     assert np.asarray(rows.matrix).tolist() == [[1, 2], [3, 4]]
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,9 @@ def feather(path: Path, lines: list[tuple[Any, Any, Any]] = LINES) -> Path:
 MADE = "CREATE TABLE covariates (person integer, concept integer, value double precision)"
 
 
-def sqlite(path: Path, lines: list[tuple[Any, Any, Any]] = LINES) -> Path:
+def sqlite(path: Path, lines: list[tuple[Any, Any, Any]] = LINES, names: str = "integer") -> Path:
     with closing(sqlite3.connect(path.with_suffix(".db"))) as made, made:
-        made.execute(MADE)
+        made.execute(MADE.replace("integer", names))
         made.executemany("INSERT INTO covariates VALUES (?, ?, ?)", lines)
     return path.with_suffix(".db")
 
@@ -93,7 +94,7 @@ def dense(path: Path, how: Reading, read: Callable[..., Any] = read_protected) -
     return rows.matrix.toarray().tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("make", [csv, parquet, feather, sqlite, duck])
+@pytest.mark.parametrize("make", [csv, parquet, feather, sqlite, partial(sqlite, names="real"), duck])
 def test_triplets_become_sparse_rows(make: Callable[..., Path], tmp_path: Path) -> None:
     path, how = make(tmp_path / "covariates"), reading(tmp_path)
     assert dense(path, how) == dense(path, how, read_rows) == ROWS

@@ -1,5 +1,6 @@
 """Parquet, ORC, Feather and Arrow: their types decide what is read, and no value does."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 from facts import facts
+from pyarrow.parquet import encryption
 
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
@@ -145,6 +147,28 @@ def test_a_broken_file_is_named_and_not_quoted(name: str, tmp_path: Path) -> Non
             read_protected(tmp_path / name)
         assert name in str(caught.value)
         assert "SECRET" not in str(caught.value)
+
+
+class LocalKeys(encryption.KmsClient):
+    """Packs keys as text, and does not encrypt them."""
+
+    def wrap_key(self, key_bytes: bytes, _master: str) -> bytes:
+        return b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, _master: str) -> bytes:
+        return b64decode(wrapped_key)
+
+
+@pytest.mark.parametrize("plaintext_footer", [True, False])
+def test_an_encrypted_file_is_named_as_such(tmp_path: Path, *, plaintext_footer: bool) -> None:
+    keys = encryption.CryptoFactory(lambda _: LocalKeys())
+    how = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["double"]}, plaintext_footer=plaintext_footer
+    )
+    properties = keys.file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    pyarrow.parquet.write_table(TABLE, tmp_path / "rows.parquet", encryption_properties=properties)
+    with pytest.raises(DpspcaError, match=facts("rows.parquet", "encrypted", "without encryption")):
+        read_protected(tmp_path / "rows.parquet")
 
 
 def test_a_place_that_no_dictionary_has_is_one_row_of_zeros(tmp_path: Path) -> None:
