@@ -279,8 +279,20 @@ def decision_of(model: Model, warnings: Collection[str] = ()) -> str:
     sentences = [
         *(_path_taken(decided, every), taking_part, _blind(decided, count), _left_out(decided, model)),
         HIDDEN if decided.hidden else "",
+        _may_be_longer(decided),
     ]
     return " ".join(sentence for sentence in sentences if sentence and sentence not in warnings)
+
+
+def _may_be_longer(decided: Decision) -> str:
+    """Say what clipping may hide from explained variances."""
+    if decided.clipped is None or decided.longer is None or decided.longer < 1:
+        return ""
+    return (
+        f"For explained variances, scores longer than {decided.clipped:.3g} count as that long. At most about "
+        f"{decided.longer:.0f} rows are longer, by what noise lets see. If there are such rows, variances are larger "
+        "than stated."
+    )
 
 
 def _left_out(decided: Decision, model: Model) -> str:

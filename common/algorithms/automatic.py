@@ -218,7 +218,10 @@ def run(plan: Plan) -> Algorithm:
         variances = yield from ask_variances(facts, found)
         found, variances = _in_order(found, variances.order(kept)), variances.in_order(kept)
     values = tuple((found.explained[:kept] / _scale(facts)).tolist())
-    found = replace(found, decision=replace(decision, values=values))
+    decision = replace(decision, values=values, longer=variances.longer)
+    if variances.clipped is not None:
+        decision = replace(decision, clipped=variances.clipped * spec.norm_bound / facts.gain)
+    found = replace(found, decision=decision)
     model = _model(facts, opened, PrivacyStatement.of(plan, parties=found.parties), found, kept)
     options = AutoOptions.of(spec)
     if options.picture:

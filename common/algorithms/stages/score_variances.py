@@ -44,11 +44,17 @@ _CLEARLY: Final = 3.0
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScoreVariances:
-    """The sum of squared scores of each component, and the standard deviation of its noise."""
+    """The sum of squared scores of each component, and the standard deviation of its noise.
+
+    ``clipped`` is the length, as a multiple of the norm bound, to which the scores of a row were clipped, and at most
+    ``longer`` rows are longer, by what noise lets see. Both are None where no query was about scores.
+    """
 
     values: FloatArray
     noise_std: float
     parties: int
+    clipped: float | None = None
+    longer: float | None = None
 
     def order(self, kept: int) -> NDArray[np.intp]:
         """Return the order of the components, the ``kept`` ones first.
@@ -103,8 +109,10 @@ def ask_variances(facts: ReleasedFacts, found: Found) -> Generator[RowQuery, Agg
     histogram = yield NormHistogram(view(far), facts.center, facts.scales)
     length = 1.0 if facts.hidden else _length(facts, found, histogram, far)
     answer = yield ViewProduct(view(length), facts.center, facts.scales)
-    values = np.einsum("ij,ij->j", axes, answer.values) * length**2
-    return ScoreVariances(values, answer.noise_std * length**2, answer.parties)
+    values, noise_std = np.einsum("ij,ij->j", axes, answer.values) * length**2, answer.noise_std * length**2
+    if facts.hidden:
+        return ScoreVariances(values, noise_std, answer.parties)
+    return ScoreVariances(values, noise_std, answer.parties, length, _longer(histogram, length / far))
 
 
 def _length(facts: ReleasedFacts, found: Found, histogram: Aggregate, far: float) -> float:
@@ -115,3 +123,13 @@ def _length(facts: ReleasedFacts, found: Found, histogram: Aggregate, far: float
     least = float(found.explained[max(min(found.shown, facts.components), 1) - 1])
     cheap = math.sqrt(_CHEAP * max(least, 0.0) / noise) if noise else far
     return min(max(length, cheap), far)
+
+
+def _longer(histogram: Aggregate, length: float) -> float:
+    """Return how many rows may be longer than a part of what the histogram reaches to. It reaches to all if that is 1.
+
+    The count has noise, and is exceeded with a probability of about a thousandth.
+    """
+    bins = math.ceil(1 - 2 * math.log2(length)) if length < 1 else 0
+    seen = float(histogram.values[:bins].sum())
+    return max(0.0, seen + _CLEARLY * histogram.noise_std * math.sqrt(bins))

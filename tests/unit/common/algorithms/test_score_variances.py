@@ -127,6 +127,28 @@ def test_few_long_rows_count_where_the_noise_allows_it(bound: float) -> None:
     assert model.explained_variance[0] == pytest.approx(truth[0], rel=0.3)
 
 
+@pytest.mark.parametrize("bound", [PRIVATE_BOUND, 300.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_model_says_how_many_rows_may_be_longer_than_scores_are_clipped(bound: float, seed: int) -> None:
+    """For one seed, more are longer with a probability of .0014."""
+    rows = spiked(20_000)
+    rows[:60] *= 20
+    model = fit(rows, bound=bound, seed=seed)
+    assert model.decision is not None
+    assert model.decision.clipped is not None
+    assert model.decision.longer is not None
+    lengths = np.linalg.norm(rows @ model.components.T, axis=1)
+    assert np.count_nonzero(lengths > model.decision.clipped) <= model.decision.longer < 2000
+    assert f"about {model.decision.longer:.0f} rows are longer" in model.statement.decision
+
+
+def test_nothing_is_said_of_longer_rows_where_none_can_be() -> None:
+    model = fit(spiked(20_000), bound=8.0)
+    assert model.decision is not None
+    assert (model.decision.clipped, model.decision.longer) == (8.0, 0.0)
+    assert "longer" not in model.statement.decision
+
+
 def test_components_that_the_matrix_tells_apart_are_not_called_mixed() -> None:
     model = fit(spiked(3000), bound=35.0)
     (between,) = report.to_dict(model)["stability"]["neighbours"]
