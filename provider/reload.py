@@ -29,7 +29,9 @@ from .startup import arriving_data_set, read_data_set
 
 PROBLEM_FILE: Final = "reload-problem"
 """The file beside the ledger that says why the last reload failed. It is there only until a reload succeeds."""
-NEEDS_RESTART: Final = ("identity", "ledger", "ledger_head", "metrics", "mailbox", "memory_mebibytes", "scratch")
+NEEDS_RESTART: Final = (
+    "answers_at_once", "identity", "ledger", "ledger_head", "metrics", "mailbox", "memory_mebibytes", "scratch"
+)  # fmt: skip
 
 _log = logging.getLogger(__name__)
 

@@ -244,6 +244,7 @@ def _run_provider(config: Path) -> None:
             dictionaries=settings.dictionaries,
             events=events,
             memory=scratch.memory,
+            places=settings.answers_at_once,
             desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
         )
         asyncio.run(serve(setup))

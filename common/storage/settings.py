@@ -57,7 +57,7 @@ class ProviderConfig(DataConfig):
 
     Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
     ``approval`` says how long jobs wait for a person's approval, and who is notified. ``scratch`` is the private folder
-    that holds rows that are not in memory.
+    that holds rows that are not in memory. ``answers_at_once`` is how many answers may be in progress.
     """
 
     coordinator: AddressText
@@ -69,6 +69,7 @@ class ProviderConfig(DataConfig):
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
     metrics: AddressText | None = None
     scratch: FilePath | None = None
+    answers_at_once: Annotated[int, between(1, 32)] | None = None
     mailbox: AddressText | None = None
     proxy: ProxyText | None = None
     proxy_credentials: FilePath | None = None

@@ -54,7 +54,7 @@ from .protected import read_arriving, read_protected
 from .sources import names_in, outline_of, read_rows, stated_names, width_in
 from .streamed_rows import RowStream, files_with_rows
 from .tables import TripletFacts, import_extra, is_number
-from .threads import QueuedWork, queue_row_work, run_in_opening_thread
+from .threads import run_in_opening_thread
 
 __all__ = [
     "CELLS_A_BYTE",
@@ -76,7 +76,6 @@ __all__ = [
     "PersonNames",
     "PreviewedFeature",
     "PreviewedRow",
-    "QueuedWork",
     "ReusedMemory",
     "RowStream",
     "Scratch",
@@ -110,7 +109,6 @@ __all__ = [
     "outline_of",
     "paired_later",
     "preview_row",
-    "queue_row_work",
     "read_arriving",
     "read_protected",
     "read_rows",

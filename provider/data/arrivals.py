@@ -19,7 +19,7 @@ To add a file safely, write it under a name that begins with a dot, and rename i
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -125,22 +125,31 @@ class _SharedWork:
 
 
 class WaitingQueries:
-    """Bounds the number and size of queries that wait for rows, over all of a provider's data sets."""
+    """Bounds the number and size of queries that wait for rows, over all of a provider's data sets.
+
+    They wait before anything is paid for. So one analyst can take a quarter of the places, and half of the bytes.
+    """
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most, self._most_bytes = most, most_bytes
-        self._sizes: list[int] = []
+        self._waiting: list[tuple[str, int]] = []
 
     @contextmanager
-    def place(self, size: int) -> Iterator[None]:
-        """Let a query of so many bytes wait, or refuse it. A query that waits alone may have any size."""
-        if self._sizes and (len(self._sizes) >= self._most or sum(self._sizes) + size > self._most_bytes):
-            raise BusyError("Too many queries wait for rows at this provider.", "Ask again later.")
-        self._sizes.append(size)
+    def place(self, analyst: str, size: int) -> Iterator[None]:
+        """Let an analyst's query of so many bytes wait, or refuse it. One that waits alone may have any size."""
+        own = [taken for by, taken in self._waiting if by == analyst]
+        self._require_room("", [taken for _, taken in self._waiting], self._most, self._most_bytes, size)
+        self._require_room(" of this analyst", own, max(1, self._most // 4), self._most_bytes // 2, size)
+        self._waiting.append((analyst, size))
         try:
             yield
         finally:
-            self._sizes.remove(size)
+            self._waiting.remove((analyst, size))
+
+    @staticmethod
+    def _require_room(whose: str, taken: Sequence[int], most: int, most_bytes: int, size: int) -> None:
+        if taken and (len(taken) >= most or sum(taken) + size > most_bytes):
+            raise BusyError(f"Too many queries{whose} wait for rows at this provider.", "Ask again later.")
 
 
 DataSet: TypeAlias = CheckedRows | Arrivals | ClusterRows

@@ -22,9 +22,9 @@ Neighbours are tables in the same form: the other row is at the same place in th
 whatever it contains.
 
 Memory: a query about a block reads the files with its rows one after the other. A query about all rows reads one file
-at a time. As many queries as there are threads may do so at once. The file that was counted last stays in memory, and
-for each of the jobs that asked last, the file that its query read last, because the next block often begins there. No
-job uses a file that another job's query read. Otherwise its answers would show when that query was done with it.
+at a time. As many queries as there are places may do so at once. For each of the jobs that asked last, the file that
+its query read last stays in memory, because the next block often begins there. No job uses a file that another job's
+query read, or for which another waited. Otherwise its answers would show when that was done.
 """
 
 import logging
@@ -80,7 +80,6 @@ class CountedFiles:
         self._folder = folder
         self._read = read
         self._counted: list[_CountedFile] = []
-        self._newest: _ReadFile | None = None
         self._fault: Exception | None = None
         self._trouble = ""
         self._counting = Lock()
@@ -183,7 +182,6 @@ class CountedFiles:
         if mended:
             _log.warning("%s has rows that are not finite numbers. Such a row counts as a row of zeros.", file)
         counted = _CountedFile(file, self.count + rows.count, stamp, rows.digest())
-        self._newest = counted, rows
         new = rows.fingerprints_in_order()
         self._fingerprints = tuple(map(Fingerprint.plus, self._fingerprints or (Fingerprint(),) * len(new), new))
         self._counted.append(counted)
@@ -206,9 +204,8 @@ class CountedFiles:
         return files
 
     def _read_again(self, counted: _CountedFile, last: _ReadFile | None) -> _ReadFile:
-        for known in (last, self._newest):
-            if known is not None and known[0] is counted:
-                return known
+        if last is not None and last[0] is counted:
+            return last
         rows, _ = self._read(counted.file)
         if rows.digest() != counted.digest:
             raise _changed(counted.file)

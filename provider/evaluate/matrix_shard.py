@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidQueryError, RefusedError
 from dpspca.common.job import JobSpec, Span
+from dpspca.common.plan import Step
 from dpspca.common.privacy import BASIS_BITS, Event, PrivacyUnit, WordSource
 from dpspca.common.queries import (
     ENTRY_BITS,
@@ -50,6 +51,8 @@ SPARSE_DIGIT_BITS: Final = 25
 BLOCK_ENTRIES: Final = 2**18
 """Rows are split into digits this many entries at a time, which takes megabytes, and not a copy of the matrix."""
 ENTRY_WIDTH: Final = 50
+MATRIX_ENTRY_BYTES: Final = 26
+"""For each entry of a dense matrix while its job is opened, and while the first query makes integers. 8 remain then."""
 
 
 class Matrix(Protocol):
@@ -168,6 +171,10 @@ class MatrixShard:
                 "Give the columns that the job names, in its order.",
             )
         check_names(self._names, spec.schema)
+
+    def memory_of(self, _step: Step) -> int:
+        """Return how many bytes an answer takes. Stored entries of a sparse matrix are private, and not counted."""
+        return 0 if self.is_sparse else MATRIX_ENTRY_BYTES * self._dimension**2
 
     def evaluate(self, query: RowQuery) -> Integers:
         """Answer exactly, as integers on the public lattice."""

@@ -153,7 +153,7 @@ class Shard:
             raise RefusedError(
                 f"This provider has too many rows for a job with {parties} providers.", "Name fewer providers."
             )
-        if self._memory is not None and self._memory_of(plan) > self._memory:
+        if self._memory is not None and max(map(self.memory_of, plan), default=0) > self._memory:
             raise RefusedError(
                 "This job takes more memory than the provider's settings allow.",
                 "Use fewer columns, or another method. Or ask the provider's operator to raise memory_mebibytes.",
@@ -168,9 +168,9 @@ class Shard:
                     "Choose another method.",
                 )
 
-    def _memory_of(self, plan: Sequence[Step]) -> int:
-        """Return how many bytes the largest answer of a plan takes. It follows from the plan and the settings alone."""
-        return max((self._engine.memory_of(*need_of(step)) for step in plan), default=0)
+    def memory_of(self, step: Step) -> int:
+        """Return how many bytes the answer to a planned query takes. It follows from the settings and the plan."""
+        return self._engine.memory_of(*need_of(step))
 
     @property
     def makes_matrix(self) -> bool:

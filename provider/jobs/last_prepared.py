@@ -20,9 +20,10 @@ class LastPrepared:
 
     Each may be as large as all rows of a data set, and dozens of jobs may be open, which costs next to nothing. Each
     belongs to one job, whose queries are answered one after the other. Whether a query finds its preparation follows
-    from the order in which queries were asked. It must not follow from when earlier work ends or this query gets a
-    thread, or the times of answers would show that. So nothing is forgotten between ``used`` and ``done``. Work on rows
-    is done in the order of queries, so at most as many are kept in addition as there are threads, and ``most`` more.
+    from the order in which queries got places (``row_places.py``). It must not follow from when earlier work ends, or
+    the times of answers would show that. So nothing is forgotten between ``used`` and ``done``, and at most as many are
+    kept as there are places, and ``most`` more. What is repeated or refused counts for nothing: it costs nothing, and
+    could have all others forgotten.
     """
 
     def __init__(self, most: int = MOST_PREPARED) -> None:
@@ -32,7 +33,7 @@ class LastPrepared:
         self._lock = Lock()
 
     def used(self, prepared: Prepares) -> None:
-        """Note that a query is asked that will be answered from this. Called in the order of queries."""
+        """Note that a query has a place and will be answered from this. Called in the order of queries."""
         with self._lock:
             self._in_use.add(prepared)
             # What is gone keeps its place: an ended job's preparation goes when its last answer was made.

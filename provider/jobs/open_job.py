@@ -12,9 +12,11 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.data import Arrivals, DataSet, QueuedWork, WaitingQueries, queue_row_work
+from dpspca.provider.data import Arrivals, DataSet, WaitingQueries
 from dpspca.provider.evaluate import MatrixShard, Shard
 from dpspca.provider.release import PaidAnswer, PaidQuery, Responder, Schedule
+
+from .row_places import RowPlaces
 
 
 class RetiredError(AskAgainError):
@@ -39,20 +41,20 @@ class OpenJob:
     name_rows: Callable[[], None]
     """Records the rows' fingerprints and their data set in the ledger."""
     used: Callable[[], None] = lambda: None
-    """Notes that a query was asked (``last_prepared.py``)."""
+    """Notes that a query is answered from rows now (``last_prepared.py``)."""
     done: Callable[[], None] = lambda: None
     """Notes that its answer was made, or that none comes of it."""
+    places: RowPlaces = field(default_factory=RowPlaces)
+    """Where answers are made."""
+    memory_of: Callable[[Step], int] = lambda _: 0
+    """Returns how many bytes an answer takes while it is made."""
     name: str = field(init=False)
     """The job's identifier."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _asking: int = 0
     """How many queries wait for rows or for their turn."""
     _paid: tuple[PaidQuery, Callable[[], None]] | None = None
-    """The query that waits for a thread, and the check of its requester."""
-    _interval: float = 0.0
-    """The seconds between two moments at which the answer in progress may leave."""
-    _queued: QueuedWork[PaidAnswer] | None = None
-    """Its work on rows, while that is ahead of other work."""
+    """The query that waits for a place, and the check of its requester."""
     _retiring: Lock = field(default_factory=Lock)
     _is_retired: bool = False
 
@@ -100,39 +102,39 @@ class OpenJob:
         return self._asking > 0 or self._turn.locked()  # in this order: a query has its turn before it stops asking
 
     def stop(self) -> None:
-        """Answer nothing from now on, because the job is over. A query that waits for a thread is dropped."""
+        """Answer nothing from now on, because the job is over. A query that waits for a place is dropped."""
         with self._retiring:
             self._is_retired, self._paid = True, None
 
     async def _answer_on_schedule(
         self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
     ) -> tuple[memoryview, pb.Receipt | None]:
-        self.used()  # in the order of queries, and not in the order in which they are done
-        making = asyncio.create_task(self._make(position, query, require_requester))
-        making.add_done_callback(self._made)
-        try:
-            made = await self.schedule.delay_result(making, lambda: self._interval)
-        finally:
-            queued, self._queued = self._queued, None
-            if queued:
-                queued.left()
+        """Pay for an answer, and make it in a place for work on rows. What needs no such work waits for none."""
+        begun = asyncio.get_running_loop().time()
+        paying: asyncio.Task[Any] = asyncio.create_task(
+            asyncio.to_thread(self._pay, position, query, require_requester)
+        )
+        await asyncio.wait([paying])
+        asked = None if paying.exception() else paying.result()
+        if isinstance(asked, PaidQuery):
+            with self._retiring:
+                self._paid = None if self._is_retired else (asked, require_requester)
+            query.drop()  # so that nothing holds the content of a query whose job ends
+            del asked, paying
+            made = await self._make_in_place(position, begun)
+        else:
+            made = await self.schedule.delay_result(paying, position, begun)
         return await asyncio.to_thread(self._store, made)
 
-    async def _make(self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]) -> PaidAnswer:
-        """Pay for an answer, and make it in a thread for work on rows. What needs no such work waits for none."""
-        try:
-            asked = await asyncio.to_thread(self._pay, position, query, require_requester)
-        finally:
-            self._interval = self.schedule.interval(position)  # by the rules that were just checked
-        if isinstance(asked, PaidAnswer):
-            return asked
-        with self._retiring:
-            self._paid = None if self._is_retired else (asked, require_requester)
-        del asked
-        query.drop()  # so that nothing holds the content of a query whose job ends
-        queued = self._queued = queue_row_work(self._interval, self._evaluate)
-        self._interval = queued.interval
-        return await queued.result
+    async def _make_in_place(self, position: int, begun: float) -> PaidAnswer:
+        """Make the answer that was paid for, on the schedule that began when it was asked, and leave the place last."""
+        async with self.places.place(self.envelope.analyst, self.memory_of(self.plan[position])):
+            if self._paid is None:
+                raise _job_ended()
+            self.used()  # in the order in which queries get places, and not in which they are done
+            making = self.places.start(self._evaluate)
+            making.add_done_callback(self._made)
+            return await self.schedule.delay_result(making, position, begun)
 
     def _pay(
         self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
@@ -150,7 +152,7 @@ class OpenJob:
         with self._retiring:
             paid, self._paid = self._paid, None
         if paid is None:
-            raise JobEndedError("The job ended before this query was evaluated.", "Sign a new job.")
+            raise _job_ended()
         asked, require_requester = paid
         del paid
         self._require_both(require_requester)
@@ -160,12 +162,16 @@ class OpenJob:
         return wire.answer_content(self.responder.store(made)), self.receipt()
 
     def _made(self, making: "asyncio.Future[Any]") -> None:
-        self.done()  # also if the query was repeated or refused, and nothing was made
+        self.done()
         retrieve_exception(making)
 
     def _done(self, leaving: "asyncio.Future[Any]") -> None:
         self._turn.release()
         retrieve_exception(leaving)
+
+
+def _job_ended() -> JobEndedError:
+    return JobEndedError("The job ended before this query was evaluated.", "Sign a new job.")
 
 
 def retrieve_exception(work: "asyncio.Future[Any]") -> None:
@@ -184,6 +190,7 @@ class RowWait:
 
     rows: DataSet
     shard: Shard | MatrixShard
+    analyst: str
     seconds: int
     require_permission: Callable[[], None]
     room: WaitingQueries
@@ -193,7 +200,7 @@ class RowWait:
             return
         reach = self.shard.reach(step)
         try:
-            with nullcontext() if self.rows.count >= reach else self.room.place(size):
+            with nullcontext() if self.rows.count >= reach else self.room.place(self.analyst, size):
                 async with asyncio.timeout(self.seconds):
                     await self.rows.wait_for(reach, self.require_permission)
         except TimeoutError:

@@ -5,7 +5,7 @@ its answers would show whether the first was done by then, on a schedule of its 
 """
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
@@ -13,12 +13,9 @@ from dpspca.common.job import JobSpec, pairing_of
 from dpspca.common.plan import Plan
 from dpspca.provider.data import CheckedRows, ClusterRows, DataSet, UsableRows, columns_of, used_later
 from dpspca.provider.engines import ClusterSums
-from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
+from dpspca.provider.evaluate import MATRIX_ENTRY_BYTES, MatrixShard, Shard, Strategy, keeps_integers
 
 from .offer import OfferedData
-
-MATRIX_ENTRY_BYTES: Final = 26
-"""For each entry of a dense matrix while its job is opened, and while the first query makes integers. 8 remain then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
 from typing import Final, NamedTuple
@@ -37,7 +36,6 @@ from dpspca.provider.data import (
 )
 from dpspca.provider.evaluate import MatrixShard, Shard
 from dpspca.provider.ledger import (
-    ANSWER,
     Ledger,
     Limits,
     MemoryLedger,
@@ -45,7 +43,6 @@ from dpspca.provider.ledger import (
     Opening,
     PeerReceipts,
     Quotas,
-    extent_of,
 )
 from dpspca.provider.policy import Policy
 from dpspca.provider.release import (
@@ -63,16 +60,17 @@ from .forms import require_form
 from .last_prepared import LastPrepared
 from .offer import OfferedData
 from .open_job import OpenJob, RowWait, retrieve_exception
+from .opening import BLIND_BYTES, opening_of
 from .permission import WITHDRAWN, DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
 from .prepared_rows import PreparedRows
 from .room import forget_least_used, require_room_for_sketch
+from .row_places import RowPlaces
 
 MAX_OPEN_JOBS: Final = 64
 """Jobs that are kept in memory. Of more jobs, the least recently used are opened again when they are asked about
-(``room.py``). This is also the most queries that wait for rows."""
+(``room.py``). This is also the most queries that wait for rows; one analyst can have a quarter of them."""
 MAX_WAITING_BYTES: Final = 2 * 8 * MAX_COMPONENT_ENTRIES
 """Of the contents of queries that wait for rows, one of each job: as much as two of the largest bases."""
-BLIND_BYTES: Final = 16
 ENDS: Final = frozenset({"done", "failed", "cancelled"})
 """How a coordinator says that a job ended."""
 
@@ -104,7 +102,9 @@ class ProviderSetup:
     events: Emit = ignore
     """Takes what happens, for programs that watch."""
     memory: int | None = None
-    """How many bytes the largest answer of a job may take. A job that takes more is refused."""
+    """How many bytes answers may take that are made at once. A job with an answer that takes more is refused."""
+    places: int | None = None
+    """How many answers may be in progress at once. The default is four more than there are processors."""
     desk: ApprovalDesk | None = None
     """Has jobs wait for a person's approval. Without it, a policy that asks for approval refuses every job."""
 
@@ -134,6 +134,7 @@ class JobRegistry:
         self._lock = Lock()  # jobs are opened and closed in threads
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
         self.rows = PreparedRows(settings.memory)
+        self.places = RowPlaces(settings.places, settings.memory)
         self._last = LastPrepared()
         self._attempts = EvaluationAttempts()
         self._named_at: dict[str, int] = {}
@@ -237,7 +238,7 @@ class JobRegistry:
         if opening is None:
             work = run_in_opening_thread(self.open, signed)
             work.add_done_callback(retrieve_exception)
-            opening = asyncio.create_task(delay_result(work, lambda: LEAST_INTERVAL, self._settings.toss))
+            opening = asyncio.create_task(delay_result(work, LEAST_INTERVAL, self._settings.toss))
             self._openings[signed.job_id] = opening
             opening.add_done_callback(partial(self._opening_done, signed.job_id))
         return await asyncio.shield(opening)
@@ -254,6 +255,8 @@ class JobRegistry:
         shard.check(spec)
         if isinstance(shard, Shard):
             shard.require_sums(job.plan, len(job.envelope.audience))
+        with self._lock:
+            require_room_for_sketch(self._jobs, signed.job_id, job.envelope.analyst, job.plan)
         self._settings.ledger.open(job.opening, job.limits, self._named(job.offer, data_set))
         job.permission.require_room(job.rules)
         opened = self._prepare(job, shard)
@@ -286,7 +289,7 @@ class JobRegistry:
         self._drop_expired()
         settings.ledger.expire(settings.clock().timestamp())
         limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)
-        opening = _opening(signed, envelope, plan, analyst, offer.digests[envelope.data_set])
+        opening = opening_of(signed, envelope, plan, analyst, offer.digests[envelope.data_set])
         settings.ledger.require_admissible(opening, limits)  # do not ask for approval of a job that would be refused
         if settings.ledger.standing(opening.job) is None:
             self._require_approval(signed, envelope, opening.analyst, rules)
@@ -314,11 +317,13 @@ class JobRegistry:
             Responder(plan, shard, settings.ledger, settings.entropy, job=name, slot=slot, attempts=self._attempts),
             schedule,
             self._receipt,
-            RowWait(rows, shard, plan.spec.answer_seconds, job.permission.require, self._waiting),
+            RowWait(rows, shard, job.envelope.analyst, plan.spec.answer_seconds, job.permission.require, self._waiting),
             job.permission.require,
             partial(self._name_rows, job.offer, data_set),
             partial(self._last.used, shard),
             partial(self._last.done, shard),
+            self.places,
+            shard.memory_of,
         )
 
     def _keep_open(self, opened: OpenJob, offer: OfferedData) -> None:
@@ -326,7 +331,8 @@ class JobRegistry:
         with self._lock:
             is_current = offer.has_same(opened.envelope.data_set, self.offer)
             if is_current:
-                require_room_for_sketch(self._jobs, opened)
+                # Another job of this analyst may have been opened at the same time.
+                require_room_for_sketch(self._jobs, opened.name, opened.envelope.analyst, opened.plan)
                 self._jobs[opened.name] = opened
                 forget_least_used(self._jobs, MAX_OPEN_JOBS)
         if not is_current:
@@ -371,26 +377,3 @@ class JobRegistry:
         """Sign how far the ledger has come, or return None if it ends with this process."""
         head = self._settings.ledger.attested_head()
         return sign_receipt(self._settings.identity(), head) if head else None
-
-
-def _opening(signed: SignedJob, envelope: JobEnvelope, plan: Plan, analyst: PartyName, data_digest: str) -> Opening:
-    """Make the entry that says what is admitted, and at what price."""
-    spec = plan.spec
-    return Opening(
-        job=signed.job_id,
-        data_set=envelope.data_set,
-        data_digest=data_digest,
-        analyst=analyst.uri,
-        unit=spec.unit,
-        spec_epsilon=spec.budget.epsilon,
-        spec_delta=spec.budget.delta,
-        units=plan.price.units,
-        slack_units=plan.price.slack_units,
-        issued_at=envelope.issued_at,
-        expires_at=envelope.expires_at,
-        signature_hash=sha256(signed.to_bytes()).hexdigest(),
-        blind=token_hex(BLIND_BYTES),
-        protects=extent_of(spec.unit, spec.rows_per_person, spec.norm_bound),
-        queries=len(plan),
-        answer_bytes=sum(step.largest for step in plan) * ANSWER.itemsize,
-    )

@@ -8,6 +8,7 @@ not be answered, though it was paid for. So no other job pushes it out. In retur
 from typing import Final
 
 from dpspca.common.errors import RefusedError
+from dpspca.common.plan import Plan
 from dpspca.common.queries import SketchQuery
 
 from .open_job import OpenJob
@@ -16,22 +17,19 @@ MOST_SKETCHES: Final = 4
 """Jobs of one analyst whose sketches may be in memory. A sketch has a number for each row and each of its columns."""
 
 
-def require_room_for_sketch(jobs: dict[str, OpenJob], opened: OpenJob) -> None:
+def require_room_for_sketch(jobs: dict[str, OpenJob], signed: str, analyst: str, plan: Plan) -> None:
     """Refuse a job with a sketch if its analyst has too many. Those without draws so far are forgotten instead."""
-    if not _has_sketch(opened):
+    if not _has_sketch(plan):
         return
-    own = [
-        name
-        for name, job in jobs.items()
-        if job is not opened and job.envelope.analyst == opened.envelope.analyst and _has_sketch(job)
-    ]
+    own = [name for name, job in jobs.items() if job.envelope.analyst == analyst and _has_sketch(job.plan)]
+    own = [name for name in own if name != signed]
     for name in own:
         if len(own) >= MOST_SKETCHES and jobs[name].retire(loses_draws=False):
             del jobs[name]
             own = [each for each in own if each != name]
     if len(own) >= MOST_SKETCHES:
         raise RefusedError(
-            f"{len(own)} jobs of {opened.envelope.analyst} with the method range-projection are in progress at this "
+            f"{len(own)} jobs of {analyst} with the method range-projection are in progress at this "
             f"provider, and it keeps the sketches of at most {MOST_SKETCHES} of one analyst in memory.",
             "Wait until one is over, or cancel one. Then sign this job again.",
         )
@@ -44,5 +42,5 @@ def forget_least_used(jobs: dict[str, OpenJob], most: int) -> None:
             del jobs[name]
 
 
-def _has_sketch(job: OpenJob) -> bool:
-    return any(issubclass(step.query, SketchQuery) for step in job.plan)
+def _has_sketch(plan: Plan) -> bool:
+    return any(issubclass(step.query, SketchQuery) for step in plan)

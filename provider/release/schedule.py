@@ -2,7 +2,7 @@
 
 How long an answer takes to make depends on the number of rows and, if they are sparse, on their content. So an answer
 does not leave as soon as it is made. The clock starts when its query has arrived and the job's earlier answers have
-left. If making the answer takes w intervals, it leaves after
+left. If it then waits for a place and is answered, and that takes w intervals, the answer leaves after
 
     max(2, ceil(w + u))    intervals,
 
@@ -16,6 +16,9 @@ distributions differ by at most d in total variation. An observer who sees one a
 data sets apart with an area under the ROC curve of at most (1 + d) / 2: 0.55 for d = 0.1. ``ENTRY_SECONDS`` is chosen
 so that d stays below 0.1. Trusted: the system's random numbers and this machine's clock. Not covered: an observer who
 measures this machine's load in another way, and what many queries reveal together (docs/privacy.md).
+
+Waiting for a place ends when an earlier answer leaves, and not when it is made (``provider/jobs/row_places.py``). So it
+adds the same to w and w', for whoever knows when that one left.
 """
 
 import asyncio
@@ -71,6 +74,9 @@ ROW_SECONDS: Final = 2e-5
 LONGEST_INTERVAL: Final = 10.0
 """The most seconds to which the number of rows that are protected together makes an interval longer."""
 
+_SUBSPACE: Final = 10
+"""Of d^3, an eigendecomposition takes 0.3 ns a number (500 to 2,048 columns), and a subspace takes few of them. So all
+of them together take less than one interval if d^3 counts by a tenth, and the answer leaves after two."""
 _PREPARES: Final = (Covariance, CovarianceTriangle, CovarianceProduct, CompressedCovariance, SubspaceQuery)
 """Queries that use a Gram matrix or kept integers, if there are any."""
 
@@ -128,26 +134,22 @@ class Schedule:
         row = self._moved + is_first * self._kept + (sparse if self._is_sparse else dense)
         return max(LEAST_INTERVAL, row, min(self._rows * max(row, ROW_SECONDS), LONGEST_INTERVAL))
 
-    async def delay_result(self, work: "asyncio.Future[Result]", interval: Callable[[], float]) -> Result:
-        """Return the answer to a query, or raise its refusal, at a moment of the schedule.
-
-        ``interval`` returns, once the work is done, the interval of this answer: that of its query, or a longer one if
-        it may have had to wait for other work.
-        """
-        return await delay_result(work, interval, self._toss)
+    async def delay_result(self, work: "asyncio.Future[Result]", position: int, begun: float | None = None) -> Result:
+        """Return the answer to a planned query, or raise its refusal, at a moment of the schedule."""
+        return await delay_result(work, self.interval(position), self._toss, begun)
 
 
 async def delay_result(
-    work: "asyncio.Future[Result]", interval: Callable[[], float], toss: Coin = system_coin
+    work: "asyncio.Future[Result]", interval: float, toss: Coin = system_coin, begun: float | None = None
 ) -> Result:
-    """Wait for the work, and then for its moment to leave, counted from now. Return its result or raise its error.
+    """Wait for the work, and then for its moment to leave. Return its result or raise its error.
 
-    ``interval`` returns the seconds between two such moments. It is called once the work is done.
+    ``interval`` is the seconds between two such moments, and ``begun`` the time from which they count, by default now.
     """
     clock = asyncio.get_running_loop().time
-    begun, tossed = clock(), toss()
+    begun, tossed = clock() if begun is None else begun, toss()
     await asyncio.wait([work])
-    await asyncio.sleep(begun + departure(clock() - begun, interval(), tossed) - clock())
+    await asyncio.sleep(begun + departure(clock() - begun, interval, tossed) - clock())
     return work.result()
 
 
@@ -169,7 +171,7 @@ def _entries(step: Step) -> int:
     made = max(math.prod(step.shape), dimension * columns)
     if isinstance(step.event, ChoiceEvent):
         made = max(made, step.event.picks * _levels(step, step.event))
-    return dimension * made if issubclass(step.query, SubspaceQuery) else made
+    return max(made, dimension * made // _SUBSPACE) if issubclass(step.query, SubspaceQuery) else made
 
 
 def _levels(step: Step, event: ChoiceEvent) -> int:

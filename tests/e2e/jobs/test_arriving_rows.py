@@ -15,9 +15,9 @@ from dpspca.client.connection import JobFailedError
 from dpspca.client.federation import AsyncJob
 from dpspca.client.simulation import simulate
 from dpspca.common.job import JobSpec
-from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
+from dpspca.provider.jobs import row_places
 from dpspca.provider.ledger.ledger import MemoryLedger
 
 SHARDS = {"north": ROWS[:400], "south": ROWS[400:]}
@@ -175,9 +175,9 @@ def test_a_job_that_needs_missing_rows_fails_at_no_cost_there(
 def test_a_job_waiting_for_rows_does_not_block_other_jobs(
     run_scene: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This holds for another data set and for the same one, although there is only one thread."""
+    """This holds for another data set and for the same one, although there is only one place."""
 
-    monkeypatch.setattr(threads, "_ROWS", threads.RowThreads(1))
+    monkeypatch.setattr(row_places, "PLACES", 1)
 
     async def scene(parties: TwoProviders) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

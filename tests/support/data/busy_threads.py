@@ -1,26 +1,25 @@
-"""Keeps every thread for work on rows busy, as answers to other jobs do."""
+"""Takes every place for work on rows, as answers to other jobs do."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from threading import Event
 
 from timeouts import TIMEOUT
 
-from dpspca.provider.data.threads import queue_row_work
-
-MORE_THAN_THREADS = 200
+from dpspca.provider.jobs.row_places import PLACES, RowPlaces
 
 
 @asynccontextmanager
-async def busy_row_threads() -> AsyncIterator[None]:
-    """Keep the threads busy for a while, and check at the end that no work was done in them meanwhile."""
+async def busy_places(places: RowPlaces) -> AsyncIterator[None]:
+    """Keep all places and their threads busy for a while."""
     let_go = Event()
-    works = [queue_row_work(0.0, let_go.wait, TIMEOUT) for _ in range(MORE_THAN_THREADS)]
-    try:
-        yield
-        assert not any(work.result.done() for work in works)
-    finally:
-        let_go.set()
-        for work in works:
-            assert await work.result
-            work.left()
+    async with AsyncExitStack() as taken:
+        for number in range(PLACES):
+            await taken.enter_async_context(places.place(f"analyst {number}"))
+        works = [places.start(let_go.wait, TIMEOUT) for _ in range(PLACES)]
+        try:
+            yield
+        finally:
+            let_go.set()
+            assert all(await asyncio.gather(*works))

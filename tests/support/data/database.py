@@ -71,7 +71,7 @@ def server() -> Iterator[Server]:
         # the child while other threads call into gRPC.
         who = ["setpriv", f"--reuid={there.pw_uid}", f"--regid={there.pw_gid}", "--clear-groups"]
     try:
-        _quietly([*who, initdb, "-D", str(folder / "data"), "-U", OWNER, "-A", "trust", "-E", "UTF8"])
+        _quietly([*who, initdb, "-D", str(folder / "data"), "-U", OWNER, "-A", "trust", "-E", "UTF8", "-N"])
         with _running(
             [*who, postgres, "-D", str(folder / "data"), "-k", str(folder), "-c", "listen_addresses="], folder
         ):
@@ -92,7 +92,7 @@ def _running(command: Sequence[str], folder: Path) -> Iterator[None]:
         _wait_for(Server(folder), process)
         yield
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGQUIT)  # at once, because nobody reads what it holds any more
         process.wait(TIMEOUT)
 
 

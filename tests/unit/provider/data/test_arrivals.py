@@ -5,6 +5,7 @@ import os
 import threading
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -414,8 +415,8 @@ def test_a_block_opens_the_files_that_hold_its_rows_and_no_others(tmp_path: Path
         reader.read.clear()
         shard.evaluate(CovarianceProduct(np.eye(5)[:, :2], None, block, 5))
         opened.append("".join(name[0] for name in reader.read))
-    # Eight rows each; the files end after 3, 4, 17, 30 and 40. The last that was read or counted is in memory.
-    assert opened == ["012", "", "3", "", ""]
+    # Eight rows each; the files end after 3, 4, 17, 30 and 40. The last that was read is in memory.
+    assert opened == ["012", "", "3", "4", ""]
     reader.read.clear()
     shard.evaluate(Count())
     assert reader.read == []
@@ -429,7 +430,7 @@ def test_a_file_is_read_once_for_consecutive_blocks(tmp_path: Path) -> None:
     rows = arrivals.first(40)
     for row in range(40):
         rows.part(slice(row, row + 1))
-    assert reader.read == [f"{number}.npy" for number in range(4)]  # the last file was counted last
+    assert reader.read == [f"{number}.npy" for number in range(5)]
 
 
 def test_t22_no_job_uses_a_file_that_another_job_s_query_read(tmp_path: Path) -> None:
@@ -438,7 +439,14 @@ def test_t22_no_job_uses_a_file_that_another_job_s_query_read(tmp_path: Path) ->
     reader = Recorder()
     arrivals = Arrivals("cohort", tmp_path, read=reader)
     one, other = arrivals.first(40), arrivals.first(40)
-    for rows, place, read in ((one, 0, "0"), (other, 20, "3"), (one, 20, "3"), (other, 0, "0"), (one, 21, "")):
+    for rows, place, read in (
+        (one, 0, "0"),
+        (other, 20, "3"),
+        (one, 20, "3"),
+        (other, 0, "0"),
+        (one, 21, ""),
+        (other, 39, "4"),
+    ):
         reader.read.clear()
         assert (rows.part(slice(place, place + 1)) == ROWS[place]).all()
         assert "".join(name[0] for name in reader.read) == read
@@ -545,8 +553,7 @@ def test_queries_cancelled_while_a_file_is_read_leave_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twelve come and go while one file takes its time: it is read once, in one thread, and others have theirs."""
-
-    monkeypatch.setattr(threads, "_ROWS", threads.RowThreads(3))
+    monkeypatch.setattr(threads, "_FILE_READINGS", ThreadPoolExecutor(3))
 
     async def scenario() -> None:
         for _ in range(12):
@@ -555,7 +562,7 @@ def test_queries_cancelled_while_a_file_is_read_leave_no_thread(
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-            assert await asyncio.wait_for(threads.queue_row_work(0.0, lambda: "done").result, TIMEOUT) == "done"
+            assert await asyncio.wait_for(threads.run_in_reading_thread(lambda: "done"), TIMEOUT) == "done"
         assert reader.read.count("b.npy") == 1
         reader.let.set()
         await asyncio.wait_for(arrivals.wait_for(40, nothing), TIMEOUT)
@@ -604,24 +611,35 @@ def test_a_job_that_is_over_gets_no_rows_that_are_there(tmp_path: Path) -> None:
 
 def test_waiting_queries_are_bounded_in_number_and_size() -> None:
     room = WaitingQueries(3, 100)
-    with room.place(1000), pytest.raises(BusyError), room.place(1):
+    with room.place("ada", 1000), pytest.raises(BusyError), room.place("ben", 1):
         pass  # who waits alone may hold more
-    with room.place(40), room.place(60):
-        with pytest.raises(BusyError), room.place(1):
+    with room.place("ada", 40), room.place("ben", 60):
+        with pytest.raises(BusyError), room.place("eve", 1):
             pass
-        with room.place(0), pytest.raises(BusyError), room.place(0):
+        with room.place("eve", 0), pytest.raises(BusyError), room.place("dan", 0):
             pass
-    with room.place(40), room.place(50), room.place(10):
+    with room.place("ada", 40), room.place("ben", 50), room.place("eve", 10):
+        pass
+
+
+def test_t35_one_analyst_has_few_of_the_places_and_half_of_the_bytes() -> None:
+    room = WaitingQueries(8, 100)
+    with room.place("eve", 20), room.place("eve", 30):
+        with pytest.raises(BusyError, match=facts("analyst")), room.place("eve", 0):
+            pass
+        with room.place("ada", 10):
+            pass
+    with room.place("eve", 40), pytest.raises(BusyError, match=facts("analyst")), room.place("eve", 20):
         pass
 
 
 def test_waiting_queries_hold_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_ROWS", threads.RowThreads(1))
+    monkeypatch.setattr(threads, "_FILE_READINGS", ThreadPoolExecutor(1))
 
     async def scenario() -> None:
         arrivals = Arrivals("cohort", tmp_path, pause=SLOW)
         waits = [asyncio.create_task(arrivals.wait_for(30, nothing)) for _ in range(20)]
-        assert await asyncio.wait_for(threads.queue_row_work(0.0, lambda: "done").result, TIMEOUT) == "done"
+        assert await asyncio.wait_for(threads.run_in_reading_thread(lambda: "done"), TIMEOUT) == "done"
         for wait in waits:
             wait.cancel()
         assert all(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from busy_threads import busy_row_threads
+from busy_threads import busy_places
 from facts import facts
 from local_federation import AllowEverything, Enrolment, now
 from timeouts import TIMEOUT
@@ -169,13 +169,14 @@ def test_t33_a_requester_that_lost_its_authority_gets_no_answer_at_its_turn(
 
 def test_t22_a_repeat_about_arriving_rows_waits_for_no_work_on_rows(told: ProviderSetup, enrolment: Enrolment) -> None:
     """It costs nothing. If the check of the files waited for a thread for rows, it would show when one is free."""
-    opened = JobRegistry(told).open(
+    registry = JobRegistry(told)
+    opened = registry.open(
         enrolment.job(spec(block_rows=1), enrolment.identity(Role.ANALYST, "ada"), ["north"], "arriving")
     )
 
     async def scene() -> None:
         first = await opened.answer(0, how_many_rows(opened), anybody)
-        async with busy_row_threads():
+        async with busy_places(registry.places):
             again = await asyncio.wait_for(opened.answer(0, how_many_rows(opened), anybody), TIMEOUT / 2)
             await asyncio.wait_for(opened.wait_for_rows(opened.plan[1], 64), TIMEOUT / 2)
         assert bytes(again[0]) == bytes(first[0])

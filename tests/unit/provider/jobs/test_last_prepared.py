@@ -175,6 +175,18 @@ def test_a_query_that_is_repeated_or_refused_holds_nothing(open_job: OpenWith) -
     assert job.responder._shard._ready is None  # type: ignore[attr-defined]
 
 
+def test_t35_queries_that_cost_nothing_have_nothing_forgotten(open_job: OpenWith) -> None:
+    """Rows are prepared for one query of a job. If they were forgotten, all others of the job would take longer."""
+    *others, job = (open_job(norm_bound=4.0 + each) for each in range(MOST_PREPARED + 1))
+
+    async def scene() -> None:
+        for each in (*others, job, *others):
+            await answer(each)
+
+    asyncio.run(scene())
+    assert job.responder._shard._ready is not None  # type: ignore[attr-defined]
+
+
 def test_t15_many_open_jobs_keep_no_more_matrices_than_a_few(open_job: OpenWith) -> None:
     """Each job is another by a thousandth of its bound, and costs next to nothing."""
     shards = []

@@ -23,10 +23,9 @@ from dpspca.common.trust.identity import Identity
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.evaluate.matrix_shard import MatrixShard
+from dpspca.provider.evaluate.matrix_shard import MATRIX_ENTRY_BYTES, MatrixShard
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.last_prepared import MOST_PREPARED
-from dpspca.provider.jobs.prepared_rows import MATRIX_ENTRY_BYTES
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.policy.rules import Policy

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from busy_threads import busy_row_threads
+from busy_threads import busy_places
 from facts import facts
 from ledgers import LIMITS, opening, respond
 from local_federation import AllowEverything, Enrolment, now
@@ -29,7 +29,6 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import Count, CovarianceProduct
 from dpspca.common.transport import wire
 from dpspca.common.trust.signing import SignedJob
-from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.checked.persons import with_persons
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
@@ -501,6 +500,7 @@ def test_an_answer_is_not_in_the_ledger_before_it_leaves(enrolment: Enrolment) -
             heads.add(told.ledger.attested_head())
         assert len(heads) == 1
         assert told.ledger.stored(job.name, 0) is None
+        assert registry.places._taken  # until the answer leaves, nobody can begin where it was made
         registry.close(job.name, "cancelled")
         with pytest.raises(DpspcaError):
             await asked
@@ -519,12 +519,12 @@ def test_a_job_is_opened_once_however_many_ask_at_the_same_time(enrolment: Enrol
     asyncio.run(crowd())
 
 
-def test_t22_a_job_is_opened_while_all_threads_for_rows_work(enrolment: Enrolment) -> None:
+def test_t22_a_job_is_opened_while_all_places_are_taken(enrolment: Enrolment) -> None:
     """Opening is free. If it waited for an answer to another job, it would show when that is made."""
 
     async def scene() -> None:
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
-        async with busy_row_threads():
+        async with busy_places(registry.places):
             assert await asyncio.wait_for(registry.find_or_open(job), TIMEOUT / 2)
 
     asyncio.run(scene())
@@ -537,7 +537,7 @@ def test_t22_what_is_stored_or_refused_waits_for_no_work_on_rows(enrolment: Enro
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
         opened = await registry.find_or_open(job)
         first = await opened.answer(0, reading(opened), lambda: None)
-        async with busy_row_threads():
+        async with busy_places(registry.places):
             again = await asyncio.wait_for(opened.answer(0, reading(opened), lambda: None), TIMEOUT / 2)
             with pytest.raises(RefusedError):
                 await asyncio.wait_for(opened.answer(0, reading(opened, OTHER), lambda: None), TIMEOUT / 2)
@@ -546,36 +546,36 @@ def test_t22_what_is_stored_or_refused_waits_for_no_work_on_rows(enrolment: Enro
     asyncio.run(scene())
 
 
-def test_t22_an_answer_leaves_at_the_intervals_of_what_is_ahead(
+def test_t22_an_answer_is_made_once_others_have_left_and_then_its_place_is_free(
     enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it is no longer ahead of others itself once it has left, or was refused."""
-    monkeypatch.setattr(threads, "_ROWS", threads.RowThreads(1))
-
     async def scene() -> None:
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
-        opened = await registry.find_or_open(job)
-        ahead = threads.queue_row_work(0.1, lambda: "done")
-        assert await ahead.result == "done"
-        begun = asyncio.get_running_loop().time()
-        await opened.answer(0, reading(opened), lambda: None)
-        assert asyncio.get_running_loop().time() - begun >= 0.2 - 1e-6
-        ahead.left()
+        opened, evaluated = await registry.find_or_open(job), []
+        evaluate = opened.responder.evaluate
+        monkeypatch.setattr(opened.responder, "evaluate", lambda paid: evaluated.append(paid) or evaluate(paid))
+        async with busy_places(registry.places):
+            asked = asyncio.create_task(opened.answer(0, reading(opened), lambda: None))
+            while opened._paid is None:  # noqa: ASYNC110  # it is paid for in a thread
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            assert not evaluated
+        assert await asked
         monkeypatch.setattr(opened.responder, "evaluate", lambda _: opened.responder.respond(9, FIRST))
         with pytest.raises(RefusedError):
             await opened.answer(1, reading(opened), lambda: None)
-        assert not threads._ROWS._ahead
+        assert not registry.places._taken
 
     asyncio.run(scene())
 
 
-def test_t35_a_job_that_ends_drops_the_query_that_waits_for_a_thread(enrolment: Enrolment) -> None:
-    """Otherwise the contents of paid queries would pile up while threads are busy."""
+def test_t35_a_job_that_ends_drops_the_query_that_waits_for_a_place(enrolment: Enrolment) -> None:
+    """Otherwise the contents of paid queries would pile up while places are taken."""
 
     async def scene() -> None:
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
         opened = await registry.find_or_open(job)
-        async with busy_row_threads():
+        async with busy_places(registry.places):
             waiting = asyncio.create_task(opened.answer(0, reading(opened), lambda: None))
             while opened._paid is None:  # noqa: ASYNC110  # it is paid for in a thread
                 await asyncio.sleep(0.01)
