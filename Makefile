@@ -70,8 +70,9 @@ test: $(READY) $(if $(COVERED),coverage)  ## run the fast tests; COVERED=1 also 
 test-slow: $(READY)  ## run the tests that take a second or longer: processes, floods, wide jobs, containers
 	$(BIN)/python -m pytest -m $(SLOW) -n auto --dist loadfile
 
-nightly: $(READY) $(SPARK)  ## run the longest tests: random kills and broken disks, attacks, times, audits, then planted bugs
+nightly: $(READY) $(SPARK)  ## run the longest tests: random kills and broken disks, attacks, times, audits, properties, then planted bugs
 	$(BIN)/python -m pytest -m nightly -n auto --dist loadfile
+	HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest -m "hypothesis and not slow and not nightly" -n auto
 	$(BIN)/python tests/mutants/run.py
 
 mutants: $(READY)  ## plant privacy bugs in copies of this tree, and check that a test notices each

@@ -32,9 +32,10 @@ if _MEMORY.is_mount() and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
 # A shell starts what runs in the background deaf to interrupts, and so would be the programs that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Deterministic examples: a property that fails once fails on every run.
-settings.register_profile("dpspca", deadline=None, derandomize=True)
-# HYPOTHESIS_PROFILE=thorough: other examples every time, and twenty times as many.
+# Deterministic examples: a property that fails once fails on every run. HYPOTHESIS_PROFILE chooses other profiles, with
+# other examples every time: "night" for `make nightly`, and "thorough" for changes of what a property is about.
+settings.register_profile("dpspca", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("night", deadline=None, max_examples=400, print_blob=True)
 settings.register_profile("thorough", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dpspca"))
 

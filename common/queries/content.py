@@ -1,6 +1,7 @@
 """Encoding and decoding of a basis, a centre and scales, which several queries share.
 
-Numbers are little-endian. Each query has exactly one encoding, so that it cannot carry a hidden message.
+Numbers are little-endian. Each query has one encoding, so that it cannot carry a hidden message. Only the signs of
+zeros in a centre, in scales and in a view are free, and change no answer.
 """
 
 from typing import Any, Final

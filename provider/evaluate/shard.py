@@ -170,7 +170,11 @@ class Shard:
 
     def memory_of(self, step: Step) -> int:
         """Return how many bytes the answer to a planned query takes. It follows from the settings and the plan."""
-        return self._engine.memory_of(*need_of(step))
+        answer = self._engine.memory_of(*need_of(step))
+        if not self._makes_gram:
+            return answer
+        dimension = self._rows.dimension  # whichever query makes the matrix
+        return max(answer, self._engine.memory_of(dimension**2, Need.of_gram(dimension)))
 
     @property
     def makes_matrix(self) -> bool:

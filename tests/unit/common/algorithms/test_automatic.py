@@ -139,7 +139,7 @@ def test_with_many_columns_pairs_find_what_no_sum_shows() -> None:
     assert len(fit(rows[:2000], components=1, bound=200.0, options={"sparsity": 4}).support) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_dense_columns_end_in_dense_components() -> None:
     rows, axes = spiked(5000, 1600, 1600)
     model = fit(rows * 1.0 + rows @ axes @ axes.T, bound=200.0, budget=Budget(8.0, 1e-6))
@@ -501,7 +501,7 @@ def test_without_a_bound_rows_count_alike_where_noise_hides_their_lengths(scale:
         assert Model.from_bytes(model.to_bytes()).decision == model.decision
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pairs_find_what_the_noise_of_two_providers_hides_from_sums() -> None:
     """Two blocks of 15 of 1,200 columns of equal variance. Without pairs the error was 1.4."""
     rng = np.random.default_rng(4)

@@ -217,7 +217,8 @@ def test_slack_that_eats_all_of_delta_leaves_no_promise() -> None:
 def test_an_epsilon_not_found_in_a_hundred_steps_is_infinite() -> None:
     """Where the charge for slack grows as fast as it is made up for, steps are as small as they get."""
     loss = compose([GaussianEvent(1, 1, 1e-9)])
-    lost, found = 0.0, 0.5
+    lost, found = 2.93e-7, 2.94e-7  # each of these steps takes a hundred of the others
+    assert math.isinf(loss.epsilon(lost)) > math.isinf(loss.epsilon(found))
     while (middle := (lost + found) / 2) not in {lost, found}:
         lost, found = (middle, found) if math.isinf(loss.epsilon(middle)) else (lost, middle)
     assert loss.epsilon(lost) == math.inf
