@@ -127,7 +127,7 @@ class _SharedWork:
 class WaitingQueries:
     """Bounds the number and size of queries that wait for rows, over all of a provider's data sets.
 
-    They wait before anything is paid for. So one analyst can take a quarter of the places, and half of the bytes.
+    They wait before anything is paid for. So one analyst can take half of the places, and half of the bytes.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -139,7 +139,7 @@ class WaitingQueries:
         """Let an analyst's query of so many bytes wait, or refuse it. One that waits alone may have any size."""
         own = [taken for by, taken in self._waiting if by == analyst]
         self._require_room("", [taken for _, taken in self._waiting], self._most, self._most_bytes, size)
-        self._require_room(" of this analyst", own, max(1, self._most // 4), self._most_bytes // 2, size)
+        self._require_room(" of this analyst", own, max(1, self._most // 2), self._most_bytes // 2, size)
         self._waiting.append((analyst, size))
         try:
             yield

@@ -95,11 +95,6 @@ class SketchAnswers:
         self._sketch: SketchArray | None = None
         self._sketched = ""
 
-    @property
-    def has_draws(self) -> bool:
-        """Tell whether the nonce was drawn, without which the job cannot go on."""
-        return self._nonce is not None
-
     def admit(self, query: RowQuery) -> None:
         """Refuse a query that does not fit the earlier draws and lists. A refusal changes nothing."""
         match query:

@@ -43,7 +43,7 @@ class OpenJob:
     used: Callable[[], None] = lambda: None
     """Notes that a query is answered from rows now (``last_prepared.py``)."""
     done: Callable[[], None] = lambda: None
-    """Notes that its answer was made, or that none comes of it."""
+    """Notes that its answer leaves, or that none comes of it."""
     places: RowPlaces = field(default_factory=RowPlaces)
     """Where answers are made."""
     memory_of: Callable[[Step], int] = lambda _: 0
@@ -86,14 +86,13 @@ class OpenJob:
         leaving.add_done_callback(self._done)
         return await asyncio.shield(leaving)
 
-    def retire(self, *, loses_draws: bool = True) -> bool:
+    def retire(self) -> bool:
         """Let the job be forgotten, unless it is busy. Once it is forgotten, it answers nothing.
 
         If a busy job were opened again, it would make the same answer once more, and so show twice how long that takes.
-        ``loses_draws`` says whether the job may be forgotten if it has random draws, without which it cannot go on.
         """
         with self._retiring:
-            self._is_retired = not self.is_busy and (loses_draws or not self.responder.has_draws)
+            self._is_retired = not self.is_busy
             return self._is_retired
 
     @property
@@ -127,14 +126,17 @@ class OpenJob:
         return await asyncio.to_thread(self._store, made)
 
     async def _make_in_place(self, position: int, begun: float) -> PaidAnswer:
-        """Make the answer that was paid for, on the schedule that began when it was asked, and leave the place last."""
-        async with self.places.place(self.envelope.analyst, self.memory_of(self.plan[position])):
+        """Make the answer that was paid for, and keep the place until it leaves. Its schedule begins with the place."""
+        async with self.places.place(self.envelope.analyst, self.memory_of(self.plan[position])) as at_once:
             if self._paid is None:
                 raise _job_ended()
-            self.used()  # in the order in which queries get places, and not in which they are done
-            making = self.places.start(self._evaluate)
-            making.add_done_callback(self._made)
-            return await self.schedule.delay_result(making, position, begun)
+            self.used()
+            try:
+                making = self.places.start(self._evaluate)
+                making.add_done_callback(retrieve_exception)
+                return await self.schedule.delay_result(making, position, begun if at_once else None)
+            finally:
+                self.done()  # when the answer leaves: what is freed when it is made would show that to the next query
 
     def _pay(
         self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
@@ -160,10 +162,6 @@ class OpenJob:
 
     def _store(self, made: PaidAnswer) -> tuple[memoryview, pb.Receipt | None]:
         return wire.answer_content(self.responder.store(made)), self.receipt()
-
-    def _made(self, making: "asyncio.Future[Any]") -> None:
-        self.done()
-        retrieve_exception(making)
 
     def _done(self, leaving: "asyncio.Future[Any]") -> None:
         self._turn.release()

@@ -63,12 +63,12 @@ from .open_job import OpenJob, RowWait, retrieve_exception
 from .opening import BLIND_BYTES, opening_of
 from .permission import WITHDRAWN, DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
 from .prepared_rows import PreparedRows
-from .room import forget_least_used, require_room_for_sketch
+from .room import SketchRoom, forget_least_used
 from .row_places import RowPlaces
 
 MAX_OPEN_JOBS: Final = 64
 """Jobs that are kept in memory. Of more jobs, the least recently used are opened again when they are asked about
-(``room.py``). This is also the most queries that wait for rows; one analyst can have a quarter of them."""
+(``room.py``). This is also the most queries that wait for rows; one analyst can have half of them."""
 MAX_WAITING_BYTES: Final = 2 * 8 * MAX_COMPONENT_ENTRIES
 """Of the contents of queries that wait for rows, one of each job: as much as two of the largest bases."""
 ENDS: Final = frozenset({"done", "failed", "cancelled"})
@@ -133,6 +133,7 @@ class JobRegistry:
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self._lock = Lock()  # jobs are opened and closed in threads
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
+        self._sketches = SketchRoom(self._jobs)
         self.rows = PreparedRows(settings.memory)
         self.places = RowPlaces(settings.places, settings.memory)
         self._last = LastPrepared()
@@ -256,11 +257,15 @@ class JobRegistry:
         if isinstance(shard, Shard):
             shard.require_sums(job.plan, len(job.envelope.audience))
         with self._lock:
-            require_room_for_sketch(self._jobs, signed.job_id, job.envelope.analyst, job.plan)
-        self._settings.ledger.open(job.opening, job.limits, self._named(job.offer, data_set))
-        job.permission.require_room(job.rules)
-        opened = self._prepare(job, shard)
-        self._keep_open(opened, job.offer)
+            self._sketches.take(signed.job_id, job.envelope.analyst, job.plan)
+        try:
+            self._settings.ledger.open(job.opening, job.limits, self._named(job.offer, data_set))
+            job.permission.require_room(job.rules)
+            opened = self._prepare(job, shard)
+            self._keep_open(opened, job.offer)
+        finally:
+            with self._lock:
+                self._sketches.opened(signed.job_id)
         _log.info(
             "Opened job %.12s of %s over '%s': epsilon %g, delta %g.",
             opened.name,
@@ -331,8 +336,6 @@ class JobRegistry:
         with self._lock:
             is_current = offer.has_same(opened.envelope.data_set, self.offer)
             if is_current:
-                # Another job of this analyst may have been opened at the same time.
-                require_room_for_sketch(self._jobs, opened.name, opened.envelope.analyst, opened.plan)
                 self._jobs[opened.name] = opened
                 forget_least_used(self._jobs, MAX_OPEN_JOBS)
         if not is_current:

@@ -5,6 +5,7 @@ different: its nonce and its sketch are random, and in memory alone. If they wer
 not be answered, though it was paid for. So no other job pushes it out. In return, each analyst has few such jobs.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from dpspca.common.errors import RefusedError
@@ -17,28 +18,36 @@ MOST_SKETCHES: Final = 4
 """Jobs of one analyst whose sketches may be in memory. A sketch has a number for each row and each of its columns."""
 
 
-def require_room_for_sketch(jobs: dict[str, OpenJob], signed: str, analyst: str, plan: Plan) -> None:
-    """Refuse a job with a sketch if its analyst has too many. Those without draws so far are forgotten instead."""
-    if not _has_sketch(plan):
-        return
-    own = [name for name, job in jobs.items() if job.envelope.analyst == analyst and _has_sketch(job.plan)]
-    own = [name for name in own if name != signed]
-    for name in own:
-        if len(own) >= MOST_SKETCHES and jobs[name].retire(loses_draws=False):
-            del jobs[name]
-            own = [each for each in own if each != name]
-    if len(own) >= MOST_SKETCHES:
-        raise RefusedError(
-            f"{len(own)} jobs of {analyst} with the method range-projection are in progress at this "
-            f"provider, and it keeps the sketches of at most {MOST_SKETCHES} of one analyst in memory.",
-            "Wait until one is over, or cancel one. Then sign this job again.",
-        )
+class SketchRoom:
+    """The jobs with a sketch of each analyst. Used under the lock of the jobs."""
+
+    def __init__(self, jobs: Mapping[str, OpenJob]) -> None:
+        self._jobs = jobs
+        self._opening: dict[str, str] = {}
+
+    def take(self, name: str, analyst: str, plan: Plan) -> None:
+        """Let a job be opened, or refuse it before anything is reserved if its analyst has too many with a sketch."""
+        if not _has_sketch(plan):
+            return
+        held = {each for each, job in self._jobs.items() if job.envelope.analyst == analyst and _has_sketch(job.plan)}
+        held |= {each for each, by in self._opening.items() if by == analyst}
+        if len(held - {name}) >= MOST_SKETCHES:
+            raise RefusedError(
+                f"{len(held)} jobs of {analyst} with the method range-projection are in progress at this provider, and "
+                f"it keeps the sketches of at most {MOST_SKETCHES} of one analyst in memory.",
+                "Wait until one is over, or cancel one. Then sign this job again.",
+            )
+        self._opening[name] = analyst
+
+    def opened(self, name: str) -> None:
+        """Note that a job is among the open ones, or was refused."""
+        self._opening.pop(name, None)
 
 
 def forget_least_used(jobs: dict[str, OpenJob], most: int) -> None:
-    """Forget jobs in this order while there are too many: none that is busy or has draws, and not the last one."""
+    """Forget jobs in this order while there are too many: none that is busy or has a sketch, and not the last one."""
     for name, job in list(jobs.items())[:-1]:
-        if len(jobs) > most and job.retire(loses_draws=False):
+        if len(jobs) > most and not _has_sketch(job.plan) and job.retire():
             del jobs[name]
 
 

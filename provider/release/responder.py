@@ -64,11 +64,6 @@ class Evaluator(Protocol):
 class SketchSession(Protocol):
     """One job's queries about a sketch. Later answers use what was drawn for earlier ones."""
 
-    @property
-    def has_draws(self) -> bool:
-        """Tell whether anything was drawn so far."""
-        ...
-
     def admit(self, query: RowQuery) -> None:
         """Refuse a query that does not fit the earlier answers. A refusal changes nothing."""
         ...
@@ -172,11 +167,6 @@ class Responder:
         self._ledger = ledger
         self._turn = Lock()
         self._attempts = attempts or EvaluationAttempts()
-
-    @property
-    def has_draws(self) -> bool:
-        """Tell whether random draws for later answers are in this object alone, and would be lost with it."""
-        return self._sketch is not None and self._sketch.has_draws
 
     def respond(self, position: int, query: RowQuery) -> Integers:
         """Answer, repeat the same bytes, or refuse at no cost.

@@ -2,7 +2,7 @@
 
 How long an answer takes to make depends on the number of rows and, if they are sparse, on their content. So an answer
 does not leave as soon as it is made. The clock starts when its query has arrived and the job's earlier answers have
-left. If it then waits for a place and is answered, and that takes w intervals, the answer leaves after
+left, or when it has a place, if it had to wait for one. If making the answer takes w intervals, it leaves after
 
     max(2, ceil(w + u))    intervals,
 
@@ -17,8 +17,8 @@ data sets apart with an area under the ROC curve of at most (1 + d) / 2: 0.55 fo
 so that d stays below 0.1. Trusted: the system's random numbers and this machine's clock. Not covered: an observer who
 measures this machine's load in another way, and what many queries reveal together (docs/privacy.md).
 
-Waiting for a place ends when an earlier answer leaves, and not when it is made (``provider/jobs/row_places.py``). So it
-adds the same to w and w', for whoever knows when that one left.
+Waiting for a place ends when an earlier answer leaves, and not when it is made (``provider/jobs/row_places.py``). So
+whoever knows when that one left learns nothing more of it from when the clock starts.
 """
 
 import asyncio
@@ -74,9 +74,9 @@ ROW_SECONDS: Final = 2e-5
 LONGEST_INTERVAL: Final = 10.0
 """The most seconds to which the number of rows that are protected together makes an interval longer."""
 
-_SUBSPACE: Final = 10
-"""Of d^3, an eigendecomposition takes 0.3 ns a number (500 to 2,048 columns), and a subspace takes few of them. So all
-of them together take less than one interval if d^3 counts by a tenth, and the answer leaves after two."""
+_SUBSPACE: Final = 100
+"""An eigendecomposition takes 0.3 ns for each of d^3 (500 to 2,048 columns), and a subspace takes about one for each of
+its columns, and two more. So all of them together take a third of an interval, and the answer leaves after two."""
 _PREPARES: Final = (Covariance, CovarianceTriangle, CovarianceProduct, CompressedCovariance, SubspaceQuery)
 """Queries that use a Gram matrix or kept integers, if there are any."""
 
@@ -171,7 +171,9 @@ def _entries(step: Step) -> int:
     made = max(math.prod(step.shape), dimension * columns)
     if isinstance(step.event, ChoiceEvent):
         made = max(made, step.event.picks * _levels(step, step.event))
-    return max(made, dimension * made // _SUBSPACE) if issubclass(step.query, SubspaceQuery) else made
+    if issubclass(step.query, SubspaceQuery):
+        return max(made, dimension**3 * (step.extent.columns + 2) // _SUBSPACE)
+    return made
 
 
 def _levels(step: Step, event: ChoiceEvent) -> int:

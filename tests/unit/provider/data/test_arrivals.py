@@ -622,8 +622,8 @@ def test_waiting_queries_are_bounded_in_number_and_size() -> None:
         pass
 
 
-def test_t35_one_analyst_has_few_of_the_places_and_half_of_the_bytes() -> None:
-    room = WaitingQueries(8, 100)
+def test_t35_one_analyst_has_half_of_the_places_and_bytes() -> None:
+    room = WaitingQueries(4, 100)
     with room.place("eve", 20), room.place("eve", 30):
         with pytest.raises(BusyError, match=facts("analyst")), room.place("eve", 0):
             pass

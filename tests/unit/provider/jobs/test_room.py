@@ -87,7 +87,9 @@ def test_t15_free_jobs_of_another_analyst_end_no_job_that_has_draws(
     assert scene.spent(job) != Price()
     for spec in 3 * [FREE, SKETCHED]:
         scene.registry.open(scene.signed("eve", spec))
-    assert len(scene.registry._jobs) == 2
+    methods = [each.plan.spec.method for each in scene.registry._jobs.values()]
+    assert methods.count(FREE.method) == 0
+    assert len(methods) == 4
     columns = scene.registry._jobs[job.job_id].plan[2].extent.columns
     assert scene.ask(job, 2, Sketch(listed(nonces), 6, columns)).any()
 
@@ -105,11 +107,30 @@ def test_t15_one_analyst_has_few_jobs_with_draws(scene: Scene) -> None:
     scene.ask(jobs[-1], 0, Commit())
 
 
-def test_jobs_without_draws_make_room_for_others(scene: Scene) -> None:
-    """They lose nothing, and are opened again when they are asked about. So opening many at once gains nothing."""
-    jobs = [scene.signed("ada") for _ in range(2 * MOST_SKETCHES)]
-    opened = [scene.registry.open(job) for job in jobs]
-    assert list(scene.registry._jobs) == [job.job_id for job in jobs[-MOST_SKETCHES:]]
-    assert not any(job.responder.has_draws for job in opened)
-    scene.ask(jobs[0], 0, Commit())
-    assert len(scene.registry._jobs) == MOST_SKETCHES
+def test_t35_a_sketch_beyond_the_limit_reserves_nothing(scene: Scene) -> None:
+    """And a job that was opened keeps its room until it is over, so that what it was reserved for can be asked."""
+    jobs = [scene.signed("ada") for _ in range(MOST_SKETCHES + 1)]
+    for job in jobs[:-1]:
+        scene.registry.open(job)
+    with pytest.raises(RefusedError, match=facts(MOST_SKETCHES, "ada")):
+        scene.registry.open(jobs[-1])
+    assert scene.registry._settings.ledger.standing(jobs[-1].job_id) is None
+    for job in jobs[:-1]:
+        scene.ask(job, 0, Commit())
+
+
+def test_t35_sketches_that_are_being_opened_count(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise jobs that are opened at the same time would not see each other."""
+    registry, held = scene.registry, []
+    prepare = registry._prepare
+
+    def with_others(*of: object) -> object:
+        if len(held) <= MOST_SKETCHES:
+            held.append(of)
+            registry.open(scene.signed("ada"))
+        return prepare(*of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(registry, "_prepare", with_others)
+    with pytest.raises(RefusedError, match=facts(MOST_SKETCHES, "ada")):
+        registry.open(scene.signed("ada"))
+    assert len(held) == MOST_SKETCHES

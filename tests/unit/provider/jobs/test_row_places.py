@@ -34,10 +34,9 @@ class Scene:
     ) -> None:
         clock = asyncio.get_running_loop().time
         await asyncio.sleep(after)
-        asked = clock()
         async with self.places.place(by or name, memory):
             self.begun[name] = clock()
-            await delay_result(asyncio.ensure_future(asyncio.sleep(takes)), interval, lambda: toss, asked)
+            await delay_result(asyncio.ensure_future(asyncio.sleep(takes)), interval, lambda: toss)
         self.left[name] = clock()
 
 
@@ -106,22 +105,46 @@ def test_t35_one_analyst_has_half_of_the_places() -> None:
         scene.answer("ben", takes=0.0, interval=0.01, after=1.0),
     )
     assert (scene.begun["ada"], scene.begun["ben"]) == (1.0, 1.0)
-    assert [scene.begun[f"eve {at}"] for at in range(6)] == pytest.approx([0.0, 0.01, 20, 20.01, 30.02, 30.03])
+    assert [scene.begun[f"eve {at}"] for at in range(6)] == pytest.approx([0.0, 0.01, 20, 20.01, 40, 40.01])
+
+
+@pytest.mark.parametrize("places", [1, 20])
+def test_t35_analysts_take_turns(places: int) -> None:
+    """Who asks beside one with a hundred queries waits for one of his answers each time, and not for all of them."""
+    scene = Scene(RowPlaces(places, memory=100))
+    hundred = (
+        scene.answer(f"eve {at}", by="eve", takes=0.0, interval=10.0, memory=60, after=at / 1000) for at in range(100)
+    )
+    run(scene, *hundred, *(scene.answer(str(at), by="ada", takes=0.0, interval=0.01, after=5.0) for at in range(3)))
+    left = sorted(scene.left[str(at)] for at in range(3))
+    assert left == pytest.approx([20.02, 40.04, 60.06] if places == 1 else 3 * [5.02])
+
+
+def test_t35_one_analyst_has_half_of_the_memory() -> None:
+    """Beyond his first answer, which may take all of it."""
+    scene = Scene(RowPlaces(20, memory=100))
+    run(
+        scene,
+        *(scene.answer(f"eve {at}", by="eve", takes=0.0, interval=10.0, memory=30, after=at / 100) for at in range(2)),
+        scene.answer("ada", takes=0.0, interval=1.0, memory=70, after=1.0),
+        scene.answer("eve, all", by="eve", takes=0.0, interval=1.0, memory=100, after=25.0),
+    )
+    begun = [scene.begun[name] for name in ("eve 0", "ada", "eve 1", "eve, all")]
+    assert begun == pytest.approx([0.0, 1.0, 20.0, 40.0])
 
 
 def test_t35_answers_take_no_more_memory_together_than_is_allowed() -> None:
-    """A query that waits for memory is passed by none, and one alone may take more."""
-    scene = Scene(RowPlaces(8, memory=100))
+    """Small ones do not count. One alone may take more. Others pass one that waits, but not without end."""
+    scene = Scene(RowPlaces(3, memory=100))
     run(
         scene,
         scene.answer("first", takes=0.0, interval=1.0, memory=60),
         scene.answer("fits", takes=0.0, interval=2.0, memory=40, after=0.1),
-        scene.answer("waits", takes=0.0, interval=1.0, memory=70, after=0.2),
-        scene.answer("behind", takes=0.0, interval=1.0, memory=1, after=0.3),
-        scene.answer("huge", takes=0.0, interval=1.0, memory=1000, after=0.4),
+        scene.answer("waits", takes=0.0, interval=1.0, memory=1000, after=0.2),
+        *(scene.answer(f"small {at}", takes=0.0, interval=0.1, memory=1, after=0.3 + at / 100) for at in range(5)),
     )
-    begun = [scene.begun[name] for name in ("first", "fits", "waits", "behind", "huge")]
-    assert begun == pytest.approx([0.0, 0.1, 4.1, 4.1, 5.3])
+    begun = [scene.begun[name] for name in ("first", "fits", "small 0", "small 1", "small 2", "waits", "small 3")]
+    assert begun == pytest.approx([0.0, 0.1, 0.3, 0.5, 0.7, 4.1, 4.1])
 
 
 def test_a_query_that_is_given_up_frees_its_place_or_its_turn() -> None:
