@@ -26,6 +26,7 @@ from dpspca.provider.data.protected import read_protected
 from dpspca.provider.evaluate.matrix_shard import MATRIX_ENTRY_BYTES, MatrixShard
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.last_prepared import MOST_PREPARED
+from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.policy.rules import Policy
@@ -101,17 +102,20 @@ def test_t15_dozens_of_open_jobs_hold_no_copy_of_a_matrix(
     """Each is another by a thousandth of its bound, and is asked nothing, or was pushed out by others."""
     registry = JobRegistry(settings(enrolment, form(np.ones((300, 300)))))
     spec = replace(job(PrivacyUnit.ENTRY), schema=Schema(300), budget=Budget(0.01, 1e-6))
-    one, opened = 8 * 300**2, []
+    one, query = 8 * 300**2, SymmetricProduct(np.eye(300, 2))
+
+    def opened(each: int) -> OpenJob:
+        return registry.open(enrolment.job(replace(spec, norm_bound=2.0 + each / 1000), ada, ["north"]))
+
+    opened(40).responder.respond(0, query)  # loads what the first answer needs
     tracemalloc.start()
     try:
-        for each in range(40):
-            signed = enrolment.job(replace(spec, norm_bound=2.0 + each / 1000), ada, ["north"])
-            opened.append(registry.open(signed))
+        jobs = [opened(each) for each in range(40)]
         assert tracemalloc.get_traced_memory()[0] < 2 * one
-        for each in opened:
-            each.used()
-            each.responder.respond(0, SymmetricProduct(np.eye(300, 2)))
-            each.done()
+        for asked in jobs:
+            asked.used()
+            asked.responder.respond(0, query)
+            asked.done()
         assert tracemalloc.get_traced_memory()[0] < 5 * MOST_PREPARED * one
     finally:
         tracemalloc.stop()
