@@ -500,7 +500,9 @@ def test_an_answer_is_not_in_the_ledger_before_it_leaves(enrolment: Enrolment) -
             heads.add(told.ledger.attested_head())
         assert len(heads) == 1
         assert told.ledger.stored(job.name, 0) is None
-        assert registry.places._taken  # until the answer leaves, nobody can begin where it was made
+        # Until the answer leaves, nobody can begin where it was made, and no memory is freed.
+        assert registry.places._taken
+        assert registry._last._in_use
         registry.close(job.name, "cancelled")
         with pytest.raises(DpspcaError):
             await asked
@@ -554,13 +556,17 @@ def test_t22_an_answer_is_made_once_others_have_left_and_then_its_place_is_free(
         opened, evaluated = await registry.find_or_open(job), []
         evaluate = opened.responder.evaluate
         monkeypatch.setattr(opened.responder, "evaluate", lambda paid: evaluated.append(paid) or evaluate(paid))
+        monkeypatch.setattr(opened.schedule, "_chosen", lambda: 0.3)
         async with busy_places(registry.places):
             asked = asyncio.create_task(opened.answer(0, reading(opened), lambda: None))
             while opened._paid is None:  # noqa: ASYNC110  # it is paid for in a thread
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.3)
             assert not evaluated
+            begun = asyncio.get_running_loop().time()
         assert await asked
+        assert asyncio.get_running_loop().time() - begun >= 0.6  # as long as one that did not have to wait
+        monkeypatch.setattr(opened.schedule, "_chosen", lambda: 0.001)
         monkeypatch.setattr(opened.responder, "evaluate", lambda _: opened.responder.respond(9, FIRST))
         with pytest.raises(RefusedError):
             await opened.answer(1, reading(opened), lambda: None)
