@@ -224,8 +224,7 @@ def _run_provider(config: Path) -> None:
         metrics = ProviderMetrics(setup, daemon.connected.is_set, lambda: current.failed)
         try:
             async with _metrics_page(settings.metrics, metrics.text):
-                status = f"Offers data to {settings.coordinator}."
-                await _until_stopped(daemon.run(), keeper.run(), reload, status)
+                await _until_stopped(daemon.run(), keeper.run(), reload, f"Offers data to {settings.coordinator}.")
         finally:
             _log.info("stopped")
 

@@ -75,8 +75,8 @@ LONGEST_INTERVAL: Final = 10.0
 """The most seconds to which the number of rows that are protected together makes an interval longer."""
 
 _SUBSPACE: Final = 100
-"""An eigendecomposition takes 0.3 ns for each of d^3 (500 to 2,048 columns), and a subspace takes about one for each of
-its columns, and two more. So all of them together take a third of an interval, and the answer leaves after two."""
+"""Of d^3, an eigendecomposition took 0.3 ns a number (500 to 2,048 columns, measured once; no benchmark repeats it).
+If a subspace takes one for each of its columns, and two more, they all together take a third of an interval."""
 _PREPARES: Final = (Covariance, CovarianceTriangle, CovarianceProduct, CompressedCovariance, SubspaceQuery)
 """Queries that use a Gram matrix or kept integers, if there are any."""
 

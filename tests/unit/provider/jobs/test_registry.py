@@ -548,9 +548,7 @@ def test_t22_what_is_stored_or_refused_waits_for_no_work_on_rows(enrolment: Enro
     asyncio.run(scene())
 
 
-def test_t22_an_answer_is_made_once_others_have_left_and_then_its_place_is_free(
-    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_t22_an_answer_is_made_once_others_have_left(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
         opened, evaluated = await registry.find_or_open(job), []

@@ -60,7 +60,7 @@ def chain(takes: float, *, toss: float) -> Scene:
 
 
 @pytest.mark.parametrize("toss", [0.1, 0.5, 0.95])
-def test_t22_no_later_answer_shows_more_of_an_earlier_one_than_its_own_moment(toss: float) -> None:
+def test_t22_no_later_answer_shows_more_of_an_earlier_one(toss: float) -> None:
     """Over the neighbour, the first takes a tenth of its interval longer."""
     one, other = chain(0.55, toss=toss), chain(0.65, toss=toss)
     assert one.left["first"] == other.left["first"]
