@@ -274,11 +274,11 @@ def test_a_provider_killed_in_the_middle_of_a_job_is_left_out_and_named(stack: S
     assert "answers from each of 2 providers" in "".join(seen)
 
 
-def test_the_job_waits_for_a_provider_that_is_paused(stack: Stack) -> None:
+def test_the_job_waits_for_a_provider_that_stands_still(stack: Stack) -> None:
     lines = stack.submit(replace(LONG_JOB, answer_seconds=60))
     next(line for line in lines if line.startswith("10 of"))
-    stack.party("east").pause()
-    stack.party("east").unpause()
+    stack.party("east").kill(signal="STOP")  # the engine's own pause gives up on a busy machine
+    stack.party("east").kill(signal="CONT")
     assert "answers from each of 3 providers" in "".join(lines)
 
 
