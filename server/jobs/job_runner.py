@@ -3,10 +3,11 @@
 If a provider loses its connection, the coordinator waits for it until the query's deadline and sends the same query
 again; the provider sends the same bytes. A provider that refuses, sends a malformed answer or stays away is left out
 from then on. If the sum already holds part of its answer, the coordinator asks the others again: they send their stored
-answers, which costs no privacy. Before the first query, all providers must admit the job, so that a refusal costs the
-others nothing. If a person at a provider has to approve the job, the coordinator waits for the decision until the time
-that the provider gave, at most until the job expires, whether the provider is connected or not. With fewer providers
-than the spec's minimum the job fails and gives the reasons. It never hangs and never returns a partial result.
+answers, which costs no privacy. A provider that is not ready is asked again, too, until the deadline. Before the first
+query, all providers must admit the job, so that a refusal costs the others nothing. If a person at a provider has to
+approve the job, the coordinator waits for the decision until the time that the provider gave, at most until the job
+expires, whether the provider is connected or not. With fewer providers than the spec's minimum the job fails and gives
+the reasons. It never hangs and never returns a partial result.
 
 If the spec allows it, answers are weighed by the numbers of rows that the providers gave, as
 ``common/results/weights.py`` says.
@@ -42,9 +43,10 @@ from dpspca.server.events import asked_facts
 from dpspca.server.job import Event, JobParticipant, JobRecord, State
 from dpspca.server.journal import JournalError, JournalThread, Sum
 
+from .asking import ask_until_replied
 from .job_errors import PlanExceededError, ReplayError, TooFewProvidersError
 from .outgoing import OutgoingQuery
-from .roster import Link, ProviderLostError, Roster
+from .roster import Link, Roster
 from .rounds import aggregate
 
 CANCELLED: Final = "Cancelled by the analyst."
@@ -283,19 +285,16 @@ class JobRunner:
         self, name: str, ask: Callable[[Link, asyncio.Timeout], Awaitable[None]], missing: str
     ) -> str | None:
         """Ask a provider until it replies or the deadline passes; return the reason if it drops out."""
-        try:
-            async with asyncio.timeout(self._spec.answer_seconds) as deadline:
-                while True:
-                    link = await self._roster.wait_for(name, self._data_set, self._offered_columns)
-                    with suppress(ProviderLostError):  # wait for it and ask again
-                        await ask(link, deadline)
-                        return None
-        except TimeoutError:
+
+        def wait() -> Awaitable[Link]:
+            return self._roster.wait_for(name, self._data_set, self._offered_columns)
+
+        def no_reply() -> str:
             if self.job.participants[name].awaiting_since:
                 return "Nobody there approved the job in time."
             return f"{missing} within {self._spec.answer_seconds} seconds."
-        except DpspcaError as problem:
-            return str(problem)
+
+        return await ask_until_replied(wait, ask, self._spec.answer_seconds, no_reply)
 
     @property
     def _offered_columns(self) -> int | None:

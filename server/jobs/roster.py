@@ -5,10 +5,18 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dpspca.common.dictionary import PinnedDictionary
-from dpspca.common.errors import DpspcaError, InvalidAnswerError, RefusedError, is_code
+from dpspca.common.errors import (
+    AskAgainError,
+    BusyError,
+    DpspcaError,
+    InvalidAnswerError,
+    RefusedError,
+    RowsNotReadyError,
+    is_code,
+)
 from dpspca.common.job import Schema
 from dpspca.common.storage import Emit, ignore
 from dpspca.common.transport import AnswerReader
@@ -43,6 +51,15 @@ class ProviderRefusedError(RefusedError):
     """The provider refuses to answer, and gave a reason."""
 
     code = "provider-refused"
+
+
+class ProviderNotReadyError(ProviderRefusedError):
+    """The provider cannot answer now. The same query may be sent again."""
+
+    code = "provider-not-ready"
+
+
+_NOT_READY: Final = {BusyError.code, AskAgainError.code, RowsNotReadyError.code}
 
 
 @dataclass(slots=True)
@@ -208,7 +225,8 @@ class Link:
             self.metrics.refused("provider", refusal.code)
             what, remedy = _escape(refusal.what), _escape(refusal.remedy)
             refused = f"Refused ({refusal.code})" if is_code(refusal.code) else "Refused"
-            pending.done.set_exception(ProviderRefusedError(f"{refused}: {what}", remedy or "Ask its operator."))
+            kind = ProviderNotReadyError if refusal.code in _NOT_READY else ProviderRefusedError
+            pending.done.set_exception(kind(f"{refused}: {what}", remedy or "Ask its operator."))
 
     def send_farewell(self, job: str, state: str, receipts: Iterable[pb.HeldReceipt] = ()) -> None:
         """Send the provider that a job has ended, if the queue has room."""

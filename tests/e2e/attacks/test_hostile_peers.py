@@ -42,6 +42,7 @@ from dpspca.common.transport.rpc import MAX_MESSAGE
 from dpspca.common.transport.wire import FRAME
 from dpspca.common.trust.signing import MAX_JOB_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.jobs import asking
 
 WIDE = spec(schema=Schema(70_000), answer_seconds=2)
 """A job whose answers take two frames each."""
@@ -149,6 +150,26 @@ def test_unrequested_answers_are_ignored(enrolment: Enrolment) -> None:
         async with federation(enrolment, HONEST) as running:
             model, status = await perform(running, spec(), lie)
         assert "479 bytes is not the next frame" in participant(status, DISHONEST).reason
+        require_same(model, simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED))
+
+    asyncio.run(scenario())
+
+
+def test_a_provider_that_is_busy_is_sent_the_same_query_again(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "FIRST_PAUSE", 0.01)
+
+    async def lie(site: DishonestProvider, ask: pb.Ask) -> None:
+        await site.refuse(ask, "Later.", "busy")
+        again = await site.query()
+        assert (again.position, again.content) == (ask.position, ask.content)
+        await site.refuse(again, "Never.", "refused")
+
+    async def scenario() -> None:
+        async with federation(enrolment, HONEST) as running:
+            model, status = await perform(running, spec(), lie)
+        assert "Refused (refused): Never." in participant(status, DISHONEST).reason
         require_same(model, simulate([SHARDS[name] for name in HONEST], spec(), noise_seed=NOISE_SEED))
 
     asyncio.run(scenario())

@@ -101,9 +101,9 @@ class DishonestProvider:
             fields = {"job": SignedJob.from_bytes(ask.signed_job).job_id, "position": ask.position} | changes
             await self.say(answer=pb.AnswerFrame(sequence=sequence, content=content, **fields))
 
-    async def refuse(self, ask: pb.Ask, what: str) -> None:
+    async def refuse(self, ask: pb.Ask, what: str, code: str = "") -> None:
         job = SignedJob.from_bytes(ask.signed_job).job_id
-        await self.say(refusal=pb.Refusal(job=job, position=ask.position, what=what))
+        await self.say(refusal=pb.Refusal(job=job, position=ask.position, what=what, code=code))
 
     async def ending(self) -> tuple[grpc.StatusCode, str]:
         """Read all messages, and return how the stream ended."""
