@@ -54,7 +54,7 @@ from .protected import read_arriving, read_protected
 from .sources import names_in, outline_of, read_rows, stated_names, width_in
 from .streamed_rows import RowStream, files_with_rows
 from .tables import TripletFacts, import_extra, is_number
-from .threads import run_in_opening_thread
+from .threads import free_in_thread, run_in_opening_thread
 
 __all__ = [
     "CELLS_A_BYTE",
@@ -98,6 +98,7 @@ __all__ = [
     "files_with_rows",
     "first_sums",
     "forget_kept",
+    "free_in_thread",
     "identify",
     "import_extra",
     "is_number",

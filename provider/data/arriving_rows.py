@@ -273,9 +273,10 @@ class ArrivingRows:
         start, stop, _ = which.indices(self.count)
         return self.counted_files.part(start, stop, self._last)
 
-    def forget(self) -> None:
-        """Free the memory of the file that was read last."""
-        self._last.read = None
+    def forget(self) -> list[object]:
+        """Let go of the file that was read last, and return it."""
+        gone, self._last.read = self._last.read, None
+        return [gone]
 
 
 _START_AGAIN: Final = "Put the folder in order, and reload or restart the daemon."

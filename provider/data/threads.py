@@ -19,6 +19,15 @@ _FILE_READINGS: Final = ThreadPoolExecutor(thread_name_prefix="file-readings")
 """Threads in which a file that arrived is read and counted. No answer is made in them."""
 
 
+_FREEING: Final = ThreadPoolExecutor(1, thread_name_prefix="freeing")
+"""The thread that frees what was prepared of rows. How long that takes depends on how many there are."""
+
+
+def free_in_thread(gone: list[object]) -> None:
+    """Have a thread free what only this list holds."""
+    _FREEING.submit(gone.clear)
+
+
 def run_in_opening_thread(work: Callable[..., Result], *arguments: object) -> "asyncio.Future[Result]":
     """Start to open a job, in a thread for that."""
     return asyncio.get_running_loop().run_in_executor(_OPENINGS, work, *arguments)

@@ -1,14 +1,13 @@
 """Exact integer answers over one provider's rows. They must not leave without noise."""
 
 from .block_sums import LocalThreads, square_memory
-from .matrix_shard import MATRIX_ENTRY_BYTES, MatrixShard, SpectralCheck, with_span
+from .matrix_shard import MatrixShard, SpectralCheck, with_span
 from .moments import Moments
 from .row_sums import LocalSums, QueriedMoments, RowSums, Sums
 from .shard import Shard, Strategy, keeps_integers
 from .wide_integers import WideIntegers
 
 __all__ = [
-    "MATRIX_ENTRY_BYTES",
     "LocalSums",
     "LocalThreads",
     "MatrixShard",

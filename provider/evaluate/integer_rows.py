@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy import ROW_BITS
 
+from .block_sums import spans_of
+
 IntegerRows: TypeAlias = NDArray[np.int32]
 
 _FARTHEST: Final = 2.0**240
@@ -22,6 +24,9 @@ _SMALLEST: Final = 2.0**-200
 _BOUND: Final = 2**ROW_BITS
 _BLOCK_ENTRIES: Final = 2**14
 """Temporaries of 128 KiB. For larger ones the C library allocates new memory for every block, five times slower."""
+
+_FRACTIONS: Final = 8
+"""In so many parts, sparse rows are made integers one after the other."""
 
 
 def placed(rows: FloatArray, center: FloatArray | None, scales: FloatArray | None) -> FloatArray:
@@ -118,25 +123,45 @@ def _is_short(whole: FloatArray) -> NDArray[np.bool_]:
 
 
 def integer_csr(rows: scipy.sparse.csr_array, norm_bound: float) -> scipy.sparse.csr_array:
-    """Do the same for sparse rows, on their stored entries alone, without a centre, which would make them dense."""
-    lengths, shorter = np.diff(rows.indptr), _shorter(rows.shape[1])
+    """Do the same for sparse rows, on their stored entries alone, without a centre, which would make them dense.
+
+    A fraction of the rows at a time, because the way takes six times the memory of the result.
+    """
+    whole, shorter = np.empty(len(rows.data)), _shorter(rows.shape[1])
+    for first, last in spans_of(rows.shape[0], _FRACTIONS):
+        starts = rows.indptr[first : last + 1]
+        held = slice(starts[0], starts[-1])
+        whole[held] = _integer_entries(rows.data[held], starts - starts[0], norm_bound, shorter)
+    return scipy.sparse.csr_array((whole, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def _integer_entries(data: FloatArray, starts: NDArray[Any], norm_bound: float, shorter: float) -> FloatArray:
+    lengths = np.diff(starts)
 
     def too_long(values: FloatArray) -> NDArray[np.bool_]:
-        return np.repeat(~(row_sums(np.square(values), rows.indptr) <= _BOUND**2), lengths)
+        return np.repeat(~(row_sums(np.square(values), starts) <= _BOUND**2), lengths)
 
-    data = without_specks(rows.data, norm_bound)
-    norms = np.sqrt(row_sums(np.square(data), rows.indptr))
+    data = without_specks(data, norm_bound)
+    norms = np.sqrt(row_sums(np.square(data), starts))
     factors = _BOUND / np.maximum(norms, norm_bound)
     whole = np.rint(data * np.repeat(factors, lengths))
     whole = np.where(too_long(whole), np.rint(data * np.repeat(factors * shorter, lengths)), whole)
     whole[too_long(whole)] = 0
-    return scipy.sparse.csr_array((whole, rows.indices, rows.indptr), shape=rows.shape)
+    return whole
 
 
 def integer_csr_columns(
     rows: scipy.sparse.csr_array, columns: NDArray[np.intp], bounds: tuple[float, float]
 ) -> scipy.sparse.csr_array:
     """Do the same as ``integer_columns`` for sparse rows."""
+    spans = spans_of(rows.shape[0], _FRACTIONS)
+    parts = [_integer_csr_columns(rows[first:last], columns, bounds) for first, last in spans]
+    return scipy.sparse.csr_array(scipy.sparse.vstack(parts, format="csr"))
+
+
+def _integer_csr_columns(
+    rows: scipy.sparse.csr_array, columns: NDArray[np.intp], bounds: tuple[float, float]
+) -> scipy.sparse.csr_array:
     stored = without_specks(rows.data, bounds[1])
     factors = _shortening(row_sums(np.square(stored), rows.indptr), bounds[0])
     data = stored * np.repeat(factors, np.diff(rows.indptr))

@@ -20,6 +20,7 @@ small in spectral norm (``spectral``). Both lie within the span, so both pass.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, ClassVar, Final, Protocol, Self
@@ -52,7 +53,11 @@ BLOCK_ENTRIES: Final = 2**18
 """Rows are split into digits this many entries at a time, which takes megabytes, and not a copy of the matrix."""
 ENTRY_WIDTH: Final = 50
 MATRIX_ENTRY_BYTES: Final = 26
-"""For each entry of a dense matrix while its job is opened, and while the first query makes integers. 8 remain then."""
+"""For each entry of a dense matrix while the first query makes integers. 8 remain then."""
+PRODUCT_BYTES: Final = 72
+"""For each number of an answer: the basis, as it came and as integers, two partial products, noise and the answer."""
+_CHECKING: Final = Lock()
+"""Held while a copy of a matrix is checked. Opening a job is free, so dozens of copies might be there at once."""
 
 
 class Matrix(Protocol):
@@ -129,24 +134,33 @@ class MatrixShard:
     """
 
     def __init__(
-        self, share: CheckedRows, norm_bound: float, unit: PrivacyUnit, least_bound: float | None = None
+        self,
+        share: CheckedRows,
+        norm_bound: float,
+        unit: PrivacyUnit,
+        least_bound: float | None = None,
+        memory: int | None = None,
     ) -> None:
         """Refuse a share that is not square or not symmetric. Neighbours are symmetric, so this reveals nothing.
 
-        ``least_bound`` is the least bound that any job may have. By default it is this job's.
+        ``least_bound`` is the least bound that any job may have. By default it is this job's. ``memory`` is how many
+        bytes a query may take.
         """
-        entries = share.as_matrix()
-        _check_symmetric(entries)
+        with _CHECKING:
+            entries = share.as_matrix()
+            _check_symmetric(entries)
+            if unit is PrivacyUnit.SPECTRAL:
+                _check_largest(entries, norm_bound if least_bound is None else min(least_bound, norm_bound))
+            del entries
         self._dimension = share.dimension
         self._names = share.names
         self._silent = None if share.span is None else share.span.rows_of_others(share.dimension)
         self._norm_bound = norm_bound
         self._unit = unit
-        if unit is PrivacyUnit.SPECTRAL:
-            _check_largest(entries, norm_bound if least_bound is None else min(least_bound, norm_bound))
         self._share = share
         self._made: Matrix | None = None
         self._making = Lock()
+        self._memory = memory
         self.is_sparse = share.is_sparse
 
     makes_matrix: ClassVar[bool] = False
@@ -172,9 +186,25 @@ class MatrixShard:
             )
         check_names(self._names, spec.schema)
 
-    def memory_of(self, _step: Step) -> int:
-        """Return how many bytes an answer takes. Stored entries of a sparse matrix are private, and not counted."""
-        return 0 if self.is_sparse else MATRIX_ENTRY_BYTES * self._dimension**2
+    def memory_of(self, step: Step) -> int:
+        """Return how many bytes an answer takes.
+
+        A sparse matrix counts as half of the memory, because how many entries it has is private. It takes less, because
+        reading it takes several times as much, and had to fit.
+        """
+        product = PRODUCT_BYTES * math.prod(step.shape)
+        if self.is_sparse:
+            return max(product, (self._memory or 0) // 2)
+        return MATRIX_ENTRY_BYTES * self._dimension**2 + product
+
+    def require_memory(self, plan: Sequence[Step]) -> None:
+        """Refuse a job with an answer that does not fit. How large a matrix and an answer are, is public."""
+        if self._memory is not None and max(map(self.memory_of, plan), default=0) > self._memory:
+            raise RefusedError(
+                "This job takes more memory than the provider's settings allow.",
+                "Ask for fewer components. Or ask the provider's operator to raise memory_mebibytes"
+                + ("." if self.is_sparse else ", or to offer the matrix in sparse form."),
+            )
 
     def evaluate(self, query: RowQuery) -> Integers:
         """Answer exactly, as integers on the public lattice."""
@@ -188,9 +218,10 @@ class MatrixShard:
                     f"A symmetric matrix cannot answer '{query.kind}'.", "Ask a query over matrices."
                 )
 
-    def forget(self) -> None:
-        """Free the memory of the integers. They are made again for the next query."""
-        self._made = None
+    def forget(self) -> list[object]:
+        """Let go of the integers, and return them. They are made again for the next query."""
+        gone, self._made = self._made, None
+        return [gone]
 
     def _integers(self) -> Matrix:
         with self._making:
@@ -283,7 +314,8 @@ def _check_largest(share: CheckedRows, least_bound: float) -> None:
 
 def _largest(share: CheckedRows) -> float:
     matrix: Any = share.matrix
-    return float(np.abs(matrix if isinstance(matrix, np.ndarray) else matrix.data).max(initial=0.0))
+    entries = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    return float(max(entries.max(initial=0.0), -entries.min(initial=0.0)))
 
 
 def _integers(matrix: Any, norm_bound: float) -> Matrix:  # noqa: ANN401  # dense or sparse
@@ -307,12 +339,18 @@ def _check_symmetric(share: CheckedRows) -> None:
             f"The matrix has {share.count} rows and {share.dimension} columns.",
             "Give a square, symmetric one. For a rectangular table, make one with dpspca.client.matrices.dilation.",
         )
-    difference = matrix - matrix.T
-    if (difference.data if share.is_sparse else difference).any():
+    if not (_is_symmetric(matrix) if isinstance(matrix, np.ndarray) else not (matrix - matrix.T).data.any()):
         raise InvalidDataError(
             "The matrix is not symmetric.",
             "Give every edge in both directions. If only rounding made the two differ, give (M + M.T) / 2.",
         )
+
+
+def _is_symmetric(matrix: FloatArray) -> bool:
+    """Compare a block of rows at a time with the same columns: opening a job is free, and must not take memory."""
+    step = max(1, BLOCK_ENTRIES // len(matrix))
+    blocks = (slice(start, start + step) for start in range(0, len(matrix), step))
+    return all(np.array_equal(matrix[block], matrix[:, block].T) for block in blocks)
 
 
 def _total(entries: Integers) -> int:

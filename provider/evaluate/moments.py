@@ -48,7 +48,10 @@ from .wide_integers import Exact, WideIntegers, parts_of
 SPARSE_BLOCKS: Final = 16
 """The most blocks in which sparse rows are summed. Narrow tables use all, so that each block needs little memory."""
 SPARSE_SUMS: Final = 2**20
-"""The most numbers in the sums of all these blocks together, if there is more than one block. A wide table has one."""
+"""The most numbers in the sums of all these blocks together, where there are more than the fewest."""
+FEWEST_BLOCKS: Final = 4
+"""For wide tables. More would cost time, because each has a sum as wide as the table. Fewer would take memory, for some
+forms of a whole block and of its product."""
 
 PRODUCT_SHIFT: Final = 2 * ROW_BITS + BASIS_BITS - MOMENT_BITS
 SQUARE_SHIFT: Final = 2 * ROW_BITS - MOMENT_BITS
@@ -163,7 +166,7 @@ class SparseRows:
         self.block_rows = EXACT_ROWS
 
     def parts(self, span: tuple[int, int], sums: int, tall: int) -> Parts:
-        count = max(1, min(SPARSE_BLOCKS, SPARSE_SUMS // sums))
+        count = max(FEWEST_BLOCKS, min(SPARSE_BLOCKS, SPARSE_SUMS // sums))
         parts = [(first, spans_of(last - first, count)) for first, last in chunks_of(span)]
         return [[(first + one, first + other) for one, other in blocks] for first, blocks in parts]
 
@@ -175,8 +178,11 @@ class SparseRows:
     @staticmethod
     def across(block: scipy.sparse.csr_array, basis: FloatArray) -> Integers:
         """Multiply a block with a basis, and its transpose with both parts of the product."""
-        parts = np.hstack(list(split(block @ basis)))
-        product: Integers = block.astype(np.int64).T @ parts.astype(np.int64)
+        columns = basis.shape[1]
+        parts = np.empty((block.shape[0], 2 * columns), dtype=np.int64)
+        parts[:, :columns], parts[:, columns:] = split(block @ basis)
+        integers = scipy.sparse.csr_array((block.data.astype(np.int64), block.indices, block.indptr), shape=block.shape)
+        product: Integers = integers.T @ parts
         return product
 
     def sums(self) -> Integers:

@@ -56,6 +56,9 @@ GRAM_COLUMNS_A_PRODUCT: Final = 50
 MAX_CHOSEN_DIMENSION: Final = 2**12
 """Above this, ``for_plan`` never chooses a Gram matrix, which would take more than half a gigabyte."""
 
+ARRIVED_BYTES: Final = 24
+"""For each number of a block of rows that arrived: as they are read, side by side, and as integers."""
+
 
 class Strategy(StrEnum):
     """How to evaluate. Both strategies give the same bits."""
@@ -156,7 +159,8 @@ class Shard:
         if self._memory is not None and max(map(self.memory_of, plan), default=0) > self._memory:
             raise RefusedError(
                 "This job takes more memory than the provider's settings allow.",
-                "Use fewer columns, or another method. Or ask the provider's operator to raise memory_mebibytes.",
+                "Use fewer columns, smaller blocks of rows, or another method. Or ask the provider's operator to raise "
+                "memory_mebibytes.",
             )
         if any(issubclass(step.query, SketchQuery) for step in plan):
             if self._rows.count > MAX_SKETCHED_ROWS:
@@ -169,12 +173,27 @@ class Shard:
                 )
 
     def memory_of(self, step: Step) -> int:
-        """Return how many bytes the answer to a planned query takes. It follows from the settings and the plan."""
-        answer = self._engine.memory_of(*need_of(step))
+        """Return how many bytes the answer to a planned query takes. It follows from the settings and the plan.
+
+        Sparse rows count as half of the memory, whatever they take, because how many entries they have is private. It
+        is less, because reading them takes several times as much, and had to fit.
+        """
+        answer = self._engine.memory_of(*need_of(step)) + self._block_memory(step)
+        if self.is_sparse and isinstance(self._sums, LocalSums):
+            answer = max(answer, (self._memory or 0) // 2)
         if not self._makes_gram:
             return answer
         dimension = self._rows.dimension  # whichever query makes the matrix
         return max(answer, self._engine.memory_of(dimension**2, Need.of_gram(dimension)))
+
+    def _block_memory(self, step: Step) -> int:
+        """Return how many bytes the rows of a block take if they are read from files that arrived.
+
+        A job says how many rows a block has. Other rows are read a few at a time.
+        """
+        if self._rows.pieces is None or not step.extent.blocks:
+            return 0
+        return ARRIVED_BYTES * -(-self._rows.count // step.extent.blocks) * self._rows.dimension
 
     @property
     def makes_matrix(self) -> bool:
@@ -221,10 +240,10 @@ class Shard:
         """
         return self._evaluated(query, prepares=False)
 
-    def forget(self) -> None:
-        """Free the memory and scratch that was taken to prepare rows. Later queries are answered without."""
-        self._ready = None
-        forget_kept(self._rows)
+    def forget(self) -> list[object]:
+        """Let go of what was prepared in memory and scratch, and return it. Later queries are answered without."""
+        gone, self._ready = self._ready, None
+        return [gone, *forget_kept(self._rows)]
 
     def _evaluated(self, query: RowQuery, *, prepares: bool) -> Integers:  # noqa: PLR0911
         match query:

@@ -1,8 +1,11 @@
 """Which of the preparations of open jobs are kept: those of the jobs that were asked last."""
 
+from collections.abc import Callable
 from threading import Lock
 from typing import Final, Protocol
 from weakref import ref
+
+from dpspca.provider.data import free_in_thread
 
 MOST_PREPARED: Final = 4
 
@@ -10,8 +13,8 @@ MOST_PREPARED: Final = 4
 class Prepares(Protocol):
     """Rows or a matrix, prepared for a job: copies of rows, a Gram matrix, or integers in scratch."""
 
-    def forget(self) -> None:
-        """Free what was prepared. Queries are answered without, or it is prepared again."""
+    def forget(self) -> list[object]:
+        """Let go of what was prepared, and return it. Queries are answered without, or it is prepared again."""
         ...
 
 
@@ -24,10 +27,13 @@ class LastPrepared:
     the times of answers would show that. So nothing is forgotten between ``used`` and ``done``, and at most as many are
     kept as there are places, and ``most`` more. What is repeated or refused counts for nothing: it costs nothing, and
     could have all others forgotten.
+
+    A thread frees the memory. Whoever has an answer leave must not wait for that: it takes longer for more rows.
     """
 
-    def __init__(self, most: int = MOST_PREPARED) -> None:
+    def __init__(self, most: int = MOST_PREPARED, free: Callable[[list[object]], None] = free_in_thread) -> None:
         self._most = most
+        self._free = free
         self._last: list[ref[Prepares]] = []
         self._in_use: set[Prepares] = set()
         self._lock = Lock()
@@ -41,11 +47,11 @@ class LastPrepared:
             gone, self._last = self._last[: -self._most], self._last[-self._most :]
             for each in gone:
                 if (old := each()) is not None and old not in self._in_use:
-                    old.forget()
+                    self._free(old.forget())
 
-    def done(self, prepared: Prepares) -> None:
-        """Note that the query needs it no longer. Forget it if later queries of other jobs pushed it out."""
+    def done(self, prepared: Prepares, *, is_over: bool = False) -> None:
+        """Note that the query needs it no longer. Forget it if its job is over, or others' queries pushed it out."""
         with self._lock:
             self._in_use.discard(prepared)
-            if not any(each() is prepared for each in self._last):
-                prepared.forget()
+            if is_over or not any(each() is prepared for each in self._last):
+                self._free(prepared.forget())

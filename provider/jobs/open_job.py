@@ -1,8 +1,8 @@
 """An open job: its queries are answered one after the other, and its answers leave on a schedule."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -42,8 +42,8 @@ class OpenJob:
     """Records the rows' fingerprints and their data set in the ledger."""
     used: Callable[[], None] = lambda: None
     """Notes that a query is answered from rows now (``last_prepared.py``)."""
-    done: Callable[[], None] = lambda: None
-    """Notes that its answer leaves, or that none comes of it."""
+    done: Callable[..., None] = lambda **_: None
+    """Notes that its answer leaves, or that none comes of it, and whether the job ``is_over``."""
     places: RowPlaces = field(default_factory=RowPlaces)
     """Where answers are made."""
     memory_of: Callable[[Step], int] = lambda _: 0
@@ -55,6 +55,8 @@ class OpenJob:
     """How many queries wait for rows or for their turn."""
     _paid: tuple[PaidQuery, Callable[[], None]] | None = None
     """The query that waits for a place, and the check of its requester."""
+    _withdraw: Callable[[], object] | None = None
+    """Has that query wait no longer. For use in any thread."""
     _retiring: Lock = field(default_factory=Lock)
     _is_retired: bool = False
 
@@ -104,6 +106,8 @@ class OpenJob:
         """Answer nothing from now on, because the job is over. A query that waits for a place is dropped."""
         with self._retiring:
             self._is_retired, self._paid = True, None
+            if self._withdraw:
+                self._withdraw()
 
     async def _answer_on_schedule(
         self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]
@@ -127,16 +131,32 @@ class OpenJob:
 
     async def _make_in_place(self, position: int, begun: float) -> PaidAnswer:
         """Make the answer that was paid for, and keep the place until it leaves. Its schedule begins with the place."""
-        async with self.places.place(self.envelope.analyst, self.memory_of(self.plan[position])) as at_once:
-            if self._paid is None:
-                raise _job_ended()
+        async with self._taken_place(self.plan[position]) as at_once:
             self.used()
             try:
                 making = self.places.start(self._evaluate)
                 making.add_done_callback(retrieve_exception)
                 return await self.schedule.delay_result(making, position, begun if at_once else None)
             finally:
-                self.done()  # when the answer leaves: what is freed when it is made would show that to the next query
+                # When the answer leaves: what is freed when it is made would show that to the next query.
+                self.done(is_over=self._is_retired)
+
+    @asynccontextmanager
+    async def _taken_place(self, step: Step) -> AsyncIterator[bool]:
+        """Wait for a place, unless the job ends, and keep it. Tell whether it was there at once."""
+        loop = asyncio.get_running_loop()
+        wish = self.places.ask(self.envelope.analyst, self.memory_of(step))
+        with self._retiring:
+            self._withdraw = lambda: loop.call_soon_threadsafe(wish.withdraw, _job_ended())
+            if self._paid is None:
+                wish.withdraw(_job_ended())
+        try:
+            async with self.places.taken(wish):
+                if self._paid is None:
+                    raise _job_ended()
+                yield wish.at_once
+        finally:
+            self._withdraw = None
 
     def _pay(
         self, position: int, query: wire.QueryReader, require_requester: Callable[[], None]

@@ -13,7 +13,7 @@ from dpspca.common.job import JobSpec, pairing_of
 from dpspca.common.plan import Plan
 from dpspca.provider.data import CheckedRows, ClusterRows, DataSet, UsableRows, columns_of, used_later
 from dpspca.provider.engines import ClusterSums
-from dpspca.provider.evaluate import MATRIX_ENTRY_BYTES, MatrixShard, Shard, Strategy, keeps_integers
+from dpspca.provider.evaluate import MatrixShard, Shard, Strategy, keeps_integers
 
 from .offer import OfferedData
 
@@ -59,8 +59,7 @@ def _prepared(
     if isinstance(rows, CheckedRows):
         if not spec.unit.is_row:
             held = rows.first(limit).with_columns(columns)
-            _require_room_for_matrix(held, preparation.memory)
-            return MatrixShard(held, spec.norm_bound, spec.unit, least_bound)
+            return MatrixShard(held, spec.norm_bound, spec.unit, least_bound, preparation.memory)
         return _shard_of(used_later(rows, preparation.rows_per_person, limit, columns), spec, preparation)
     if isinstance(rows, ClusterRows):
         return _shard_of(rows.first(limit).with_columns(columns), spec, preparation)
@@ -70,15 +69,6 @@ def _prepared(
             "Use the method streaming-power, and set block_rows to the rows of each provider in a round.",
         )
     return _shard_of(columns_of(rows.first(limit), columns), spec, preparation)
-
-
-def _require_room_for_matrix(rows: CheckedRows, memory: int | None) -> None:
-    """Refuse a job on a dense matrix that does not fit into memory. How large a matrix is, is public."""
-    if memory is not None and not rows.is_sparse and MATRIX_ENTRY_BYTES * rows.count * rows.dimension > memory:
-        raise RefusedError(
-            "This job takes more memory than the provider's settings allow.",
-            "Ask the provider's operator to raise memory_mebibytes, or to offer the matrix in sparse form.",
-        )
 
 
 def _shard_of(rows: UsableRows, spec: JobSpec, how: _Preparation) -> Shard:

@@ -32,6 +32,7 @@ from dpspca.provider.data import (
     ClusterRows,
     DataSet,
     WaitingQueries,
+    free_in_thread,
     run_in_opening_thread,
 )
 from dpspca.provider.evaluate import MatrixShard, Shard
@@ -188,6 +189,7 @@ class JobRegistry:
         try:
             job.require_permission()
         except WithdrawnError:
+            del job  # the error's traceback would keep it
             self._forget(name)
             raise
         with self._lock:
@@ -216,14 +218,14 @@ class JobRegistry:
         """Forget a job, unless it is busy."""
         with self._lock:
             if name in self._jobs and self._jobs[name].retire():
-                del self._jobs[name]
+                free_in_thread([self._jobs.pop(name)])
 
     def _drop_expired(self) -> None:
         now = self._settings.clock().timestamp()
         with self._lock:
             for name in [name for name, job in self._jobs.items() if job.envelope.expires_at <= now]:
                 if self._jobs[name].retire():
-                    del self._jobs[name]
+                    free_in_thread([self._jobs.pop(name)])
         self._attempts.keep(self._settings.ledger.open_jobs())
 
     async def find_or_open(self, signed: SignedJob) -> OpenJob:
@@ -256,6 +258,8 @@ class JobRegistry:
         shard.check(spec)
         if isinstance(shard, Shard):
             shard.require_sums(job.plan, len(job.envelope.audience))
+        else:
+            shard.require_memory(job.plan)
         with self._lock:
             self._sketches.take(signed.job_id, job.envelope.analyst, job.plan)
         try:
@@ -337,7 +341,7 @@ class JobRegistry:
             is_current = offer.has_same(opened.envelope.data_set, self.offer)
             if is_current:
                 self._jobs[opened.name] = opened
-                forget_least_used(self._jobs, MAX_OPEN_JOBS)
+                free_in_thread(forget_least_used(self._jobs, MAX_OPEN_JOBS))
         if not is_current:
             self.end(opened.name, WITHDRAWN)
             raise DataChangedError("The data set changed while this job was opened.", "Sign a new job.")

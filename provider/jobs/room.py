@@ -44,11 +44,16 @@ class SketchRoom:
         self._opening.pop(name, None)
 
 
-def forget_least_used(jobs: dict[str, OpenJob], most: int) -> None:
-    """Forget jobs in this order while there are too many: none that is busy or has a sketch, and not the last one."""
-    for name, job in list(jobs.items())[:-1]:
-        if len(jobs) > most and not _has_sketch(job.plan) and job.retire():
-            del jobs[name]
+def forget_least_used(jobs: dict[str, OpenJob], most: int) -> list[object]:
+    """Forget jobs in this order while there are too many: none that is busy or has a sketch, and not the last one.
+
+    Return what has to be freed, which takes longer than anybody may wait.
+    """
+    return [
+        jobs.pop(name)
+        for name in list(jobs)[:-1]
+        if len(jobs) > most and not _has_sketch(jobs[name].plan) and jobs[name].retire()
+    ]
 
 
 def _has_sketch(plan: Plan) -> bool:

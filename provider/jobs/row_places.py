@@ -32,14 +32,23 @@ SMALL: Final = 64
 
 
 @dataclass(eq=False, slots=True)
-class _Wish:
+class Wish:
     """A query that needs a place, or has one."""
 
     analyst: str
     memory: int
     granted: "asyncio.Future[None]"
+    at_once: bool = False
+    """Whether a place was free when it asked."""
     passed: int = 0
     """How many others got a place while this one waited for memory."""
+    passed_by_own: int = 0
+    """How many of the same analyst did, while it waited for his own answers to leave."""
+
+    def withdraw(self, problem: Exception) -> None:
+        """Stop waiting, because of this problem. A place that was given is kept."""
+        if not self.granted.done():
+            self.granted.set_exception(problem)
 
 
 class RowPlaces:
@@ -51,25 +60,29 @@ class RowPlaces:
         self._share = max(1, self._most // 2)
         self._memory = memory
         self._pool = ThreadPoolExecutor(self._most, thread_name_prefix="rows")
-        self._waiting: list[_Wish] = []
-        self._taken: list[_Wish] = []
+        self._waiting: list[Wish] = []
+        self._taken: list[Wish] = []
         self._turn_of: dict[str, int] = {}
         self._turns = count(1)
 
-    @asynccontextmanager
-    async def place(self, analyst: str, memory: int = 0) -> AsyncIterator[bool]:
-        """Wait for a place, and keep it until the block ends. Tell whether it was there at once.
+    def ask(self, analyst: str, memory: int = 0) -> Wish:
+        """Ask for a place. Whoever asks must then wait for it with ``taken``.
 
         ``memory`` is how many bytes an answer takes. It must not depend on rows.
         """
         counted = 0 if self._memory is None or SMALL * memory <= self._memory else memory
-        wish = _Wish(analyst, counted, asyncio.get_running_loop().create_future())
+        wish = Wish(analyst, counted, asyncio.get_running_loop().create_future())
         self._waiting.append(wish)
         self._grant()
-        at_once = wish.granted.done()
+        wish.at_once = wish.granted.done()
+        return wish
+
+    @asynccontextmanager
+    async def taken(self, wish: Wish) -> AsyncIterator[None]:
+        """Wait for a place, and keep it until the block ends. Raise the problem if the wish is withdrawn."""
         try:
             await wish.granted
-            yield at_once
+            yield
         finally:
             (self._taken if wish in self._taken else self._waiting).remove(wish)
             self._grant()
@@ -86,31 +99,49 @@ class RowPlaces:
             self._turn_of[wish.analyst] = next(self._turns)
             wish.granted.set_result(None)
 
-    def _next(self) -> _Wish | None:
+    def _next(self) -> Wish | None:
         """Choose the oldest query of the analyst whose turn was longest ago.
 
-        Others pass one that waits for memory, but only as often as there are places: then they wait, too.
+        Others pass one that waits for memory, but only as often as there are places: then they wait, too. While it
+        waits for its own analyst's answers alone, only his queries pass it, and only they wait.
         """
-        passed: list[_Wish] = []
+        passed: list[Wish] = []
+        held_back = {wish.analyst for wish in self._waiting if self._is_passed_by_own(wish)}
         for wish in sorted(self._waiting, key=lambda each: self._turn_of.get(each.analyst, 0)):
-            if wish.granted.done() or not self._is_fair(wish):
+            if wish.granted.done() or self._places_of(wish) >= self._share:
                 continue
-            if self._memory_of(self._taken, wish) <= (self._memory or 0):
+            if not self._has_own_memory(wish):
+                passed.append(wish)
+            elif wish.analyst in held_back:
+                continue
+            elif self._memory_of(self._taken, wish) <= (self._memory or 0):
                 for each in passed:
-                    each.passed += 1
+                    if self._has_own_memory(each):
+                        each.passed += 1
+                    else:
+                        each.passed_by_own += each.analyst == wish.analyst
                 return wish
-            if wish.passed >= self._most:
+            elif wish.passed >= self._most:
                 return None
-            passed.append(wish)
+            else:
+                passed.append(wish)
         return None
 
-    def _is_fair(self, wish: _Wish) -> bool:
-        """Tell whether its analyst has less than his share of places and memory."""
+    def _is_passed_by_own(self, wish: Wish) -> bool:
+        """Tell whether enough of its analyst's queries passed one that waits for his other answers."""
+        return not wish.granted.done() and wish.passed_by_own >= self._most and not self._has_own_memory(wish)
+
+    def _places_of(self, wish: Wish) -> int:
+        """Count its analyst's places."""
+        return sum(each.analyst == wish.analyst for each in self._taken)
+
+    def _has_own_memory(self, wish: Wish) -> bool:
+        """Tell whether it is its analyst's first answer, or he then has at most his half of the memory."""
         own = [each for each in self._taken if each.analyst == wish.analyst]
-        return len(own) < self._share and 2 * self._memory_of(own, wish) <= (self._memory or 0)
+        return 2 * self._memory_of(own, wish) <= (self._memory or 0)
 
     @staticmethod
-    def _memory_of(taken: Sequence[_Wish], wish: _Wish) -> int:
+    def _memory_of(taken: Sequence[Wish], wish: Wish) -> int:
         """Return how many bytes all of them take; 0 if the memory of at most one is counted."""
         counted = [each.memory for each in (*taken, wish) if each.memory]
         return sum(counted) if wish.memory and len(counted) > 1 else 0

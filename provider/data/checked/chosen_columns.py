@@ -38,9 +38,9 @@ class ChosenColumns:
         """Return rows by their position."""
         return with_places(self.rows.part(which), column_places(self.rows.names or (), self.names))
 
-    def forget(self) -> None:
-        """Free what was kept of the rows in memory."""
-        forget_kept(self.rows)
+    def forget(self) -> list[object]:
+        """Let go of what was kept of the rows in memory, and return it."""
+        return forget_kept(self.rows)
 
 
 def columns_of(rows: UsableRows, names: Sequence[str] | None) -> UsableRows:

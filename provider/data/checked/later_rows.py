@@ -43,11 +43,10 @@ class LaterRows:
         """Return rows by their position."""
         return self.made().part(which)
 
-    def forget(self) -> None:
-        """Free the memory of the rows. They are made again when they are next used, which every interval counts."""
-        self._made = None
-        if self._before:
-            self._before.forget()
+    def forget(self) -> list[object]:
+        """Let go of the rows, and return them. They are made again when next used, which every interval counts."""
+        gone, self._made = self._made, None
+        return [gone, *(self._before.forget() if self._before else ())]
 
     def made(self) -> CheckedRows:
         """Return all rows."""
@@ -62,15 +61,14 @@ class LaterRows:
 class KeepsRows(Protocol):
     """Rows of which some stay in memory between two answers."""
 
-    def forget(self) -> None:
-        """Free that memory."""
+    def forget(self) -> list[object]:
+        """Let go of them, and return them. Whoever calls decides which thread frees the memory."""
         ...
 
 
-def forget_kept(rows: UsableRows) -> None:
-    """Free what stays in memory of rows between two answers. It is read or made again when it is next used."""
-    if isinstance(rows, KeepsRows):
-        rows.forget()
+def forget_kept(rows: UsableRows) -> list[object]:
+    """Let go of what stays of rows between two answers, and return it. It is read or made again when next used."""
+    return rows.forget() if isinstance(rows, KeepsRows) else []
 
 
 def copied_columns(rows: UsableRows) -> int:

@@ -16,7 +16,7 @@ async def busy_places(places: RowPlaces) -> AsyncIterator[None]:
     let_go = Event()
     async with AsyncExitStack() as taken:
         for number in range(PLACES):
-            await taken.enter_async_context(places.place(f"analyst {number}"))
+            await taken.enter_async_context(places.taken(places.ask(f"analyst {number}")))
         works = [places.start(let_go.wait, TIMEOUT) for _ in range(PLACES)]
         try:
             yield

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from facts import facts
 
 from dpspca.common.errors import RefusedError
@@ -23,7 +24,7 @@ from dpspca.common.queries import (
     SignPairs,
     SubspaceQuery,
 )
-from dpspca.provider.data import CheckedRows, Scratch, check_rows
+from dpspca.provider.data import Arrivals, CheckedRows, Scratch, check_rows
 from dpspca.provider.data.memory.stored_rows import RowWriter
 from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.memory import Need
@@ -55,7 +56,7 @@ def peak(work: Callable[[], object]) -> int:
 
 
 def step(kind: type, shape: tuple[int, ...], dimension: int) -> Any:
-    return SimpleNamespace(query=kind, shape=shape, extent=SimpleNamespace(dimension=dimension))
+    return SimpleNamespace(query=kind, shape=shape, extent=SimpleNamespace(dimension=dimension, blocks=0))
 
 
 def basis(dimension: int, columns: int) -> np.ndarray:
@@ -134,3 +135,35 @@ def test_many_cores_take_every_job_that_few_cores_take(kind: type, shape: tuple[
     for threads in (1, 2, 256):
         with pytest.raises(RefusedError, match=facts("memory_mebibytes")):
             Shard(rows, 1.0, threads=threads, memory=least - 8).require_sums([asked], 1)
+
+
+@pytest.mark.parametrize(("dimension", "columns"), [(300, 4), (300_000, 4)])
+def test_t35_an_answer_from_sparse_rows_takes_less_than_half_of_what_reading_takes(
+    dimension: int, columns: int
+) -> None:
+    """Reading takes 48 bytes an entry, so an answer counts as half of the memory. Sums are counted by themselves."""
+    rng, count, each = np.random.default_rng(0), 60_000, 10
+    places = np.sort(rng.integers(0, dimension, (count, each))).ravel().astype(np.int32)
+    starts = np.arange(0, count * each + 1, each, dtype=np.int32)
+    stored = scipy.sparse.csr_array((rng.standard_normal(count * each), places, starts), shape=(count, dimension))
+    rows, query = check_rows(stored), CovarianceProduct(basis(dimension, columns))
+    _, need = need_of(step(CovarianceProduct, (dimension * columns,), dimension))
+    shard = Shard(rows, 1.0, memory=10**9)
+    taken = peak(lambda: shard.evaluate(query)) - need.bytes(1)
+    assert taken <= 24 * stored.nnz
+    assert shard.memory_of(step(CovarianceProduct, (dimension * columns,), dimension)) == 5 * 10**8
+
+
+def test_t35_a_block_of_rows_that_arrived_is_counted_and_may_be_too_large(tmp_path: Path) -> None:
+    for name in "abcd":
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(0).standard_normal((10_000, 50)))
+    rows = Arrivals("cohort", tmp_path).first(40_000)
+    asked = step(CovarianceProduct, (50, 2), 50)
+    for blocks in (1, 2, 4):
+        asked.extent.blocks = blocks
+        needed = Shard(rows, 1.0, threads=1).memory_of(asked)
+        shard = Shard(rows, 1.0, threads=1, memory=needed)
+        shard.require_sums([asked], 1)
+        assert peak(lambda: shard.evaluate(CovarianceProduct(basis(50, 2), None, 1, blocks))) <= needed  # noqa: B023
+        with pytest.raises(RefusedError, match=facts("smaller blocks", "memory_mebibytes")):
+            Shard(rows, 1.0, threads=1, memory=needed - 1).require_sums([asked], 1)

@@ -48,8 +48,9 @@ class Prepared:
     def __init__(self) -> None:
         self.forgotten = 0
 
-    def forget(self) -> None:
+    def forget(self) -> list[object]:
         self.forgotten += 1
+        return []
 
 
 def test_the_one_used_longest_ago_is_forgotten() -> None:

@@ -1,9 +1,11 @@
 """A square table is rows or a matrix as the job's unit says, and what is neither costs nothing."""
 
+import math
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from dpspca.common.trust.identity import Identity
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.protected import read_protected
-from dpspca.provider.evaluate.matrix_shard import MATRIX_ENTRY_BYTES, MatrixShard
+from dpspca.provider.evaluate.matrix_shard import MATRIX_ENTRY_BYTES, PRODUCT_BYTES, MatrixShard
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.last_prepared import MOST_PREPARED
 from dpspca.provider.jobs.open_job import OpenJob
@@ -74,25 +76,35 @@ def test_a_matrix_too_large_for_memory_is_refused_before_it_is_loaded(
     np.save(tmp_path / "rows.npy", np.eye(300))
     held = read_protected(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
     spec, usual = replace(job(PrivacyUnit.ENTRY), schema=Schema(300)), settings(enrolment)
+    memory = MATRIX_ENTRY_BYTES * 300**2 + PRODUCT_BYTES * max(math.prod(step.shape) for step in catalogue.plan(spec))
+    for least, is_taken in ((memory, True), (memory - 1, False)):
+        setup = replace(usual, data_sets={"cohort": held}, memory=least, ledger=MemoryLedger())
+        registry = JobRegistry(setup)
+        if is_taken:
+            registry.open(enrolment.job(spec, ada, ["north"]))
+            continue
+        with pytest.raises(RefusedError, match=facts("memory_mebibytes")):
+            registry.open(enrolment.job(spec, ada, ["north"]))
+        assert not setup.ledger.open_jobs()
+
+
+@pytest.mark.parametrize(("form", "dimension", "columns"), [("dense", 300, 250), ("sparse", 4000, 60)])
+def test_t35_an_answer_from_a_matrix_takes_what_is_counted(form: str, dimension: int, columns: int) -> None:
+    identity: Any = np.eye(dimension) if form == "dense" else scipy.sparse.eye_array(dimension, format="csr")
+    held = check_rows(identity)
+    step: Any = SimpleNamespace(shape=(dimension, columns))
+    query = SymmetricProduct(np.eye(dimension, columns))
     tracemalloc.start()
     try:
-        for memory, is_taken in ((MATRIX_ENTRY_BYTES * 300**2, True), (MATRIX_ENTRY_BYTES * 300**2 - 1, False)):
-            setup = replace(usual, data_sets={"cohort": held}, memory=memory)
-            registry, before = JobRegistry(setup), tracemalloc.get_traced_memory()[0]
-            tracemalloc.reset_peak()
-            if is_taken:
-                shard = registry.rows.of(registry.offer, "cohort", catalogue.plan(spec))
-                assert 2 * memory > 2 * (tracemalloc.get_traced_memory()[1] - before) > memory
-                tracemalloc.reset_peak()
-                shard.evaluate(SymmetricProduct(np.eye(300, 2)))
-                assert 2 * memory > 2 * (tracemalloc.get_traced_memory()[1] - before) > memory
-                del shard
-                continue
-            with pytest.raises(RefusedError, match=facts("memory_mebibytes")):
-                registry.open(enrolment.job(spec, ada, ["north"]))
-            assert not setup.ledger.open_jobs()
+        shard = MatrixShard(held, 2.0, PrivacyUnit.ENTRY, memory=1)
+        assert tracemalloc.get_traced_memory()[1] < 11 * dimension**2  # opening costs nothing, and is not counted
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        taken = query.basis.nbytes + len([shard.evaluate(query)]) * 16 * dimension * columns  # noise, and their sum
+        taken += tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
+    assert taken < shard.memory_of(step) + 40 * 3 * dimension < 3 * taken
 
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])

@@ -548,6 +548,25 @@ def test_t22_what_is_stored_or_refused_waits_for_no_work_on_rows(enrolment: Enro
     asyncio.run(scene())
 
 
+def test_t35_a_query_whose_job_ends_leaves_the_line_at_once(enrolment: Enrolment) -> None:
+    """Nobody wants its answer, and others may wait until it has had its turn."""
+
+    async def scene() -> None:
+        registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)
+        opened = await registry.find_or_open(job)
+        async with busy_places(registry.places):
+            asking = asyncio.create_task(opened.answer(0, reading(opened), lambda: None))
+            async with asyncio.timeout(TIMEOUT / 2):
+                while not registry.places._waiting:  # noqa: ASYNC110  # nothing tells when it is in line
+                    await asyncio.sleep(0.001)
+                await asyncio.to_thread(registry.close, job.job_id, "cancelled")
+                with pytest.raises(JobEndedError):
+                    await asking
+            assert not registry.places._waiting
+
+    asyncio.run(scene())
+
+
 def test_t22_an_answer_is_made_once_others_have_left(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         registry, (job,) = JobRegistry(settings(enrolment)), signed(enrolment)

@@ -34,7 +34,7 @@ class Scene:
     ) -> None:
         clock = asyncio.get_running_loop().time
         await asyncio.sleep(after)
-        async with self.places.place(by or name, memory):
+        async with self.places.taken(self.places.ask(by or name, memory)):
             self.begun[name] = clock()
             await delay_result(asyncio.ensure_future(asyncio.sleep(takes)), interval, lambda: toss)
         self.left[name] = clock()
@@ -147,12 +147,54 @@ def test_t35_answers_take_no_more_memory_together_than_is_allowed() -> None:
     assert begun == pytest.approx([0.0, 0.1, 0.3, 0.5, 0.7, 4.1, 4.1])
 
 
+def test_an_analyst_s_small_queries_pass_his_large_one_only_so_often() -> None:
+    """It needs the memory of his other answers, so they wait, too. Others do not."""
+    scene = Scene(RowPlaces(4, memory=100))
+    run(
+        scene,
+        *(scene.answer(f"eve {at}", by="eve", takes=0.0, interval=1.0, memory=10, after=float(at)) for at in range(20)),
+        scene.answer("eve, large", by="eve", takes=0.0, interval=1.0, memory=60, after=0.5),
+        *(scene.answer(f"ada {at}", takes=0.0, interval=0.1, memory=10, after=0.6 + at) for at in range(20)),
+    )
+    assert scene.begun["eve, large"] == pytest.approx(6.0)
+    assert [scene.begun[f"ada {at}"] for at in range(20)] == pytest.approx([0.6 + at for at in range(20)])
+
+
+def test_a_query_whose_job_ends_holds_nobody_up() -> None:
+    """It waits for memory, and would stop all others once enough of them have passed it."""
+
+    async def scene() -> list[float]:
+        places, begun = RowPlaces(2, memory=100), list[float]()
+
+        async def answer(by: str, memory: int, seconds: float) -> None:
+            async with places.taken(places.ask(by, memory)):
+                begun.append(asyncio.get_running_loop().time())
+                await asyncio.sleep(seconds)
+
+        async def withdrawn() -> None:
+            wish = places.ask("ben", 90)
+            asyncio.get_running_loop().call_later(1.0, wish.withdraw, InterruptedError())
+            with pytest.raises(InterruptedError):
+                async with places.taken(wish):
+                    begun.append(-1)
+
+        async def small() -> None:
+            await asyncio.sleep(2.0)
+            for _ in range(5):
+                await answer("cat", 10, 1.0)
+
+        await asyncio.gather(answer("ann", 60, 3600.0), withdrawn(), small())
+        return begun
+
+    assert run_on_virtual_time(scene(), Random(0)) == pytest.approx([0.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+
+
 def test_a_query_that_is_given_up_frees_its_place_or_its_turn() -> None:
     async def scene() -> None:
         places = RowPlaces(1)
 
         async def hold() -> None:
-            async with places.place("ada"):
+            async with places.taken(places.ask("ada")):
                 await asyncio.sleep(1e6)
 
         holds = [asyncio.create_task(hold()) for _ in range(3)]
@@ -164,7 +206,7 @@ def test_a_query_that_is_given_up_frees_its_place_or_its_turn() -> None:
         assert not places._waiting
         holds[2].cancel()
         await asyncio.gather(*holds, return_exceptions=True)
-        async with asyncio.timeout(0.1), places.place("eve"):
+        async with asyncio.timeout(0.1), places.taken(places.ask("eve")):
             pass
 
     run_on_virtual_time(scene(), Random(0))
