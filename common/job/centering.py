@@ -138,6 +138,7 @@ def pairs_of(rows: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
     The order is random, because neighbours in a file are often alike. If the number is odd, one row is left over.
     """
-    order = np.random.Generator(np.random.Philox(key=[seed, 1])).permutation(rows)
+    key = np.array([seed, 1], dtype=np.uint64)  # a list with a large seed would be rounded
+    order = np.random.Generator(np.random.Philox(key=key)).permutation(rows)
     half = rows // 2
     return order[:half].astype(np.intp), order[half : 2 * half].astype(np.intp)

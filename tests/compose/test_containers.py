@@ -263,6 +263,7 @@ def test_no_party_can_reach_the_outside_or_the_host(stack: Stack) -> None:
         assert [opens(stack.party(name), places) for name in DAEMONS] == [[False] * 6] * 4
 
 
+@pytest.mark.nightly
 def test_a_provider_killed_in_the_middle_of_a_job_is_left_out_and_named(stack: Stack) -> None:
     lines = stack.submit(replace(LONG_JOB, answer_seconds=30))  # long enough for the others on a busy machine
     next(line for line in lines if line.startswith("10 of"))
@@ -282,6 +283,7 @@ def test_the_job_waits_for_a_provider_that_stands_still(stack: Stack) -> None:
     assert "answers from each of 3 providers" in "".join(lines)
 
 
+@pytest.mark.nightly
 def test_a_provider_that_is_restarted_in_time_takes_part_to_the_end(stack: Stack) -> None:
     lines = stack.submit(replace(LONG_JOB, answer_seconds=60))
     next(line for line in lines if line.startswith("10 of"))
@@ -319,6 +321,7 @@ def assert_nothing_is_left(engine: Any, process: "subprocess.Popen[str]") -> Non
     assert engine.volumes.list(filters=left) == []
 
 
+@pytest.mark.nightly
 def test_the_demonstration_shows_its_result_and_leaves_nothing(engine: Any, image: str) -> None:
     with demo(image) as process:
         shown, _ = process.communicate(timeout=PROGRAM_TIMEOUT)  # it starts six containers, whatever else runs here

@@ -120,12 +120,9 @@ def party(tmp_path: Path, image: str) -> Iterator[Callable[..., Party]]:
         yield made
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    "owner",
-    [
-        pytest.param(None, id="a volume of compose"),
-        pytest.param(OWNER, id="a folder of one's own", marks=pytest.mark.nightly),
-    ],
+    "owner", [pytest.param(None, id="a volume of compose"), pytest.param(OWNER, id="a folder of one's own")]
 )
 def test_two_real_parties_run_a_job_and_reload(
     tmp_path: Path, engine: Any, office: Path, party: Callable[..., Party], owner: int | None

@@ -116,6 +116,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder_of(ROWS, tmp_path_factory.mktemp("rows") / "cohort", files=12)
 
 
+@pytest.mark.nightly
 def test_t46_a_killed_worker_changes_no_bit_and_nothing_goes_in_the_clear(running: Running, folder: Path) -> None:
     """Counting, fingerprints and sums are those of a provider that reads the rows itself, whatever happens to workers.
 

@@ -68,19 +68,15 @@ def first_of_methods(jobs: Mapping[str, JobSpec]) -> Collection[str]:
     return {what.method: name for name, what in reversed(jobs.items())}.values()
 
 
-def by_parties(jobs: Mapping[str, JobSpec], others: Any) -> list[Any]:
-    """Return each job with each number of providers.
-
-    A method's first job is fast with one number, and its other jobs have the mark ``others`` with one. All are nightly
-    with the other numbers, and relatives with every number.
-    """
+def by_parties(jobs: Mapping[str, JobSpec]) -> list[Any]:
+    """Return each job with each number of providers. A method's first job is fast with one; all others are nightly."""
     first = first_of_methods(jobs)
     return [
         pytest.param(
             what, parties, id=f"{name}-{parties}", marks=mark if place == number % len(PARTIES) else pytest.mark.nightly
         )
         for number, (name, what) in enumerate(jobs.items())
-        for mark in [() if name in first else pytest.mark.nightly if is_relative(name) else others]
+        for mark in [() if name in first else pytest.mark.nightly]
         for place, parties in enumerate(PARTIES)
     ]
 
@@ -260,12 +256,12 @@ def test_each_relative_asks_the_same_kinds_as_another_job() -> None:
     assert sum(map(is_relative, NAMED)) == sum(map(len, examples.RELATIVES.values()))
 
 
-@pytest.mark.parametrize(("what", "parties"), by_parties(NAMED, pytest.mark.slow))
+@pytest.mark.parametrize(("what", "parties"), by_parties(NAMED))
 def test_dense_rows_give_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
     check_over_the_wire(enrolment, what, data_for(what, parties))
 
 
-@pytest.mark.parametrize(("what", "parties"), by_parties(SPARSE, pytest.mark.nightly))
+@pytest.mark.parametrize(("what", "parties"), by_parties(SPARSE))
 def test_sparse_rows_give_the_same_bytes(enrolment: Enrolment, what: JobSpec, parties: int) -> None:
     check_over_the_wire(enrolment, what, data_for(what, parties, is_sparse=True))
 

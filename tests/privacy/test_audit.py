@@ -352,7 +352,7 @@ def test_laplace_noise_half_as_wide_is_caught(monkeypatch: pytest.MonkeyPatch) -
     assert AuditKind.WIDTH in failed(audit(what, runs=40))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_mechanism_that_discloses_its_rows_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -60,7 +60,7 @@ def test_t27_t28_what_colluders_learn_of_an_answer_passes_its_audit() -> None:
     assert all(each.catches is not None and each.catches > PARTIES**-0.5 for each in widths)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_t27_noise_that_parties_share_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that their sum has what is planned for one: colluders would be left with less."""
 

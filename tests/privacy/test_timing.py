@@ -128,7 +128,7 @@ def test_t04_denormal_numbers_in_a_basis_take_no_longer_than_others() -> None:
     assert slower(lambda: answering(over, asking(DENORMAL)), lambda: answering(over, asking(ORDINARY))) <= MOST
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_t04_time_of_a_denormal_query_does_not_depend_on_zeros_in_rows() -> None:
     """False alarm 2e-6, half for each direction. Zero times a denormal number is quick, and any other number is not."""
 
@@ -145,7 +145,7 @@ def test_t04_time_of_a_denormal_query_does_not_depend_on_zeros_in_rows() -> None
     assert slower(nothing, something) <= MOST
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_evaluator_whose_time_depends_on_denormals_is_found() -> None:
     """It takes ten times as long, as it would; and is missed only if twelve of sixty and more take no tenth longer."""
 

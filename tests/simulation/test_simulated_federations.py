@@ -124,7 +124,7 @@ def test_equal_seeds_give_equal_runs(identities: PartyIdentities, rates: FaultRa
         assert len({tuple(each.state for each in finished.ended) for finished in runs}) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_equal_seeds_give_equal_runs_in_every_process() -> None:
     """Keys, certificates, string hashes and start times differ between processes."""
     code = "import test_simulated_federations as here; here.print_traces()"

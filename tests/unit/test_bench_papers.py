@@ -53,7 +53,7 @@ def drawn(out: Path, *names: str) -> Any:
     return json.loads(python(str(BENCH / "run.py"), *words))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_figures_are_drawn_and_later_runs_keep_their_numbers(tmp_path: Path) -> None:
     summary = drawn(tmp_path, "figure-2", "figure-4b")
     (tmp_path / "summary.json").write_text(json.dumps(summary | {"results": summary["results"] | {"table-1": {}}}))

@@ -150,7 +150,9 @@ def require_refused(ended: ProgramResult, growth: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", LISTS)
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=pytest.mark.nightly) if what == "offers" else what for what in LISTS]
+)
 def test_an_endless_list_is_refused_within_bounded_memory(enrolment: Enrolment, what: str) -> None:
     require_refused(*compare_memory(enrolment, *LISTS[what]))
 

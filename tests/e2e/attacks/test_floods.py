@@ -212,6 +212,8 @@ RELATIVES = {
     "queries for the health, unfinished",
 }
 """Floods that are stopped at the same place as another in the list."""
+LONG = {"idle_connections", "large requests, unfinished", "lists of what is on offer, untaken", "many_streams", "pings"}
+"""Others that take longer than their like."""
 MOST_GROWTH = 64 * 2**20
 """Bytes by which a coordinator under a flood may outgrow one that ran the same honest job before."""
 
@@ -227,7 +229,7 @@ def most_held(flood: Flood) -> int:
 @pytest.mark.parametrize(
     "flood",
     [
-        pytest.param(flood, id=name, marks=[pytest.mark.nightly] if name in RELATIVES else [])
+        pytest.param(flood, id=name, marks=[pytest.mark.nightly] if name in RELATIVES | LONG else [])
         for name, flood in FLOODS.items()
     ],
 )

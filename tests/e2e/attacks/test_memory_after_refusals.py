@@ -163,11 +163,12 @@ class Liar:
                 await site.call.done_writing()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "lies",
     [
-        pytest.param(["larger than any message"], id="the largest answer", marks=pytest.mark.slow),
-        pytest.param(list(ANSWERS), id="every lie", marks=pytest.mark.nightly),
+        pytest.param(["larger than any message"], id="the largest answer"),
+        pytest.param(list(ANSWERS), id="every lie"),
     ],
 )
 def test_t34_t35_a_lying_provider_leaves_no_memory_used(enrolment: Enrolment, lies: list[str]) -> None:

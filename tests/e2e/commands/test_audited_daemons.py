@@ -204,7 +204,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "stages": {"method": "auto", "options": {}, "schema": Schema(101)},
     "loop": {"options": {"sparsity": 6, "loop": "improved"}},
 }
-NIGHTLY = {"parties", "entry", "mechanism", "picture", "scales", "loop"}
+NIGHTLY = {"parties", "entry", "mechanism", "pairs", "picture", "scales", "spectral", "stages", "loop"}
 """These are asked like others. What differs is what is computed, and `tests/privacy` audits that every time."""
 
 

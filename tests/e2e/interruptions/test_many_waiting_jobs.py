@@ -70,7 +70,7 @@ def test_a_job_with_more_providers_than_sums_allow_is_refused() -> None:
         drawn(MAX_PROVIDERS + 1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_bytes_of_running_jobs_are_limited_for_each_analyst(enrolment: Enrolment) -> None:
     names = tuple(f"gene {number:07d}" for number in range(130_000))
     what = spec(schema=Schema(len(names), names), answer_seconds=600)

@@ -72,7 +72,8 @@ async def after_jobs(running: Daemons, declared: str, named: bool) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [pytest.param("npy", marks=pytest.mark.nightly), "parquet"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_memory_stays_within_the_cap_whatever_the_size_of_the_rows(kind: str, tmp_path: Path) -> None:
     async def scenario() -> tuple[float, float]:
         policy = permissive_policy("row-add-remove")

@@ -44,11 +44,8 @@ async def peak_of_a_coordinator(folder: Path, providers: int, components: int) -
         return peak(settled.hub.number) - idle
 
 
-@pytest.mark.parametrize(
-    # An answer with fewer components is no larger than what is moved while it comes.
-    "components",
-    [pytest.param(8, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.nightly)],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("components", [8, 20])  # an answer with fewer is no larger than what is moved while it comes
 def test_a_wide_job_needs_the_memory_of_one_sum(components: int, tmp_path: Path) -> None:
     """If answers were kept until all have arrived, each further provider would cost the memory of an answer."""
     taken, answer = [], 8 * COLUMNS * components

@@ -200,7 +200,7 @@ def test_a_result_dropped_after_a_restart_stays_dropped(enrolment: Enrolment) ->
     asyncio.run(scenario())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_provider_left_out_before_a_restart_stays_left_out(enrolment: Enrolment) -> None:
     async def scenario() -> None:
         hub = CoordinatorProcess(enrolment)

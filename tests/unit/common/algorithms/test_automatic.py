@@ -128,7 +128,7 @@ def test_any_rows_end_in_a_model(rows: np.ndarray, unit: PrivacyUnit) -> None:
     assert np.allclose(model.components @ model.components.T, np.eye(3))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_with_many_columns_pairs_find_what_no_sum_shows() -> None:
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((20_000, 1600))

@@ -76,7 +76,7 @@ def test_scores_are_those_of_scaled_rows_and_lead_back() -> None:
     assert Model.from_bytes(model.to_bytes()).scales is not None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_stages_of_many_columns_work_at_scales_too() -> None:
     rng = np.random.default_rng(5)
     table = rng.standard_normal((20_000, 300))

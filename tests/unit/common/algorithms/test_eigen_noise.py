@@ -48,7 +48,7 @@ def test_loadings_and_eigenvalues_are_covered_as_often_as_stated(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["analyze-gauss", "auto"])
+@pytest.mark.parametrize("method", ["analyze-gauss", pytest.param("auto", marks=pytest.mark.nightly)])
 def test_intervals_of_a_model_cover_what_its_rows_have(method: str) -> None:
     """Over 1,000 jobs, noise and all. Rows are shorter than every bound, so clipping changes nothing.
 

@@ -136,7 +136,7 @@ def outcomes() -> dict[str, list[tuple[str, dict[str, Any]]]]:
     return became
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_t35_the_largest_jobs_are_planned_in_bounded_memory_or_refused() -> None:
     for name, planned_jobs in outcomes().items():
         for job, outcome in planned_jobs:

@@ -137,7 +137,7 @@ def error(dimension: int, vectors: np.ndarray, seed: int = 1, **changes: Any) ->
     return subspace_distance(model.components.T, vectors)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_error_on_incoherent_matrices_does_not_grow_with_the_dimension() -> None:
     """Theorem 1.4: sqrt(mu log d) where Theorem 1.3 has sqrt(d). From 50 to 800 columns sqrt(d) grows fourfold.
 

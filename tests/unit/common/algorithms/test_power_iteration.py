@@ -218,7 +218,7 @@ def test_the_search_ends_at_the_first_bound_and_the_plan_pays_for_all() -> None:
     assert subspace_distance(model.components.T, np.full((64, 1), 0.125)) < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_noisy_sum_chooses_the_rounds_and_the_plan_pays_for_the_most() -> None:
     """4 ln of a sum near 38,000, 100 times C more or less; noise of the sum has deviation 60."""
     whole = matrix(np.full((64, 1), 0.125), 600.0)

@@ -52,9 +52,8 @@ def test_long_rows_in_several_bins_count_together() -> None:
     assert length_beyond(counts({8: 2.4, 9: 2.4, 20: 1000.0}), 1.0) == 2 * 2.0**-9.5
 
 
-@pytest.mark.parametrize(
-    "bound", [pytest.param(20.0, marks=pytest.mark.slow), pytest.param(60.0, marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("bound", [20.0, 60.0])
 def test_intervals_of_variances_hold_where_rows_are_clipped(bound: float) -> None:
     """Over 1,000 jobs. The matrix that components are found from loses a tenth of the first variance to clipping.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from facts import facts
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpspca.client import findings
@@ -35,6 +35,8 @@ def job(dimension: int = 4, **changes: Any) -> JobSpec:
 
 
 @given(rows=st.integers(0, 30), seed=st.integers(0, 2**64 - 1))
+@example(rows=30, seed=2**64 - 1)
+@example(rows=30, seed=2**63)
 def test_each_row_is_in_at_most_one_pair_whatever_the_seed(rows: int, seed: int) -> None:
     first, second = pairs_of(rows, seed)
     assert len(first) == len(second) == rows // 2

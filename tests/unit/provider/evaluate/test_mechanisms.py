@@ -144,7 +144,7 @@ def test_noise_that_ignores_how_the_gap_may_shrink_would_be_told_apart(monkeypat
     assert told_apart(some, others, (0.5, 0.0)) < ALARM
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_chain_of_two_axes_has_its_target_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plane of density exp(tr(V^T W V)) misses the axis w with probability proportional to exp(-w^T W w)."""
     monkeypatch.setattr(mechanisms, "BURN_IN", 15)
