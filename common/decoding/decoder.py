@@ -278,7 +278,8 @@ class _Table:
                 made[key] = reader(each, source)
             except WrongInput as problem:
                 wrong += problem.under(key)
-        wrong += self._unknown(unknown, source)
+        if unknown:
+            wrong += self._unknown(unknown, source)
         needed = self._needed.union(self._also_needed(value)) if self._also_needed else self._needed
         if len(made) < len(readers) + len(others) and not needed.issubset(value):
             missing = ", ".join(sorted(needed - value.keys()))

@@ -358,8 +358,9 @@ class Entry:
             if end != len(content) or not (is_whole(number) and is_whole(at)):
                 raise ValueError  # noqa: TRY301  # handled like every other fault of the line
             make: Callable[..., Fact] = _KINDS[kind]
-            for key in _NAMED.keys() & parts.keys():
-                parts[_NAMED[key]] = parts.pop(key)
+            for written, name in _NAMED.items():
+                if written in parts:
+                    parts[name] = parts.pop(written)
             return cls(number, at, decode(make, parts, STORED), content, written_hash)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as problem:
             raise DamagedLedgerError("An entry of the ledger cannot be read.", "Restore a backup.") from problem
