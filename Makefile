@@ -155,7 +155,8 @@ $(SITE)/.ready: requirements-docs.lock
 site: $(READY) $(SITE)/.ready  ## build the documentation site into build/site, and check its links
 	rm -rf build/site build/site-pages
 	$(BIN)/python deploy/site/reference.py --out build/site-pages/reference
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet
+	# Not --quiet: that would hide warnings from the check, too.
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build >build/site.log 2>&1 || { cat build/site.log; exit 1; }
 
 papers: $(READY)  ## draw every figure and table of the papers again, into docs/papers; takes most of an hour
 	$(BIN)/python bench/papers/run.py

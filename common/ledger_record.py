@@ -71,7 +71,11 @@ class LedgerRecord:
     def _check(self) -> None:
         amounts = (*self.reserved.pair, *self.spent.pair, self.stated_at, self.opened_at, self.expires_at)
         counts = 0 <= self.answers <= self.queries and self.spent.is_within(self.reserved)
-        check(min(amounts) >= 0 and counts, "The record has numbers that no ledger has.", _ASK)
+        check(
+            min(amounts) >= 0 and counts,
+            "The record has negative numbers, more answers than queries, or more spent than reserved.",
+            _ASK,
+        )
         roles = PartyName.parse(self.provider).role, PartyName.parse(self.analyst).role
         check(roles == (Role.PROVIDER, Role.ANALYST), "The record names parties of other roles.", _ASK)
 

@@ -1,6 +1,6 @@
 """The arguments of commands: flags, job files, and checks that come before any work."""
 
-from . import empty_values, job_dictionaries, job_files, job_flags
+from . import empty_values, job_files, job_flags
 from .data_flags import Chosen, DataSet, Providers
 from .fingerprints import fingerprint, read_fingerprint
 from .flags import (
@@ -18,13 +18,12 @@ from .flags import (
     with_job_flags,
     with_public_facts,
 )
-from .method_options import DEFAULT_METHOD, OPTIONS_WITH_FLAGS
+from .method_options import OPTIONS_WITH_FLAGS
 from .public_facts import PublicFacts
 
 __all__ = [
     "CHECK_CODES",
     "DAEMON_CODES",
-    "DEFAULT_METHOD",
     "EXIT_CODES",
     "OPTIONS_WITH_FLAGS",
     "AnalystSettings",
@@ -41,7 +40,6 @@ __all__ = [
     "RetrySeconds",
     "empty_values",
     "fingerprint",
-    "job_dictionaries",
     "job_files",
     "job_flags",
     "read_fingerprint",

@@ -7,10 +7,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.client import component_count
+from dpspca.client import component_count, job_dictionaries
 from dpspca.client.demo import check_sparsity
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import reading
+from dpspca.client.job_file import DEFAULT_METHOD
+from dpspca.client.unit_names import UNITS
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.decoding import Rule, Source, decode, parse_json
@@ -33,7 +35,7 @@ from dpspca.common.job import (
 from dpspca.common.names import shortened
 from dpspca.common.privacy import PrivacyUnit
 
-from . import job_dictionaries, method_options
+from . import method_options
 
 REQUIRED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
 OPTIONAL: Final = (
@@ -58,10 +60,7 @@ class UnitFlag(StrEnum):
     @property
     def unit(self) -> PrivacyUnit:
         """The unit that the name stands for."""
-        return PrivacyUnit(f"row-{self.value}" if self.value in SHORT_UNITS else self.value)
-
-
-SHORT_UNITS: Final = (UnitFlag.REPLACE_ONE.value, UnitFlag.ADD_REMOVE.value)
+        return UNITS[self.value]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +79,7 @@ class Flags:
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(CATALOGUE)}. Default: {method_options.DEFAULT_METHOD}. `dpspca methods` describes each.",
+            help=f"{', '.join(CATALOGUE)}. Default: {DEFAULT_METHOD}. `dpspca methods` describes each.",
             autocompletion=method_options.names,
             metavar="NAME",
         ),
@@ -244,7 +243,7 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
     )
     components, sparsity = _components(flags.components or AUTO), own.get("sparsity")
     if components is None:
-        component_count.require_can_decide("--components", flags.method or method_options.DEFAULT_METHOD)
+        component_count.require_can_decide("--components", flags.method or DEFAULT_METHOD)
         check(
             component_count.OPTION not in own,
             f"--components auto sets the option {component_count.OPTION}, which is given too.",
@@ -301,7 +300,7 @@ def _options(flags: Flags) -> dict[str, Scalar]:
 
 def _check_unit_and_accounting(flags: Flags) -> None:
     """Refuse a unit or an accounting that the method does not support. The error names the flag."""
-    entry, name = method_options.find_method(flags.method), flags.method or method_options.DEFAULT_METHOD
+    entry, name = method_options.find_method(flags.method), flags.method or DEFAULT_METHOD
     for flag, asked, known in (
         ("--unit", flags.unit.unit if flags.unit else entry.units[0], entry.units),
         ("--accounting", flags.accounting or Accounting.EXACT, entry.accounting),

@@ -8,15 +8,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from dpspca.client.job_file import DEFAULT_METHOD
 from dpspca.common.algorithms import AUTO, CATALOGUE, Method, Option, OptionKind, choices
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.job import JobSpec, Scalar
+from dpspca.common.job import Scalar
 
-DEFAULT_METHOD: Final = str(
-    next(field.default for field in JobSpec.__dataclass_fields__.values() if field.name == "method")
-)
-"""The default method, of a job that names none."""
 OPTIONS_WITH_FLAGS: Final = ("sparsity", "rounds")
 """Options that have a flag of their own."""
 

@@ -15,14 +15,13 @@ from dpspca.cli.arguments import (
     DataSet,
     Providers,
     PublicFacts,
-    job_dictionaries,
     job_files,
     job_flags,
     with_job_flags,
     with_public_facts,
 )
 from dpspca.cli.render import output, print_fit, print_table, print_text, to_json, write_file
-from dpspca.client import expected_error, prices
+from dpspca.client import expected_error, job_dictionaries, prices
 from dpspca.client.forecast import Hints, answer, curves, draw, of_hints
 from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import catalogue

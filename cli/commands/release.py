@@ -1,20 +1,16 @@
 """The `dpspca ledger release` command: an operator ends a quarantine by deciding what counts as spent."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from dpspca.cli.arguments import AsJson, DaemonSettings, job_files, job_flags
+from dpspca.cli.arguments import AsJson, DaemonSettings
 from dpspca.cli.render import print_output
-from dpspca.client.steward import answers_again, largest_gaussian_price, prices_to_record
-from dpspca.common.algorithms import catalogue
+from dpspca.client.steward import answers_again, prices_in, prices_to_record
 from dpspca.common.checks import check
-from dpspca.common.errors import InvalidParameterError
-from dpspca.common.job import Budget
 from dpspca.common.privacy import Price, format_up
 from dpspca.common.text import printable
 from dpspca.common.trust import JOB_SKEW
@@ -27,9 +23,7 @@ from dpspca.provider.ledger import (
     price_facts,
     read_ledger,
 )
-from dpspca.provider.policy import Policy, filter_of, read_policy
-
-NOTHING: Final = "nothing"
+from dpspca.provider.policy import filter_of, read_policy
 
 
 def release(
@@ -63,7 +57,7 @@ def release(
     """
     view = read_ledger(config)
     policy = read_policy(view.settings.policy)
-    counted = _parse_counts(count or [], policy)
+    counted = prices_in(count or [], policy)
     lifetimes = {each.data_set: filter_of(each.lifetime) for each in policy.data_sets}
     known = {*lifetimes, *view.settings.names, *view.books.data_sets}
     unknown = sorted(set(counted) - known)
@@ -80,63 +74,6 @@ def release(
         require_confirmation(_confirmation_lines(found, prices), "Release the ledger?", yes=yes)
         writer.release(reason, {}, prices)
     _print_release(read_ledger(config), reason, prices, known, as_json=as_json)
-
-
-def _parse_counts(given: Sequence[str], policy: Policy) -> dict[str, Price]:
-    """Parse the values of --count. Several values for one data set add up."""
-    total: dict[str, Price] = {}
-    texts: dict[str, list[str]] = {}
-    for each in given:
-        name, _, text = each.partition("=")
-        total[name] = total.get(name, Price()) + parse_count(each, name, text, policy)
-        texts.setdefault(name, []).append(text)
-    both = [name for name, given_texts in texts.items() if NOTHING in given_texts and len(given_texts) > 1]
-    check(not both, f"--count gives 'nothing' and also a job for {', '.join(both)}.", "Remove one of the two.")
-    return total
-
-
-def parse_count(given: str, name: str, text: str, policy: Policy) -> Price:
-    """Return what a job costs, or the most that a job within a budget can have cost, in units and slack units."""
-    if text == NOTHING:
-        return Price()
-    if Path(text).is_file():
-        return _price_of(name, Path(text))
-    try:
-        epsilon, delta = map(float, text.split(","))
-    except ValueError:
-        raise InvalidParameterError(
-            f"--count is {given!r:.80}, which is neither a budget nor a file that exists.",
-            "Write DATA_SET=EPSILON,DELTA (such as cohort=1,1e-6), DATA_SET=FILE with a job's file, or "
-            "DATA_SET=nothing.",
-        ) from None
-    most = largest_gaussian_price(Budget(epsilon, delta))
-    _require_gaussian(given, name, policy)
-    return most
-
-
-def _price_of(name: str, file: Path) -> Price:
-    """Return what the job in a file costs, as its provider charged it."""
-    job_file = job_files.from_file(file, job_flags.Flags())
-    other = f"{file} is a job on the data set {job_file.data_set!r:.80}, but --count names {name!r:.80}."
-    check(job_file.data_set in {None, name}, other, f"Write {job_file.data_set}={file}, or name another job's file.")
-    return job_file.plan.price
-
-
-def _require_gaussian(given: str, name: str, policy: Policy) -> None:
-    """Refuse to count by epsilon and delta if a job may have cost more than they are worth with Gaussian noise.
-
-    A pure mechanism is charged the mu that it is no worse than, and a mechanism that may fail is also charged its own
-    delta. A pure job of epsilon 1 has cost 1.23, whereas (1, 1e-6) is worth 0.24.
-    """
-    listed = [each for rules in policy.data_sets if rules.data_set == name for each in rules.methods]
-    others = [each for each in listed if not catalogue.find(each).gaussian]
-    check(
-        not others,
-        f"--count is {given!r:.80}, but the policy allows {', '.join(others)} on this data set. A job whose noise is "
-        "not Gaussian may have cost more than its epsilon and delta say.",
-        f"Give the job's file, as in --count {name}=job.toml, once for each job that may be missing. Or leave --count "
-        "out, so that everything counts as spent.",
-    )
 
 
 def _confirmation_lines(view: LedgerView, counted: Mapping[str, Price]) -> Iterator[str]:

@@ -53,7 +53,7 @@ def _require_extra() -> None:
         except ImportError:
             raise MissingExtraError(
                 f"The dashboard needs {package}, which is not installed.",
-                "Install it with: pip install 'dpspca[web]'",
+                f"Install it with: pip install {package}. Or in a clone of dpspca: pip install '.[web]'",
             ) from None
 
 

@@ -12,6 +12,7 @@ from dpspca.client.blocking import Federation, progress_of
 from dpspca.client.described_jobs import whole_and_chosen
 from dpspca.client.forecast import Forecast, forecast
 from dpspca.client.simulation import Watcher, simulate
+from dpspca.client.unit_names import UnitName, unit_named
 from dpspca.common.algorithms import AUTO, OptionKind, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
@@ -31,7 +32,6 @@ from dpspca.common.job import (
 )
 
 from .estimator_values import job_of, methods_with, rounds_of, rows_of, seeds_of
-from .unit_names import UnitName, unit_named
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin

@@ -5,7 +5,7 @@ from .balances import balance, cost
 from .data_check import Examined, examine_file, examine_settings, reading_of_file
 from .job_check import check_job
 from .job_seconds import JobSeconds
-from .lost_answers import answers_again, largest_gaussian_price, prices_to_record
+from .lost_answers import answers_again, prices_in, prices_to_record
 from .policy_numbers import rules_facts
 from .policy_words import explanation
 
@@ -20,8 +20,8 @@ __all__ = [
     "examine_file",
     "examine_settings",
     "explanation",
-    "largest_gaussian_price",
     "login_name",
+    "prices_in",
     "prices_to_record",
     "reading_of_file",
     "rules_facts",

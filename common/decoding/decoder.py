@@ -282,8 +282,9 @@ class _Table:
             wrong += self._unknown(unknown, source)
         needed = self._needed.union(self._also_needed(value)) if self._also_needed else self._needed
         if len(made) < len(readers) + len(others) and not needed.issubset(value):
-            missing = ", ".join(sorted(needed - value.keys()))
-            wrong.append(Fault((), f" lacks {missing}.", f"Add it. {source.sample}".strip()))
+            missing = sorted(needed - value.keys())
+            add = "Add it." if len(missing) == 1 else "Add them."
+            wrong.append(Fault((), f" lacks {', '.join(missing)}.", f"{add} {source.sample}".strip()))
         if self._cross_checks:
             defaults = {each.name: _default(each) for each in self._own if each.name not in needed | value.keys()}
             found = islice(self._cross_checks(defaults | made), MOST_FAULTS)

@@ -43,7 +43,9 @@ class Dictionary:
         check(bool(self.features), "The dictionary has no features.", "Add a table [features.NAME].")
         counts = Counter(each.name for each in self.features)
         twice = [name for name, count in counts.items() if count > 1]
-        check(not twice, f"Several features are called {_few(twice)}.", "Give each feature a name of its own.")
+        check(
+            not twice, f"These names are used for several features: {_few(twice)}.", "Give each feature its own name."
+        )
         check(
             sum(len(each.columns) for each in self.features) <= MAX_DIMENSION,
             f"The features have more than {MAX_DIMENSION} columns.",

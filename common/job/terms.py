@@ -147,7 +147,11 @@ class Terms:
         positive = min(self.dimension, rules.rows_per_person, rules.minimum_providers, columns) > 0 <= min(amounts)
         ordered = all(0 < span.least <= span.most < math.inf for span in spans)
         some = rules.methods and rules.accounting and rules.centering
-        check(positive and ordered and bool(some), "The terms have a number that no policy has.", _ASK)
+        check(
+            positive and ordered and bool(some),
+            "The terms have a number, or an empty list, that no policy can have.",
+            _ASK,
+        )
         for name, role in ((self.provider, Role.PROVIDER), (self.analyst, Role.ANALYST)):
             check(PartyName.parse(name).role is role, "The terms name a party of another role.", _ASK)
         caps = [cap.price for cap in (rules.per_job, rules.per_analyst) if cap]  # raises for an impossible budget

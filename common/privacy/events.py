@@ -131,7 +131,7 @@ class ChoiceEvent:
     def __post_init__(self) -> None:
         _check_noise(self.sensitivity, "scale", self.scale, self.slack)
         if self.picks < 1:
-            raise InvalidParameterError(f"{self.picks} picks are no choice.", "Give at least one.")
+            raise InvalidParameterError(f"The number of picks is {self.picks}.", "Give at least 1.")
 
     @property
     def log_range(self) -> float:

@@ -47,7 +47,10 @@ def read_slots(total: FloatArray) -> Words:
     """Read the words in all slots from the sum of the answers; refuse a sum that does not consist of words."""
     words = np.asarray(total)
     if words.shape != (SLOTS, NONCE_WORDS) or not ((words >= 0) & (words < 2.0**32) & (words == np.rint(words))).all():
-        refuse("The answers in slots do not add up to 32-bit words.", "Find the provider that wrote in several slots.")
+        refuse(
+            "The random numbers of the providers do not add up to 32-bit words: one wrote into another's slot.",
+            "Submit the job again, with fewer providers, to find out which.",
+        )
     return words.astype(np.uint32)
 
 

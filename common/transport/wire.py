@@ -20,6 +20,7 @@ from dpspca.common.results import FULL, weighted
 
 FRAME: Final = 2**20
 
+_FOLLOW: Final = "The coordinator and this provider may run different versions: install the same one."
 _INDEX_BYTES: Final = 4
 _REAL_BYTES: Final = 8
 _WHOLE: Final = np.dtype("<i8")
@@ -38,9 +39,9 @@ class QueryReader:
         step = step.of_kind(announced.kind)
         if announced.kind != step.query.kind:
             asked = shortened(announced.kind)  # untrusted text
-            refuse(f"The query is {asked}, but the plan has '{step.query.kind}' here.", "Follow the plan.")
+            refuse(f"The query is {asked}, but the plan has '{step.query.kind}' here.", _FOLLOW)
         if not step.extent.covers(announced.extent):
-            refuse(f"The query's extent {announced.extent} is not within {step.extent}.", "Follow the plan.")
+            refuse(f"The query's extent {announced.extent} is not within {step.extent}.", _FOLLOW)
         self._announced = announced
         self._query = step.query
         self._size = step.query.content_size(announced)

@@ -29,7 +29,7 @@ TOP_LEVEL_PAGES: Final = {
 SAMPLES: Final = "deploy/samples"
 SETTINGS_PAGE: Final = "reference/settings.md"
 FILE_OF_PAGE: Final = {page: name for name, page in TOP_LEVEL_PAGES.items()}
-LINK: Final = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
+LINK: Final = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?!https?:)(?P<target>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 CODE: Final = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 BLOCK_FORMULA: Final = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 FORMULA: Final = re.compile(r"(?<![\\$\w])\$([^$\n]+(?:\n[^$\n]+)?)\$(?!\w)")
@@ -64,8 +64,8 @@ def _rejoined(parts: list[str]) -> list[str]:
 
 
 def _within_the_site(link: re.Match[str], page: str) -> str:
-    """Return a link of the repository as a link within the site."""
-    text, target, anchor = link[1], link[2], link[3] or ""
+    """Return a link of the repository, or a picture, as one within the site."""
+    image, text, target, anchor = link["image"], link["text"], link["target"], link["anchor"] or ""
     if not target:
         return link[0]
     home = FILE_OF_PAGE.get(page, join("docs", page))
@@ -79,7 +79,7 @@ def _within_the_site(link: re.Match[str], page: str) -> str:
         file = file.removeprefix("docs/")
     elif (ROOT / file).exists():
         return text if text.startswith("`") else f"`{file}`"  # a file of the repository that has no page
-    return f"[{text}]({relpath(file, dirname(page) or '.')}{anchor})"
+    return f"{image}[{text}]({relpath(file, dirname(page) or '.')}{anchor})"
 
 
 def _with_formulas(text: str) -> str:

@@ -239,7 +239,8 @@ class ApprovalQueue:
         version = FILE.version(connection)
         if version is None or version > len(MIGRATIONS):
             raise QueueError(
-                f"{self.path} is not a queue of approvals of this software, or of a newer one.", "Move the file away."
+                f"{self.path} is not an approval queue, or a newer version wrote it.",
+                "Move the file away: jobs that wait are then asked for again.",
             )
         return version
 

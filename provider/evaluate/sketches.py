@@ -165,8 +165,8 @@ class SketchAnswers:
             opened = shown if fixed == EMPTY_SLOT else commitment(self._job, slot, shown)
             if opened != fixed:
                 raise RefusedError(
-                    f"The nonce in place {slot + 1} does not open the commitment in that place.",
-                    "If a provider left before it revealed its nonce, the job cannot go on: submit a new one.",
+                    f"The random number of provider {slot + 1} of the job is not the one that it committed itself to.",
+                    "Submit a new job. This also happens if a provider left before it revealed its number.",
                 )
         if self._sketched not in {"", query.digest()}:
             raise RefusedError(

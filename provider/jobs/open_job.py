@@ -43,7 +43,7 @@ class OpenJob:
     used: Callable[[], None] = lambda: None
     """Notes that a query is answered from rows now (``last_prepared.py``)."""
     done: Callable[..., None] = lambda **_: None
-    """Notes that its answer leaves, or that none comes of it, and whether the job ``is_over``."""
+    """Called when the answer leaves, or failed. ``is_over`` says whether the job has ended."""
     places: RowPlaces = field(default_factory=RowPlaces)
     """Where answers are made."""
     memory_of: Callable[[Step], int] = lambda _: 0
@@ -56,7 +56,7 @@ class OpenJob:
     _paid: tuple[PaidQuery, Callable[[], None]] | None = None
     """The query that waits for a place, and the check of its requester."""
     _withdraw: Callable[[], object] | None = None
-    """Has that query wait no longer. For use in any thread."""
+    """Removes that query from those that wait. Callable from any thread."""
     _retiring: Lock = field(default_factory=Lock)
     _is_retired: bool = False
 
@@ -145,16 +145,16 @@ class OpenJob:
     async def _taken_place(self, step: Step) -> AsyncIterator[bool]:
         """Wait for a place, unless the job ends, and keep it. Tell whether it was there at once."""
         loop = asyncio.get_running_loop()
-        wish = self.places.ask(self.envelope.analyst, self.memory_of(step))
+        request = self.places.ask(self.envelope.analyst, self.memory_of(step))
         with self._retiring:
-            self._withdraw = lambda: loop.call_soon_threadsafe(wish.withdraw, _job_ended())
+            self._withdraw = lambda: loop.call_soon_threadsafe(request.withdraw, _job_ended())
             if self._paid is None:
-                wish.withdraw(_job_ended())
+                request.withdraw(_job_ended())
         try:
-            async with self.places.taken(wish):
+            async with self.places.taken(request):
                 if self._paid is None:
                     raise _job_ended()
-                yield wish.at_once
+                yield request.at_once
         finally:
             self._withdraw = None
 

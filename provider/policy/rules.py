@@ -115,7 +115,7 @@ class Rules(ApprovalKeys):
 
     def __post_init__(self) -> None:
         found = list(self._contradictions())
-        check(not found, " ".join(found), "Change one of the two.")
+        check(not found, " ".join(found), "Change one of the keys that contradict each other.")
 
     @classmethod
     def also_needed(cls, raw: Mapping[str, Any]) -> tuple[str, ...]:

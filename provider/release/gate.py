@@ -36,7 +36,8 @@ class Gate:
         step = self._next_step(position, standing.reached)
         if standing.spent != self.plan.prices[standing.reached]:
             raise RefusedError(
-                "What the ledger says this job spent is not the price of its queries.", "Run `dpspca ledger verify`."
+                "The ledger does not have the price of this job's queries as what the job spent.",
+                "The provider's operator must run `dpspca ledger verify`.",
             )
         if not step.admits(query):
             raise RefusedError(

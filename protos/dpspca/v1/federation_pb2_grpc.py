@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ProviderServiceStub:
-    """Providers sit behind firewalls: they dial out and hold this one stream. Nobody connects to them.
+    """A provider opens this stream to the coordinator and keeps it open. Nobody connects to a provider.
     """
 
     def __init__(self, channel):
@@ -43,7 +43,7 @@ class ProviderServiceStub:
 
 
 class ProviderServiceServicer:
-    """Providers sit behind firewalls: they dial out and hold this one stream. Nobody connects to them.
+    """A provider opens this stream to the coordinator and keeps it open. Nobody connects to a provider.
     """
 
     def Connect(self, request_iterator, context):
@@ -69,7 +69,7 @@ def add_ProviderServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ProviderService:
-    """Providers sit behind firewalls: they dial out and hold this one stream. Nobody connects to them.
+    """A provider opens this stream to the coordinator and keeps it open. Nobody connects to a provider.
     """
 
     @staticmethod

@@ -52,7 +52,7 @@ def _failed(table: str, problem: Exception, *, is_there: bool = False) -> Invali
     """Say that nothing was written, without what the database says, which may hold a name."""
     if is_there:
         return InvalidDataError(
-            f"The table {table!r:.60} is there already. Nothing was changed.",
+            f"The table {table!r:.60} already exists. Nothing was changed.",
             "Choose another --table, or drop that one.",
         )
     return InvalidDataError(

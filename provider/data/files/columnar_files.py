@@ -108,7 +108,7 @@ def _arrow(file: BinaryIO, options: Any = None) -> Any:  # noqa: ANN401  # of py
     beginning = file.read(len(_ARROW_MARK))
     file.seek(0)
     if beginning.startswith(_OLD_FEATHER):
-        raise InvalidDataError("It is Feather of version 1, which is not read any more.", "Write it as version 2.")
+        raise InvalidDataError("It is Feather of version 1, which is not supported.", "Write it as version 2.")
     if beginning != _ARROW_MARK:
         raise InvalidDataError("It is not an Arrow file. It may be a stream of Arrow.", f"If so, convert it: {_STREAM}")
     return ipc.open_file(file, options=options)

@@ -27,5 +27,5 @@ def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module
         extra = _EXTRAS.get(package, "formats")
         raise MissingExtraError(
             f"{_NEEDS.get(package, 'Reading this kind of file')} needs {package}, which is not installed.",
-            f"Install it with: pip install 'dpspca[{extra}]', or pip install {package}",
+            f"Install it with: pip install {package}. Or in a clone of dpspca: pip install '.[{extra}]'",
         ) from None

@@ -266,7 +266,7 @@ def test_scores_go_into_a_new_table_of_a_database(ending: str, server: database.
     assert (np.array([line[1:] for line in lines]) == expected(tmp_path)).all()
     again = run(*words)
     assert again.exit_code != 0
-    assert "'pcs' is there already" in again.output + str(again.exception)
+    assert "'pcs' already exists" in again.output + str(again.exception)
     assert len(stored()) == len(COUNTS)
     (tmp_path / "ids.txt").write_text("same\n" * len(COUNTS), encoding="utf-8")
     twice = run(*words[:-1], "other", "--ids", tmp_path / "ids.txt")

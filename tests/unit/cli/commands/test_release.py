@@ -10,7 +10,7 @@ import pytest
 from facts import facts
 from local_federation import permissive_policy
 
-from dpspca.cli.commands.release import parse_count
+from dpspca.client.steward.lost_answers import price_in
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import Budget, JobSpec
@@ -35,7 +35,7 @@ def cost(job: JobSpec) -> Price:
 
 def counted(budget: Budget, allowed: Policy) -> Price:
     text = f"{budget.epsilon!r},{budget.delta!r}"
-    return parse_count(f"cohort={text}", "cohort", text, allowed)
+    return price_in(f"cohort={text}", "cohort", text, allowed)
 
 
 def with_other_budgets(job: JobSpec) -> Iterator[JobSpec]:
@@ -73,7 +73,7 @@ def test_count_refuses_a_budget_if_other_noise_is_allowed(name: str) -> None:
 def test_a_counted_file_counts_the_exact_price_of_its_job(job: JobSpec, tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     file.write_text(job.to_json(), encoding="utf-8")
-    assert parse_count(f"cohort={file}", "cohort", str(file), ANY) == cost(job)
+    assert price_in(f"cohort={file}", "cohort", str(file), ANY) == cost(job)
 
 
 def test_count_refuses_a_job_on_another_data_set(tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_count_refuses_a_job_on_another_data_set(tmp_path: Path) -> None:
     )
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidParameterError, match=facts(file, "'trial'", "--count", "'cohort'")):
-        parse_count(f"cohort={file}", "cohort", str(file), ANY)
+        price_in(f"cohort={file}", "cohort", str(file), ANY)

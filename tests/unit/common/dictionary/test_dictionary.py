@@ -180,7 +180,7 @@ def test_text_that_is_not_a_dictionary_is_refused(raw: Any) -> None:
 def test_names_that_look_alike_in_unicode_are_one_name() -> None:
     composed, decomposed = "caf\u00e9", "cafe\u0301"
     (fault,) = faults(study(**{composed: NUMBER, decomposed: NUMBER}))
-    assert "Several features" in str(fault)
+    assert "used for several features" in str(fault)
 
 
 def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setitem(sys.modules, package.partition(".")[0], None)
     cluster = open_cluster(decode(EngineSettings, table))
-    with pytest.raises(MissingExtraError, match=facts(extra, f"pip install 'dpspca[{extra}]'")):
+    with pytest.raises(MissingExtraError, match=facts(extra, f"pip install '.[{extra}]'")):
         count_rows(cluster, task_fields(tmp_path, Reading(), None, None))
 
 

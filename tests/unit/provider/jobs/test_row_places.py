@@ -172,10 +172,10 @@ def test_a_query_whose_job_ends_holds_nobody_up() -> None:
                 await asyncio.sleep(seconds)
 
         async def withdrawn() -> None:
-            wish = places.ask("ben", 90)
-            asyncio.get_running_loop().call_later(1.0, wish.withdraw, InterruptedError())
+            request = places.ask("ben", 90)
+            asyncio.get_running_loop().call_later(1.0, request.withdraw, InterruptedError())
             with pytest.raises(InterruptedError):
-                async with places.taken(wish):
+                async with places.taken(request):
                     begun.append(-1)
 
         async def small() -> None:

@@ -205,7 +205,7 @@ def test_without_pyarrow_the_error_names_the_command_to_install_it(
     monkeypatch.setattr(extras, "import_module", missing)
     for name in ("rows.parquet", "rows.feather", "rows.csv.zst"):
         (tmp_path / name).touch()
-        with pytest.raises(MissingExtraError, match=facts("pip install 'dpspca[formats]'")):
+        with pytest.raises(MissingExtraError, match=facts("pip install '.[formats]'")):
             read_protected(tmp_path / name)
 
 

@@ -131,7 +131,7 @@ def test_without_zarr_the_error_names_the_command_to_install_it(
 
     monkeypatch.setattr(extras, "import_module", missing)
     (tmp_path / "rows.zarr").mkdir()
-    with pytest.raises(MissingExtraError, match=facts("dpspca[zarr]")):
+    with pytest.raises(MissingExtraError, match=facts("'.[zarr]'")):
         read_protected(tmp_path / "rows.zarr")
 
 

@@ -11,7 +11,8 @@ import pytest
 from commands import Ended, commands_in
 from facts import facts
 
-from dpspca.cli.arguments import job_dictionaries, job_files, job_flags
+from dpspca.cli.arguments import job_files, job_flags
+from dpspca.client import job_dictionaries
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import PRIVATE_BOUND
@@ -99,7 +100,7 @@ def test_a_job_in_canonical_form_is_read_with_or_without_its_dictionary(tmp_path
         ({"features": ["age", "weight"]}, "no feature 'weight'"),
         ({"features": []}, "features is []"),
         ({"features": "age"}, "features is 'age'"),
-        ({"features": ["age", "age"]}, "Several features"),
+        ({"features": ["age", "age"]}, "used for several features"),
         ({"dictionary": "absent.toml"}, "cannot be read"),
         ({"dictionary": ""}, "names features, and its dictionary"),
         ({"dictionary": None}, "names features, and its dictionary"),
