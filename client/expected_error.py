@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from dpspca.common.algorithms import for_job
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import JobSpec
 
 from .forecast import Forecast
+from .theorem_bound import for_job
 
 METHOD: Final = "dps-pca"
 """The method that the theorem is about."""

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dpspca.common.checks import check
 from dpspca.common.errors import NotNowError, NotTrustedError, UnsafeFileError
@@ -19,9 +19,11 @@ from dpspca.common.names import Role
 from dpspca.common.storage import Address, files
 from dpspca.common.transport import CertificateMail, Mailbox, MailFolder, RemoteMailbox, is_loopback
 from dpspca.common.trust import IDENTITY_FILE, Identity, Invitation, identity
-from dpspca.server.mailbox import MailboxServer
 
 from .renewal import MAILBOX_FOLDER, Notify, wait_for_certificate
+
+if TYPE_CHECKING:
+    from dpspca.server.mailbox import MailboxServer
 
 FETCH_SECONDS: Final = 30.0
 """How long a coordinator that has joined still offers the certificates of the others."""
@@ -123,11 +125,13 @@ class Joining:
                     await asyncio.sleep(FETCH_PAUSE)
 
     @asynccontextmanager
-    async def _offered(self) -> AsyncIterator[MailboxServer | None]:
+    async def _offered(self) -> AsyncIterator["MailboxServer | None"]:
         """Offer the mailbox while the coordinator joins, because the others need it."""
         if not self._is_coordinator or self.exchange:
             yield None
             return
+        from dpspca.server.mailbox import MailboxServer  # noqa: PLC0415  # analysts need no part of the coordinator
+
         folder, given = MailFolder(self.folder / MAILBOX_FOLDER), self.invitation
         server = MailboxServer(folder, given.mailbox_key, given.authority_pem)
         await server.start(_everywhere(given.mailbox))

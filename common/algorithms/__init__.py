@@ -2,9 +2,9 @@
 
 from . import catalogue
 from .catalogue import CATALOGUE, Method, choices
+from .dps_pca import DpsPcaOptions
 from .stages import CHOICES, CLEAR, LEAST_KEPT, SPARSE_FRACTION, Lengths, ReleasedFacts, best_clip, kept_part
 from .steps import AUTO, Option, OptionKind
-from .theory import for_job
 
 __all__ = [
     "AUTO",
@@ -13,6 +13,7 @@ __all__ = [
     "CLEAR",
     "LEAST_KEPT",
     "SPARSE_FRACTION",
+    "DpsPcaOptions",
     "Lengths",
     "Method",
     "Option",
@@ -21,6 +22,5 @@ __all__ = [
     "best_clip",
     "catalogue",
     "choices",
-    "for_job",
     "kept_part",
 ]

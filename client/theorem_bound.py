@@ -30,13 +30,11 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from dpspca.common.algorithms import DpsPcaOptions, catalogue
 from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import JobSpec
 from dpspca.common.queries import CovarianceProduct
-
-from . import catalogue
-from .dps_pca import DpsPcaOptions
 
 NAME: Final = "dps-pca"
 MISSED: Final = 0.05

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
-from dpspca.common.algorithms.theory import BoundTerms, PopulationAssumptions, error_terms, for_job
+from dpspca.client.theorem_bound import BoundTerms, PopulationAssumptions, error_terms, for_job
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import Accounting, Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
