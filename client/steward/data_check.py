@@ -63,6 +63,7 @@ class Examined:
         return (
             self.facts is not None
             and not (self.facts.triplets is not None and self.facts.rows and not self.facts.triplets.used)
+            and not (self.facts.rows and self.facts.rows_as_zeros == self.facts.rows)
             and not any(_makes_all_unusable(each, self.facts) for each in self.facts.columns)
             and not any(each.is_wrong for each in self.facts.features)
         )
@@ -157,16 +158,23 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
         )
     others = [each for each in columns if 0 < each[1].spoils < facts.rows]
     if others:
-        yield (
-            f"{facts.rows_as_zeros} rows count as zeros. Values are missing or unusable in {_named(others)}. A public "
-            "number per column in missing, under [reading], keeps rows with missing values. Codes for missing values "
-            "belong in missing_codes."
-        )
+        yield _about_zeros(facts, _named(others))
     yield from _about_index(columns, facts)
     yield from _suspicions(columns)
     constant = [each for each in columns if each[1].is_constant]
     if constant:
         yield f"In {_named(constant)}, all usable values are equal."
+
+
+def _about_zeros(facts: DataSetFacts, named: str) -> str:
+    count = facts.rows_as_zeros
+    share = ": all of them" if count == facts.rows else ", more than half of them" if 2 * count > facts.rows else ""
+    damaged = " If there are lines without cells between the rows, its line ends are damaged." if share else ""
+    return (
+        f"{count} {'row counts' if count == 1 else 'rows count'} as zeros{share}. Values are missing or unusable in "
+        f"{named}. A public number per column in missing, under [reading], keeps rows with missing values. Codes for "
+        f"missing values belong in missing_codes.{damaged}"
+    )
 
 
 def _about_rows(facts: DataSetFacts) -> Iterator[str]:
@@ -179,6 +187,7 @@ def _about_rows(facts: DataSetFacts) -> Iterator[str]:
         yield from person_remarks(facts.persons)
     for twin in facts.twins:
         yield f"{twin} is there packed and unpacked, or packed in two ways. If the rows are the same, remove one file."
+    yield from facts.notes
     for unstored in facts.unstored:
         yield f"{unstored} If they were lost, copy or write it again."
 

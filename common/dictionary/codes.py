@@ -80,7 +80,7 @@ class LevelCodes:
         made = cls(tuple(codes), tuple(places[level] for level in codes.values()))
         first = dict[float, str]()
         for code in given or feature.levels:
-            if (number := _parsed(code)) is not None:
+            if (number := _number_of_code(code)) is not None:
                 same = first.setdefault(number, code)
                 check(
                     same == code,
@@ -103,8 +103,13 @@ class LevelCodes:
         known = dict(zip(self.texts, self.levels, strict=True))
         alike = {text.lower(): known[text] for text in reversed(self.texts)}
         numbers = {number: alike[text] for text, number in _TRUTH.items() if text in alike}
-        numbers |= {number: known[text] for text in self.texts if (number := _parsed(text)) is not None}
+        numbers |= {number: known[text] for text in self.texts if (number := _number_of_code(text)) is not None}
         return {stored: level for number, level in numbers.items() for stored in _as_stored(number)} | numbers
+
+
+def _number_of_code(code: str) -> float | None:
+    """Return the number that a code of a level is, or None. A code such as 1E5 is a word: it is not 100000."""
+    return None if set(code) & {"e", "E"} else _parsed(code)
 
 
 def without_codes(raw: FloatArray, codes: Iterable[str | float]) -> FloatArray:

@@ -32,6 +32,8 @@ from .files import (
     fault_of_text,
     index_of_parquet,
     is_convertible,
+    notes_on_bed,
+    notes_on_pgen,
     read_arrow,
     read_bed,
     read_h5ad,
@@ -83,6 +85,8 @@ class Format:
     """Names used columns that number or name rows, as the file says."""
     unstored: Callable[[RowSource], str | None] | None = None
     """Says which part of the rows the file does not hold, so that another number stands there."""
+    notes: Callable[[RowSource], list[str]] | None = None
+    """Says what people should know of how its rows are read."""
     partitions: bool = False
     """Whether the names of folders may hold columns."""
     may_hang: bool = False
@@ -120,8 +124,8 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".parquet": _PARQUET, ".pq": _PARQUET, ".arrow": _ARROW, ".feather": _ARROW, ".orc": _ORC,
     ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": _H5AD,
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
-    ".bed": Format(read_bed, columns_of_bed, _GENOTYPES),
-    ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True),
+    ".bed": Format(read_bed, columns_of_bed, _GENOTYPES, notes=notes_on_bed),
+    ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True, notes=notes_on_pgen),
     ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE, triplets=triplets_of_duckdb),
     ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE, triplets=triplets_of_postgres),
     ".zarr": Format(read_zarr, columns_of_zarr, _NAMED, unstored=unstored_in_zarr),

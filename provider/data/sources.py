@@ -284,6 +284,15 @@ def unstored_parts(path: Path, reading: Reading) -> Iterator[str]:
             yield f"{file}: {described}."
 
 
+def notes(path: Path, reading: Reading) -> Iterator[str]:
+    """Say what people should know of how the rows of each file are read."""
+    for file in files_at(path):
+        source = _source(file, reading, path)
+        with file_errors(file):
+            note = format_of(source).notes
+            yield from () if note is None else note(source)
+
+
 def first_fault(path: Path, reading: Reading = _PLAIN) -> str | None:
     """Say where the first unusable row is, and why, for people who may see the rows. Return None if all are usable.
 

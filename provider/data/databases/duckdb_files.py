@@ -33,9 +33,10 @@ _SETTINGS: Final = {
 _LIST: Final = re.compile(r"(\[\d*\])+$")
 _CAST: Final = "coalesce(TRY_CAST({} AS DOUBLE), 'NaN'::DOUBLE)"
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-_NUMBERS: Final = (*_WHOLE, *(f"U{kind}" for kind in _WHOLE), "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL")
+_ALL_WHOLE: Final = (*_WHOLE, *(f"U{kind}" for kind in _WHOLE))
+_NUMBERS: Final = (*_ALL_WHOLE, "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL")
 _TYPES: Final = Types(
-    dict.fromkeys(_NUMBERS, _CAST), dict.fromkeys(("VARCHAR", "ENUM"), "CAST({} AS VARCHAR)"), frozenset(_WHOLE)
+    dict.fromkeys(_NUMBERS, _CAST), dict.fromkeys(("VARCHAR", "ENUM"), "CAST({} AS VARCHAR)"), frozenset(_ALL_WHOLE)
 )
 
 

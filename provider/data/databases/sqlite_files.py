@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from math import nan
+from math import inf, nan
 from typing import Any, Final
 
 import numpy as np
@@ -92,6 +92,10 @@ def triplets_of_sqlite(source: RowSource) -> Iterator[TripletBatch]:
             yield TripletBatch(names[0], names[1], np.array(numbers) if places[2:] else None)
 
 
+class _Text(bytes):
+    """Text as its bytes. What SQLite calls a blob comes as plain bytes."""
+
+
 def _name_of(value: bytes | float | None) -> str | None:
     if value is None:
         return None
@@ -112,7 +116,7 @@ def _opened(source: RowSource) -> Iterator[sqlite3.Connection]:
     source.path.stat()  # SQLite does not say why it cannot open a file
     try:
         with closing(sqlite3.connect(f"{source.path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            database.text_factory = bytes  # otherwise text that is not in UTF-8 would stop the reading
+            database.text_factory = _Text  # otherwise text that is not in UTF-8 would stop the reading
             database.execute("PRAGMA query_only = on")
             yield database
     except sqlite3.Error as problem:
@@ -226,6 +230,8 @@ def _number_of(read: Callable[[str], float]) -> Callable[[Any], float]:
     def number_of(value: bytes | float | None) -> float:
         if value is None:
             return nan
-        return read(value.decode("utf-8", "replace")) if isinstance(value, bytes) else float(value)
+        if isinstance(value, _Text):
+            return read(value.decode("utf-8", "replace"))
+        return inf if isinstance(value, bytes) else float(value)  # a blob is no number, whatever its bytes look like
 
     return number_of

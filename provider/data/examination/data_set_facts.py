@@ -31,6 +31,7 @@ from dpspca.provider.data.sources import (
     for_each_row,
     index_columns,
     joined,
+    notes,
     packed_twins,
     person_lines,
     raw_tables,
@@ -99,6 +100,8 @@ class DataSetFacts:
     """Of a long table, what was not used, and what was added up."""
     unstored: tuple[str, ...] = ()
     """Which parts of the rows the files do not hold, so that another number stands there."""
+    notes: tuple[str, ...] = ()
+    """What else to know of how the rows are read."""
     index: tuple[str, ...] = ()
     """Columns that the file calls the index of its rows."""
     twins: tuple[str, ...] = ()
@@ -125,8 +128,14 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
     found = _examined(path, reading, persons, memory, square, progress)
     has_unknown = reading.triplets is None and any(each.unknown for each in found.features)
     undecoded = undecoded_columns(path, reading) if has_unknown else ()
-    unstored, twins = tuple(unstored_parts(path, reading)), packed_twins(path)
-    return replace(found, unstored=unstored, undecoded=undecoded, twins=twins, index=index_columns(path, reading))
+    return replace(
+        found,
+        unstored=tuple(unstored_parts(path, reading)),
+        notes=tuple(notes(path, reading)),
+        undecoded=undecoded,
+        twins=packed_twins(path),
+        index=index_columns(path, reading),
+    )
 
 
 def _examined(  # noqa: PLR0913, PLR0917  # all that is declared

@@ -60,6 +60,11 @@ def read_npy(source: RowSource) -> RawTable:
     form: Any = np.load(source.path, mmap_mode="r", allow_pickle=False)  # its head, and whether the file is whole
     require_matrix(form.shape)
     numbers_of(form[:0])  # checks the type
+    if source.path.stat().st_size > form.offset + form.nbytes:
+        raise InvalidDataError(
+            "There is more in it than its one array: perhaps several were saved into one file.",
+            "Save one array into a file with numpy.save, or several with numpy.savez.",
+        )
     columns = columns_by_place(source.reading, form.shape[1])
     places = list(range(form.shape[1])) if columns.places is None else list(columns.places)
     with ExitStack() as opened:
@@ -145,6 +150,8 @@ def _rows_of_coordinates(stored: Any, *, lenient: bool) -> scipy.sparse.csr_arra
     A number in a row that does not exist belongs to no row, so the file is refused.
     """
     (rows, columns), numbers = map(int, stored["shape"]), stored["data"]
+    if numbers.dtype.kind in "fiub":
+        numbers = numbers.astype(np.float64)  # a place that occurs twice is added up, which a small type cannot hold
     row, column = stored["row"], stored["col"]
     stray = (column < 0) | (column >= columns)
     if stray.any():

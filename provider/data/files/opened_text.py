@@ -21,6 +21,7 @@ _UTF_16_MARKS: Final = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 _UTF_8_MARK: Final = b"\xef\xbb\xbf"
 _PACKED: Final = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ", ".zst": b"\x28\xb5\x2f\xfd"}
 """How packed files begin."""
+_SKIPPED: Final = b"\x50\x2a\x4d\x18"
 _DAMAGED: Final = (EOFError, zlib.error, lzma.LZMAError)
 
 
@@ -72,13 +73,18 @@ def _skip_mark(packed: io.BufferedReader, encoding: str) -> None:
         packed.read(len(mark))
 
 
+def _is_skipped(beginning: bytes) -> bool:
+    """Tell whether a file begins with a frame that zstd skips, as those of pzstd do."""
+    return beginning[1:4] == _SKIPPED[1:] and beginning[0] & 0xF0 == _SKIPPED[0]
+
+
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Any]:
     with path.open("rb", buffering=0) as file:
         ending = path.suffix.lower()
         signature = _PACKED.get(ending, b"")
         beginning = os.pread(file.fileno(), LONGEST, 0) if signature else b""
-        if beginning and not beginning.startswith(signature):
+        if beginning and not beginning.startswith(signature) and not (ending == ".zst" and _is_skipped(beginning)):
             raise InvalidDataError(
                 f"Its name ends in {ending}, but it is not packed like that, or damaged.",
                 f"If it is not packed, rename it without {ending}. Otherwise copy it again, whole.",

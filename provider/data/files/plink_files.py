@@ -22,7 +22,7 @@ from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
 from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, columns_used, import_extra, require_room
 
-from .variants import Agreement, Variant, agree, counting, read_variants, sample_ids
+from .variants import NO_AUTOSOME, Agreement, Variant, agree, counting, read_variants, sample_ids
 
 _MAGIC: Final = b"\x6c\x1b"
 _HEADER: Final = 3
@@ -75,12 +75,11 @@ def read_pgen(source: RowSource) -> RawTable:
     """Read the hard calls of a .pgen file. The .pvar (or .pvar.zst) and .psam beside it must describe it."""
     variants, samples = _listed(source, *_PGEN_LISTS)
     chosen = _chosen(source, variants)
-    alleles = np.array([2 + each.counted.count(_SEVERAL) for each in variants], dtype=np.uintp)
     with import_extra("pgenlib").PgenReader(
         os.fsencode(source.path),
         raw_sample_ct=samples,
         variant_ct=len(variants),
-        allele_idx_offsets=np.concatenate([np.zeros(1, dtype=np.uintp), np.cumsum(alleles, dtype=np.uintp)]),
+        allele_idx_offsets=_offsets(variants),
     ) as stored:
 
         def bytes_of(places: NDArray[np.intp]) -> Bytes:
@@ -89,6 +88,48 @@ def read_pgen(source: RowSource) -> RawTable:
             return of_codes(np.where(counts < 0, MISSING, counts).astype(np.uint8))
 
         return _table(source, chosen, (samples, len(variants)), bytes_of)
+
+
+def notes_on_bed(source: RowSource) -> list[str]:
+    """Say which of the variants that are used are on chromosomes that men and women have different numbers of."""
+    return _notes_on_sex(source, _variants(source, ".bim"))
+
+
+def notes_on_pgen(source: RowSource) -> list[str]:
+    """Say the same, and whether there are dosages between whole counts, of which only the hard calls are read."""
+    variants, samples = _listed(source, *_PGEN_LISTS)
+    places = _chosen(source, variants)[0].places
+    used = list(range(len(variants)) if places is None else places)[:_LOOKED_AT]
+    dosages = np.empty((1, samples), dtype=np.float32)
+    between = 0
+    with import_extra("pgenlib").PgenReader(
+        os.fsencode(source.path), raw_sample_ct=samples, variant_ct=len(variants), allele_idx_offsets=_offsets(variants)
+    ) as stored:
+        for place in used:
+            stored.read_dosages_list(np.array([place], dtype=np.uint32), dosages)
+            between += int(np.any((dosages != np.rint(dosages)) & (dosages >= 0)))
+    notes = _notes_on_sex(source, variants)
+    if between:
+        notes.append(
+            f"{source.path.name} has dosages between whole counts, at {between} of the first {len(used)} variants. The "
+            "hard calls are read, and a dosage without one is missing. To round all dosages: plink2 --pfile PREFIX "
+            "--hard-call-threshold 0.499999 --make-pgen erase-dosage --out OTHER"
+        )
+    return notes
+
+
+def _notes_on_sex(source: RowSource, variants: Sequence[Variant]) -> list[str]:
+    places = _chosen(source, variants)[0].places
+    used = variants if places is None else [variants[place] for place in places]
+    named = [each.name for each in used if each.place is not None and each.place[0] in NO_AUTOSOME]
+    note = (
+        f"{len(named)} variants are on chromosome X, Y or MT, such as {named[0]!r:.60}. They are counted like all "
+        "others, so a component may be the sex of the samples: list them in leave_out under [reading] at every "
+        "provider, or write the file without them (plink2 --autosome)."
+        if named
+        else ""
+    )
+    return [note] if note else []
 
 
 def located(path: Path) -> Path:
@@ -116,6 +157,14 @@ _Chosen: TypeAlias = tuple[Columns, Agreement | None]
 _PGEN_LISTS: Final = ".pvar", ".psam"
 _SEVERAL: Final = ","
 """What separates several ALT alleles of a .pvar file."""
+_LOOKED_AT: Final = 1000
+"""Variants in which dosages are looked for."""
+
+
+def _offsets(variants: Sequence[Variant]) -> NDArray[np.uintp]:
+    """Return where the alleles of each variant begin in a list of all alleles."""
+    alleles = np.array([2 + each.counted.count(_SEVERAL) for each in variants], dtype=np.uintp)
+    return np.concatenate([np.zeros(1, dtype=np.uintp), np.cumsum(alleles, dtype=np.uintp)])
 
 
 def _listed(source: RowSource, variants: str, samples: str) -> tuple[list[Variant], int]:

@@ -192,7 +192,7 @@ def _head(text: TextIO, source: RowSource) -> _Head:
     reading = source.reading
     usual = "\t" if _is_tabbed(source.path) else None
     if reading.names is not None:
-        return _Head(list(reading.names), reading.delimiter or usual or DELIMITERS[0], 0)
+        return _Head(list(reading.names), reading.delimiter or usual or _usual_of(reading), 0)
     first, before = next(text, ""), 0
     marked = _EXCEL_MARK.fullmatch(first)
     if marked is not None:
@@ -200,7 +200,7 @@ def _head(text: TextIO, source: RowSource) -> _Head:
     lines = [first] if first else []
     while "".join(lines).count('"') % 2 and len(lines) < _MOST_LINES_OF_NAMES and (line := next(text, "")):
         lines.append(line)
-    delimiter = reading.delimiter or (marked and marked[1]) or usual or _delimiter_of(lines)
+    delimiter = reading.delimiter or (marked and marked[1]) or usual or _delimiter_of(lines, _usual_of(reading))
     reader = _reader(chain(lines, text), delimiter)
     try:
         cells: list[str] = next(reader, [])
@@ -225,7 +225,12 @@ def _is_tabbed(path: Path) -> bool:
     return name.endswith(_TABS) or Path(name).stem.endswith(_TABS)  # packed
 
 
-def _delimiter_of(lines: Sequence[str]) -> str:
+def _usual_of(reading: Reading) -> str:
+    """Return what divides cells if the line of names does not show it. A decimal comma divides none."""
+    return next(mark for mark in DELIMITERS if mark != reading.decimal)
+
+
+def _delimiter_of(lines: Sequence[str], usual: str) -> str:
     """Return the mark that divides the line of names into most cells. Refuse a line that two marks divide equally well.
 
     Names may have spaces in them, so a space divides only what no other mark does. Names with a mark in them are in
@@ -235,7 +240,7 @@ def _delimiter_of(lines: Sequence[str]) -> str:
     spaces = found.pop(_SPACE)
     most = max(found.values())
     if most[1] <= 1:
-        return _SPACE if spaces[1] > 1 else DELIMITERS[0]
+        return _SPACE if spaces[1] > 1 else usual
     best = [mark for mark, each in found.items() if each == most]
     if len(best) > 1:
         raise InvalidDataError(

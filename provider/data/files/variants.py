@@ -9,7 +9,7 @@ Lists of variants count as public, as column names do.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,9 @@ from dpspca.provider.data.tables import import_extra
 _COMPLEMENTS: Final = {"A": "T", "T": "A", "C": "G", "G": "C"}
 _UNKNOWN: Final = frozenset({"0", "."})
 """How a file writes an allele that none of its samples has."""
+_CHROMOSOMES: Final = {"23": "X", "24": "Y", "25": "X", "XY": "X", "PAR1": "X", "PAR2": "X", "26": "MT", "M": "MT"}
+"""Other ways to write a chromosome. The regions that X and Y share count as X."""
+NO_AUTOSOME: Final = frozenset({"X", "Y", "MT"})
 _NAMED: Final = 8
 SAMPLE_LISTS: Final = (".fam", ".psam")
 _BIM: Final = ("#CHROM", "ID", "CM", "POS", "ALT", "REF")
@@ -42,6 +45,8 @@ class Variant:
     other: str
     mean: float | None = None
     """The mean count that a reference states."""
+    place: tuple[str, int | None] | None = None
+    """The chromosome, and the position on it, if the file says where the variant is."""
 
 
 def read_variants(path: Path) -> list[Variant]:
@@ -66,7 +71,8 @@ def read_variants(path: Path) -> list[Variant]:
                 where = [row[each] for each in (chromosome, place) if each is not None]
                 named = ":".join([*where, row[other], row[counted]])
             mean = None if frequency is None else _mean(path, number, row[frequency])
-            found.append(Variant(named, row[counted], row[other], mean))
+            located = None if chromosome is None else _place(row[chromosome], None if place is None else row[place])
+            found.append(Variant(named, row[counted], row[other], mean, located))
     if not found:
         raise InvalidDataError(f"{path.name} lists no variant.", "Write the file again, whole.")
     return found
@@ -173,6 +179,14 @@ class _Places:
         return place
 
 
+def _place(chromosome: str, position: str | None) -> tuple[str, int | None] | None:
+    """Return where a variant is, or None if that is not known. Programs write chromosomes in different ways."""
+    plain = chromosome.upper().removeprefix("CHR")
+    known = _CHROMOSOMES.get(plain, plain)
+    at = int(position) if position and position.isascii() and position.isdigit() else 0
+    return None if known in {"0", "."} else (known, at or None)
+
+
 def _mean(path: Path, number: int, cell: str) -> float | None:
     """Turn a frequency into a mean count. A reference may lack it for some variants."""
     try:
@@ -206,6 +220,8 @@ def agree(variants: Sequence[Variant], reference: Sequence[Variant]) -> Agreemen
         raise InvalidDataError("The reference has several variants of one name.", "Give each a name of its own.")
     _refuse("The reference lacks", [each.name for each in variants if each.name not in declared])
     pairs = [(each, declared[each.name]) for each in variants]
+    _refuse("At another place than in the reference, as in another build of the genome",
+            [own.name for own, known in pairs if _is_elsewhere(own.place, known.place)])  # fmt: skip
     orders = [_is_swapped(own, known) for own, known in pairs]
     _refuse("On the other strand than in the reference (A for T, C for G)", _where(pairs, orders, is_strand=True))
     _refuse("Alleles that differ from those of the reference in capital and small letters alone",
@@ -225,10 +241,17 @@ def counting(variants: Sequence[Variant], counted: Mapping[str, str]) -> list[Va
         if allele == own.counted:
             return own
         if allele == own.other:
-            return Variant(own.name, own.other, own.counted, None if own.mean is None else 2 - own.mean)
-        return Variant(own.name, allele, own.other)  # which no variant with these two alleles agrees with
+            return replace(own, counted=own.other, other=own.counted, mean=None if own.mean is None else 2 - own.mean)
+        return replace(own, counted=allele, mean=None)  # which no variant with these two alleles agrees with
 
     return [turned(each) for each in variants]
+
+
+def _is_elsewhere(own: tuple[str, int | None] | None, known: tuple[str, int | None] | None) -> bool:
+    """Tell whether both files say where a variant is, and not the same. A list of frequencies has no positions."""
+    if own is None or known is None:
+        return False
+    return own[0] != known[0] or (None not in {own[1], known[1]} and own[1] != known[1])
 
 
 def _is_swapped(own: Variant, known: Variant) -> bool | None:
@@ -244,7 +267,7 @@ def _fits(own: str, known: str) -> bool:
 
 
 def _in_capitals(variant: Variant) -> Variant:
-    return Variant(variant.name, variant.counted.upper(), variant.other.upper())
+    return replace(variant, counted=variant.counted.upper(), other=variant.other.upper())
 
 
 def _where(pairs: Sequence[tuple[Variant, Variant]], orders: Sequence[bool | None], *, is_strand: bool) -> list[str]:
@@ -260,7 +283,7 @@ def _is_on_other_strand(own: Variant, known: Variant) -> bool:
     if _COMPLEMENTS.get(known.counted) == known.other:
         return False
     counted, other = (_COMPLEMENTS.get(each, each) for each in (own.counted, own.other))
-    return _is_swapped(Variant(own.name, counted, other), known) is not None
+    return _is_swapped(replace(own, counted=counted, other=other), known) is not None
 
 
 def _refuse(what: str, names: Sequence[Any]) -> None:

@@ -3,6 +3,8 @@
 A folder whose name ends in .zarr is one array or one group. Chunks are decompressed a few rows at a time.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +35,8 @@ ENDING: Final = ".zarr"
 _MAIN_LAYER: Final = "X"
 _OLD: Final = 2
 _OF_XARRAY: Final = "_ARRAY_DIMENSIONS"
+_RELABELLING: Final = "Correct the labels in xarray, and write the file again."
+_NAMED: Final = 8
 
 
 def is_zarr(path: Path) -> bool:
@@ -46,20 +50,54 @@ def read_zarr(source: RowSource) -> RawTable:
     if _is_anndata(stored):
         return _anndata(stored, source)
     if hasattr(stored, "shape"):
-        return _matrix(stored, source)
-    return _matrix(_only_array(stored, source), source)
+        return _matrix(stored, columns_by_place(source.reading, (*stored.shape, 0, 0)[1]), source)
+    return _matrix(_only_array(stored, source), _columns_in_group(stored, source), source)
 
 
 def _only_array(stored: Any, source: RowSource) -> Any:  # noqa: ANN401  # of zarr
     """Return the array of a group that is declared, or the only one."""
-    found = {name: each for name, each in stored.arrays() if len(each.shape) == MATRIX and each.dtype.kind in "fiub"}
+    found = dict(_arrays(stored))
     return found[array_name(source, list(found))]
 
 
-def _matrix(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
+def _arrays(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401  # of zarr
+    """Yield the tables of numbers of a group and of groups within it."""
+    for name, each in group.arrays():
+        if len(each.shape) == MATRIX and each.dtype.kind in "fiub":
+            yield path + name, each
+    for name, each in group.groups():
+        yield from _arrays(each, f"{path}{name}/")
+
+
+def _columns_in_group(stored: Any, source: RowSource) -> Columns:  # noqa: ANN401  # of zarr
+    """Return which columns are used: by the labels that xarray wrote for them, or by their places."""
+    found = _only_array(stored, source)
+    labels = _labels(stored, found)
+    if labels is None:
+        return columns_by_place(source.reading, (*found.shape, 0, 0)[1])
+    if source.reading.names not in {None, labels}:
+        raise InvalidDataError(
+            f"The labels of its columns are {', '.join(map(repr, labels[:_NAMED]))}, but others are declared.",
+            "Remove names under [reading]: the labels are used. To rename them, write the file again.",
+        )
+    return columns_used(list(labels), replace(source.reading, names=None), _RELABELLING)
+
+
+def _labels(group: Any, array: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # of zarr
+    """Return the texts with which xarray labels the second dimension of an array, if there are any."""
+    names = [*(array.attrs.get(_OF_XARRAY) or getattr(array.metadata, "dimension_names", None) or ())]
+    beside = f"{array.path.rpartition('/')[0]}/{names[1]}".lstrip("/") if len(names) == MATRIX else ""
+    within = beside.removeprefix(f"{group.path}/") if group.path else beside
+    labels = group[within] if within and within in group else None
+    if labels is None or getattr(labels, "shape", None) != (array.shape[1],) or labels.dtype.kind not in "OUT":
+        return None
+    return tuple(str(each) for each in labels[:].tolist())
+
+
+def _matrix(stored: Any, columns: Columns, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
     require_matrix(stored.shape)
     require_plain(stored, OF_ZARR, _fill_of_xarray(stored))
-    return _dense(stored, columns_by_place(source.reading, stored.shape[1]), source)
+    return _dense(stored, columns, source)
 
 
 def unstored_in_zarr(source: RowSource) -> str | None:
@@ -97,7 +135,8 @@ def columns_of_zarr(source: RowSource) -> Columns:
     """Read which columns are used."""
     stored = _opened(source)
     if not _is_anndata(stored):
-        return columns_by_place(source.reading)
+        is_array = hasattr(stored, "shape")
+        return columns_by_place(source.reading) if is_array else _columns_in_group(stored, source)
     return columns_used(_genes(stored), source.reading, RENAMING)
 
 
