@@ -13,6 +13,7 @@ from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import UNIT, root_down
 from dpspca.common.transport import days_until
 
+from .approval import RequestState
 from .jobs import ProviderSetup
 from .ledger import Limits, QuarantinedError
 from .policy import Rules, filter_of
@@ -27,8 +28,25 @@ LEFT: Final = Family(
     "dpspca_budget_left_mu", MetricKind.GAUGE, "What is left of a data set's lifetime, in mu.", ("data_set",)
 )
 WHOLE: Final = Family("dpspca_budget_mu", MetricKind.GAUGE, "A data set's lifetime, in mu.", ("data_set",))
+WAITING: Final = Family(
+    "dpspca_approval_waiting_jobs", MetricKind.GAUGE, "Jobs that wait for a person's approval here."
+)
+WAITING_HOURS: Final = Family(
+    "dpspca_approval_waiting_hours", MetricKind.GAUGE, "Since how many hours the oldest of them waits; 0 if none does."
+)
 
-FAMILIES: Final = (CONNECTED, CERTIFICATE, REVOCATIONS, QUARANTINE, RELOAD_FAILED, OPEN_JOBS, LEFT, WHOLE)
+FAMILIES: Final = (
+    CONNECTED,
+    CERTIFICATE,
+    REVOCATIONS,
+    QUARANTINE,
+    RELOAD_FAILED,
+    OPEN_JOBS,
+    WAITING,
+    WAITING_HOURS,
+    LEFT,
+    WHOLE,
+)
 
 
 class ProviderMetrics:
@@ -53,9 +71,19 @@ class ProviderMetrics:
         put(QUARANTINE.name, {(): float(quarantined)})
         put(RELOAD_FAILED.name, {(): float(self._reload_failed())})
         put(OPEN_JOBS.name, {(): float(len(setup.ledger.open_jobs()))})
+        since = self._waiting_since()
+        put(WAITING.name, {(): float(len(since))})
+        put(WAITING_HOURS.name, {(): max(0.0, setup.clock().timestamp() - min(since)) / 3600 if since else 0.0})
         put(LEFT.name, left)
         put(WHOLE.name, whole)
         return self._metrics.text()
+
+    def _waiting_since(self) -> list[int]:
+        """Return since when each job waits for approval, in seconds since 1970."""
+        with suppress(DpspcaError):  # the daemon's log says what is wrong with the queue
+            if desk := self._setup.desk:
+                return [each.asked_at for each in desk.queue.requests(RequestState.WAITING)]
+        return []
 
     def _budgets(self) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float], bool]:
         """Return what is left of each data set's lifetime, the lifetime, and whether the ledger is in quarantine."""

@@ -129,7 +129,10 @@ def _sign(
     mailbox = mailbox_of(office, exchange)
     found = office.candidates(mailbox)
     fresh = [each for each in found if each.kind in {RequestKind.ENROLS, RequestKind.RENEWS}]
-    if not as_json:
+    if as_json:
+        listed = "Run it without --json to see whom, or sign with --json --yes."
+        check(yes or not fresh, f"{len(fresh)} requests wait, and --json shows nobody before it asks.", listed)
+    else:
         _print_candidates([each for each in found if each.kind is not RequestKind.SIGNED_BEFORE])
     if fresh:
         require_confirmation(iter(()), f"Sign {len(fresh)}?", yes=yes)

@@ -128,12 +128,26 @@ def _cells(terms: Terms) -> Iterator[tuple[str, str]]:
     yield "norm_bound", _range(stated.norm_bound)
     yield "mean_bound", _range(stated.mean_bound) if stated.mean_bound else "no private mean"
     yield "minimum_providers", f"{stated.minimum_providers} or more"
+    if stated.unproven:
+        yield "unproven", "methods whose price nobody can check are allowed"
+    yield "who decides", _deciders(stated.approvals_needed)
     yield "one job", _cap(stated.per_job)
     yield "all your jobs", _cap(stated.per_analyst) if stated.per_analyst else "no separate limit for you"
     yield "left for you", _left(terms)
     yield "jobs of the largest size", str(terms.further_jobs())
+    yield (
+        "jobs at the same time, and a day",
+        f"{stated.quotas.get('open_jobs', '?')}, and {stated.quotas.get('jobs_a_day', '?')}",
+    )
     if terms.refused:
         yield "NO JOB IS ADMITTED", terms.refused
+
+
+def _deciders(needed: int) -> str:
+    """Say who approves a job."""
+    if not needed:
+        return "the provider's program, at once"
+    return f"{'a person' if needed == 1 else f'{needed} persons'} there: the job waits for them"
 
 
 def _range(of: Bounds) -> str:

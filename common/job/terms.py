@@ -66,6 +66,8 @@ class Conditions:
     mean_bound: Bounds | None
     minimum_providers: int
     unproven: bool
+    approvals_needed: int
+    """How many persons at the provider have to approve each job; 0 if it decides by itself."""
     per_job: StatedCap
     per_analyst: StatedCap | None
     quotas: Mapping[str, int]
@@ -145,6 +147,7 @@ class Terms:
         spans = [span for span in (rules.norm_bound, rules.mean_bound) if span]
         columns = rules.columns if isinstance(rules.columns, int) else len(rules.columns)
         positive = min(self.dimension, rules.rows_per_person, rules.minimum_providers, columns) > 0 <= min(amounts)
+        positive = positive and rules.approvals_needed >= 0
         ordered = all(0 < span.least <= span.most < math.inf for span in spans)
         some = rules.methods and rules.accounting and rules.centering
         check(

@@ -38,7 +38,7 @@ class CertificateMail:
             listed = RevocationList.read(reply.revocations_pem, authority_pem)
             made = identity.install(self.folder, reply.certificate_pem, authority_pem)
         except NotTrustedError as problem:
-            return None, f"The certificate that is in the mailbox now was ignored: {problem.what} Waiting for another."
+            return None, f"The mailbox has no certificate for this key yet, but another one: {problem.what}"
         if self.revocations:
             self._keep_list(listed, reply.revocations_pem, authority_pem)
         self._clear()

@@ -22,6 +22,7 @@ def conditions_of(rules: Rules) -> Conditions:
         mean_bound=_bounds(rules.mean_bound) if rules.mean_bound else None,
         minimum_providers=rules.minimum_providers,
         unproven=rules.unproven,
+        approvals_needed=0 if rules.approval_rule is None else rules.approval_rule.needed,
         per_job=_cap(rules.per_job),
         per_analyst=_cap(rules.per_analyst) if rules.per_analyst else None,
         quotas=asdict(rules.quotas),

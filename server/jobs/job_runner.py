@@ -351,8 +351,9 @@ class JobRunner:
     def _require_enough(self, count: int) -> None:
         if count < max(1, self._spec.minimum_providers):
             reasons = " ".join(f"{name}: {each.reason}" for name, each in self.job.participants.items() if each.reason)
+            left = f"{count or 'No'} provider{'s are' if count > 1 else ' is'} left"
             raise TooFewProvidersError(
-                f"{count} of at least {self._spec.minimum_providers} provider(s) are left. {reasons}",
+                f"{left}; the job needs at least {max(1, self._spec.minimum_providers)}. {reasons}",
                 "Submit a new job when these problems are solved and the providers are connected.",
             )
 

@@ -57,7 +57,7 @@ MAX_WATCHES: Final = 250
 SHOWN_JOBS: Final = 5
 """Jobs that are listed when a name is ambiguous."""
 
-_NO_JOB: Final = ("You have no such job.", "See your jobs with `dpspca jobs`.")
+_NO_JOB: Final = ("You have no such job.", "See your jobs with `dpspca jobs list`.")
 
 _log = logging.getLogger(__name__)
 

@@ -60,6 +60,7 @@ CONDITIONS: Final = Conditions(
     mean_bound=Bounds(0.5, 2.0),
     minimum_providers=2,
     unproven=False,
+    approvals_needed=0,
     per_job=StatedCap(1.0, 1e-6),
     per_analyst=StatedCap(4.0, 1e-6),
     quotas={"open_jobs": 10},

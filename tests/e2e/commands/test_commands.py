@@ -216,7 +216,7 @@ def test_watching_a_job_that_fails_exits_with_2(here: Callable[..., Ended]) -> N
     )
     for ended in (finished_job, watched):
         assert ended.code == 2
-        assert "(failed): 0 of at least 1 provider(s) are left. west: Not connected" in ended.err
+        assert "(failed): No provider is left; the job needs at least 1. west: Not connected" in ended.err
         assert ended.err.count("Not connected with the data set") == 1
     output = json.loads(watched.out)
     assert (output["state"], output["name"]) == ("failed", name)

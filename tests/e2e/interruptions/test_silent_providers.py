@@ -93,7 +93,7 @@ def test_t38_a_job_that_needs_all_fails_and_names_the_silent_provider(enrolment:
             ):
                 await job.result()
         assert status.state == "failed"
-        assert "2 of at least 3 provider(s) are left" in status.reason
+        assert "2 providers are left; the job needs at least 3." in status.reason
         assert DISHONEST in status.reason
         require_named(status, silent_at)
 

@@ -244,7 +244,7 @@ def test_a_job_handles_a_provider_whose_certificate_expires(enrolment: Enrolment
             assert output["site-1"].reason == f"No answer to query {REACHED + 1} within 3 seconds."
             if state == "failed":
                 assert wait_until_disconnected.reason.startswith(
-                    "2 of at least 3 provider(s) are left. site-1: No answer"
+                    "2 providers are left; the job needs at least 3. site-1: No answer"
                 )
             here.ledgers["site-1"].require_paid(job.name, REACHED + 1)
             for name in ("site-0", "site-2"):

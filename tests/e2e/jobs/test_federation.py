@@ -160,7 +160,7 @@ def test_submitting_a_signed_job_twice_gives_one_job(enrolment: Enrolment) -> No
                 FederationError, match=facts("dpspca://town/analyst/ada-again", "dpspca://town/analyst/ada")
             ):
                 await running.analyst.submit_signed(signed, spec())
-            with pytest.raises(FederationError, match=facts("FAILED_PRECONDITION", "`dpspca jobs`")):
+            with pytest.raises(FederationError, match=facts("FAILED_PRECONDITION", "`dpspca jobs list`")):
                 await AsyncJob(first.name, catalogue.plan(spec()), running.analyst.stub).result()
 
     asyncio.run(scenario())

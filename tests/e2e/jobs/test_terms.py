@@ -166,6 +166,7 @@ def _terms(**changes: Any) -> bytes:
         "mean_bound": None,
         "minimum_providers": 1,
         "unproven": False,
+        "approvals_needed": 0,
         "per_job": budget,
         "per_analyst": None,
         "quotas": {},

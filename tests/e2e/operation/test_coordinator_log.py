@@ -65,7 +65,7 @@ def test_the_log_names_missing_providers_and_why_a_job_failed(
     lines = output(caplog)
     without = f"Job {name} continues without site-1, site-2: Not connected"
     assert any(level == "WARNING" and without in line for level, line in lines)
-    assert any(f"Job {name} is failed: 1 of at least 2" in line for _, line in lines)
+    assert any(f"Job {name} is failed: 1 provider is left; the job needs at least 2" in line for _, line in lines)
 
 
 def test_the_log_gives_the_reason_of_a_refused_call(enrolment: Enrolment, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from approvals import Site, human_policy
 from ipv6 import needs_ipv6
 from live import live_parties, started
 from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, spec
@@ -18,6 +19,7 @@ from dpspca.client.connection import JobFailedError
 from dpspca.client.connection.errors import FederationError
 from dpspca.common.names import Role
 from dpspca.common.transport import MetricsPage, metrics_page
+from dpspca.provider.approval import ApprovalRequest, RequestState
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.metrics import ProviderMetrics
@@ -89,6 +91,22 @@ def test_a_provider_counts_its_budget_and_the_days_of_its_certificate(tmp_path: 
         setup.data_sets = others
         again = ProviderMetrics(setup, lambda: False).text()
         assert _without_days(again) == _without_days(text)  # nothing follows from a row
+
+
+def test_a_provider_counts_jobs_that_wait_for_a_person_and_since_when(tmp_path: Path) -> None:
+    enrolment = Enrolment.create(tmp_path / "town")
+    site = Site.made(enrolment, "north", human_policy())
+    with site.open() as given:
+        setup = ProviderSetup("", lambda: site.identity, enrolment.revocations, now, {}, **given)
+        assert number(ProviderMetrics(setup, lambda: False).text(), "dpspca_approval_waiting_jobs") == 0
+        asked_at = int(now().timestamp()) - 7200
+        waits = ApprovalRequest(
+            "0" * 64, "dpspca://town/analyst/ada", "cohort", asked_at, 2**40, 2**40, RequestState.WAITING
+        )
+        given["desk"].queue.ask(waits, b"signed", 5)
+        text = ProviderMetrics(setup, lambda: False).text()
+        assert number(text, "dpspca_approval_waiting_jobs") == 1
+        assert number(text, "dpspca_approval_waiting_hours") == pytest.approx(2, abs=0.01)
 
 
 def _without_days(text: str) -> str:

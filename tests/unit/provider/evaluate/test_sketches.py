@@ -151,7 +151,7 @@ def test_a_nonce_that_does_not_open_its_commitment_is_refused() -> None:
     nonces = job.revealed()
     before = job.ledger.standing("the job")
     for slot in (0, 1, 2, SLOTS - 1):
-        with refused("nonce", f"place {slot + 1}"):
+        with refused(f"provider {slot + 1}", "committed"):
             job.ask(SKETCH, Sketch(changed(nonces, slot), DIMENSION, COLUMNS))
     assert job.ledger.standing("the job") == before
     assert job.ask(SKETCH, Sketch(nonces, DIMENSION, COLUMNS)).any()
@@ -162,9 +162,9 @@ def test_a_commitment_that_somebody_does_not_open_ends_the_job_for_all() -> None
     first, other = Job(slot=1, seed=1), Job(slot=3, seed=2)
     listed = first.committed() + other.committed()
     mine, theirs = (job.ask(REVEAL, Reveal(listed)).astype(np.uint32) for job in (first, other))
-    with refused("nonce", "place 4"):
+    with refused("provider 4", "committed"):
         first.ask(SKETCH, Sketch(mine, DIMENSION, COLUMNS))
-    with refused("nonce", "place 4"):
+    with refused("provider 4", "committed"):
         first.ask(SKETCH, Sketch(changed(mine + theirs, 3), DIMENSION, COLUMNS))
     assert first.ask(SKETCH, Sketch(mine + theirs, DIMENSION, COLUMNS)).any()
 
