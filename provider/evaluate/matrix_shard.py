@@ -189,12 +189,12 @@ class MatrixShard:
     def memory_of(self, step: Step) -> int:
         """Return how many bytes an answer takes.
 
-        A sparse matrix counts as half of the memory, because how many entries it has is private. It takes less, because
-        reading it takes several times as much, and had to fit.
+        A sparse matrix counts as all of the memory, because how many entries it has is private. An answer takes at most
+        about as much as reading it did, which had to fit.
         """
         product = PRODUCT_BYTES * math.prod(step.shape)
         if self.is_sparse:
-            return max(product, (self._memory or 0) // 2)
+            return max(product, self._memory or 0)
         return MATRIX_ENTRY_BYTES * self._dimension**2 + product
 
     def require_memory(self, plan: Sequence[Step]) -> None:

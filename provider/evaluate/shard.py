@@ -175,12 +175,12 @@ class Shard:
     def memory_of(self, step: Step) -> int:
         """Return how many bytes the answer to a planned query takes. It follows from the settings and the plan.
 
-        Sparse rows count as half of the memory, whatever they take, because how many entries they have is private. It
-        is less, because reading them takes several times as much, and had to fit.
+        Sparse rows count as all of the memory, whatever they take, because how many entries they have is private. An
+        answer takes at most about as much as reading them did, which had to fit.
         """
         answer = self._engine.memory_of(*need_of(step)) + self._block_memory(step)
         if self.is_sparse and isinstance(self._sums, LocalSums):
-            answer = max(answer, (self._memory or 0) // 2)
+            answer = max(answer, self._memory or 0)
         if not self._makes_gram:
             return answer
         dimension = self._rows.dimension  # whichever query makes the matrix

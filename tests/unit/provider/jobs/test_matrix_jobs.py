@@ -96,7 +96,7 @@ def test_t35_an_answer_from_a_matrix_takes_what_is_counted(form: str, dimension:
     query = SymmetricProduct(np.eye(dimension, columns))
     tracemalloc.start()
     try:
-        shard = MatrixShard(held, 2.0, PrivacyUnit.ENTRY, memory=1)
+        shard = MatrixShard(held, 2.0, PrivacyUnit.ENTRY)
         assert tracemalloc.get_traced_memory()[1] < 11 * dimension**2  # opening costs nothing, and is not counted
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
@@ -131,6 +131,21 @@ def test_t15_dozens_of_open_jobs_hold_no_copy_of_a_matrix(
         assert tracemalloc.get_traced_memory()[0] < 5 * MOST_PREPARED * one
     finally:
         tracemalloc.stop()
+
+
+def test_t35_an_answer_from_a_sparse_matrix_takes_about_what_reading_takes() -> None:
+    """So it counts as all of the memory, into which reading had to fit."""
+    half: Any = scipy.sparse.random_array((4000, 4000), density=0.02, format="csr", rng=np.random.default_rng(0))
+    matrix = (half + half.T).tocsr()
+    shard = MatrixShard(check_rows(matrix), 5.0, PrivacyUnit.ENTRY, memory=10**9)
+    tracemalloc.start()
+    try:
+        shard.evaluate(SymmetricProduct(np.eye(4000, 2)))
+        assert tracemalloc.get_traced_memory()[1] < 50 * matrix.nnz
+    finally:
+        tracemalloc.stop()
+    step: Any = SimpleNamespace(shape=(4000, 2))
+    assert shard.memory_of(step) == 10**9
 
 
 def test_rows_made_ready_for_a_job_do_not_answer_one_about_entries(enrolment: Enrolment) -> None:
