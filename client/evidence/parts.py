@@ -31,6 +31,7 @@ from dpspca.common.trust import (
 )
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.policy import JobRequest
 
 from .document import Evidence
 from .findings import Findings
@@ -178,7 +179,8 @@ def read_terms(found: Findings, content: bytes, job: JobOfEvidence, name: str) -
             f"terms-then-{name}",
             f"Whether the terms of {name} were the same when the job ran: these are of {when}, when it was over.",
         )
-    broken = [each.what for each in refusals(terms, job.spec, envelope.audience) if each.code == RefusedError.code]
+    asked = JobRequest.of_plan(job.plan, job.analyst, envelope.audience)
+    broken = [each.what for each in refusals(terms, asked) if each.code == RefusedError.code]
     kept = f"does not keep them: {broken[0]}" if broken else "keeps them."
     return f"its terms at {when}. The job {kept}", terms.to_dict()
 

@@ -6,7 +6,7 @@ from dpspca.client import prices
 from dpspca.client.job_file import JobFile
 from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.names import PartyName, Role
-from dpspca.provider.policy import Policy, Rules, filter_of
+from dpspca.provider.policy import JobRequest, Policy, Rules, filter_of
 
 from .policy_numbers import jobs_that_fit
 
@@ -30,7 +30,7 @@ def _refusals(read: Policy, job_file: JobFile, name: str, analyst: str | None) -
         return [refusal]
     signer = PartyName("any", Role.ANALYST, analyst or rules.analysts[0])
     audience = job_file.providers or tuple(map(str, range(rules.minimum_providers)))
-    return [*rules.refusals(job_file.spec, signer, audience, job_file.public_bound)]
+    return [*rules.refusals(JobRequest.of_plan(job_file.plan, signer, audience, job_file.public_bound))]
 
 
 def _lifetime_refusal(read: Policy, job_file: JobFile, name: str) -> list[RefusedError]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
+from dpspca.common.errors import BudgetExceededError, DpspcaError
 from dpspca.common.job import (
     PRIVATE_BOUND,
     Bounds,
@@ -26,6 +26,8 @@ from dpspca.common.job import (
     columns_digest,
     scaled_bounds,
 )
+from dpspca.common.names import PartyName
+from dpspca.provider.policy import JobRequest
 
 from .rules import refusals
 
@@ -85,29 +87,29 @@ def fit(
     if not asked:
         return Fit(spec, tuple(providers or ()), (), (NO_PROVIDER,))
     made, obstacles = spec, list[str]()
-    refuse = partial(refusals, audience=names, public_bound=public_bound)
+    ask = partial(JobRequest, analyst=PartyName.parse(asked[0].analyst), audience=names, public_bound=public_bound)
     for adapt in (
         _columns(schema),
         partial(_rules, public_bound=public_bound),
         _method,
-        partial(_budget, refuse=refuse),
+        partial(_budget, ask=ask),
     ):
         try:
             made = adapt(made, asked)
         except DpspcaError as problem:
             obstacles.append(problem.what)
-    changes = [*_changes(spec, made, asked, refuse)]
+    changes = [*_changes(spec, made, asked, ask)]
     if providers is not None and set(providers) != set(names):
         changes.append(Change("providers", [*providers], [*names], tuple(sorted(set(providers) - set(names)))))
-    obstacles += [f"{who}: {why}" for who, why in _refused(made, asked, refuse)]
+    obstacles += [f"{who}: {why}" for who, why in _refused(made, asked, ask)]
     return Fit(made, names, tuple(changes), tuple(obstacles))
 
 
 # --- One step after the other -----------------------------------------------------------------------------------------
 
 Adapt: TypeAlias = Callable[[JobSpec, Sequence[Terms]], JobSpec]
-Refuse: TypeAlias = Callable[[Terms, JobSpec], list[RefusedError]]
-"""Returns everything for which a provider would refuse a job."""
+Ask: TypeAlias = Callable[[JobSpec], JobRequest]
+"""Asks all providers of the job for a changed job."""
 
 
 def _columns(schema: Schema | None) -> Adapt:
@@ -180,9 +182,9 @@ def _method(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
     return spec
 
 
-def _budget(spec: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> JobSpec:
+def _budget(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
     """Lower the budget until the price of the plan is within what one job may cost and what is left."""
-    if any(each.refused for each in terms) or not _has_plan(spec) or _is_affordable(spec, terms, refuse):
+    if any(each.refused for each in terms) or not _has_plan(spec) or _is_affordable(ask(spec), terms):
         return spec
     caps = [each.conditions.per_job for each in terms]
     epsilon = min([spec.budget.epsilon, *(each.epsilon for each in caps)])
@@ -191,7 +193,7 @@ def _budget(spec: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> JobSpec:
     while high - low > 1:
         middle = (low + high) // 2
         made = replace(spec, budget=Budget(_rounded_down(epsilon * middle / STEPS), delta))
-        low, high = (middle, high) if _is_affordable(made, terms, refuse) else (low, middle)
+        low, high = (middle, high) if _is_affordable(ask(made), terms) else (low, middle)
     if not low:
         return spec
     return replace(spec, budget=Budget(epsilon if low == STEPS else _rounded_down(epsilon * low / STEPS), delta))
@@ -215,10 +217,10 @@ def _nearest(value: float, ranges: Sequence[Bounds]) -> float:
     return min(max(value, least), most) if least <= most else value
 
 
-def _is_affordable(spec: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> bool:
-    if not all(catalogue.plan(spec).price.is_within(each.left) for each in terms):
+def _is_affordable(job: JobRequest, terms: Sequence[Terms]) -> bool:
+    if not all(job.plan.price.is_within(each.left) for each in terms):
         return False
-    return not any(isinstance(why, BudgetExceededError) for each in terms for why in refuse(each, spec))
+    return not any(isinstance(why, BudgetExceededError) for each in terms for why in refusals(each, job))
 
 
 def _has_plan(spec: JobSpec) -> bool:
@@ -237,17 +239,19 @@ def _rounded_down(value: float) -> float:
     return min(value, math.floor(value * scale) / scale)
 
 
-def _refused(spec: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> Iterator[tuple[str, str]]:
+def _refused(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> Iterator[tuple[str, str]]:
     """Yield what each provider would still refuse."""
-    return ((each.party.name, f"{why.what} {why.remedy}") for each in terms for why in refuse(each, spec))
+    job = ask(spec)
+    return ((each.party.name, f"{why.what} {why.remedy}") for each in terms for why in refusals(each, job))
 
 
-def _changes(before: JobSpec, after: JobSpec, terms: Sequence[Terms], refuse: Refuse) -> Iterator[Change]:
+def _changes(before: JobSpec, after: JobSpec, terms: Sequence[Terms], ask: Ask) -> Iterator[Change]:
     """Yield each key that changed. Providers that would refuse the job with the old value ask for the change."""
     for each in fields(JobSpec):
         was, becomes = getattr(before, each.name), getattr(after, each.name)
         if was != becomes:
-            yield Change(each.name, _plain(was), _plain(becomes), _asking(_with(after, each.name, was), terms, refuse))
+            old = _with(after, each.name, was)
+            yield Change(each.name, _plain(was), _plain(becomes), _asking(None if old is None else ask(old), terms))
 
 
 def _with(spec: JobSpec, key: str, value: Any) -> JobSpec | None:  # noqa: ANN401  # a value of that key
@@ -258,8 +262,8 @@ def _with(spec: JobSpec, key: str, value: Any) -> JobSpec | None:  # noqa: ANN40
         return None
 
 
-def _asking(old: JobSpec | None, terms: Sequence[Terms], refuse: Refuse) -> tuple[str, ...]:
-    who = [each.party.name for each in terms if old is not None and refuse(each, old)]
+def _asking(old: JobRequest | None, terms: Sequence[Terms]) -> tuple[str, ...]:
+    who = [each.party.name for each in terms if old is not None and refusals(each, old)]
     return tuple(sorted(who or (each.party.name for each in terms)))
 
 

@@ -7,28 +7,22 @@ no terms state, such as the form of the rows.
 from collections.abc import Sequence
 from functools import reduce
 
-from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidDataError, RefusedError
 from dpspca.common.job import Bounds, Budget, JobSpec, StatedCap, Terms, columns_digest
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import UNIT, Price, epsilon_within, format_down, format_up, root_down
 from dpspca.provider.ledger import Quotas
-from dpspca.provider.policy import Cap, Range, Rules
+from dpspca.provider.policy import Cap, JobRequest, Range, Rules
 
 
-def refusals(
-    terms: Terms, spec: JobSpec, audience: Sequence[str], public_bound: float | None = None
-) -> list[RefusedError]:
-    """Return everything for which this provider would refuse a job, or nothing.
-
-    ``public_bound`` is the norm bound that follows from the job's dictionary, if that is at hand.
-    """
-    found = [*_columns(terms, spec)]
+def refusals(terms: Terms, job: JobRequest) -> list[RefusedError]:
+    """Return everything for which this provider would refuse a job, or nothing."""
+    found = [*_columns(terms, job.spec)]
     if terms.refused:
         what = f"The provider admits no job on '{terms.data_set}' at the moment ({terms.refused})."
         found.append(RefusedError(what, "Ask its operator."))
-    found += rules_of(terms).refusals(spec, PartyName.parse(terms.analyst), tuple(audience), public_bound)
-    return found or _over_what_is_left(terms, spec)
+    found += rules_of(terms).refusals(job)
+    return found or _over_what_is_left(terms, job)
 
 
 def rules_of(terms: Terms) -> Rules:
@@ -90,16 +84,16 @@ def _columns(terms: Terms, spec: JobSpec) -> list[RefusedError]:
     return []
 
 
-def _over_what_is_left(terms: Terms, spec: JobSpec) -> list[RefusedError]:
+def _over_what_is_left(terms: Terms, job: JobRequest) -> list[RefusedError]:
     """Refuse a job that costs more than is left for this analyst."""
     try:
-        plan = catalogue.plan(spec)
+        plan = job.plan
         price = plan.price
     except DpspcaError as problem:
         return [RefusedError(problem.what, problem.remedy)]
     if price.is_within(terms.left):
         return []
-    delta = spec.budget.delta
+    delta = job.spec.budget.delta
     asked = f"mu = {format_up(price.mu, 4)} (epsilon {format_up(plan.loss.epsilon(delta), 4)})"
     left_mu = format_down(root_down(terms.left.units * UNIT), 4)
     left = f"mu = {left_mu} (epsilon {format_down(epsilon_within(terms.left, delta), 4)})"

@@ -20,14 +20,13 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from dpspca.common.errors import DpspcaError, RefusedError
-from dpspca.common.job import JobSpec
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import Filter, PrivacyUnit
 from dpspca.common.trust import JobEnvelope, RevocationList, SignedJob, require_still_valid
 from dpspca.provider.approval import RejectedError, require_approved
 from dpspca.provider.ledger import Decided, Ledger, Limits, Promise, Quotas
-from dpspca.provider.policy import ApprovalRule, UnreadablePolicyError
+from dpspca.provider.policy import ApprovalRule, JobRequest, UnreadablePolicyError
 
 WITHDRAWN: Final = "withdrawn"
 """The state of a job that ended because the policy no longer allowed it."""
@@ -74,9 +73,7 @@ class DataSetRules(Protocol):
         """Who has to approve a job before it is admitted, or None if no approval is needed."""
         ...
 
-    def check(
-        self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
-    ) -> None:
+    def check(self, job: JobRequest) -> None:
         """Refuse a job that breaks a rule."""
         ...
 
@@ -107,23 +104,13 @@ class PermissionSources:
 class Permission:
     """The permission of one verified job."""
 
-    def __init__(  # noqa: PLR0913  # a job, and what it is held against
-        self,
-        sources: PermissionSources,
-        signed: SignedJob,
-        envelope: JobEnvelope,
-        spec: JobSpec,
-        analyst: PartyName,
-        *,
-        public_bound: float | None = None,
+    def __init__(
+        self, sources: PermissionSources, signed: SignedJob, envelope: JobEnvelope, request: JobRequest
     ) -> None:
-        """``public_bound`` is the norm bound that follows from the job's dictionary, if this provider holds that."""
         self._sources = sources
         self._signed = signed
         self._envelope = envelope
-        self._spec = spec
-        self._analyst = analyst
-        self._public_bound = public_bound
+        self._request = request
         self._kept: tuple[DataSetRules, tuple[Decided, ...]] | None = None
         self._withdrawn: WithdrawnError | None = None
 
@@ -131,7 +118,7 @@ class Permission:
         """Return the current rules if the job keeps them. Otherwise refuse the job, and close it if it is open."""
         with self._withdrawing():
             rules = self._sources.policy().rules(self._envelope.data_set)
-            rules.check(self._spec, self._analyst, self._envelope.audience, self._public_bound)
+            rules.check(self._request)
         return rules
 
     @property
@@ -152,9 +139,9 @@ class Permission:
         The ledger checks this only when it admits a job, and a budget may have been lowered since.
         """
         decisions = self.require_approval(rules)
-        limits = Limits(*rules.limits(self._analyst))
+        limits = Limits(*rules.limits(self._request.analyst))
         with self._withdrawing():
-            self._sources.ledger.require_within(self._envelope.data_set, self._analyst.uri, limits)
+            self._sources.ledger.require_within(self._envelope.data_set, self._request.analyst.uri, limits)
         self._kept = rules, decisions
 
     def require(self) -> None:

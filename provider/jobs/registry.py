@@ -15,7 +15,6 @@ from secrets import token_hex
 from threading import Lock
 from typing import Final, NamedTuple
 
-from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DataChangedError
 from dpspca.common.job import MAX_COMPONENT_ENTRIES, JobSpec
@@ -45,7 +44,7 @@ from dpspca.provider.ledger import (
     PeerReceipts,
     Quotas,
 )
-from dpspca.provider.policy import Policy
+from dpspca.provider.policy import JobRequest, Policy
 from dpspca.provider.release import (
     LEAST_INTERVAL,
     Coin,
@@ -289,12 +288,14 @@ class JobRegistry:
             signed, me.authority_pem, me=me.name, now=settings.clock(), revoked=settings.revocations()
         )
         spec = JobSpec.from_json(envelope.spec)
-        permission = self._permission(signed, envelope, spec, analyst, offer)
+        bound = offer.dictionary_of(envelope.data_set).public_bound(spec)
+        request = JobRequest(spec, analyst, envelope.audience, bound)
+        permission = self._permission(signed, envelope, request)
         rules = permission.rules()
         offer.require_spectral_check(envelope.data_set, spec, rules.least_bound)
         offer.dictionary_of(envelope.data_set).require(spec)
         require_form(offer.data_sets, envelope.data_set, spec)
-        plan = catalogue.plan(spec)
+        plan = request.plan
         self._drop_expired()
         settings.ledger.expire(settings.clock().timestamp())
         limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)
@@ -353,13 +354,10 @@ class JobRegistry:
         else:
             require_approved(self._settings.ledger.decisions(signed.job_id), rules.approval_rule)
 
-    def _permission(
-        self, signed: SignedJob, envelope: JobEnvelope, spec: JobSpec, analyst: PartyName, offer: OfferedData
-    ) -> Permission:
+    def _permission(self, signed: SignedJob, envelope: JobEnvelope, request: JobRequest) -> Permission:
         setup = self._settings
         sources = PermissionSources(self._authority, setup.revocations, setup.clock, setup.policy, setup.ledger)
-        bound = offer.dictionary_of(envelope.data_set).public_bound(spec)
-        return Permission(sources, signed, envelope, spec, analyst, public_bound=bound)
+        return Permission(sources, signed, envelope, request)
 
     def _name_rows(self, offer: OfferedData, data_set: str) -> None:
         """Record fingerprints of the rows that are there by now in the ledger.

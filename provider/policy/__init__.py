@@ -3,6 +3,7 @@
 from .approval import AUTOMATIC, HUMAN, ApprovalRule
 from .caps import Cap, Range, filter_of
 from .file import CurrentPolicy, read_policy, read_readable_part
+from .job_request import JobRequest
 from .rules import Policy, Rules, UnreadablePolicyError, faults
 from .suggestion import budget_for_a_few, suggest
 from .terms import conditions_of
@@ -13,6 +14,7 @@ __all__ = [
     "ApprovalRule",
     "Cap",
     "CurrentPolicy",
+    "JobRequest",
     "Policy",
     "Range",
     "Rules",

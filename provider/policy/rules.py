@@ -55,6 +55,7 @@ from dpspca.provider.ledger import Promise, Quotas, extent_of
 
 from .approval import ApprovalKeys, Persons
 from .caps import Range, covers_as_signed, filter_of, read_budget
+from .job_request import JobRequest
 from .phrases import providers, rows, written
 from .unusable import unusable
 
@@ -129,25 +130,21 @@ class Rules(ApprovalKeys):
         for problem in faults_of(lambda: check_name("the data set", values["data_set"])):
             yield problem.what, problem.remedy
 
-    def check(
-        self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
-    ) -> None:
+    def check(self, job: JobRequest) -> None:
         """Refuse a job that breaks a rule. The error names the rule, what was asked and what is allowed.
 
-        ``audience`` are the providers that the job names. ``public_bound`` is the norm bound that follows from the
-        job's dictionary: it is always allowed, as a private one is. The ledger decides whether the budget still has
-        room. An analyst who is not in the policy learns of no other rule. Nothing here has seen a row.
+        The norm bound that follows from the job's dictionary is always allowed, as a private one is. The ledger decides
+        whether the budget still has room. An analyst who is not in the policy learns of no other rule. Nothing here has
+        seen a row.
         """
-        for refusal in self.refusals(spec, analyst, audience, public_bound):
+        for refusal in self.refusals(job):
             raise refusal
 
-    def refusals(
-        self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
-    ) -> Iterator[RefusedError]:
+    def refusals(self, job: JobRequest) -> Iterator[RefusedError]:
         """Yield a refusal for every rule that a job breaks."""
-        held = (self._check_analyst(analyst), *self._check_rules(spec, audience, public_bound))
+        held = (self._check_analyst(job.analyst), *self._check_rules(job.spec, job.audience, job.public_bound))
         yield from (self._refusal(each) for each in held if not each.holds)
-        yield from self._refusals_of_price(spec)
+        yield from self._refusals_of_price(job)
 
     @property
     def largest_job(self) -> Price:
@@ -259,9 +256,9 @@ class Rules(ApprovalKeys):
         asked = f"{len(others)} columns beyond these, for example {', '.join(map(shortened, others[:1]))}"
         return _Check("columns", not others, asked, allowed)
 
-    def _refusals_of_price(self, spec: JobSpec) -> Iterator[RefusedError]:
+    def _refusals_of_price(self, job: JobRequest) -> Iterator[RefusedError]:
         try:
-            plan = catalogue.plan(spec)
+            plan = job.plan
             if not self.unproven and not plan.is_proven:
                 yield self._refusal(_UNPROVEN)
             if not covers_as_signed(self.per_job, plan):

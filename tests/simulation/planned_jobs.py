@@ -14,6 +14,7 @@ from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import JobEnvelope, SignedJob, sign
+from dpspca.provider.policy import JobRequest
 
 SPECS: Final = tuple(
     JobSpec(
@@ -83,9 +84,7 @@ class BudgetPolicy:
     def rules(self, data_set: str) -> Self:
         return self
 
-    def check(
-        self, spec: JobSpec, analyst: PartyName, audience: tuple[str, ...], public_bound: float | None = None
-    ) -> None:
+    def check(self, job: JobRequest) -> None:
         pass
 
     @property

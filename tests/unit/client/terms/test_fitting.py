@@ -27,7 +27,7 @@ from dpspca.common.job import (
 )
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price, PrivacyUnit
-from dpspca.provider.policy import Policy, conditions_of
+from dpspca.provider.policy import JobRequest, Policy, conditions_of
 
 ADA = PartyName("town", Role.ANALYST, "ada")
 POLICY = """
@@ -190,7 +190,7 @@ def test_columns_on_offer_are_taken_only_if_signed_terms_confirm_them() -> None:
     lie = fit(narrow, None, confirmed, Schema(3, ("a", "c", "b")))
     assert (lie.fits, lie.spec.schema) == (False, narrow.schema)
     swapped = replace(narrow, schema=Schema(3, ("b", "a", "c")))
-    assert "other names" in refusals(confirmed[0], swapped, ("north", "south"))[0].what
+    assert "other names" in refusals(confirmed[0], JobRequest(swapped, ADA, ("north", "south")))[0].what
 
 
 def test_a_job_must_fit_its_dictionary_and_may_use_fewer_columns() -> None:
@@ -246,7 +246,8 @@ def test_a_job_that_fits_is_allowed_by_every_policy_unchanged(spec: JobSpec, sta
     """The fitted job passes the refusals that the providers' own code computes from the same rules."""
     both = [terms(name, per_analyst=None, **each) for name, each in zip(("north", "south"), stated, strict=True)]
     made = fit(spec, None, both)
-    found = [why for each in both for why in refusals(each, made.spec, made.providers)]
+    asked = JobRequest(made.spec, ADA, made.providers)
+    found = [why for each in both for why in refusals(each, asked)]
     assert made.fits == (not found)
     if made.fits:
         assert fit(made.spec, None, both).changes == ()
@@ -273,7 +274,7 @@ def test_bounds_of_scaled_columns_are_not_changed_to_raw_units() -> None:
 def test_t39_terms_that_no_policy_states_are_refused_by_provider(changes: dict[str, Any]) -> None:
     """A malicious provider may sign anything."""
     for hold in (
-        lambda bad: refusals(bad, SPEC, ("north", "south")),
+        lambda bad: refusals(bad, JobRequest(SPEC, ADA, ("north", "south"))),
         lambda bad: fit(SPEC, None, (terms("north"), bad)),
     ):
         with pytest.raises(InvalidDataError, match=facts("south")):

@@ -22,7 +22,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError, DataChangedError, DpspcaError, JobEndedError, RefusedError
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
-from dpspca.common.plan import events, prices
+from dpspca.common.plan import Plan, events, prices
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import cost_units
 from dpspca.common.privacy.units import PrivacyUnit
@@ -41,6 +41,7 @@ from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.entries import Entry, Head, Opening
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.promises import Promise
+from dpspca.provider.policy import Policy, suggest
 
 SPEC = JobSpec(
     schema=Schema(4),
@@ -95,6 +96,20 @@ def test_a_job_that_breaks_a_rule_is_not_opened(enrolment: Enrolment) -> None:
         JobRegistry(told).open(job)
     assert isinstance(told.ledger, MemoryLedger)
     assert [entry.number for entry in told.ledger.entries] == [1]  # its founding
+
+
+def test_a_job_is_planned_once_when_it_is_opened(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, plan = list[JobSpec](), catalogue.plan
+
+    def counted(spec: JobSpec) -> Plan:
+        planned.append(spec)
+        return plan(spec)
+
+    policy = Policy.parse(suggest(plan(SPEC), "cohort", ["ada"]))
+    setup = replace(settings(enrolment), policy=lambda: policy)
+    monkeypatch.setattr(catalogue, "plan", counted)
+    JobRegistry(setup).open(signed(enrolment)[0])
+    assert planned == [SPEC]
 
 
 def test_jobs_together_keep_within_the_lifetime_of_their_data_set(enrolment: Enrolment) -> None:

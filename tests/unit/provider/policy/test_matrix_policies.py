@@ -12,6 +12,7 @@ from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.results import PrivacyStatement
+from dpspca.provider.policy.job_request import JobRequest
 from dpspca.provider.policy.rules import Policy, Rules
 from dpspca.provider.policy.suggestion import suggest
 
@@ -43,7 +44,7 @@ def rules(text: str) -> Rules:
 def test_what_is_suggested_allows_the_job_and_does_not_speak_of_persons(unit: PrivacyUnit) -> None:
     text = suggested(job(unit))
     assert "rows_per_person" not in text
-    rules(text).check(job(unit), ADA, ("north",))
+    rules(text).check(JobRequest(job(unit), ADA, ("north",)))
 
 
 @pytest.mark.parametrize("unit", MATRICES)
@@ -52,7 +53,7 @@ def test_a_job_that_protects_smaller_changes_or_another_unit_is_refused(unit: Pr
     (other,) = set(MATRICES) - {unit}
     for changed, rule in ((job(unit, norm_bound=2.4), "norm_bound"), (job(other), "unit")):
         with pytest.raises(RefusedError, match=facts("'cohort'", f"'{rule}'")):
-            held.check(changed, ADA, ("north",))
+            held.check(JobRequest(changed, ADA, ("north",)))
 
 
 @pytest.mark.parametrize(

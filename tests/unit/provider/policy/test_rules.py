@@ -31,6 +31,7 @@ from dpspca.common.queries import Count, Extent
 from dpspca.provider.ledger.quotas import Quotas
 from dpspca.provider.policy.approval import AUTOMATIC, HUMAN, ApprovalRule
 from dpspca.provider.policy.caps import Cap, Range, covers_as_signed, filter_of
+from dpspca.provider.policy.job_request import JobRequest
 from dpspca.provider.policy.rules import AskedBudget, Policy, Rules, faults
 from dpspca.provider.policy.suggestion import suggest
 from dpspca.server.jobs.roster import MAX_REASON_LENGTH
@@ -81,8 +82,8 @@ def refused(
 ) -> str:
     """Give the one reason for which a job is refused."""
     with pytest.raises(RefusedError) as caught:
-        rules.check(job, who or analyst(), audience)
-    assert [str(each) for each in rules.refusals(job, who or analyst(), audience)] == [str(caught.value)]
+        rules.check(JobRequest(job, who or analyst(), audience))
+    assert [str(each) for each in rules.refusals(JobRequest(job, who or analyst(), audience))] == [str(caught.value)]
     return caught.value.what
 
 
@@ -105,7 +106,7 @@ def refused(
 )
 def test_a_job_within_every_rule_is_allowed(job: JobSpec) -> None:
     for name in RULES.analysts:
-        RULES.check(job, analyst(name), ("north", "south", "west"))
+        RULES.check(JobRequest(job, analyst(name), ("north", "south", "west")))
 
 
 @pytest.mark.parametrize(
@@ -145,14 +146,14 @@ def test_a_refusal_names_the_rule_what_was_asked_and_what_is_allowed(
     ],
 )
 def test_a_refusal_says_what_to_write_where_that_is_one_thing(job: JobSpec, do: str) -> None:
-    (refusal,) = RULES.refusals(job, analyst(), BOTH)
+    (refusal,) = RULES.refusals(JobRequest(job, analyst(), BOTH))
     assert do in refusal.remedy
     assert "cost nothing" in refusal.remedy
 
 
 def test_a_refusal_of_too_few_providers_reaches_the_analyst_whole() -> None:
     """A coordinator passes on so many letters of a reason."""
-    (refusal,) = RULES.refusals(spec(minimum_providers=1), analyst(), BOTH)
+    (refusal,) = RULES.refusals(JobRequest(spec(minimum_providers=1), analyst(), BOTH))
     assert len(str(refusal)) <= MAX_REASON_LENGTH
 
 
@@ -175,14 +176,14 @@ def test_an_algorithm_that_is_not_listed_is_refused() -> None:
 
 def test_explained_variances_are_given_only_where_allowed() -> None:
     silent = replace(RULES, explained_variance=False)
-    silent.check(spec(explained_variance=False), analyst(), BOTH)
+    silent.check(JobRequest(spec(explained_variance=False), analyst(), BOTH))
     assert "'explained_variance'. Asked:" in refused(spec(), rules=silent)
 
 
 def test_columns_may_be_limited_in_number_instead_of_by_name() -> None:
     counted = replace(RULES, columns=3)
     for few in (Schema(3), Schema.of(["any", "name"])):
-        counted.check(spec(schema=few), analyst(), BOTH)
+        counted.check(JobRequest(spec(schema=few), analyst(), BOTH))
     assert "'columns'. Asked: 4 columns. Allowed: at most 3." in refused(spec(), rules=counted)
 
 
@@ -199,7 +200,7 @@ def test_a_job_that_names_too_few_providers_is_refused(audience: tuple[str, ...]
 
 def test_all_rules_that_a_job_breaks_are_listed_on_request() -> None:
     job = spec(unit="row-replace-one", norm_bound=1, minimum_providers=1, budget=Budget(2, 1e-6))
-    told = [str(each) for each in RULES.refusals(job, analyst("eve"), ("north",))]
+    told = [str(each) for each in RULES.refusals(JobRequest(job, analyst("eve"), ("north",)))]
     rules = ("analysts", "unit", "norm_bound", "minimum_providers", "minimum_providers", "per_job")
     assert [next(rule for rule in rules if f"'{rule}'" in each) for each in told] == list(rules)
 
@@ -213,7 +214,7 @@ def test_all_rules_that_a_job_breaks_are_listed_on_request() -> None:
 def test_a_stranger_is_refused_and_learns_of_no_other_rule(who: PartyName) -> None:
     for job in (spec(), spec(norm_bound=99, budget=Budget(40, 0.1))):
         with pytest.raises(RefusedError, match=facts("'cohort'", "'analysts'")) as caught:
-            RULES.check(job, who, BOTH)
+            RULES.check(JobRequest(job, who, BOTH))
         assert not any(name in str(caught.value) for name in ("ada,", "grace", "12.0"))
     with pytest.raises(RefusedError, match=facts("'cohort'", "'analysts'")):
         RULES.limits(who)
@@ -245,19 +246,19 @@ def test_a_data_set_without_rules_is_refused_to_everybody(policy: Policy) -> Non
 )
 def test_a_cap_compares_prices_and_not_epsilons(budget: Budget, fits: bool) -> None:
     if fits:
-        RULES.check(spec(budget=budget), analyst(), BOTH)
+        RULES.check(JobRequest(spec(budget=budget), analyst(), BOTH))
     else:
         assert "its rule 'per_job'. This asks for mu = " in refused(spec(budget=budget))
 
 
 def test_a_job_beyond_its_cap_is_refused_with_what_fits() -> None:
     with pytest.raises(BudgetExceededError, match=facts("'per_job'", "mu = 0.236704", "(epsilon = 1, delta = 1e-06)")):
-        RULES.check(spec(budget=Budget(3, 1e-6)), analyst(), BOTH)
+        RULES.check(JobRequest(spec(budget=Budget(3, 1e-6)), analyst(), BOTH))
 
 
 def test_published_accounting_is_priced_by_what_its_noise_is_worth() -> None:
     both = replace(RULES, accounting=(Accounting.EXACT, Accounting.PUBLISHED))
-    both.check(spec(accounting="published", budget=Budget(2, 1e-6)), analyst(), BOTH)
+    both.check(JobRequest(spec(accounting="published", budget=Budget(2, 1e-6)), analyst(), BOTH))
     assert "'per_job'" in refused(spec(budget=Budget(2, 1e-6)), rules=both)
 
 
@@ -271,7 +272,7 @@ def test_t18_a_job_must_protect_all_rows_that_a_person_may_have() -> None:
     assert "'rows_per_person'. Asked: a job that protects all 2 rows of a person together." in told
     assert "jobs that protect all 3 rows or more" in told
     for enough in (3, 4):
-        rules.check(spec(rows_per_person=enough), analyst(), BOTH)
+        rules.check(JobRequest(spec(rows_per_person=enough), analyst(), BOTH))
 
 
 def planned(budget: Budget, listed: tuple[Event, ...]) -> Plan:
@@ -293,9 +294,9 @@ def test_a_job_with_other_noise_is_compared_with_epsilon_and_delta() -> None:
 def test_an_unproven_mechanism_is_refused_unless_the_policy_allows_it() -> None:
     rules = replace(RULES, methods=("ppca",), per_job=Budget(1.0, 1e-6), lifetime=Budget(8.0, 1e-5), per_analyst=None)
     exact, chain = (spec(method="ppca", options={"sampler": sampler}) for sampler in ("exact", "gibbs"))
-    rules.check(exact, analyst(), BOTH)
+    rules.check(JobRequest(exact, analyst(), BOTH))
     assert "its rule 'unproven'" in refused(chain, rules=rules)
-    replace(rules, unproven=True).check(chain, analyst(), BOTH)
+    replace(rules, unproven=True).check(JobRequest(chain, analyst(), BOTH))
 
 
 def test_approximate_mechanisms_need_a_part_of_the_cap_s_delta_as_well() -> None:
@@ -593,11 +594,11 @@ def test_every_valid_job_is_either_allowed_or_refused(
     rules: Rules, job: JobSpec, name: str, role: Role, audience: tuple[str, ...]
 ) -> None:
     for who in (PartyName("town", role, name), analyst(rules.analysts[0])):
-        refusals = list(rules.refusals(job, who, audience))
+        refusals = list(rules.refusals(JobRequest(job, who, audience)))
         assert all(type(each) in {RefusedError, BudgetExceededError} and each.remedy for each in refusals)
         assert all(len(str(each)) < 1000 for each in refusals)
         with pytest.raises(RefusedError) if refusals else nullcontext():
-            rules.check(job, who, audience)
+            rules.check(JobRequest(job, who, audience))
 
 
 @settings(max_examples=60, deadline=None)
@@ -621,7 +622,7 @@ def test_an_allowed_job_fits_its_caps_when_its_events_are_charged(
         options={"sparsity": 4, "rounds": rounds},
     )
     who, audience = analyst(rules.analysts[-1]), tuple(f"p{number}" for number in range(rules.minimum_providers))
-    refusals = list(near.refusals(job, who, audience))
+    refusals = list(near.refusals(JobRequest(job, who, audience)))
     assert all("'per_job'" in str(each) or "no plan" in str(each) for each in refusals)
     if not refusals:
         listed = catalogue.plan(job).events
@@ -642,18 +643,18 @@ def test_a_job_is_within_a_cap_exactly_if_its_mu_is(cap: Budget, budget: Budget)
     rules = replace(RULES, per_job=cap, per_analyst=None, lifetime=Budget(48, 0.9))
     room = Filter.for_budget(cap.epsilon, cap.delta)
     fits = cost_units(listed) <= room.whole.units and slack_units(listed) <= room.whole.slack_units
-    assert fits == (not list(rules.refusals(job, analyst(), BOTH)))
+    assert fits == (not list(rules.refusals(JobRequest(job, analyst(), BOTH))))
 
 
 def test_the_order_of_names_in_policy_and_audience_does_not_matter() -> None:
     for analysts, audience in product((("ada", "grace"), ("grace", "ada")), (BOTH, BOTH[::-1])):
-        replace(RULES, analysts=analysts, columns=COLUMNS[::-1]).check(spec(), analyst(), audience)
+        replace(RULES, analysts=analysts, columns=COLUMNS[::-1]).check(JobRequest(spec(), analyst(), audience))
 
 
 def test_a_job_about_rows_may_find_its_own_bound() -> None:
     job = spec(norm_bound=PRIVATE_BOUND, method="auto", options={})
     rules = replace(RULES, methods=("auto",))
-    assert not [each for each in rules.refusals(job, analyst(), BOTH) if "norm_bound" in str(each)]
+    assert not [each for each in rules.refusals(JobRequest(job, analyst(), BOTH)) if "norm_bound" in str(each)]
     text = suggest(catalogue.plan(job), "cohort", ["ada"])
     assert tomllib.loads(text)["data_sets"]["cohort"]["norm_bound"] == {"least": 1e-18, "most": 1e18}
 
@@ -665,7 +666,7 @@ def test_bounds_of_a_job_with_scales_are_not_compared_with_raw_units() -> None:
     scaled: dict[str, Any] = {"method": "auto", "options": {}, "scaling": "private"}
 
     def about_bounds(**changes: Any) -> list[str]:
-        refused = rules.refusals(spec(**scaled | changes), analyst(), BOTH)
+        refused = rules.refusals(JobRequest(spec(**scaled | changes), analyst(), BOTH))
         return [str(each) for each in refused if "_bound" in str(each)]
 
     assert about_bounds(norm_bound=4.0) == []

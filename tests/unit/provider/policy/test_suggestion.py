@@ -12,6 +12,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidParameterError, RefusedError
 from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
+from dpspca.provider.policy.job_request import JobRequest
 from dpspca.provider.policy.rules import Policy, Rules
 from dpspca.provider.policy.suggestion import suggest
 
@@ -36,7 +37,7 @@ def rules(job: JobSpec) -> Rules:
 )
 def test_the_job_is_allowed(changes: dict[str, Any]) -> None:
     job = spec(**changes)
-    rules(job).check(job, ADA, SITES)
+    rules(job).check(JobRequest(job, ADA, SITES))
     lifetime, _ = rules(job).limits(ADA)
     assert lifetime.whole.units >= catalogue.plan(job).price.units
 
@@ -46,7 +47,7 @@ def test_a_job_of_every_algorithm_is_allowed_and_finds_room(name: str) -> None:
     for what, job in EXAMPLES[name].jobs.items():
         modest = replace(job, budget=Budget(min(1.0, job.budget.epsilon), job.budget.delta))
         if job.accounting is Accounting.EXACT:
-            rules(modest).check(modest, ADA, ("north",))
+            rules(modest).check(JobRequest(modest, ADA, ("north",)))
             lifetime, _ = rules(modest).limits(ADA)
             listed = catalogue.plan(modest).events
             assert lifetime.admit(listed).admit(listed), what
@@ -73,7 +74,7 @@ def test_a_job_that_asks_for_more_is_not() -> None:
         replace(job, centering=Centering.PRIVATE, mean_bound=1.0),
     ):
         with pytest.raises(RefusedError):
-            rules(job).check(changed, ADA, SITES)
+            rules(job).check(JobRequest(changed, ADA, SITES))
 
 
 def described(*columns: str) -> JobSpec:
@@ -84,10 +85,10 @@ def test_the_features_of_a_job_with_a_dictionary_are_allowed_and_no_others() -> 
     job = described("mean area", "sex=female", "sex=male", "Größe \U0001f9ec")
     allowed = rules(job)
     assert allowed.columns == ("mean area", "sex", "Größe \U0001f9ec")
-    allowed.check(job, ADA, SITES)
-    allowed.check(described("sex=female", "sex=male"), ADA, SITES)
+    allowed.check(JobRequest(job, ADA, SITES))
+    allowed.check(JobRequest(described("sex=female", "sex=male"), ADA, SITES))
     with pytest.raises(RefusedError, match=facts("'columns'", "'bmi'")):
-        allowed.check(described("mean area", "bmi"), ADA, SITES)
+        allowed.check(JobRequest(described("mean area", "bmi"), ADA, SITES))
 
 
 @pytest.mark.parametrize(("count", "listed"), [(40, True), (1000, True), (1001, False)])
@@ -95,7 +96,7 @@ def test_very_many_features_are_counted_and_not_listed(count: int, listed: bool)
     names = tuple(f"feature {number}" for number in range(count))
     job = described(*names)
     assert rules(job).columns == (names if listed else count)
-    rules(job).check(job, ADA, SITES)
+    rules(job).check(JobRequest(job, ADA, SITES))
 
 
 def test_columns_of_a_job_without_a_dictionary_are_counted() -> None:
