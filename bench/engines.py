@@ -31,7 +31,7 @@ import pyarrow.parquet
 
 from dpspca.common.queries import CovarianceProduct
 from dpspca.common.storage import EngineKind, EngineSettings, Reading
-from dpspca.provider.data import Cluster, Scratch, read_protected
+from dpspca.provider.data import Cluster, Scratch, read_offered
 from dpspca.provider.engines import ClusterSums, count_rows, open_cluster, task_fields, work
 from dpspca.provider.evaluate import LocalSums, LocalThreads, RowSums, WideIntegers
 
@@ -108,7 +108,7 @@ def seconds(sums: RowSums, clock: Callable[[], float] = time.perf_counter) -> tu
 def measure(source: Path, clusters: dict[str, Cluster], repeats: int, scratch: Scratch) -> dict[str, float]:
     """Time passes of all engines over one data set, in turns."""
     engines: dict[str, RowSums] = {
-        "threads": LocalSums(read_protected(source, scratch=scratch), NORM_BOUND, engine=LocalThreads(PROCESSES))
+        "threads": LocalSums(read_offered(source, scratch=scratch), NORM_BOUND, engine=LocalThreads(PROCESSES))
     }
     for name, cluster in clusters.items():
         engines[name] = ClusterSums(count_rows(cluster, task_fields(source, Reading(), None, None)), NORM_BOUND)

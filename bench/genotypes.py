@@ -34,7 +34,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.storage import Reading
-from dpspca.provider.data import CheckedRows, read_protected
+from dpspca.provider.data import CheckedRows, read_offered
 from dpspca.provider.evaluate import Shard
 
 Result: TypeAlias = dict[str, Any]
@@ -70,7 +70,7 @@ def write(path: Path, samples: int, variants: int) -> None:
 
 def read(path: Path) -> CheckedRows:
     """Read a file as a provider does when it starts. A missing genotype counts as 1."""
-    return read_protected(path, Reading(missing=1.0))
+    return read_offered(path, Reading(missing=1.0))
 
 
 def peak() -> int:

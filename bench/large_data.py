@@ -35,7 +35,7 @@ import pyarrow.parquet
 
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.rows import Covariance, CovarianceProduct
-from dpspca.provider.data import CheckedRows, Scratch, identify, read_protected
+from dpspca.provider.data import CheckedRows, Scratch, identify, read_offered
 from dpspca.provider.evaluate import Shard, Strategy
 
 MEBIBYTE: Final = 2**20
@@ -93,7 +93,7 @@ def decode(path: Path) -> None:
 
 def start(path: Path, folder: Path, memory: int) -> CheckedRows:
     """Read rows as a provider does when it starts."""
-    return read_protected(path, scratch=Scratch(folder / "scratch", memory))
+    return read_offered(path, scratch=Scratch(folder / "scratch", memory))
 
 
 def seconds(work: Callable[[], object]) -> Seconds:

@@ -22,7 +22,7 @@ import psycopg
 
 from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.storage import Reading, Triplets
-from dpspca.provider.data import read_protected
+from dpspca.provider.data import read_offered
 from dpspca.provider.data.sources import read_as_stored
 
 MADE = """
@@ -58,8 +58,8 @@ def measured(chosen: argparse.Namespace, server: database.Server, place: Path) -
     ways: dict[str, Any] = {
         "COPY TO STDOUT": lambda: subprocess.run(copy, stdout=subprocess.DEVNULL, check=True),  # noqa: S603  # psql
         "loaded as CSR": lambda: read_as_stored(place, reading),
-        "as a provider": lambda: read_protected(place, reading),
-        "with a dictionary": lambda: read_protected(place, prepared),
+        "as a provider": lambda: read_offered(place, reading),
+        "with a dictionary": lambda: read_offered(place, prepared),
     }
     clocks = {"seconds": time.perf_counter, "processor_seconds": lambda: processor_seconds(server)}
     took: dict[str, dict[str, list[float]]] = {clock: {name: [] for name in ways} for clock in clocks}

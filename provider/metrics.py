@@ -81,8 +81,8 @@ class ProviderMetrics:
     def _waiting_since(self) -> list[int]:
         """Return since when each job waits for approval, in seconds since 1970."""
         with suppress(DpspcaError):  # the daemon's log says what is wrong with the queue
-            if desk := self._setup.desk:
-                return [each.asked_at for each in desk.queue.requests(RequestState.WAITING)]
+            if approvals := self._setup.approvals:
+                return [each.asked_at for each in approvals.queue.requests(RequestState.WAITING)]
         return []
 
     def _budgets(self) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float], bool]:

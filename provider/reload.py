@@ -19,7 +19,7 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameter
 from dpspca.common.storage import EventStream, ProviderConfig, Route, files, keep_until_restart, read_config
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationList
 
-from .approval import ApprovalDesk
+from .approval import Approvals
 from .connection import Daemon
 from .data import Arrivals, CheckedRows, ClusterRows, DataSet, Scratch
 from .jobs import OfferedData, ProviderSetup
@@ -78,8 +78,8 @@ class CurrentSettings:
         for key in changed:
             _log.warning("'%s' changed in %s. Restart the provider to put it in force.", key, self.config)
         self.settings, self._policy, self._revocations = settings, new.policy, new.revocations
-        if setup.desk:
-            _configure(setup.desk, settings)
+        if setup.approvals:
+            _configure(setup.approvals, settings)
         await asyncio.to_thread(self.events.reload, settings.events)
         await daemon.reload(new.route, new.offer)
         self.note(None)
@@ -145,10 +145,10 @@ def _revocations(settings: ProviderConfig, identity: CurrentIdentity) -> Current
     return CurrentRevocations(settings.revocations, identity.get().authority_pem)
 
 
-def _configure(desk: ApprovalDesk, settings: ProviderConfig) -> None:
+def _configure(approvals: Approvals, settings: ProviderConfig) -> None:
     wanted = settings.approval
-    if wanted != desk.settings:
-        desk.configure(wanted)
+    if wanted != approvals.settings:
+        approvals.configure(wanted)
 
 
 def _read_rows(

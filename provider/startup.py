@@ -14,7 +14,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import ProviderConfig, Reading
 from dpspca.common.trust import Identity
 
-from .approval import QUEUE_FILE, ApprovalDesk, ApprovalQueue
+from .approval import QUEUE_FILE, ApprovalQueue, Approvals
 from .data import (
     Arrivals,
     CheckedRows,
@@ -23,7 +23,7 @@ from .data import (
     Scratch,
     memory_cap,
     read_arriving,
-    read_protected,
+    read_offered,
     width_in,
 )
 from .engines import count_rows, open_cluster, task_fields
@@ -76,7 +76,7 @@ def read_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None =
     file, span = settings.data_sets[name], settings.spans.get(name)
     persons, row_entries = settings.persons.get(name), settings.row_entries.get(name)
     reading = settings.reading_of(name)
-    rows = read_protected(file, reading, persons=persons, row_entries=row_entries, scratch=scratch)
+    rows = read_offered(file, reading, persons=persons, row_entries=row_entries, scratch=scratch)
     if rows.unusable is not None:
         _log.warning("The data set '%s' %s", name, UNUSABLE)
     try:
@@ -117,14 +117,14 @@ def approval_queue(settings: ProviderConfig, config: Path) -> ApprovalQueue:
     return ApprovalQueue(ledger_paths(settings, config)[0].parent / QUEUE_FILE)
 
 
-def approval_desk(  # noqa: PLR0913, PLR0917  # what a daemon has
+def approvals_of(  # noqa: PLR0913, PLR0917  # what a daemon has
     settings: ProviderConfig,
     config: Path,
     ledger: Ledger,
     identity: Callable[[], Identity],
     policy: Callable[[], Policy],
     clock: Callable[[], datetime],
-) -> ApprovalDesk:
-    """Return the desk of a daemon at which jobs wait for approval."""
+) -> Approvals:
+    """Return the approvals of a daemon at which jobs wait for approval."""
     queue = approval_queue(settings, config)
-    return ApprovalDesk(queue, ledger, identity, policy, clock, settings.approval)
+    return Approvals(queue, ledger, identity, policy, clock, settings.approval)

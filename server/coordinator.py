@@ -26,7 +26,7 @@ from dpspca.common.transport import days_until, provider_stream, rpc
 from dpspca.common.trust import Identity, RevocationList, holder_of
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 
-from .jobs import Attendance, Roster
+from .jobs import PresenceLog, Roster
 from .journal import Journal, JournalError, JournalThread, TemporaryJournal
 from .metrics import BYTES, CONNECTIONS, ENDED, PROVIDERS, RELOAD_FAILED, RUNNING, SERVING, CoordinatorMetrics, by_label
 from .rpc import (
@@ -95,7 +95,7 @@ class Coordinator:
         self._serving = asyncio.Event()
         self._journal = JournalThread(journal or TemporaryJournal())
         judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
-        self.roster = Roster(self.metrics, events, Attendance(clock))
+        self.roster = Roster(self.metrics, events, PresenceLog(clock))
         self._frontend = TlsFrontend(judge, TlsSettings(identity).current, self.note_certificate)
         everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._frontend.certificate_of)
         door = _Door(*everybody, self._serving)
@@ -133,7 +133,7 @@ class Coordinator:
         with suppress(DpspcaError):  # a certificate of another authority belongs to no known party
             party, _ = holder_of(certificate, self._identity().authority_pem)
             if party.role is Role.PROVIDER and owner in {None, party}:
-                self.roster.attendance.note_certificate(party.name, certificate)
+                self.roster.presence.note_certificate(party.name, certificate)
 
     def _collect(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Return the numbers that are read when somebody looks."""

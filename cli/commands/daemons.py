@@ -49,7 +49,7 @@ from dpspca.provider.data import DataSet
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.ledger import PeerReceipts, ledger_paths
 from dpspca.provider.metrics import ProviderMetrics
-from dpspca.provider.startup import approval_desk, data_sets_of, open_ledger, scratch_of
+from dpspca.provider.startup import approvals_of, data_sets_of, open_ledger, scratch_of
 from dpspca.server import events as coordinator_events
 from dpspca.server import reload as coordinator_reload
 from dpspca.server.coordinator import Coordinator
@@ -244,7 +244,7 @@ def _run_provider(config: Path) -> None:
             events=events,
             memory=scratch.memory,
             places=settings.answers_at_once,
-            desk=approval_desk(settings, config, ledger, identity.get, current.policy, now),
+            approvals=approvals_of(settings, config, ledger, identity.get, current.policy, now),
         )
         asyncio.run(serve(setup))
     events("stopped")

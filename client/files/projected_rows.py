@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Dictionary, Genotype, MappedFeature, Preparation, doubt_about, feature_of
+from dpspca.common.dictionary import Dictionary, Genotype, MappedFeature, Preparation, feature_of, unlikely_values_of
 from dpspca.common.results import Model
 from dpspca.common.storage import Reading
 from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, read_rows, stated_names
@@ -46,7 +46,9 @@ def doubts_about(read: Model, rows: Path, reading_as: Reading, *, by_position: b
     if all(isinstance(each, Genotype) for each in features.values()):
         return []
     facts = [each for each in examine_rows(rows, reading_as).features if each.name in features]
-    found = (doubt_about(features[each.name], each.values, each.below + each.above + each.unknown) for each in facts)
+    found = (
+        unlikely_values_of(features[each.name], each.values, each.below + each.above + each.unknown) for each in facts
+    )
     return [sentence for sentence in found if sentence]
 
 

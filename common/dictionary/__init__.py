@@ -3,7 +3,6 @@
 from .codes import MAX_TEXTS, LevelCodes, category_text, numbers_of_codes, raw_values, text_code, without_codes
 from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
-from .doubts import MOST_ODD, doubt_about
 from .draft import draft
 from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
@@ -12,6 +11,7 @@ from .pinned import MOST_TITLE, PinnedDictionary
 from .remarks import remarks
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
+from .unlikely_values import MOST_ODD, unlikely_values_of
 from .values import LEVEL_MARK, PLACEHOLDER, plain_name
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "Preparation",
     "category_text",
     "differences",
-    "doubt_about",
     "draft",
     "faults",
     "feature_of",
@@ -49,5 +48,6 @@ __all__ = [
     "raw_values",
     "remarks",
     "text_code",
+    "unlikely_values_of",
     "without_codes",
 ]

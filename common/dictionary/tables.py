@@ -15,8 +15,8 @@ from dpspca.common.warn import warn
 
 from .codes import raw_values
 from .dictionary import Dictionary
-from .doubts import doubts_in
 from .features import Feature
+from .unlikely_values import unlikely_values_in
 
 _MOST_NAMED: Final = 8
 _TERMS: Final = "Give values in the dictionary's own unit, and levels by their names."
@@ -32,7 +32,7 @@ def prepare_table(dictionary: Dictionary, rows: Any, *, by_position: bool = Fals
     columns = _by_position(rows, dictionary) if names is None else _by_name(rows, names, dictionary)
     raw = {feature.name: _raw(feature, cells) for feature, cells in columns}
     _require_one_length(raw)
-    for sentence in doubts_in(dictionary, raw):
+    for sentence in unlikely_values_in(dictionary, raw):
         warn(sentence, RowsWarning)
     return dictionary.encode(raw)
 

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from dpspca.common.errors import DpspcaError, NotTrustedError, require_trust
 from dpspca.common.names import MAX_NAME, PartyName, Role
 
-from . import packing
+from . import joined_bytes
 from .certificates import MAX_PEM_BYTES, federation_of, read_authority
 
 SECRET_BYTES: Final = 32
@@ -70,7 +70,7 @@ class Invitation:
 
     def to_text(self) -> bytes:
         """Return the file to send: a sentence for people, and the invitation in PEM style."""
-        content = packing.join(
+        content = joined_bytes.join(
             self.party.uri.encode(),
             self.secret,
             self.authority_pem,
@@ -96,7 +96,7 @@ class Invitation:
         require_trust(len(found) == 1, f"There are {len(found)} invitations in the file, not one.", _AGAIN)
         try:
             content = base64.b64decode(b"".join(found[0].split()), validate=True)
-            parts = packing.split(content.removeprefix(_VERSION), _PARTS) if content.startswith(_VERSION) else []
+            parts = joined_bytes.split(content.removeprefix(_VERSION), _PARTS) if content.startswith(_VERSION) else []
             party, secret, authority, until, coordinator, mailbox, slot, mailbox_key = parts
             read = cls(
                 party=PartyName.parse(party.decode("ascii")),

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from dpspca.common.errors import MalformedProofError, WrongSignerError, require_trust
 from dpspca.common.names import PartyName
 
-from . import invitations, packing
+from . import invitations, joined_bytes
 from .certificates import MAX_PEM_BYTES, PublicKey, public_key_of, read_certificate, read_key, read_request, readable
 
 _PURPOSE: Final = b"dpspca renewal of an identity, version 1\0"
@@ -128,7 +128,7 @@ def _enrolment_bytes(request_pem: bytes, party: PartyName, invitation: str) -> b
     """Return the bytes that the proof covers: the invitation, the party, and the whole request in DER."""
     with readable("The request"):
         request = x509.load_pem_x509_csr(request_pem).public_bytes(Encoding.DER)
-    return _ENROLMENT + packing.join(invitation.encode(), party.uri.encode(), request)
+    return _ENROLMENT + joined_bytes.join(invitation.encode(), party.uri.encode(), request)
 
 
 def _signed_bytes(request_pem: bytes) -> bytes:

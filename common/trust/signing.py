@@ -34,9 +34,9 @@ from dpspca.common.errors import (
 from dpspca.common.names import PartyName, Role, check_name, shortened
 from dpspca.common.privacy import MAX_PROVIDERS
 
-from . import packing
+from . import joined_bytes
 from .certificates import name_in, public_key_of, read_authority, read_certificate, read_key
-from .packing import join
+from .joined_bytes import join
 from .revocations import RevocationList, peer_of, require_role
 
 MAX_SPEC_BYTES: Final = 1 << 21
@@ -294,7 +294,7 @@ def _check(holds: bool, what: str, remedy: str) -> None:  # noqa: FBT001  # read
 
 def _parts(content: bytes, most: int) -> list[bytes]:
     try:
-        return packing.split(content, most)
+        return joined_bytes.split(content, most)
     except ValueError as problem:
         raise MalformedJobError(f"The signed job {problem}.", _SEND) from None
 

@@ -26,9 +26,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from dpspca.common.errors import DpspcaError, NotNowError, NotTrustedError, WrongSignerError, require_trust
 from dpspca.common.names import PartyName, Role, check_name, shortened
 
-from . import packing
+from . import joined_bytes
 from .certificates import read_certificate, read_key
-from .packing import join
+from .joined_bytes import join
 from .revocations import RevocationList, holder_at, holder_of, peer_of, require_role
 from .signing import JOB_SKEW, NONCE_BYTES, Signer
 
@@ -232,7 +232,7 @@ def _signed_bytes(content: bytes, request: SignedRequest, provider: PartyName) -
 
 def _split(what: str, content: bytes, prefix: bytes, count: int) -> list[bytes]:
     try:
-        parts = packing.split(content.removeprefix(prefix), count) if content.startswith(prefix) else []
+        parts = joined_bytes.split(content.removeprefix(prefix), count) if content.startswith(prefix) else []
     except ValueError:
         parts = []
     require_trust(len(parts) == count, f"These bytes are not a {what} of this version.", _AGAIN)

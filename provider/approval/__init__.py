@@ -1,5 +1,6 @@
 """Jobs that a person has to approve: the queue, the decisions, and what they say in words."""
 
+from .approvals import Approvals, AwaitingApprovalError, RequestExpiredError
 from .decisions import (
     APPROVE,
     REJECT,
@@ -11,7 +12,6 @@ from .decisions import (
     require_approved,
     require_signed,
 )
-from .desk import ApprovalDesk, AwaitingApprovalError, RequestExpiredError
 from .queue import QUEUE_FILE, ApprovalQueue, QueueError, StoredDecision
 from .requests import TRANSITIONS, ApprovalRequest, RequestEvent, RequestState
 from .words import CENTERING, SignedContent, balance_facts, decision_facts, job_facts, lines, request_facts, summary
@@ -22,10 +22,10 @@ __all__ = [
     "QUEUE_FILE",
     "REJECT",
     "TRANSITIONS",
-    "ApprovalDesk",
     "ApprovalQueue",
     "ApprovalRequest",
     "ApprovalStatus",
+    "Approvals",
     "AwaitingApprovalError",
     "NotApprovedError",
     "QueueError",

@@ -212,9 +212,9 @@ class Conversation:
         What is in the queue decides, and not a signal that could be missed. If the coordinator lost its authority in
         the meantime, no reply is sent.
         """
-        while desk := self._settings.desk:
+        while approvals := self._settings.approvals:
             await asyncio.sleep(DECISION_SECONDS)
-            waiting = await asyncio.to_thread(desk.waiting) if self._awaiting else None
+            waiting = await asyncio.to_thread(approvals.waiting) if self._awaiting else None
             for name in [] if waiting is None else [name for name in self._awaiting if name not in waiting]:
                 signed = self._awaiting.pop(name)
                 async with self._refusing(signed):

@@ -26,7 +26,7 @@ from .conversation import Conversation
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
-DESK_SECONDS: Final = 1.0
+APPROVAL_SECONDS: Final = 1.0
 """Seconds between two looks at what persons decided about waiting jobs."""
 LONGEST_WELCOME_PAUSE: Final = 5.0
 """The longest pause after a connection on which the coordinator had proved its identity."""
@@ -83,12 +83,12 @@ class Daemon:
             await asyncio.gather(deciding, return_exceptions=True)
 
     async def _take_decisions(self) -> None:
-        while desk := self._settings.desk:
+        while approvals := self._settings.approvals:
             try:
-                await asyncio.to_thread(desk.work)
+                await asyncio.to_thread(approvals.work)
             except Exception:  # noqa: BLE001  # the daemon goes on without decisions
                 _log.exception("Handling decisions failed because of a bug.")
-            await asyncio.sleep(DESK_SECONDS)
+            await asyncio.sleep(APPROVAL_SECONDS)
 
     async def _stay_connected(self) -> None:
         clock = asyncio.get_running_loop().time

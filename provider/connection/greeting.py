@@ -34,7 +34,7 @@ def greeting(settings: ProviderSetup, challenge: bytes) -> pb.Hello:
         _offer(name, rows, pinned.get(name), with_names=name not in nameless)
         for name, rows in sorted(settings.data_sets.items())
     ]
-    waiting = (settings.desk and settings.desk.waiting()) or ()
+    waiting = (settings.approvals and settings.approvals.waiting()) or ()
     unfinished = [*settings.ledger.open_jobs(), *sorted(waiting)][:MOST_OPEN_JOBS]
     held = settings.peers.held()
     return pb.Hello(software=SOFTWARE, data_sets=offered, challenge=challenge, open_jobs=unfinished, held=held)

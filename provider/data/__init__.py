@@ -50,7 +50,7 @@ from .memory import (
     memory_cap,
     stored_integers,
 )
-from .protected import read_arriving, read_protected
+from .offered_rows import read_arriving, read_offered
 from .sources import names_in, outline_of, read_rows, stated_names, width_in
 from .streamed_rows import RowStream, files_with_rows
 from .tables import TripletFacts, import_extra, is_number
@@ -111,7 +111,7 @@ __all__ = [
     "paired_later",
     "preview_row",
     "read_arriving",
-    "read_protected",
+    "read_offered",
     "read_rows",
     "read_variants",
     "require_unit",

@@ -31,7 +31,7 @@ from dpspca.common.log_context import THE_COORDINATOR, about
 from .arriving_rows import CountedFiles, Read
 from .checked import CheckedRows
 from .cluster_rows import ClusterRows
-from .protected import read_arriving
+from .offered_rows import read_arriving
 from .threads import run_in_check_thread, run_in_reading_thread
 
 PAUSE: Final = 1.0

@@ -41,7 +41,7 @@ from dpspca.common.errors import DataSetUnusableError, DpspcaError, InvalidDataE
 
 from .checked import CheckedRows, Fingerprint, Table
 from .files import FolderForm, Stamp, TemporarilyUnreadableError, files_of, stacked
-from .protected import read_arriving
+from .offered_rows import read_arriving
 
 DIGEST_BYTES: Final = 32
 

@@ -4,7 +4,7 @@ Reading executes nothing: no pickles. The result has passed ``check_rows`` or ``
 on it. An error names the place and the kind of a bad cell, and never its content, because others read the logs.
 
 There are two ways to read. ``read_rows`` is for commands of people who may see the rows: it refuses a file with an
-unusable row, and says where that row is. ``read_protected`` is for a provider, because others see whether it starts and
+unusable row, and says where that row is. ``read_offered`` is for a provider, because others see whether it starts and
 what it answers. It refuses a file for its form alone: its kind, its columns and their types, or a number of persons
 that differs from the number of rows. There, an unusable row counts as a row of zeros. In text, each line is one row,
 and its content never changes where the next line begins (``text_files.py``).
@@ -59,7 +59,7 @@ from .tables import (
     require_room,
     without_codes,
 )
-from .trial import require_readable
+from .trial_reading import require_readable
 from .triplet_rows import rows_of_triplets, warn_of_unused
 
 RawTables: TypeAlias = Iterator[tuple[Path, RawTable]]

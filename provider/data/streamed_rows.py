@@ -1,7 +1,7 @@
 """Dense rows of one file as jobs use them, some at a time, and kept nowhere.
 
-A worker of a cluster reads its files like this at every pass. Each row is finished as ``protected.py`` finishes it, so
-it has the same bits: missing values are filled in or the dictionary is applied, an unusable row counts as a row of
+A worker of a cluster reads its files like this at every pass. Each row is finished as ``offered_rows.py`` finishes it,
+so it has the same bits: missing values are filled in or the dictionary is applied, an unusable row counts as a row of
 zeros, and only the largest entries of a row are kept. All of this depends on each row alone.
 """
 
@@ -88,7 +88,7 @@ class RowStream:
     def stages(self, batch: Batch) -> list[FloatArray]:
         """Return rows as they are completed and, if that differs, as the file has them.
 
-        These are there twice: with rows of zeros, and with zeros in place of single numbers (``protected.py``).
+        These are there twice: with rows of zeros, and with zeros in place of single numbers (``offered_rows.py``).
         """
         if batch.read is None:
             return [batch.completed]

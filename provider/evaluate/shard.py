@@ -35,6 +35,7 @@ from dpspca.provider.data import UsableRows, check_names, copied_columns, forget
 from .block_sums import LocalThreads
 from .mechanisms import release_subspace
 from .memory import Need
+from .memory_needs import need_of
 from .moments import (
     COMPRESSED_SHIFT,
     MAX_GRAM_DIMENSION,
@@ -45,7 +46,6 @@ from .moments import (
     Moments,
     floor_product,
 )
-from .needs import need_of
 from .row_sums import LocalSums, RowSums, dense_when_centred
 from .sketches import SketchAnswers
 from .views import floor_view, release_columns, release_pairs

@@ -25,7 +25,7 @@ from dpspca.common.privacy import Entropy
 from dpspca.common.storage import Emit, Route, ignore
 from dpspca.common.trust import Identity, JobEnvelope, RevocationList, SignedJob, sign_receipt, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.approval import ApprovalDesk, require_approved
+from dpspca.provider.approval import Approvals, require_approved
 from dpspca.provider.data import (
     Arrivals,
     ClusterRows,
@@ -57,18 +57,18 @@ from dpspca.provider.release import (
 )
 
 from .forms import require_form
+from .kept_jobs import SketchLimit, forget_least_used
 from .last_prepared import LastPrepared
 from .offer import OfferedData
 from .open_job import OpenJob, RowWait, retrieve_exception
 from .opening import BLIND_BYTES, opening_of
 from .permission import WITHDRAWN, DataSetRules, Permission, PermissionSources, PolicyLike, WithdrawnError
 from .prepared_rows import PreparedRows
-from .room import SketchRoom, forget_least_used
 from .row_places import RowPlaces
 
 MAX_OPEN_JOBS: Final = 64
 """Jobs that are kept in memory. Of more jobs, the least recently used are opened again when they are asked about
-(``room.py``). This is also the most queries that wait for rows; one analyst can have half of them."""
+(``kept_jobs.py``). This is also the most queries that wait for rows; one analyst can have half of them."""
 MAX_WAITING_BYTES: Final = 2 * 8 * MAX_COMPONENT_ENTRIES
 """Of the contents of queries that wait for rows, one of each job: as much as two of the largest bases."""
 ENDS: Final = frozenset({"done", "failed", "cancelled"})
@@ -105,7 +105,7 @@ class ProviderSetup:
     """How many bytes answers may take that are made at once. A job with an answer that takes more is refused."""
     places: int | None = None
     """How many answers may be in progress at once. The default is four more than there are processors."""
-    desk: ApprovalDesk | None = None
+    approvals: Approvals | None = None
     """Has jobs wait for a person's approval. Without it, a policy that asks for approval refuses every job."""
 
 
@@ -133,7 +133,7 @@ class JobRegistry:
         self._jobs: OrderedDict[str, OpenJob] = OrderedDict()
         self._lock = Lock()  # jobs are opened and closed in threads
         self._openings: dict[str, asyncio.Task[OpenJob]] = {}
-        self._sketches = SketchRoom(self._jobs)
+        self._sketches = SketchLimit(self._jobs)
         self.rows = PreparedRows(settings.memory)
         self.places = RowPlaces(settings.places, settings.memory)
         self._last = LastPrepared()
@@ -166,7 +166,7 @@ class JobRegistry:
                 self._named_at.pop(name, None)
         self._record_rows(offer)
         for job in settings.ledger.open_jobs():
-            recorded = settings.ledger.recall(job)
+            recorded = settings.ledger.past_job(job)
             if recorded and offer.digests.get(recorded.opening.data_set) != recorded.opening.data_digest:
                 _log.warning("Job %.12s ends here: its data set is gone or has other rows now.", job)
                 self.end(job, WITHDRAWN)
@@ -205,8 +205,8 @@ class JobRegistry:
 
         The ledger comes first: if it cannot write, the job stays open here, too, and is not opened a second time.
         """
-        if self._settings.desk:
-            self._settings.desk.close(name)
+        if self._settings.approvals:
+            self._settings.approvals.close(name)
         self._settings.ledger.close(name, state)
         with self._lock:
             job = self._jobs.pop(name, None)
@@ -349,8 +349,8 @@ class JobRegistry:
 
     def _require_approval(self, signed: SignedJob, envelope: JobEnvelope, analyst: str, rules: DataSetRules) -> None:
         """Have a job wait in the queue if persons have to approve it and have not. Nothing is reserved for it."""
-        if desk := self._settings.desk:
-            desk.require(signed, envelope, analyst, rules.approval_rule, rules.quotas or Quotas())
+        if approvals := self._settings.approvals:
+            approvals.require(signed, envelope, analyst, rules.approval_rule, rules.quotas or Quotas())
         else:
             require_approved(self._settings.ledger.decisions(signed.job_id), rules.approval_rule)
 

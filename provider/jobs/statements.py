@@ -108,7 +108,7 @@ class Statements:
     def _record(self, request: StatementRequest, analyst: PartyName) -> bytes:
         """State what the ledger has of a job. The analyst who signed the job may know it, whatever the policy says."""
         setup = self._setup
-        found = setup.ledger.recall(request.about)
+        found = setup.ledger.past_job(request.about)
         if found is None or found.opening.analyst != analyst.uri:
             raise RefusedError(f"No job {request.about:.12} of {analyst} is recorded here.", "Nothing to do.")
         head, me = setup.ledger.attested_head(), setup.identity()

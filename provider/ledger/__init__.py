@@ -21,10 +21,10 @@ from .entries import (
 )
 from .files import file_errors, read_head
 from .ledger import ANSWER, Ledger, MemoryLedger
+from .past_jobs import PastJob
 from .peer_receipts import PeerReceipts
 from .promises import Promise, extent_of
 from .quotas import Quotas
-from .recall import RecalledJob
 from .rules import EXPIRED, Books
 from .sqlite import SqliteLedger, export, read_books, verify
 from .view import (
@@ -65,12 +65,12 @@ __all__ = [
     "MemoryLedger",
     "Named",
     "Opening",
+    "PastJob",
     "PeerReceipts",
     "Promise",
     "Quarantined",
     "QuarantinedError",
     "Quotas",
-    "RecalledJob",
     "Release",
     "Released",
     "Reserved",

@@ -8,8 +8,8 @@ from dpspca.common.privacy import Price
 
 from .accounts import JobPosition
 from .entries import Decided, Head, Limits, Named, Opening
+from .past_jobs import PastJob
 from .promises import Promise
-from .recall import RecalledJob
 
 
 class Ledger(Protocol):
@@ -75,7 +75,7 @@ class Ledger(Protocol):
         """Return the most that one further job of an analyst may cost, or refuse if none would be admitted."""
         ...
 
-    def recall(self, job: str) -> RecalledJob | None:
+    def past_job(self, job: str) -> PastJob | None:
         """Return what was recorded of a job, also long after it ended, or None if nothing was."""
         ...
 

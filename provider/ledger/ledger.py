@@ -20,8 +20,8 @@ from dpspca.common.privacy import Price
 from .accounts import FindEnd, JobPosition, QueryRecord, no_forgotten_jobs
 from .contract import Ledger
 from .entries import Closed, Decided, Entry, Fact, Founded, Head, LedgerError, Limits, Named, Opening, QuarantinedError
+from .past_jobs import PastJob
 from .promises import Promise
-from .recall import RecalledJob
 from .row_key import KEY_BYTES, RowKey
 from .rules import EXPIRED, Books
 
@@ -112,12 +112,12 @@ class BaseLedger(ABC):
         with self._lock:
             return self._books.room(data_set, analyst, limits)
 
-    def recall(self, job: str) -> RecalledJob | None:
+    def past_job(self, job: str) -> PastJob | None:
         with self._lock:
             found = self._books.jobs.get(job)
-            return RecalledJob.of(found) if found else self._recall_forgotten(job)
+            return PastJob.of(found) if found else self._recall_forgotten(job)
 
-    def _recall_forgotten(self, job: str) -> RecalledJob | None:
+    def _recall_forgotten(self, job: str) -> PastJob | None:
         """Return what was recorded of a job that is no longer in memory. By default, no job is ever forgotten."""
         return None
 

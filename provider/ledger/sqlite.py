@@ -46,7 +46,7 @@ from .entries import (
 )
 from .files import UNREADABLE, HeadFile, WriterLock, file_errors, make_row_key, read_head, read_row_key, row_key_path
 from .ledger import ANSWER, BaseLedger, Clock, StoredAnswer
-from .recall import RecalledJob, recalled
+from .past_jobs import PastJob, past_job
 from .row_key import KEY_BYTES, RowKey
 from .rules import QUARANTINED, Books
 
@@ -263,8 +263,8 @@ class SqliteLedger(BaseLedger):
             return None
         return facts[-1].state if isinstance(facts[-1], Closed) else QUARANTINED
 
-    def _recall_forgotten(self, job: str) -> RecalledJob | None:
-        return recalled(self._database.entries_of(job, self._books.head.entries), QUARANTINED)
+    def _recall_forgotten(self, job: str) -> PastJob | None:
+        return past_job(self._database.entries_of(job, self._books.head.entries), QUARANTINED)
 
     def _require_findable(self) -> None:
         """Refuse a file whose index lacks a job. That job could be admitted again, and answered with fresh noise."""

@@ -1,20 +1,20 @@
 """Runs jobs: sends each query to the providers and adds their answers."""
 
-from .attendance import Attendance
 from .job_runner import JobRunner
 from .name_events import NameEvents
 from .outgoing import OutgoingQuery
+from .presence import PresenceLog
 from .roster import Link, ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, JobSums, combine
 
 __all__ = [
     "LARGEST_ANSWER",
-    "Attendance",
     "JobRunner",
     "JobSums",
     "Link",
     "NameEvents",
     "OutgoingQuery",
+    "PresenceLog",
     "ProviderLostError",
     "Roster",
     "combine",

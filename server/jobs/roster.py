@@ -24,8 +24,8 @@ from dpspca.common.trust import MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.metrics import CoordinatorMetrics
 
-from .attendance import Attendance
 from .name_events import NameEvents
+from .presence import PresenceLog
 
 MAX_QUEUED = 8
 """Messages that wait for one provider's connection: eight frames, so that a stalled provider holds a few megabytes."""
@@ -281,10 +281,10 @@ class Roster:
     """Every connected provider. When a provider connects again, its new link replaces the old one."""
 
     def __init__(
-        self, metrics: CoordinatorMetrics | None = None, events: Emit = ignore, attendance: Attendance | None = None
+        self, metrics: CoordinatorMetrics | None = None, events: Emit = ignore, presence: PresenceLog | None = None
     ) -> None:
         self._metrics = metrics or CoordinatorMetrics()
-        self.attendance = attendance or Attendance(lambda: datetime.now(UTC))
+        self.presence = presence or PresenceLog(lambda: datetime.now(UTC))
         self.events = events
         self._links: dict[str, Link] = {}
         self._arrivals = NameEvents()
@@ -312,7 +312,7 @@ class Roster:
             )
         link.metrics = self._metrics
         self._links[link.name] = link
-        self.attendance.note_connected(link.name, link.certificate)
+        self.presence.note_connected(link.name, link.certificate)
         self._arrivals.notify(link.name)
 
     def leave(self, link: Link) -> None:
@@ -320,7 +320,7 @@ class Roster:
         link.close()
         if self._links.get(link.name) is link:
             del self._links[link.name]
-            self.attendance.note_disconnected(link.name)
+            self.presence.note_disconnected(link.name)
 
     def keep_receipt(self, link: Link, receipt: pb.Receipt) -> None:
         """Keep a provider's receipt, unless a later one came on the same connection.

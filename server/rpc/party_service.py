@@ -50,11 +50,11 @@ class PartyService(pb_grpc.PartyServiceServicer):
 
     @property
     def _known(self) -> set[str]:
-        return {*self._roster.attendance.names, *self._roster.receipts}
+        return {*self._roster.presence.names, *self._roster.receipts}
 
     def _provider(self, name: str, revoked: RevocationList) -> pb.Party:
-        roster, began = self._roster, self._roster.attendance.began
-        link, seen, receipt = roster.link_of(name), roster.attendance.of(name), roster.receipts.get(name)
+        roster, began = self._roster, self._roster.presence.began
+        link, seen, receipt = roster.link_of(name), roster.presence.of(name), roster.receipts.get(name)
         shown = [seen.certificate if seen else b"", receipt.certificate if receipt else b""]
         problem, until = self._standing(link.certificate if link else newest_certificate(shown), revoked)
         since = seen.since if seen else None

@@ -27,7 +27,7 @@ from dpspca.common.decoding import Source, decode
 from dpspca.common.storage.engine_settings import EngineSettings
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.cluster_rows import Cluster
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.engines.asking import ClusterProblemError
 from dpspca.provider.engines.cluster_sums import ClusterSums
 from dpspca.provider.engines.clusters import open_cluster
@@ -126,7 +126,7 @@ def test_t46_a_killed_worker_changes_no_bit_and_nothing_goes_in_the_clear(runnin
         pytest.skip(loopback.MISSING)
     with loopback.listening(running.ports) as heard:
         rows = count_rows(running.cluster, task_fields(folder, Reading(), None, None))
-        local = read_protected(folder)
+        local = read_offered(folder)
         assert (rows.count, rows.prints) == (local.count, local.fingerprints())
         here, there = Shard(local, BOUND), Shard(rows, BOUND, sums=ClusterSums(rows, BOUND))
         for place, kind in enumerate(KINDS):

@@ -15,7 +15,7 @@ from .odd_rows import (
     zero_row,
 )
 from .pairs import differences
-from .part_prints import first_sums, names_of, ordered_totals, second_keys
+from .partial_fingerprints import first_sums, names_of, ordered_totals, second_keys
 from .persons import require_unit, with_persons
 from .preparation import (
     LARGEST,

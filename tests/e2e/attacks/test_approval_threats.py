@@ -20,7 +20,7 @@ from dpspca.common.names import Role
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.approval import APPROVE, REJECT, ApprovalDesk, ApprovalQueue, lines, make_decision, summary
+from dpspca.provider.approval import APPROVE, REJECT, ApprovalQueue, Approvals, lines, make_decision, summary
 from dpspca.provider.approval.notify import Notifier
 from dpspca.provider.jobs import prepared_rows
 from dpspca.provider.ledger.entries import Decided
@@ -45,7 +45,7 @@ class Office:
     """The queue, and decisions as a steward makes them."""
 
     exchange: Exchange
-    harness: ApprovalDesk
+    harness: Approvals
 
     def decision(
         self,
@@ -88,8 +88,8 @@ def play(
 
         def setup(exchange: Exchange) -> dict[str, Any]:
             queue = ApprovalQueue(tmp_path / "approvals.db")
-            offices.append(Office(exchange, ApprovalDesk(queue, exchange.ledger, lambda: exchange.home, policy, now)))
-            return {"policy": policy, "desk": offices[0].harness}
+            offices.append(Office(exchange, Approvals(queue, exchange.ledger, lambda: exchange.home, policy, now)))
+            return {"policy": policy, "approvals": offices[0].harness}
 
         rows = {"cohort": rows_of(50), "study": rows_of(51)}
         async with exchange_with_provider(enrolment, NORTH.name, rows, ledger=ledger, setup=setup) as exchange:

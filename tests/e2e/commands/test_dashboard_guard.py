@@ -96,7 +96,7 @@ def _expiry(signed: Any) -> int:
 
 
 @contextmanager
-def desk_in(folder: Path) -> Iterator[ProviderHarness]:
+def approvals_in(folder: Path) -> Iterator[ProviderHarness]:
     enrolment = Enrolment.create(folder / "town")
     site = Site.made(enrolment, "north", human_policy(MARIA, BEN, needed=2))
     job = waiting_job(enrolment, site, NASTY)
@@ -106,7 +106,7 @@ def desk_in(folder: Path) -> Iterator[ProviderHarness]:
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProviderHarness]:
-    with desk_in(tmp_path_factory.mktemp("desk")) as made:
+    with approvals_in(tmp_path_factory.mktemp("approvals")) as made:
         yield made
 
 
@@ -323,7 +323,7 @@ class Hostile:
 def test_t43_a_hostile_page_in_the_same_browser_neither_reads_nor_decides(origin: str, tmp_path: Path) -> None:
     """The worst case: the page knows the secret path and the form token. Another port of one host is even same-site."""
     rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
-    with desk_in(tmp_path) as harness, Hostile() as hostile, chromium(rules) as browser:
+    with approvals_in(tmp_path) as harness, Hostile() as hostile, chromium(rules) as browser:
         context = browser.new_context()
         own = context.new_page()
         own.goto(harness.address)
@@ -349,7 +349,7 @@ def test_t43_a_hostile_page_in_the_same_browser_neither_reads_nor_decides(origin
 @NEEDS_BROWSER
 def test_t43_a_name_that_was_made_to_point_here_is_not_served(tmp_path: Path) -> None:
     """DNS rebinding: the attacker's own name resolves to this machine, on the dashboard's port."""
-    with desk_in(tmp_path) as harness, chromium("--host-resolver-rules=MAP evil.example 127.0.0.1") as browser:
+    with approvals_in(tmp_path) as harness, chromium("--host-resolver-rules=MAP evil.example 127.0.0.1") as browser:
         page = browser.new_page()
         port = harness.host.rpartition(":")[2]
         reply = page.goto(f"http://evil.example:{port}{harness.base}/enter?{urlsplit(harness.address).query}")
@@ -362,7 +362,7 @@ def test_t43_a_name_that_was_made_to_point_here_is_not_served(tmp_path: Path) ->
 @pytest.mark.slow
 @NEEDS_BROWSER
 def test_names_that_an_analyst_chose_are_shown_as_text(tmp_path: Path) -> None:
-    with desk_in(tmp_path) as harness, chromium() as browser:
+    with approvals_in(tmp_path) as harness, chromium() as browser:
         page = browser.new_page()
         problems = problems_of(page)
         page.goto(harness.address)

@@ -103,7 +103,7 @@ def test_a_provider_counts_jobs_that_wait_for_a_person_and_since_when(tmp_path: 
         waits = ApprovalRequest(
             "0" * 64, "dpspca://town/analyst/ada", "cohort", asked_at, 2**40, 2**40, RequestState.WAITING
         )
-        given["desk"].queue.ask(waits, b"signed", 5)
+        given["approvals"].queue.ask(waits, b"signed", 5)
         text = ProviderMetrics(setup, lambda: False).text()
         assert number(text, "dpspca_approval_waiting_jobs") == 1
         assert number(text, "dpspca_approval_waiting_hours") == pytest.approx(2, abs=0.01)

@@ -20,7 +20,7 @@ from dpspca.common.trust.identity import Identity
 from dpspca.provider.ledger.sqlite import SqliteLedger
 from dpspca.provider.ledger.view import ledger_paths
 from dpspca.provider.policy.file import CurrentPolicy
-from dpspca.provider.startup import approval_desk
+from dpspca.provider.startup import approvals_of
 
 MARIA, BEN = "maria", "ben"
 
@@ -69,8 +69,8 @@ class Site:
         settings = read_config(ProviderConfig, self.config)
         policy = CurrentPolicy(settings.policy)
         with SqliteLedger(*ledger_paths(settings, self.config)) as ledger:
-            harness = approval_desk(settings, self.config, ledger, lambda: self.identity, policy.get, now)
-            yield {"ledger": ledger, "policy": policy.get, "desk": harness}
+            harness = approvals_of(settings, self.config, ledger, lambda: self.identity, policy.get, now)
+            yield {"ledger": ledger, "policy": policy.get, "approvals": harness}
 
     async def decide(self, job: str, verdict: str, person: str = MARIA, reason: str = "") -> dict[str, Any]:
         """Decide about a job as the command does, beside the running daemon."""

@@ -23,7 +23,7 @@ from dpspca.common.errors import (
     WrongSignerError,
 )
 from dpspca.common.names import PartyName, Role
-from dpspca.common.trust import packing
+from dpspca.common.trust import joined_bytes
 from dpspca.common.trust.certificates import read_key
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.revocations import RevocationList
@@ -174,10 +174,10 @@ def test_a_request_that_is_not_canonical_is_refused(parties: Parties, changes: d
 def test_a_request_of_unknown_kind_or_with_other_parts_is_refused(parties: Parties) -> None:
     good = parties.request().payload
     prefix = good[: good.index(b"\0") + 1]
-    parts = packing.split(good[len(prefix) :], 6)
+    parts = joined_bytes.split(good[len(prefix) :], 6)
     for wrong in ([b"rows", *parts[1:]], parts[:5], [*parts, b""], [*parts[:4], b"\0" + parts[4], parts[5]]):
         with pytest.raises(NotTrustedError):
-            StatementRequest.from_bytes(prefix + packing.join(*wrong))
+            StatementRequest.from_bytes(prefix + joined_bytes.join(*wrong))
     assert StatementRequest.from_bytes(good).to_bytes() == good
 
 

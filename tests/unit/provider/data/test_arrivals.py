@@ -31,7 +31,7 @@ from dpspca.common.queries.rows import CompressedCovariance, Count, CovariancePr
 from dpspca.provider.data import threads
 from dpspca.provider.data.arrivals import LOOKS_PER_CHECK, Arrivals, WaitingQueries
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
-from dpspca.provider.data.protected import read_arriving
+from dpspca.provider.data.offered_rows import read_arriving
 from dpspca.provider.evaluate.shard import Shard
 
 ROWS = np.random.default_rng(0).standard_normal((40, 5))

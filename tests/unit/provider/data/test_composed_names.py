@@ -20,7 +20,7 @@ from facts import facts
 from dpspca.common.dictionary import Dictionary, Preparation, prepare_table
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading, Triplets
-from dpspca.provider.data import names_in, read_protected, read_rows
+from dpspca.provider.data import names_in, read_offered, read_rows
 
 KNOWN = Dictionary.parse(
     {
@@ -67,7 +67,7 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 def test_a_dictionary_s_names_and_levels_match_either_form(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / name)
     preparation = Preparation.parse(KNOWN, None, None)
-    found = read_protected(tmp_path / name, Reading().prepared(preparation))
+    found = read_offered(tmp_path / name, Reading().prepared(preparation))
     np.testing.assert_allclose(np.asarray(found.part(slice(None))), PREPARED)
 
 

@@ -21,7 +21,7 @@ from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraErro
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.provider.data.files.folders import TemporarilyUnreadableError
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows, types_in
 from dpspca.provider.data.tables import extras
 
@@ -68,24 +68,24 @@ BOTH = pytest.mark.parametrize("make", [postgres, duck])
 @BOTH
 def test_a_table_is_read_in_a_definite_order(make: Make, server: database.Server, tmp_path: Path) -> None:
     path = make(server, tmp_path, VISITS, ROWS)
-    rows = read_protected(path, CHOSEN)
+    rows = read_offered(path, CHOSEN)
     by_key = [[24.5, 50], [25, 60], [26, 40]]
     by_arrival = [[25, 60], [24.5, 50], [26, 40]]
     assert np.asarray(rows.matrix).tolist() == (by_key if make is postgres else by_arrival)
     assert rows.names == names_in(path, CHOSEN) == ("bmi", "age")
     assert np.asarray(read_rows(path, CHOSEN).matrix).tolist() == np.asarray(rows.matrix).tolist()
     declared = Reading(leave_out=("name", "visit"), missing=40, order_by=("age",))
-    assert np.asarray(read_protected(path, declared).matrix)[:, 0].tolist() == [50, 60, 40]
+    assert np.asarray(read_offered(path, declared).matrix)[:, 0].tolist() == [50, 60, 40]
 
 
 @BOTH
 def test_a_query_gives_rows_in_the_declared_order(make: Make, server: database.Server, tmp_path: Path) -> None:
     path = make(server, tmp_path, VISITS, ROWS)
     query = "SELECT visit, age * 2 AS twice FROM visits WHERE age IS NOT NULL;"
-    rows = read_protected(path, Reading(query=query, columns=("twice",), order_by=("visit",)))
+    rows = read_offered(path, Reading(query=query, columns=("twice",), order_by=("visit",)))
     assert np.asarray(rows.matrix).tolist() == [[100], [120]]
     with pytest.raises(DpspcaError, match=facts("order_by")):
-        read_protected(path, Reading(query=query))
+        read_offered(path, Reading(query=query))
 
 
 @BOTH
@@ -95,7 +95,7 @@ def test_a_changed_row_changes_the_digest_and_a_moved_one_does_not(
     """A job that began over these rows is refused over others; where a row lies on disk says nothing."""
     path = make(server, tmp_path, VISITS, ROWS)
     reading = Reading(columns=("bmi", "age"), missing=40, order_by=("visit",))
-    first = read_protected(path, reading).digest()
+    first = read_offered(path, reading).digest()
 
     def run(statement: str) -> None:
         if make is duck:
@@ -106,9 +106,9 @@ def test_a_changed_row_changes_the_digest_and_a_moved_one_does_not(
             there.execute(statement.encode())
 
     run("UPDATE visits SET bmi = bmi WHERE visit = 1")
-    assert read_protected(path, reading).digest() == first
+    assert read_offered(path, reading).digest() == first
     run("UPDATE visits SET bmi = bmi + 1 WHERE visit = 1")
-    assert read_protected(path, reading).digest() != first
+    assert read_offered(path, reading).digest() != first
 
 
 @BOTH
@@ -131,15 +131,15 @@ def test_what_cannot_be_read_is_refused_by_name(
 ) -> None:
     path = make(server, tmp_path, VISITS, ROWS, "CREATE TABLE labs (a integer)")
     with pytest.raises(DpspcaError) as caught:
-        read_protected(path, reading)
+        read_offered(path, reading)
     assert any(fact in str(caught.value) for fact in facts), str(caught.value)
     assert str(path) in str(caught.value)
-    assert read_protected(path, CHOSEN).count == 3
+    assert read_offered(path, CHOSEN).count == 3
 
 
 @BOTH
 def test_a_table_without_rows_is_a_table(make: Make, server: database.Server, tmp_path: Path) -> None:
-    rows = read_protected(make(server, tmp_path, VISITS), CHOSEN)
+    rows = read_offered(make(server, tmp_path, VISITS), CHOSEN)
     assert (rows.count, rows.dimension) == (0, 2)
 
 
@@ -147,7 +147,7 @@ def test_a_table_without_rows_is_a_table(make: Make, server: database.Server, tm
 def test_odd_names_are_names(make: Make, server: database.Server, tmp_path: Path) -> None:
     made = 'CREATE TABLE "od""d t" (id integer PRIMARY KEY, "a ""b""; --" integer, "É" boolean)'
     path = make(server, tmp_path, made, 'INSERT INTO "od""d t" VALUES (1, 7, true), (2, 8, false)')
-    rows = read_protected(path, Reading(leave_out=("id",)))
+    rows = read_offered(path, Reading(leave_out=("id",)))
     assert rows.names == ('a "b"; --', "É")
     assert np.asarray(rows.matrix).tolist() == [[7, 1], [8, 0]]
 
@@ -170,7 +170,7 @@ def test_every_type_of_number_is_read(make: Make, server: database.Server, tmp_p
     made = f"CREATE TABLE kinds (id integer PRIMARY KEY, {columns})"
     path = make(server, tmp_path, made, f"INSERT INTO kinds VALUES (1, {cells}), (2, {nothing})")  # noqa: S608
     reading = Reading(leave_out=("id",), missing=9)
-    assert np.asarray(read_protected(path, reading).matrix).tolist() == [
+    assert np.asarray(read_offered(path, reading).matrix).tolist() == [
         [value for _, value in KINDS.values()],
         [9.0] * 6,
     ]
@@ -182,7 +182,7 @@ def test_no_numeric_value_stops_the_start(odd: str, server: database.Server, tmp
     """A plain cast of these to floating point is an error, which one row would bring about."""
     made = "CREATE TABLE t (id integer PRIMARY KEY, a numeric, b integer)"
     path = postgres(server, tmp_path, made, f"INSERT INTO t VALUES (1, {odd}, 5), (2, 7, 5)")  # noqa: S608
-    read = np.asarray(read_protected(path, Reading(columns=("a", "b"))).matrix).tolist()
+    read = np.asarray(read_offered(path, Reading(columns=("a", "b"))).matrix).tolist()
     assert read == [[0, 5] if odd == "1e-400" else [0, 0], [7, 5]]
 
 
@@ -191,7 +191,7 @@ def test_many_rows_arrive_in_parts(server: database.Server, tmp_path: Path) -> N
         series = "generate_series(1, 100000)" if make is postgres else "range(1, 100001)"
         columns = "id::integer AS id, (id % 7)::integer AS a, (id * 0.5)::double precision AS b"
         made = f"CREATE TABLE t AS SELECT {columns} FROM {series} AS s(id)"  # noqa: S608
-        rows = np.asarray(read_protected(make(server, tmp_path, made), Reading(order_by=("id",))).matrix)
+        rows = np.asarray(read_offered(make(server, tmp_path, made), Reading(order_by=("id",))).matrix)
         numbers = np.arange(1, 100_001)
         assert (rows == np.column_stack([numbers, numbers % 7, numbers / 2])).all()
 
@@ -221,7 +221,7 @@ def test_no_password_is_quoted(
         encoding="utf-8",
     )
     with caplog.at_level(logging.DEBUG), pytest.raises(DpspcaError) as caught:
-        read_protected(path, Reading(table="visits"))
+        read_offered(path, Reading(table="visits"))
     shown = [CliRunner().invoke(app, ["data", "check", "--config", str(settings), *more]) for more in ([], ["--json"])]
     told = str(caught.value) + caplog.text + "".join(each.output for each in shown)
     assert "hunter2" not in told
@@ -247,14 +247,14 @@ def test_the_password_may_come_from_the_environment_or_a_file(
     try:
         connected(tmp_path, f"host={server.folder} dbname={name} user=steward")
         with pytest.raises(TemporarilyUnreadableError, match=facts("warehouse.postgresql", "psql")):
-            read_protected(path, CHOSEN)
+            read_offered(path, CHOSEN)
         monkeypatch.setenv("PGPASSWORD", "right")
-        assert read_protected(path, CHOSEN).count == 3
+        assert read_offered(path, CHOSEN).count == 3
         monkeypatch.delenv("PGPASSWORD")
         (tmp_path / "pass").write_text(f"*:*:{name}:steward:right\n", encoding="utf-8")
         (tmp_path / "pass").chmod(0o600)
         connected(tmp_path, f"host={server.folder} dbname={name} user=steward passfile={tmp_path / 'pass'}")
-        assert read_protected(path, CHOSEN).count == 3
+        assert read_offered(path, CHOSEN).count == 3
     finally:
         control.write_text(before, encoding="utf-8")
         server.run("SELECT pg_reload_conf()")
@@ -264,7 +264,7 @@ def test_a_connection_string_that_others_can_read_is_refused(server: database.Se
     path = postgres(server, tmp_path, VISITS, ROWS)
     path.chmod(0o644)
     with pytest.raises(DpspcaError, match=facts("warehouse.postgresql")):
-        read_protected(path, CHOSEN)
+        read_offered(path, CHOSEN)
 
 
 def test_a_lost_connection_is_reported_plainly(server: database.Server, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_lost_connection_is_reported_plainly(server: database.Server, tmp_path
     path = postgres(server, tmp_path, ends)
     query = "SELECT n, ends(n) AS a FROM generate_series(1, 100000) AS s(n)"
     with pytest.raises(TemporarilyUnreadableError, match=facts("warehouse.postgresql")):
-        read_protected(path, Reading(query=query, columns=("a",), order_by=("n",)))
+        read_offered(path, Reading(query=query, columns=("a",), order_by=("n",)))
 
 
 def test_a_query_that_fails_for_a_value_does_not_tell_it(server: database.Server, tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_query_that_fails_for_a_value_does_not_tell_it(server: database.Server
         path = make(server, tmp_path, VISITS, ROWS)
         query = "SELECT visit, CAST(name AS integer) AS n FROM visits"
         with pytest.raises(DpspcaError) as caught:
-            read_protected(path, Reading(query=query, order_by=("visit",)))
+            read_offered(path, Reading(query=query, order_by=("visit",)))
         assert "ann" not in str(caught.value)
         assert "bob" not in str(caught.value)
 
@@ -291,7 +291,7 @@ def test_a_locked_file_may_be_read_later(tmp_path: Path) -> None:
     path = duck(None, tmp_path, VISITS, ROWS)  # type: ignore[arg-type]
     (tmp_path / "warehouse.duckdb").write_bytes(b"SECRET" * 99)
     with pytest.raises(TemporarilyUnreadableError) as caught:
-        read_protected(path, CHOSEN)
+        read_offered(path, CHOSEN)
     assert "SECRET" not in str(caught.value)
 
 
@@ -300,7 +300,7 @@ def test_a_duckdb_query_reaches_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("a\n1\n", encoding="utf-8")
     for query in (f"SELECT * FROM '{tmp_path}/other.csv'", "SET enable_external_access = true"):  # noqa: S608
         with pytest.raises(DpspcaError):
-            read_protected(path, Reading(query=query, order_by=("a",)))
+            read_offered(path, Reading(query=query, order_by=("a",)))
 
 
 @pytest.mark.parametrize(("name", "extra"), [("a.postgresql", "postgres"), ("a.duckdb", "duckdb")])
@@ -313,7 +313,7 @@ def test_without_a_driver_the_error_names_the_command_to_install_it(
     monkeypatch.setattr(extras, "import_module", missing)
     (tmp_path / name).touch()
     with pytest.raises(MissingExtraError, match=facts("pip install")):
-        read_protected(tmp_path / name)
+        read_offered(tmp_path / name)
     assert extras._EXTRAS["psycopg" if extra == "postgres" else extra] == extra
 
 
@@ -378,7 +378,7 @@ def test_texts_are_levels_of_categories(make: Make, kind: str, server: database.
     texts = sorted({cell[2] for cell in PEOPLE if cell[2] is not None})
     declared = f"CREATE TYPE sex_type AS ENUM ({', '.join(map(repr, texts))})"
     path = make(server, tmp_path, *([declared] if kind == "sex_type" else []), *people(kind))
-    rows = read_protected(path, studied())
+    rows = read_offered(path, studied())
     assert rows.names == ("age", "sex=female", "sex=male", "smoker=no", "smoker=yes", "grade=low", "grade=high")
     assert np.asarray(rows.matrix).tolist() == LEVELS
     assert np.asarray(read_rows(path, studied()).matrix).tolist() == LEVELS
@@ -388,7 +388,7 @@ def test_texts_of_sqlite_are_levels_too(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "people.db")) as made, made:
         for statement in people("text"):
             made.execute(statement)
-    assert np.asarray(read_protected(tmp_path / "people.db", studied()).matrix).tolist() == LEVELS
+    assert np.asarray(read_offered(tmp_path / "people.db", studied()).matrix).tolist() == LEVELS
 
 
 def test_texts_in_another_encoding_stop_no_reading(server: database.Server, tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_texts_in_another_encoding_stop_no_reading(server: database.Server, tmp_
             connection.execute("UPDATE people SET \"Sex\" = E'\\xff' WHERE id = 7" if number else "SELECT 1")
         path = connected(tmp_path, server.url(f"old_{number}"))
         reading = studied(sex={"column": "Sex", "levels": {"w": "female", "Frau \u00fc": "female", "2": "male"}})
-        found = np.asarray(read_protected(path, reading).matrix)
+        found = np.asarray(read_offered(path, reading).matrix)
         assert found[:5].tolist() == LEVELS[:5]
         assert found[5:, 1:3].tolist() == [[1, 0], [0, 0]]
 
@@ -423,7 +423,7 @@ def test_a_column_of_another_type_is_refused_with_what_to_do(
 ) -> None:
     more = ["ALTER TABLE people ADD COLUMN born date", "ALTER TABLE people ADD COLUMN seen timestamp"]
     with pytest.raises(DpspcaError) as caught:
-        read_protected(make(server, tmp_path, *people("varchar"), *more), reading)
+        read_offered(make(server, tmp_path, *people("varchar"), *more), reading)
     assert any(fact.lower() in str(caught.value).lower() for fact in facts[:-1])
     assert facts[-1] in str(caught.value)
 
@@ -440,13 +440,13 @@ def test_a_list_of_decimals_is_a_type_of_its_own(tmp_path: Path) -> None:
         made.execute("CREATE TABLE visits (price DECIMAL(10,2), all_of_them DECIMAL(10,2)[], grid INTEGER[3])")
         made.execute("INSERT INTO visits VALUES (1.25, [1.25], [1, 2, 3])")
     with pytest.raises(DpspcaError, match=facts("'all_of_them' (DECIMAL[])", "'grid' (INTEGER[3])", "leave_out")):
-        read_protected(tmp_path / "rows.duckdb")
-    assert read_protected(tmp_path / "rows.duckdb", Reading(columns=("price",))).count == 1
+        read_offered(tmp_path / "rows.duckdb")
+    assert read_offered(tmp_path / "rows.duckdb", Reading(columns=("price",))).count == 1
 
 
 def test_a_database_without_tables_has_not_several(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "none.duckdb")):
         pass
     with pytest.raises(DpspcaError, match=facts("none.duckdb")) as caught:
-        read_protected(tmp_path / "none.duckdb")
+        read_offered(tmp_path / "none.duckdb")
     assert "several" not in str(caught.value)

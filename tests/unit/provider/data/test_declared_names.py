@@ -14,7 +14,7 @@ from facts import facts
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.memory.scratch import Scratch
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows
 
 ROWS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [0.0, 8.0, 9.0]])
@@ -63,7 +63,7 @@ def test_an_array_has_the_declared_names(array: Path) -> None:
 def test_columns_are_chosen_by_declared_names(array: Path, tmp_path: Path, reading: Reading, places: list[int]) -> None:
     assert names_in(array, reading) == tuple("abc"[place] for place in places)
     assert np.array_equal(dense(read_rows(array, reading).matrix), ROWS[:, places])
-    held = read_protected(array, reading, scratch=Scratch(tmp_path / "scratch"))
+    held = read_offered(array, reading, scratch=Scratch(tmp_path / "scratch"))
     assert held.names == names_in(array, reading)
     assert np.array_equal(dense(held.matrix), ROWS[:, places])
 
@@ -88,17 +88,17 @@ def test_another_number_of_names_is_refused(array: Path) -> None:
 )
 def test_a_mark_before_the_first_row_spoils_nothing(encoding: str | None, written_in: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes("1,2\n3,4\n".encode(written_in))
-    rows = read_protected(tmp_path / "rows.csv", Reading(names=("a", "b"), encoding=encoding))
+    rows = read_offered(tmp_path / "rows.csv", Reading(names=("a", "b"), encoding=encoding))
     assert np.asarray(rows.matrix).tolist() == [[1, 2], [3, 4]]
 
 
 def test_big_endian_utf_16_with_its_mark_is_read_where_it_is_declared(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes("\ufeff1,2\n3,4\n".encode("utf-16-be"))
-    rows = read_protected(tmp_path / "rows.csv", Reading(names=("a", "b"), encoding="utf-16-be"))
+    rows = read_offered(tmp_path / "rows.csv", Reading(names=("a", "b"), encoding="utf-16-be"))
     assert np.asarray(rows.matrix).tolist() == [[1, 2], [3, 4]]
 
 
 def test_a_mark_changes_how_no_other_row_is_read(tmp_path: Path) -> None:
     how = Reading(names=("a", "b"), encoding="utf-16")
     (tmp_path / "rows.csv").write_bytes(b"\xfe\xff" + "1,2\n3,4\n".encode("utf-16-le"))
-    assert np.asarray(read_protected(tmp_path / "rows.csv", how).matrix).tolist() == [[0, 0], [3, 4]]
+    assert np.asarray(read_offered(tmp_path / "rows.csv", how).matrix).tolist() == [[0, 0], [3, 4]]

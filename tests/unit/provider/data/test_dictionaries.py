@@ -19,7 +19,7 @@ from dpspca.common.dictionary import Dictionary, MappedFeature, Preparation
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, RefusedError
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.storage import ProviderConfig, Reading, read_config
-from dpspca.provider.data import Arrivals, names_in, read_arriving, read_protected, read_rows, require_unit
+from dpspca.provider.data import Arrivals, names_in, read_arriving, read_offered, read_rows, require_unit
 
 STUDY = """
 format = "dpspca-dictionary-1"
@@ -100,7 +100,7 @@ KINDS = [csv, tabs, parquet, coded_parquet, feather, sqlite]
 @pytest.mark.parametrize("write", KINDS)
 def test_all_kinds_of_files_give_the_same_prepared_rows(tmp_path: Path, write: Write) -> None:
     place = write(tmp_path, FRAME)
-    rows = read_protected(place, reading())
+    rows = read_offered(place, reading())
     np.testing.assert_allclose(rows.part(slice(None)), PREPARED, atol=1e-12)
     assert rows.names == names_in(place, reading()) == ("height", "sex=female", "sex=male", "rs1")
     assert rows.unusable is None
@@ -114,7 +114,7 @@ def test_an_odd_value_changes_its_own_row_alone(tmp_path: Path, write: Write, od
     """Privacy: preparation is a function of one row, and no row decides whether its provider starts."""
     frame = FRAME.copy()
     frame.loc[1, odd[0]] = odd[1]
-    rows = read_protected(write(tmp_path, frame), reading())
+    rows = read_offered(write(tmp_path, frame), reading())
     others = [0, 2, 3]
     np.testing.assert_allclose(rows.part(slice(None))[others], PREPARED[others], atol=1e-12)
     assert np.linalg.norm(rows.part(slice(None)), axis=1).max() <= 2
@@ -125,7 +125,7 @@ def test_text_that_is_not_utf_8_is_not_a_level_and_stops_no_reading(tmp_path: Pa
     broken = pa.Array.from_buffers(pa.string(), 4, raw.buffers())
     table = pa.table({"sex.code": broken, "Größe in": FRAME["Größe in"], "rs1": FRAME["rs1"]})
     pq.write_table(table, tmp_path / "rows.parquet")
-    rows = read_protected(tmp_path / "rows.parquet", reading())
+    rows = read_offered(tmp_path / "rows.parquet", reading())
     np.testing.assert_array_equal(rows.part(slice(None))[:, 1], [0.5, 0, -0.5, 0])
 
 
@@ -133,14 +133,14 @@ def test_booleans_in_a_typed_file_are_the_levels_true_and_false(tmp_path: Path) 
     known = Dictionary.parse({"format": "dpspca-dictionary-1", "features": {
         "ill": {"kind": "category", "levels": ["false", "true"]}}})  # fmt: skip
     pq.write_table(pa.table({"ill": [True, False, None]}), tmp_path / "rows.parquet")
-    rows = read_protected(tmp_path / "rows.parquet", Reading().prepared(Preparation.parse(known, None, None)))
+    rows = read_offered(tmp_path / "rows.parquet", Reading().prepared(Preparation.parse(known, None, None)))
     np.testing.assert_array_equal(rows.part(slice(None)), [[-0.5, 0.5], [0.5, -0.5], [0, 0]])
 
 
 def test_a_cell_that_is_not_a_number_makes_its_row_zero(tmp_path: Path) -> None:
     frame = FRAME.astype({"Größe in": object})
     frame.loc[1, "Größe in"] = "tall"
-    rows = read_protected(csv(tmp_path, frame), reading())
+    rows = read_offered(csv(tmp_path, frame), reading())
     assert not np.asarray(rows.part(slice(1, 2))).any()
     assert rows.unusable is not None
     assert rows.unusable.count == 1
@@ -151,28 +151,28 @@ def test_a_cell_that_is_not_a_number_makes_its_row_zero(tmp_path: Path) -> None:
 def test_features_without_a_column_are_all_named(tmp_path: Path) -> None:
     place = csv(tmp_path, FRAME.drop(columns=["rs1", "Größe in"]))
     with pytest.raises(InvalidDataError, match=facts("'height' (column 'Größe in'), 'rs1' (column 'rs1')")):
-        read_protected(place, reading())
+        read_offered(place, reading())
     columns = {"sex": COLUMNS["sex"]}
-    assert read_protected(place, reading(columns, ["height", "rs1"])).names == ("sex=female", "sex=male")
+    assert read_offered(place, reading(columns, ["height", "rs1"])).names == ("sex=female", "sex=male")
 
 
 def test_files_without_column_names_cannot_be_matched(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.eye(3))
     with pytest.raises(InvalidDataError, match=facts("names", "[reading]", "dictionary")):
-        read_protected(tmp_path / "rows.npy", reading())
+        read_offered(tmp_path / "rows.npy", reading())
 
 
 def test_dates_are_refused_by_name(tmp_path: Path) -> None:
     frame = FRAME.assign(rs1=pd.to_datetime(["2001-01-01"] * 4))
     with pytest.raises(DpspcaError, match=facts("'rs1' (timestamp[us])")):
-        read_protected(parquet(tmp_path, frame), reading())
+        read_offered(parquet(tmp_path, frame), reading())
 
 
 def test_prepared_rows_keep_one_budget_and_protect_no_matrix(tmp_path: Path) -> None:
     """Another dictionary gives the rows no new budget, because the rows as they were read are recognised too."""
     place = csv(tmp_path, FRAME)
     other = {**COLUMNS, "height": {"column": "Größe in", "factor": 2.5}}
-    one, two = read_protected(place, reading()), read_protected(place, reading(other))
+    one, two = read_offered(place, reading()), read_offered(place, reading(other))
     assert one.digest() != two.digest()
     assert one.fingerprints() & two.fingerprints()
     with pytest.raises(RefusedError):
@@ -188,8 +188,8 @@ def test_arriving_rows_that_another_dictionary_prepares_keep_one_budget(tmp_path
         for each in (reading(), reading(other))
     )
     assert one & two
-    assert one & read_protected(csv(tmp_path, FRAME), reading(other)).fingerprints()
-    assert not one & read_protected(csv(tmp_path, FRAME[:-1]), reading()).fingerprints()
+    assert one & read_offered(csv(tmp_path, FRAME), reading(other)).fingerprints()
+    assert not one & read_offered(csv(tmp_path, FRAME[:-1]), reading()).fingerprints()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dpspca.provider.data.examination.column_facts import ColumnFacts
 from dpspca.provider.data.examination.data_set_facts import DataSetFacts, examine_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.memory.stored_rows import StoredRows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 
 TEXT = "id,age,sex,bmi,site,name\n1,50,0,,3,ann\n2,NA,1,24.5,3,bob\n3,999,0,25,3,cy\n4,60,1,inf,3,di\n5,61,1,22,3,\n"
 
@@ -49,7 +49,7 @@ def test_what_is_declared_is_taken_into_account(tmp_path: Path) -> None:
     age, bmi = facts.columns
     assert (age.missing, age.unusable, age.filled_with, age.spoils) == (2, 0, 55.0, 0)
     assert (bmi.missing, bmi.unusable, bmi.filled_with, bmi.spoils) == (1, 1, None, 2)
-    read = read_protected(tmp_path / "rows.csv", reading, persons=tmp_path / "whose.txt")
+    read = read_offered(tmp_path / "rows.csv", reading, persons=tmp_path / "whose.txt")
     assert read.unusable is not None
     assert facts.rows_as_zeros == read.unusable.count == 3
     assert facts.persons is not None
@@ -103,7 +103,7 @@ def test_the_stated_memory_is_what_reading_takes(name: str, save: Any, tmp_path:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        rows = read_protected(tmp_path / name, scratch=Scratch(tmp_path / "scratch"))
+        rows = read_offered(tmp_path / name, scratch=Scratch(tmp_path / "scratch"))
         after, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

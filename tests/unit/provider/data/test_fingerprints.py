@@ -18,7 +18,7 @@ from dpspca.provider.data.checked import fingerprints
 from dpspca.provider.data.checked.fingerprints import duplicates, in_order, of_table
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.data.memory.scratch import Scratch
-from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import read_rows
 
 RNG = np.random.default_rng(3)
@@ -83,8 +83,8 @@ def test_a_list_of_persons_with_blank_lines_gives_rows_no_second_name(tmp_path: 
     """Rows of nobody count as zeros, and what is left would be another table."""
     path, persons = npy(tmp_path / "rows.npy", ROWS), tmp_path / "persons.txt"
     persons.write_text("\n" + "\n".join(map(str, range(1, len(ROWS)))) + "\n")
-    with_blank = read_protected(path, persons=persons, row_entries=row_entries)
-    assert with_blank.fingerprints() & read_protected(path).fingerprints()
+    with_blank = read_offered(path, persons=persons, row_entries=row_entries)
+    assert with_blank.fingerprints() & read_offered(path).fingerprints()
 
 
 OTHERS: dict[str, np.ndarray] = {
@@ -126,7 +126,7 @@ def test_integers_have_the_name_of_the_numbers_that_they_are(tmp_path: Path) -> 
 
 def test_persons_have_no_part_in_the_name_of_rows(tmp_path: Path) -> None:
     (tmp_path / "whose.txt").write_text("somebody\n" * len(ROWS))
-    rows = read_protected(npy(tmp_path / "rows.npy", ROWS), persons=tmp_path / "whose.txt")
+    rows = read_offered(npy(tmp_path / "rows.npy", ROWS), persons=tmp_path / "whose.txt")
     assert rows.fingerprints() == check_rows(ROWS).fingerprints()
 
 
@@ -167,9 +167,9 @@ def test_arriving_rows_are_recognised_under_other_settings(tmp_path: Path, other
     changed = arriving(reading, entries)
     assert changed & before
     whole = csv(tmp_path / "whole.csv", rows)
-    assert changed & read_protected(whole, reading, row_entries=entries).fingerprints()
-    assert changed & read_protected(whole, Reading(missing=3.0)).fingerprints()
-    assert not changed & read_protected(csv(tmp_path / "other.csv", rows + 1), reading).fingerprints()
+    assert changed & read_offered(whole, reading, row_entries=entries).fingerprints()
+    assert changed & read_offered(whole, Reading(missing=3.0)).fingerprints()
+    assert not changed & read_offered(csv(tmp_path / "other.csv", rows + 1), reading).fingerprints()
 
 
 INCOMPLETE = np.where(np.arange(40)[:, None] % 6 == np.arange(6), np.nan, np.rint(8 * RNG.random((40, 6))))
@@ -191,14 +191,12 @@ def test_rows_that_all_lack_a_number_are_recognised_with_other_fills(
     scratch = Scratch(tmp_path / "scratch") if in_scratch else None
     codes = (-9.0,) if "codes" in form else ()
     reading = Reading(missing=3.0, missing_codes=codes)
-    first = read_protected(csv(tmp_path / "first.csv", INCOMPLETE), Reading(missing=7.0), scratch=scratch)
+    first = read_offered(csv(tmp_path / "first.csv", INCOMPLETE), Reading(missing=7.0), scratch=scratch)
     path = INCOMPLETE_FORMS[form](tmp_path)
-    assert read_protected(path, reading, scratch=scratch).fingerprints() & first.fingerprints()
+    assert read_offered(path, reading, scratch=scratch).fingerprints() & first.fingerprints()
     arrived = read_arriving(path, reading, scratch=scratch)[0].fingerprints_in_order()
     assert frozenset().union(*(each.names for each in arrived)) & first.fingerprints()
-    assert (
-        not read_protected(csv(tmp_path / "other.csv", INCOMPLETE + 1), reading).fingerprints() & first.fingerprints()
-    )
+    assert not read_offered(csv(tmp_path / "other.csv", INCOMPLETE + 1), reading).fingerprints() & first.fingerprints()
 
 
 def test_tables_that_hold_nothing_yet_have_no_name_and_so_not_the_same(tmp_path: Path) -> None:

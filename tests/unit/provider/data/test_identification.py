@@ -12,14 +12,14 @@ from dpspca.provider.data.checked import fingerprints
 from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.identification import identify, whole_name
 from dpspca.provider.data.memory.scratch import Scratch
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 
 ROWS = np.random.default_rng(3).standard_normal((50, 4))
 
 
 def stored(folder: Path, rows: np.ndarray, reading: Reading | None = None) -> CheckedRows:
     np.save(folder / "rows.npy", rows)
-    return read_protected(folder / "rows.npy", reading or Reading(), scratch=Scratch(folder / "scratch"))
+    return read_offered(folder / "rows.npy", reading or Reading(), scratch=Scratch(folder / "scratch"))
 
 
 @pytest.fixture

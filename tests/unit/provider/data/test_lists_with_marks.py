@@ -8,7 +8,7 @@ from dpspca.client.files.score_files import RowNames
 from dpspca.common.storage import read_config
 from dpspca.common.storage.settings import DataConfig
 from dpspca.provider.data.files import TemporarilyUnreadableError
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 
 MARK = "\ufeff"
 SETTINGS = """[data_sets]
@@ -29,7 +29,7 @@ def test_a_mark_before_lists_of_rows_and_columns_is_no_part_of_a_name(tmp_path: 
     written(tmp_path / "persons.list", f"{MARK}p1\np2\n")
     written(tmp_path / "long.csv", "person,concept\np1,7\np2,8\n")
     settings = read_config(DataConfig, written(tmp_path / "north.toml", SETTINGS))
-    rows = read_protected(tmp_path / "long.csv", settings.reading_of("x"))
+    rows = read_offered(tmp_path / "long.csv", settings.reading_of("x"))
     assert rows.names == ("7", "8")
     assert rows.matrix.toarray().tolist() == [[1, 0], [0, 1]]  # type: ignore[union-attr]
 
@@ -50,4 +50,4 @@ def test_a_mark_before_a_connection_string_is_no_part_of_it(tmp_path: Path) -> N
     path = written(tmp_path / "db.postgresql", f"{MARK}host=127.0.0.1 port=1 dbname=x user=y")
     path.chmod(0o600)
     with pytest.raises(TemporarilyUnreadableError):
-        read_protected(path)
+        read_offered(path)

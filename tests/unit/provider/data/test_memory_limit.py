@@ -21,7 +21,7 @@ from dpspca.common.storage import Reading, Triplets
 from dpspca.provider.data import sources
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.memory.scratch import Scratch
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.tables.memory_limit import PERSON, SPARSE, TRIPLET, require_room
 
 ROWS, COLUMNS, STORED = 4000, 100, 200_000
@@ -106,14 +106,14 @@ def test_rows_that_take_more_than_the_settings_allow_are_refused(
     path, reading = save(tmp_path)
     few, many = Scratch(tmp_path / "scratch", 2**20), Scratch(tmp_path / "scratch", 2**26)
     for refuse in (
-        lambda: read_protected(path, reading, scratch=few),
+        lambda: read_offered(path, reading, scratch=few),
         lambda: examine_rows(path, reading, memory=2**20),
     ):
         with pytest.raises(DpspcaError) as caught:
             refuse()
         for fact in (path.name, " MiB of memory while they are read", "1 MiB are left", "Raise memory_mebibytes"):
             assert fact in str(caught.value)
-    assert read_protected(path, reading, scratch=many).count == examine_rows(path, reading, memory=2**26).rows
+    assert read_offered(path, reading, scratch=many).count == examine_rows(path, reading, memory=2**26).rows
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_what_is_forecast_is_what_reading_takes(
 ) -> None:
     path, reading = save(tmp_path)
     scratch = Scratch(tmp_path / "scratch", 2**26)
-    for read in (lambda: read_protected(path, reading, scratch=scratch), lambda: examine_rows(path, reading)):
+    for read in (lambda: read_offered(path, reading, scratch=scratch), lambda: examine_rows(path, reading)):
         taken = peak(read) / STORED
         assert taken < 1.1 * each < 2.5 * taken
 
@@ -143,23 +143,23 @@ def test_a_list_of_persons_is_refused_before_it_is_read(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((20_000, 1), dtype=np.int8))
     (tmp_path / "whose.txt").write_text("".join(f"person {place // 3}\n" for place in range(20_000)), encoding="utf-8")
     with pytest.raises(DpspcaError, match=facts("whose.txt", "20,001", "4 MiB")):
-        read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt", scratch=Scratch(tmp_path / "s", 2**20))
+        read_offered(tmp_path / "rows.npy", persons=tmp_path / "whose.txt", scratch=Scratch(tmp_path / "s", 2**20))
     with pytest.raises(DpspcaError, match=facts("memory_mebibytes")):
         examine_rows(tmp_path / "rows.npy", Reading(), tmp_path / "whose.txt", memory=2**20)
     scratch = Scratch(tmp_path / "s", 2**26)
-    taken = peak(lambda: read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt", scratch=scratch))
+    taken = peak(lambda: read_offered(tmp_path / "rows.npy", persons=tmp_path / "whose.txt", scratch=scratch))
     assert taken / 20_000 < 1.2 * PERSON
 
 
 def test_data_sets_that_are_held_leave_less_room_for_others(tmp_path: Path) -> None:
     path, reading = save_npz(tmp_path)
     scratch = Scratch(tmp_path / "scratch", 2**24)
-    held = read_protected(path, reading, scratch=scratch)
+    held = read_offered(path, reading, scratch=scratch)
     matrix: Any = held.matrix
     assert 2**24 - scratch.room == matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-    others = [read_protected(path, reading, scratch=scratch) for _ in range(2)]
+    others = [read_offered(path, reading, scratch=scratch) for _ in range(2)]
     with pytest.raises(DpspcaError, match=facts("rows.npz", "memory_mebibytes")):
-        others.extend(read_protected(path, reading, scratch=scratch) for _ in range(3))
+        others.extend(read_offered(path, reading, scratch=scratch) for _ in range(3))
     del held, matrix, others
     gc.collect()
     assert scratch.room == 2**24
@@ -170,7 +170,7 @@ def test_files_of_a_folder_are_counted_together(tmp_path: Path) -> None:
     for number in range(3):
         scipy.sparse.save_npz(tmp_path / "rows" / f"{number}.npz", sparse_rows())
     with pytest.raises(DpspcaError, match=facts("2.npz", "memory_mebibytes")):
-        read_protected(tmp_path / "rows", scratch=Scratch(tmp_path / "scratch", 13 * 2**20))
+        read_offered(tmp_path / "rows", scratch=Scratch(tmp_path / "scratch", 13 * 2**20))
 
 
 def test_a_small_table_is_never_refused() -> None:

@@ -17,7 +17,7 @@ from facts import facts
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading, read_dictionary
-from dpspca.provider.data import read_protected, read_rows
+from dpspca.provider.data import read_offered, read_rows
 
 STORED = np.array([[-99.9, 1.5], [20.5, -99.9], [21.25, 0.1]], dtype=np.float32)
 MADE = np.array([[7, 1.5], [20.5, 7], [21.25, np.float32(0.1)]])
@@ -44,15 +44,15 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_fraction_is_found_in_files_of_single_precision(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / name)
-    rows = read_protected(tmp_path / name, Reading(missing_codes=(-99.9, "-88.8"), missing=7.0))
+    rows = read_offered(tmp_path / name, Reading(missing_codes=(-99.9, "-88.8"), missing=7.0))
     np.testing.assert_array_equal(np.asarray(rows.part(slice(None))), MADE)
 
 
 @pytest.mark.parametrize("name", ["rows.npy", "rows.parquet"])
 def test_codes_that_occur_give_rows_no_second_budget(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path / name)
-    plain = read_protected(tmp_path / name, Reading())
-    coded = read_protected(tmp_path / name, Reading(missing_codes=(-99.9,), missing=7.0))
+    plain = read_offered(tmp_path / name, Reading())
+    coded = read_offered(tmp_path / name, Reading(missing_codes=(-99.9,), missing=7.0))
     assert plain.fingerprints() <= coded.fingerprints()
 
 
@@ -75,18 +75,18 @@ def _named(path: Path) -> Path:
 @pytest.mark.parametrize("codes", [(0,), ("0.0", -9)])
 def test_a_code_of_zero_is_refused_for_sparse_rows(codes: tuple[float | str, ...], tmp_path: Path) -> None:
     scipy.sparse.save_npz(tmp_path / "rows.npz", SPARSE)
-    for read in (read_protected, read_rows):
+    for read in (read_offered, read_rows):
         with pytest.raises(InvalidDataError, match=facts("rows.npz", "missing_codes", 0)):
             read(tmp_path / "rows.npz", Reading(missing_codes=codes))
     np.save(tmp_path / "rows.npy", SPARSE.toarray())
-    assert read_protected(tmp_path / "rows.npy", Reading(missing_codes=codes, missing=7.0)).count == 3
+    assert read_offered(tmp_path / "rows.npy", Reading(missing_codes=codes, missing=7.0)).count == 3
 
 
 def test_a_code_of_zero_for_one_sparse_column_names_it(tmp_path: Path) -> None:
     path = _named(tmp_path / "rows.h5ad")
     with pytest.raises(InvalidDataError, match=facts("rows.h5ad", "missing_codes", 0, "'b'")):
-        read_protected(path, Reading(missing_codes={"b": (0,)}))
-    assert read_protected(path, Reading(missing_codes={"b": (-9,)})).count == 3
+        read_offered(path, Reading(missing_codes={"b": (0,)}))
+    assert read_offered(path, Reading(missing_codes={"b": (-9,)})).count == 3
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -98,7 +98,7 @@ def test_a_dictionary_may_have_a_code_of_zero_for_sparse_rows(is_own: bool, tmp_
     how = Reading(missing_codes=() if is_own else {"b": (0,)}).prepared(preparation)
     path = _named(tmp_path / "rows.h5ad")
     if is_own:
-        assert read_protected(path, how).count == 3
+        assert read_offered(path, how).count == 3
     else:
         with pytest.raises(InvalidDataError, match=facts("rows.h5ad", "missing_codes", 0, "'b'")):
-            read_protected(path, how)
+            read_offered(path, how)

@@ -23,7 +23,7 @@ from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
 from dpspca.provider.data.checked.persons import require_unit
 from dpspca.provider.data.checked.preparation import CheckedRows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import read_rows
 from dpspca.provider.evaluate.matrix_shard import MatrixShard, SpectralCheck
 from dpspca.provider.evaluate.shard import Shard, Strategy
@@ -46,7 +46,7 @@ def text(folder: Path, lines: list[str]) -> CheckedRows:
     (folder / "rows.csv").write_bytes(
         (HEAD + "".join(f"{line}\n" for line in lines)).encode("utf-8", "surrogateescape")
     )
-    return read_protected(folder / "rows.csv")
+    return read_offered(folder / "rows.csv")
 
 
 ODD = {
@@ -122,7 +122,7 @@ def test_an_odd_number_counts_as_a_row_of_zeros(
         expected[2] = 0
     else:
         expected[2, 1] = 65504
-    read = read_protected(save(tmp_path / "rows", rows))
+    read = read_offered(save(tmp_path / "rows", rows))
     assert (dense(read) == expected).all()
 
 
@@ -142,7 +142,7 @@ def test_a_number_in_no_column_counts_as_a_row_of_zeros(tmp_path: Path) -> None:
         )
         expected = ROWS.copy()
         expected[1] = 0
-        assert (dense(read_protected(tmp_path / "rows.npz")) == expected).all()
+        assert (dense(read_offered(tmp_path / "rows.npz")) == expected).all()
 
 
 @pytest.mark.parametrize("stray", [3, 2**31 - 1, -1])
@@ -153,7 +153,7 @@ def test_a_number_in_no_column_is_the_same_by_coordinates(stray: int, tmp_path: 
     np.savez(tmp_path / "rows.npz", format=np.array(b"coo"), _is_array=np.array(True), **parts)
     expected = ROWS.copy()
     expected[matrix.row[4]] = 0
-    assert (dense(read_protected(tmp_path / "rows.npz")) == expected).all()
+    assert (dense(read_offered(tmp_path / "rows.npz")) == expected).all()
     with pytest.raises(DpspcaError, match=facts("rows.npz", f"{ROWS.shape[1]} columns")):
         read_rows(tmp_path / "rows.npz")
 
@@ -166,7 +166,7 @@ def test_rows_of_several_files_are_dealt_with_one_by_one(tmp_path: Path) -> None
     for start in (0, 3):
         save_npz(folder / str(start), rows[start : start + 3])
     expected = np.where(np.isnan(rows).any(axis=1)[:, None], 0, rows)
-    assert (dense(read_protected(folder)) == expected).all()
+    assert (dense(read_offered(folder)) == expected).all()
 
 
 @pytest.mark.parametrize("save", [save_npy, save_npz])
@@ -175,7 +175,7 @@ def test_so_few_rows_keep_no_provider_from_starting(
     count: int, save: Callable[[Path, np.ndarray], Path], tmp_path: Path
 ) -> None:
     """Else one row more or less would show where the unit is whether a row is there."""
-    read = read_protected(save(tmp_path / "rows", ROWS[:count]))
+    read = read_offered(save(tmp_path / "rows", ROWS[:count]))
     assert (read.count, read.dimension) == (count, 3)
     assert text(tmp_path, LINES[:count]).count == count
 
@@ -231,7 +231,7 @@ def test_an_odd_entry_of_a_matrix_is_zero_and_its_share_stays_symmetric(
     """A row of zeros beside a column that is none would be refused, and one entry would show."""
     values = SHARE.copy()
     values[0, 2] = values[2, 0] = odd
-    read = read_protected(save(tmp_path / "share", values))
+    read = read_offered(save(tmp_path / "share", values))
     assert (dense(read) == np.where([[True], [False], [True]], 0, values)).all()
     expected = SHARE.copy()
     expected[0, 2] = expected[2, 0] = 0
@@ -261,15 +261,15 @@ def test_what_is_wrong_with_the_form_of_a_table_is_refused(tmp_path: Path) -> No
     for content in (b"", b"1,2\n3,4\n", b"1;2\n3;4\n", b'a,"' + b"x" * 200_000, b"a,a\n1,2\n", b"gr\xf6\xdfe,b\n1,2\n"):
         (tmp_path / "rows.csv").write_bytes(content)
         with pytest.raises(InvalidDataError):
-            read_protected(tmp_path / "rows.csv")
+            read_offered(tmp_path / "rows.csv")
     np.save(tmp_path / "rows.npy", np.array([["x"]]))
     with pytest.raises(InvalidDataError):
-        read_protected(tmp_path / "rows.npy")
+        read_offered(tmp_path / "rows.npy")
     matrix = scipy.sparse.csc_array(ROWS)
     matrix.indices[0] = 2**31 - 1
     scipy.sparse.save_npz(tmp_path / "rows.npz", matrix)
     with pytest.raises(InvalidDataError):
-        read_protected(tmp_path / "rows.npz")
+        read_offered(tmp_path / "rows.npz")
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n \n"])
@@ -277,7 +277,7 @@ def test_the_last_line_is_a_row_whatever_it_holds(end: str, tmp_path: Path) -> N
     """Were blank lines at the end no rows, the content of the last row would decide how many there are."""
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n1,2\n3,4" + end)
-    assert read_protected(path).count == 2 + max(0, end.count("\n") - 1)
+    assert read_offered(path).count == 2 + max(0, end.count("\n") - 1)
 
 
 def test_a_matrix_with_row_entries_is_refused() -> None:
@@ -291,6 +291,6 @@ def test_a_matrix_of_persons_rows_is_refused_for_the_persons(tmp_path: Path) -> 
     """With a file of persons rows may be left out, and nobody has set row_entries."""
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
     (tmp_path / "persons.txt").write_text("ann\nbob\n")
-    rows = read_protected(tmp_path / "rows.csv", persons=tmp_path / "persons.txt")
+    rows = read_offered(tmp_path / "rows.csv", persons=tmp_path / "persons.txt")
     with pytest.raises(RefusedError, match=facts("entry", "person-replace-one")):
         require_unit(PrivacyUnit.ENTRY, persons=rows.persons is not None, cut=rows.uncut is not None)

@@ -18,7 +18,7 @@ from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.checked.persons import with_persons
 from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.files.folders import TemporarilyUnreadableError
-from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import read_rows
 
 ROWS = np.arange(12.0).reshape(4, 3)
@@ -60,12 +60,12 @@ def test_a_file_that_holds_no_rows_is_refused(tmp_path: Path, name: str, content
 def test_an_array_of_several_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.npz"
     np.savez(path, x=ROWS)
-    assert (read_protected(path).matrix == ROWS).all()
+    assert (read_offered(path).matrix == ROWS).all()
     np.savez_compressed(path, x=ROWS, y=ROWS[:, :1])
     with pytest.raises(DpspcaError, match=facts("x, y", "array", "[reading]")):
-        read_protected(path)
+        read_offered(path)
     with pytest.raises(DpspcaError, match=facts("'z'", "x, y", "[reading]")):
-        read_protected(path, Reading(array="z"))
+        read_offered(path, Reading(array="z"))
     assert (read_rows(path, Reading(array="y")).matrix == ROWS[:, :1]).all()
 
 
@@ -73,11 +73,11 @@ def test_columns_of_a_file_without_names_cannot_be_named(tmp_path: Path) -> None
     np.save(tmp_path / "rows.npy", ROWS)
     for reading in (Reading(columns=("a",)), Reading(missing={"a": 1.0}), Reading(missing_codes={"a": (9,)})):
         with pytest.raises(DpspcaError, match=facts("rows.npy", "names", "[reading]")):
-            read_protected(tmp_path / "rows.npy", reading)
-    coded = read_protected(tmp_path / "rows.npy", Reading(missing_codes=(4,)))
+            read_offered(tmp_path / "rows.npy", reading)
+    coded = read_offered(tmp_path / "rows.npy", Reading(missing_codes=(4,)))
     assert (coded.matrix == np.where(np.arange(4)[:, None] == 1, 0, ROWS)).all()
     scipy.sparse.save_npz(tmp_path / "rows.npz", scipy.sparse.csr_array(ROWS))
-    sparse = read_protected(tmp_path / "rows.npz", Reading(missing_codes=(4,)))
+    sparse = read_offered(tmp_path / "rows.npz", Reading(missing_codes=(4,)))
     assert (sparse.matrix.toarray() == coded.matrix).all()  # type: ignore[union-attr]
 
 
@@ -106,7 +106,7 @@ def test_columns_of_a_file_without_names_cannot_be_named(tmp_path: Path) -> None
 )
 def test_other_kinds_of_files_are_refused_with_what_to_do(name: str, facts: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / name).touch()
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         with pytest.raises(MissingExtraError) as caught:
             read(tmp_path / name)
         for fact in (str(tmp_path / name), *facts):
@@ -118,12 +118,12 @@ def test_a_pattern_stands_for_the_files_that_match(tmp_path: Path) -> None:
         np.save(tmp_path / f"visits-{number}.npy", ROWS + number)
     np.save(tmp_path / "others.npy", ROWS)
     for pattern in ("visits-*.npy", "visits-[123].npy", "v*"):
-        assert (read_protected(tmp_path / pattern).matrix == np.vstack([ROWS + 1, ROWS + 2, ROWS + 3])).all()
+        assert (read_offered(tmp_path / pattern).matrix == np.vstack([ROWS + 1, ROWS + 2, ROWS + 3])).all()
     assert read_rows(tmp_path / "visits-[!3].npy").count == 2 * len(ROWS)
     np.save(tmp_path / "odd[1].npy", ROWS[:2])
     assert read_rows(tmp_path / "odd[1].npy").count == 2
     with pytest.raises(DpspcaError, match=facts("none-*.npy", "0 files")):
-        read_protected(tmp_path / "none-*.npy")
+        read_offered(tmp_path / "none-*.npy")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_table_of_text_is_named(tmp_path: Path) -> None:
 def test_t18_the_first_rows_of_each_person_are_kept(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.arange(14.0).reshape(7, 2))
     (tmp_path / "whose.txt").write_text("eve\nada\neve\n 7 \neve\nada\n7\n", encoding="utf-8")
-    rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    rows = read_offered(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
     for most, kept in ((1, [0, 1, 3]), (2, [0, 1, 2, 3, 5, 6]), (3, list(range(7))), (99, list(range(7)))):
         assert (rows.bounded(most).matrix == rows.matrix[kept]).all()
     assert (rows.bounded(2).bounded(1).matrix == rows.bounded(1).matrix).all()
@@ -310,7 +310,7 @@ def test_whose_rows_they_are_is_part_of_what_names_the_rows(tmp_path: Path) -> N
     names = set()
     for each in ("a\nb\n", "a\na\n"):
         (tmp_path / "whose.txt").write_text(each * (len(ROWS) // 2) + "a\n" * (len(ROWS) % 2), encoding="utf-8")
-        names.add(read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").digest())
+        names.add(read_offered(tmp_path / "rows.npy", persons=tmp_path / "whose.txt").digest())
     assert len(names) == 2
 
 
@@ -324,7 +324,7 @@ def test_a_file_of_persons_of_another_length_is_refused(tmp_path: Path, text: st
     np.save(tmp_path / "rows.npy", ROWS)
     (tmp_path / "whose.txt").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidDataError, match=facts("whose.txt", lines, len(ROWS))):
-        read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+        read_offered(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -334,7 +334,7 @@ def test_a_last_row_without_a_person_needs_no_line_break(end: str, is_ended: boo
     np.save(tmp_path / "rows.npy", ROWS)
     lines = [*(f"p{row}" for row in range(len(ROWS) - 1)), ""]
     (tmp_path / "whose.txt").write_bytes((end.join(lines) + end * is_ended).encode())
-    read = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    read = read_offered(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
     assert not np.asarray(read.matrix)[-1].any()
     assert (np.asarray(read.matrix)[:-1] == ROWS[:-1]).all()
 
@@ -342,7 +342,7 @@ def test_a_last_row_without_a_person_needs_no_line_break(end: str, is_ended: boo
 def test_a_file_of_persons_that_is_not_there_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     with pytest.raises(InvalidDataError, match=facts("gone.txt", os.strerror(errno.ENOENT))):
-        read_protected(tmp_path / "rows.npy", persons=tmp_path / "gone.txt")
+        read_offered(tmp_path / "rows.npy", persons=tmp_path / "gone.txt")
 
 
 @pytest.mark.parametrize("arriving", [False, True])
@@ -354,7 +354,7 @@ def test_longer_rows_are_cut_while_they_are_read_and_the_log_says_so(
     scipy.sparse.save_npz(path, scipy.sparse.csr_array(values))
 
     def read(most: int) -> list[list[float]]:
-        rows = read_arriving(path, row_entries=most)[0] if arriving else read_protected(path, row_entries=most)
+        rows = read_arriving(path, row_entries=most)[0] if arriving else read_offered(path, row_entries=most)
         return rows.matrix.toarray().tolist()  # type: ignore[union-attr, no-any-return]
 
     assert read(3) == values.tolist()
@@ -366,7 +366,7 @@ def test_longer_rows_are_cut_while_they_are_read_and_the_log_says_so(
 def test_a_row_without_a_person_is_zeros_and_takes_no_persons_place(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.arange(1.0, 11.0).reshape(5, 2))
     (tmp_path / "whose.txt").write_text("eve\n \neve\n\nada\n", encoding="utf-8")
-    rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    rows = read_offered(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
     assert (rows.matrix == [[1, 2], [0, 0], [5, 6], [0, 0], [9, 10]]).all()
     assert rows.bounded(1).count == 4
     assert rows.unusable is not None

@@ -14,7 +14,7 @@ from facts import facts
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.files.folders import TemporarilyUnreadableError
-from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import names_in, read_rows
 
 
@@ -29,7 +29,7 @@ def database(path: Path, *statements: str, rows: list[tuple[Any, ...]] | None = 
 @pytest.mark.parametrize("name", ["rows.sqlite", "rows.DB", "odd name? #1.sqlite3"])
 def test_the_only_table_is_read(name: str, tmp_path: Path) -> None:
     path, reading = database(tmp_path / name), Reading(columns=("bmi", "age"))
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         assert (read(path, reading).matrix == [[24.5, 50], [25, 60]]).all()
         assert read(path, reading).names == names_in(path, reading) == ("bmi", "age")
     assert read_rows(path, Reading(leave_out=("name",), table="visits")).names == ("age", "bmi")
@@ -58,7 +58,7 @@ def test_a_query_gives_rows(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused_by_name(reading: Reading, facts: tuple[str, ...], tmp_path: Path) -> None:
     path = database(tmp_path / "rows.db", "CREATE TABLE visits (age, bmi, name)", "CREATE TABLE labs (a)")
     with pytest.raises(DpspcaError) as caught:
-        read_protected(path, reading)
+        read_offered(path, reading)
     assert any(fact in str(caught.value) for fact in facts)
     assert str(path) in str(caught.value)
     with closing(sqlite3.connect(path)) as after:
@@ -84,7 +84,7 @@ def test_an_odd_value_is_one_row_of_zeros(odd: Any, tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as made, made:
         if isinstance(odd, bytes):  # text that is not in UTF-8
             made.execute("UPDATE visits SET age = CAST(? AS TEXT) WHERE rowid = 3", (odd,))
-    read = read_protected(path, Reading(columns=("age", "bmi")))
+    read = read_offered(path, Reading(columns=("age", "bmi")))
     assert (read.matrix == [[1, 2], [2, 2], [0, 0], [4, 2], [5, 2]]).all()
 
 
@@ -92,7 +92,7 @@ def test_missing_values_are_filled_in(tmp_path: Path) -> None:
     rows = [(None, 2.0, ""), ("NA", 2.0, ""), (-9, 2.0, ""), ("tall", 2.0, ""), ("41.5", 2.0, "")]
     path = database(tmp_path / "rows.db", "CREATE TABLE visits (age, bmi, name)", rows=rows)
     reading = Reading(columns=("age", "bmi"), missing_codes=("NA", -9), missing={"age": 40.0})
-    assert (read_protected(path, reading).matrix == [[40, 2], [40, 2], [40, 2], [0, 0], [41.5, 2]]).all()
+    assert (read_offered(path, reading).matrix == [[40, 2], [40, 2], [40, 2], [0, 0], [41.5, 2]]).all()
 
 
 def test_a_changed_value_moves_no_row_along_an_index(tmp_path: Path) -> None:
@@ -107,22 +107,22 @@ def test_a_changed_value_moves_no_row_along_an_index(tmp_path: Path) -> None:
         with closing(sqlite3.connect(path)) as made:
             plain = made.execute("SELECT age FROM visits").fetchall()
         assert (plain[0][0] == first) == (number == 0)
-        assert read_protected(path, Reading(columns=("age",))).matrix[:, 0].tolist() == [first, 4, 5]
+        assert read_offered(path, Reading(columns=("age",))).matrix[:, 0].tolist() == [first, 4, 5]
 
 
 def test_a_table_whose_columns_hide_its_row_numbers_needs_a_query(tmp_path: Path) -> None:
     path = database(tmp_path / "rows.db", "CREATE TABLE visits (oid REAL, ROWID REAL, _rowid_ TEXT)")
     with pytest.raises(DpspcaError, match=facts("rows.db", "rowid")):
-        read_protected(path, Reading(columns=("oid",)))
+        read_offered(path, Reading(columns=("oid",)))
 
 
 @pytest.mark.parametrize("key", ["name", "name, bmi"])
 def test_a_table_without_row_numbers_is_read_in_the_order_of_its_key(key: str, tmp_path: Path) -> None:
     made = f"CREATE TABLE visits (age REAL, bmi REAL, name TEXT, PRIMARY KEY ({key})) WITHOUT ROWID"
     path = database(tmp_path / "rows.db", made, rows=[(60, 25, "bob"), (50, 24.5, "ann")])
-    assert (read_protected(path, Reading(columns=("age", "bmi"))).matrix == [[50, 24.5], [60, 25]]).all()
+    assert (read_offered(path, Reading(columns=("age", "bmi"))).matrix == [[50, 24.5], [60, 25]]).all()
     query = "SELECT age, bmi FROM visits ORDER BY age DESC"
-    assert (read_protected(path, Reading(query=query)).matrix == [[60, 25], [50, 24.5]]).all()
+    assert (read_offered(path, Reading(query=query)).matrix == [[60, 25], [50, 24.5]]).all()
 
 
 @pytest.mark.parametrize("key", ["INTEGER PRIMARY KEY", "REAL PRIMARY KEY", "REAL UNIQUE"])
@@ -130,7 +130,7 @@ def test_other_tables_are_read_in_the_order_of_their_row_numbers(key: str, tmp_p
     made = f"CREATE TABLE visits (age {key}, bmi REAL, name TEXT)"
     path = database(tmp_path / "rows.db", made, rows=[(60, 25, "bob"), (50, 24.5, "ann")])
     ages = [50, 60] if key.startswith("INTEGER") else [60, 50]
-    assert read_protected(path, Reading(columns=("age",))).matrix.tolist() == [[age] for age in ages]  # type: ignore[union-attr]
+    assert read_offered(path, Reading(columns=("age",))).matrix.tolist() == [[age] for age in ages]  # type: ignore[union-attr]
 
 
 def test_a_view_needs_a_query_with_an_order(tmp_path: Path) -> None:
@@ -138,18 +138,18 @@ def test_a_view_needs_a_query_with_an_order(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("CREATE VIEW seen AS SELECT age, bmi FROM visits")
     with pytest.raises(DpspcaError, match=facts("'seen'", "ORDER BY")):
-        read_protected(path, Reading(table="seen"))
+        read_offered(path, Reading(table="seen"))
     with closing(sqlite3.connect(tmp_path / "views.db")) as made, made:
         made.execute("CREATE VIEW one AS SELECT 1 AS x")
     with pytest.raises(DpspcaError, match=facts("'one'", "ORDER BY")):
-        read_protected(tmp_path / "views.db", Reading())
+        read_offered(tmp_path / "views.db", Reading())
 
 
 def test_a_query_reads_a_view(tmp_path: Path) -> None:
     path = database(tmp_path / "rows.db")
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("CREATE VIEW seen AS SELECT age, bmi FROM visits")
-    rows = read_protected(path, Reading(query="SELECT * FROM seen ORDER BY age DESC"))
+    rows = read_offered(path, Reading(query="SELECT * FROM seen ORDER BY age DESC"))
     assert (rows.matrix == [[60, 25], [50, 24.5]]).all()
 
 
@@ -164,7 +164,7 @@ def test_a_query_reads_a_view(tmp_path: Path) -> None:
 def test_a_misspelt_name_in_quotes_is_no_text(query: str, name: str, tmp_path: Path) -> None:
     """SQLite would take it for a text, the same in every row."""
     with pytest.raises(DpspcaError, match=facts(f"column: {name}")):
-        read_protected(database(tmp_path / "rows.db"), Reading(query=query))
+        read_offered(database(tmp_path / "rows.db"), Reading(query=query))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_misspelt_name_in_quotes_is_no_text(query: str, name: str, tmp_path: P
     ],
 )
 def test_names_in_quotes_and_aliases_are_names(query: str, tmp_path: Path) -> None:
-    matrix = read_protected(database(tmp_path / "rows.db"), Reading(query=query)).matrix
+    matrix = read_offered(database(tmp_path / "rows.db"), Reading(query=query)).matrix
     assert matrix[:, 0].tolist() == [50, 60]  # type: ignore[call-overload, union-attr]
 
 
@@ -184,7 +184,7 @@ def test_a_database_without_tables_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "none.db").write_bytes(b"")
     for reading in (Reading(), Reading(table="visits")):
         with pytest.raises(DpspcaError, match=facts("none.db")) as caught:
-            read_protected(tmp_path / "none.db", reading)
+            read_offered(tmp_path / "none.db", reading)
         assert "several" not in str(caught.value)
 
 
@@ -196,8 +196,8 @@ def test_a_column_computed_while_it_is_read_is_refused_whatever_rows_hold(first:
         database.executemany("INSERT INTO visits VALUES (?)", [(first,), (3,)])
         database.execute("ALTER TABLE visits ADD COLUMN size AS (abs(age))")
     with pytest.raises(DpspcaError, match=facts("'size'", "STORED", "leave_out")):
-        read_protected(tmp_path / "rows.db")
-    read = read_protected(tmp_path / "rows.db", Reading(leave_out=("size",)))
+        read_offered(tmp_path / "rows.db")
+    read = read_offered(tmp_path / "rows.db", Reading(leave_out=("size",)))
     assert np.asarray(read.matrix).tolist() == [[first, 2.0 * first], [3, 6]]
 
 
@@ -214,15 +214,15 @@ def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_database_is_named_and_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "rows.db").write_bytes(b"SECRET" * 99)
     with pytest.raises(DpspcaError, match=facts("rows.db", "[reading]")) as caught:
-        read_protected(tmp_path / "rows.db")
+        read_offered(tmp_path / "rows.db")
     assert "SECRET" not in str(caught.value)
     with pytest.raises(DpspcaError, match=facts("gone.db", os.strerror(errno.ENOENT))):
-        read_protected(tmp_path / "gone.db")
+        read_offered(tmp_path / "gone.db")
 
 
 def test_tables_without_rows_are_tables(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "rows.db")) as made, made:
         made.execute("CREATE TABLE visits (age, bmi)")
-    read = read_protected(tmp_path / "rows.db")
+    read = read_offered(tmp_path / "rows.db")
     assert (read.count, read.names) == (0, ("age", "bmi"))
     assert np.asarray(read.matrix).shape == (0, 2)

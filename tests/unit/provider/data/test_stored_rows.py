@@ -26,7 +26,7 @@ from dpspca.provider.data.files.folders import TemporarilyUnreadableError
 from dpspca.provider.data.memory import scratch
 from dpspca.provider.data.memory.scratch import Scratch, ScratchError
 from dpspca.provider.data.memory.stored_rows import RowWriter, StoredRows, stored_type
-from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.tables import raw_table
 
 NAMES = ["age", "bmi", "sbp"]
@@ -90,8 +90,8 @@ def test_every_source_gives_the_same_rows_in_scratch(tmp_path: Path, reading: Re
             if reading is CODED and path.suffix not in {".csv", ".parquet", ".feather"}
             else reading
         )
-        stored = read_protected(path, declared, scratch=Scratch(tmp_path / "scratch"))
-        assert_same(stored, read_protected(path, declared))
+        stored = read_offered(path, declared, scratch=Scratch(tmp_path / "scratch"))
+        assert_same(stored, read_offered(path, declared))
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -105,7 +105,7 @@ def test_persons_and_entries_are_bounded_alike(tmp_path: Path, row_entries: int 
     both = []
     for place in (None, Scratch(tmp_path / "scratch")):
         try:
-            both.append(read_protected(tmp_path / "rows.csv", persons=whose, row_entries=row_entries, scratch=place))
+            both.append(read_offered(tmp_path / "rows.csv", persons=whose, row_entries=row_entries, scratch=place))
         except DpspcaError as problem:
             both.append(str(problem))  # type: ignore[arg-type]
     held, stored = both
@@ -123,8 +123,8 @@ def test_parts_columns_and_symmetric_matrices_are_the_same(tmp_path: Path) -> No
     whole = np.block([[np.zeros((5, 5)), table], [table.T, np.zeros((4, 4))]])
     whole[0, 6] = whole[6, 0] = np.nan
     np.save(tmp_path / "share.npy", whole)
-    stored = read_protected(tmp_path / "share.npy", scratch=Scratch(tmp_path / "scratch"))
-    held = read_protected(tmp_path / "share.npy")
+    stored = read_offered(tmp_path / "share.npy", scratch=Scratch(tmp_path / "scratch"))
+    held = read_offered(tmp_path / "share.npy")
     assert_same(stored, held)
     assert (stored.as_matrix().matrix == held.as_matrix().matrix).all()
     named = CheckedRows(stored.matrix, tuple("abcdefghi")), CheckedRows(held.matrix, tuple("abcdefghi"))
@@ -170,7 +170,7 @@ def test_numbers_take_no_more_room_than_in_their_source(source: str, stored: str
 
 def test_a_table_of_small_integers_stays_small(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((1000, 50), dtype=np.int8))
-    stored = read_protected(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch")).matrix
+    stored = read_offered(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch")).matrix
     assert isinstance(stored, StoredRows)
     assert stored.nbytes <= 1.3 * (tmp_path / "rows.npy").stat().st_size
 
@@ -206,9 +206,9 @@ def test_a_folder_that_others_may_use_is_refused(tmp_path: Path) -> None:
 LEFT_BEHIND = """
 import sys, time
 from pathlib import Path
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.memory.scratch import Scratch
-rows = read_protected(Path(sys.argv[1]), scratch=Scratch(Path(sys.argv[2])))
+rows = read_offered(Path(sys.argv[1]), scratch=Scratch(Path(sys.argv[2])))
 print(rows.count, flush=True)
 time.sleep(60)
 """
@@ -230,11 +230,11 @@ def test_a_killed_process_leaves_nothing_behind(tmp_path: Path) -> None:
 FULL = """
 import resource, sys
 from pathlib import Path
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.memory.scratch import Scratch, ScratchError
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 try:
-    read_protected(Path(sys.argv[1]), scratch=Scratch(Path(sys.argv[2])))
+    read_offered(Path(sys.argv[1]), scratch=Scratch(Path(sys.argv[2])))
 except ScratchError as problem:
     print(problem.code)
 """
@@ -260,13 +260,13 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path: Path, monke
 
     monkeypatch.setattr(RowWriter, "add", change)
     with pytest.raises(TemporarilyUnreadableError):
-        read_protected(path, scratch=Scratch(tmp_path / "scratch"))
+        read_offered(path, scratch=Scratch(tmp_path / "scratch"))
 
 
 def test_what_happens_to_a_source_later_changes_no_row(tmp_path: Path) -> None:
     path = tmp_path / "rows.npy"
     np.save(path, np.ones((100, 5)))
-    rows = read_protected(path, scratch=Scratch(tmp_path / "scratch"))
+    rows = read_offered(path, scratch=Scratch(tmp_path / "scratch"))
     before = rows.digest()
     np.save(path, np.zeros((3, 2)))
     path.unlink()
@@ -277,7 +277,7 @@ def test_more_rows_than_sums_can_hold_are_refused(tmp_path: Path, monkeypatch: p
     np.save(tmp_path / "rows.npy", np.ones((101, 1)))
     monkeypatch.setattr(preparation, "MAX_ROWS", 100)
     with pytest.raises(DpspcaError) as caught:
-        read_protected(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
+        read_offered(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
     assert "101" in str(caught.value)
     assert MAX_ROWS > 101
 

@@ -17,7 +17,7 @@ from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import DataConfig
 from dpspca.common.storage.triplets import Triplets
 from dpspca.provider.data.examination.data_set_facts import examine_rows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import read_rows
 
 GOOD = "person,concept,val\np1,7,5\np2,7,6\np2,8,1\n"
@@ -132,7 +132,7 @@ def test_a_check_logs_nothing_and_a_provider_logs_once(tmp_path: Path, caplog: p
     path = written(tmp_path / "long.csv", GOOD + "p9,7,1\nbroken\np1,8,x\n")
     examine_rows(path, reading(tmp_path))
     assert not caplog.records
-    read_protected(path, reading(tmp_path))
+    read_offered(path, reading(tmp_path))
     assert len([each for each in caplog.records if "not declared" in each.message]) == 1
     assert len([each for each in caplog.records if "data check" in each.message]) == 1
 

@@ -28,7 +28,7 @@ from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.common.storage.triplets import Triplets
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.examination.preview import preview_row
-from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import names_in, read_rows
 
 LINES: list[tuple[Any, Any, Any]] = [
@@ -87,7 +87,7 @@ def reading(folder: Path, **more: Any) -> Reading:
     return Reading(triplets=Triplets(**{**told, **how}), **{"columns": ("4001", "4002", "4003"), **more})
 
 
-def dense(path: Path, how: Reading, read: Callable[..., Any] = read_protected) -> list[list[float]]:
+def dense(path: Path, how: Reading, read: Callable[..., Any] = read_offered) -> list[list[float]]:
     rows = read(path, how)
     assert rows.is_sparse
     assert isinstance(rows.matrix, scipy.sparse.csr_array)
@@ -171,7 +171,7 @@ def test_a_query_that_fails_in_the_middle_is_not_quoted(
 ) -> None:
     path = connected(tmp_path, server.url())
     with pytest.raises(DpspcaError) as caught:
-        read_protected(path, reading(tmp_path, query=MANY.format(value)))
+        read_offered(path, reading(tmp_path, query=MANY.format(value)))
     assert fact in str(caught.value)
     assert str(path) in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -182,7 +182,7 @@ def test_a_session_that_reads_triplets_cannot_write(server: database.Server, tmp
     server.run("CREATE SEQUENCE numbers")
     query = "SELECT 101 AS person, 4001 AS concept, nextval('numbers') AS value FROM generate_series(1, 9)"
     with pytest.raises(DpspcaError, match=facts("warehouse.postgresql", "psql")):
-        read_protected(connected(tmp_path, server.url()), reading(tmp_path, query=query))
+        read_offered(connected(tmp_path, server.url()), reading(tmp_path, query=query))
     assert server.run("SELECT is_called FROM numbers") == [(False,)]
 
 
@@ -194,7 +194,7 @@ def test_the_order_of_triplets_changes_no_bit(tmp_path: Path) -> None:
     digests = set()
     for order in range(5):
         path = csv(tmp_path / f"{order}", [lines[place] for place in rng.permutation(500)])
-        digests.add(read_protected(path, how).digest())
+        digests.add(read_offered(path, how).digest())
     assert len(digests) == 1
 
 
@@ -240,29 +240,29 @@ def test_a_blank_row_belongs_to_no_person(tmp_path: Path) -> None:
     assert dense(path, how) == [ROWS[2], [0] * 3, [0] * 3, ROWS[0]]
     (tmp_path / "persons.list").write_text("103\n103\n", encoding="utf-8")
     with pytest.raises(DpspcaError, match=facts("covariates.csv", "2 rows")):
-        read_protected(path, how)
+        read_offered(path, how)
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     path = csv(tmp_path / "covariates")
     with pytest.raises(DpspcaError, match=facts("'worth'", "'person', 'concept'")):
-        read_protected(path, reading(tmp_path, value="worth"))
+        read_offered(path, reading(tmp_path, value="worth"))
     with pytest.raises(DpspcaError, match=facts("triplets", "columns", "[reading]")):
-        read_protected(path, reading(tmp_path, columns=None))
+        read_offered(path, reading(tmp_path, columns=None))
     how = reading(tmp_path)
     (tmp_path / "persons.list").unlink()
     with pytest.raises(DpspcaError, match=facts("persons.list", "UTF-8")):
-        read_protected(path, how)
+        read_offered(path, how)
     np.save(tmp_path / "rows.npy", np.zeros((2, 2)))
     with pytest.raises(DpspcaError, match=facts("[reading]", "triplets", ".npy")):
-        read_protected(tmp_path / "rows.npy", reading(tmp_path))
+        read_offered(tmp_path / "rows.npy", reading(tmp_path))
 
 
 def test_names_of_floating_point_are_refused_by_type(tmp_path: Path) -> None:
     path = tmp_path / "covariates.parquet"
     pyarrow.parquet.write_table(pa.table({"person": [101.0], "concept": [4001], "value": [1.0]}), path)
     with pytest.raises(DpspcaError, match=facts("'person'", "triplets", "double")):
-        read_protected(path, reading(tmp_path))
+        read_offered(path, reading(tmp_path))
 
 
 SETTINGS = """coordinator = "hub:1"
@@ -340,7 +340,7 @@ def described(folder: Path, more: str = "") -> Reading:
 def test_a_triplet_that_is_not_there_is_a_missing_value(more: str, tmp_path: Path) -> None:
     """Hypertension without a line is zero, and so is a blood pressure that nobody measured, whose centre is 1."""
     path, how = csv(tmp_path / "covariates", [*LINES, (102, 4002, 8532)]), described(tmp_path, more)
-    rows = read_protected(path, how)
+    rows = read_offered(path, how)
     table: Any = rows.matrix
     assert rows.is_sparse == bool(more)
     dense = table.toarray() if more else table
@@ -397,4 +397,4 @@ def test_names_of_other_numbers_in_a_database_are_refused_by_type(kind: str, tmp
     with duckdb.connect(str(path)) as made:
         made.execute(f"CREATE TABLE covariates (person {kind}, concept integer, value double)")
     with pytest.raises(DpspcaError, match=facts("'person'", "triplets", "CAST")):
-        read_protected(path, reading(tmp_path))
+        read_offered(path, reading(tmp_path))

@@ -21,7 +21,7 @@ from dpspca.common.queries.views import View
 from dpspca.provider.data import streamed_rows
 from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.cluster_rows import ClusterRows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.engines import worker
 from dpspca.provider.engines.asking import ClusterProblemError, EngineError
 from dpspca.provider.engines.cluster_sums import ClusterSums
@@ -62,7 +62,7 @@ def test_answers_have_the_bits_of_local_ones(
     monkeypatch.setattr(streamed_rows, "CELLS", 100)
     query = make_query(kind, np.random.default_rng(1), SHAPE[1])
     for centred in (query, around_a_center(query)):
-        here, there = (each.evaluate(centred) for each in shards(read_protected(folder), rows_of(folder), strategy))
+        here, there = (each.evaluate(centred) for each in shards(read_offered(folder), rows_of(folder), strategy))
         assert here.dtype == there.dtype
         assert (here == there).all()
 
@@ -77,7 +77,7 @@ def around_a_center(query: Any) -> Any:
 
 def test_scores_of_choices_and_groups_have_the_bits_of_local_ones(folder: Path) -> None:
     axes = np.linalg.qr(np.random.default_rng(2).standard_normal((3, 2)))[0]
-    local, remote = read_protected(folder), rows_of(folder)
+    local, remote = read_offered(folder), rows_of(folder)
     wide = np.linalg.qr(np.random.default_rng(3).standard_normal((7, 2)))[0]
     groups = View(7, np.arange(7), 1.0, np.hstack([wide, np.eye(7)[:, 4:]]))
     for query in (SignPairs(7), TiedColumns(View(7, [0, 2, 5], 1.0, axes)), GroupedScores(groups)):
@@ -89,7 +89,7 @@ def test_scores_of_choices_and_groups_have_the_bits_of_local_ones(folder: Path) 
 def test_blocks_of_rows_have_the_bits_of_local_ones(limit: int | None, folder: Path) -> None:
     """A block may begin and end within a file. Only the files with its rows are read."""
     cluster = Here()
-    here, there = shards(read_protected(folder).first(limit), rows_of(folder, cluster).first(limit))
+    here, there = shards(read_offered(folder).first(limit), rows_of(folder, cluster).first(limit))
     basis = np.eye(7)[:, :2]
     for block in range(1, 6):
         query = CovarianceProduct(basis, block=block, blocks=5)
@@ -103,14 +103,14 @@ def test_no_rows_at_all_give_the_zeros_of_local_ones(tmp_path: Path) -> None:
     folder = folder_of(np.empty((0, 7)), tmp_path / "none")
     for kind in KINDS:
         query = make_query(kind, np.random.default_rng(1), 7)
-        here, there = (each.evaluate(query) for each in shards(read_protected(folder), rows_of(folder)))
+        here, there = (each.evaluate(query) for each in shards(read_offered(folder), rows_of(folder)))
         assert (here == there).all()
 
 
 def test_chosen_columns_are_those_that_a_job_names(tmp_path: Path, table: np.ndarray) -> None:
     folder = folder_of(table, tmp_path / "named", ending=".csv")
     names = ("c5", "c0", "c3")
-    here, there = shards(read_protected(folder).with_columns(names), rows_of(folder).with_columns(names))
+    here, there = shards(read_offered(folder).with_columns(names), rows_of(folder).with_columns(names))
     query = make_query("product", np.random.default_rng(1), 3)
     assert (here.evaluate(query) == there.evaluate(query)).all()
 
@@ -120,7 +120,7 @@ def test_rows_never_come_back(folder: Path, table: np.ndarray) -> None:
     cluster = Here()
     rows = rows_of(folder, cluster)
     for kind in KINDS:
-        shards(read_protected(folder), rows)[1].evaluate(make_query(kind, np.random.default_rng(1), 7))
+        shards(read_offered(folder), rows)[1].evaluate(make_query(kind, np.random.default_rng(1), 7))
     assert len(cluster.came) > len(KINDS)
     for value in table[np.isfinite(table) & (table != 0)]:
         assert not any(value.tobytes() in reply for reply in cluster.came)

@@ -21,7 +21,7 @@ from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import streamed_rows
 from dpspca.provider.data.cluster_rows import ClusterRows
 from dpspca.provider.data.memory.scratch import Scratch
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.engines import worker
 from dpspca.provider.engines.cluster_sums import ClusterSums
 from dpspca.provider.engines.clusters import open_cluster
@@ -102,7 +102,7 @@ def test_rows_are_identified_as_if_the_provider_read_them(
 ) -> None:
     monkeypatch.setattr(streamed_rows, "CELLS", cells)
     folder, told = folder_of(table, tmp_path / "cohort"), READINGS[how]
-    local = read_protected(
+    local = read_offered(
         folder,
         told.get("reading", Reading()),
         row_entries=told.get("row_entries"),
@@ -113,7 +113,7 @@ def test_rows_are_identified_as_if_the_provider_read_them(
 
 def test_a_dictionary_is_applied_by_workers(tmp_path: Path) -> None:
     folder, prepared = clinical(tmp_path / "clinical"), preparation()
-    local = read_protected(folder, Reading().prepared(prepared), scratch=Scratch(tmp_path / "scratch"))
+    local = read_offered(folder, Reading().prepared(prepared), scratch=Scratch(tmp_path / "scratch"))
     same(local, rows_of(folder, preparation=prepared))
 
 

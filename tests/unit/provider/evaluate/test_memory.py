@@ -30,7 +30,7 @@ from dpspca.provider.data import Arrivals, CheckedRows, Scratch, check_rows
 from dpspca.provider.data.memory.stored_rows import RowWriter
 from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.memory import Need
-from dpspca.provider.evaluate.needs import need_of
+from dpspca.provider.evaluate.memory_needs import need_of
 from dpspca.provider.evaluate.shard import Shard, Strategy
 
 CLOSE = 2.5

@@ -20,7 +20,7 @@ from dpspca.common.storage.settings import ProviderConfig, read_config
 from dpspca.common.trust.identity import Identity
 from dpspca.provider import startup
 from dpspca.provider.data.cluster_rows import ClusterRows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 
 ROWS = np.random.default_rng(0).standard_normal((60, 5))
@@ -63,7 +63,7 @@ def test_answers_have_the_bits_of_rows_that_the_provider_reads_itself(
     ada = enrolment.identity(Role.ANALYST, "ada")
     job = enrolment.job(SPEC, ada, ["north"])
     answers = []
-    for rows in (read_protected(folder), rows_of(folder)):
+    for rows in (read_offered(folder), rows_of(folder)):
         opened = registry(enrolment, me, rows).open(job)
         answers.append([opened.responder.respond(place, QUERY) for place in range(2)])
     assert all((one == other).all() for one, other in zip(*answers, strict=True))
@@ -77,8 +77,7 @@ def test_the_interval_of_answers_covers_the_reading_of_a_row(
     folder = folder_of(np.zeros((4, 900)), tmp_path / "wide")
     job = enrolment.job(replace(SPEC, schema=Schema(900)), enrolment.identity(Role.ANALYST, "ada"), ["north"])
     here, there = (
-        registry(enrolment, me, rows).open(job).schedule.interval(0)
-        for rows in (read_protected(folder), rows_of(folder))
+        registry(enrolment, me, rows).open(job).schedule.interval(0) for rows in (read_offered(folder), rows_of(folder))
     )
     assert here < 10 * 900 * NUMBER_IN_TEXT <= there
 
@@ -105,7 +104,7 @@ def test_a_job_that_needs_more_than_sums_is_refused_before_it_reserves(
 def test_rows_keep_their_budget_when_a_cluster_reads_them(enrolment: Enrolment, me: Identity, tmp_path: Path) -> None:
     """The same rows under another name are refused, whoever reads them."""
     folder = folder_of(ROWS, tmp_path / "cohort")
-    both = {"cohort": rows_of(folder), "again": read_protected(folder)}
+    both = {"cohort": rows_of(folder), "again": read_offered(folder)}
     with pytest.raises(RefusedError, match=facts("'again'", "'cohort'")):
         JobRegistry(ProviderSetup("", lambda: me, enrolment.revocations, now, both, AllowEverything))
 
@@ -121,7 +120,7 @@ def test_settings_with_an_engine_never_open_the_rows_here(tmp_path: Path, monkey
     folder_of(ROWS, tmp_path / "cohort", ending=".csv")
     settings = config(tmp_path, '[engines.cohort]\nengine = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
     monkeypatch.setattr(startup, "open_cluster", lambda _: Here())
-    monkeypatch.setattr(startup, "read_protected", None)
+    monkeypatch.setattr(startup, "read_offered", None)
     rows = startup.read_data_set(settings, "cohort")
     assert isinstance(rows, ClusterRows)
     assert (rows.count, rows.names) == (60, tuple(f"c{place}" for place in range(5)))

@@ -24,7 +24,7 @@ from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.memory.genotypes import Genotypes
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.memory.stored_rows import StoredRows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.release.schedule import COPY_SECONDS
@@ -48,7 +48,7 @@ OF_PAIRS = replace(SPEC, centering=Centering.PAIRS)
 
 def stored(folder: Path) -> CheckedRows:
     np.save(folder / "rows.npy", TABLE)
-    return read_protected(folder / "rows.npy", scratch=Scratch(folder / "scratch"))
+    return read_offered(folder / "rows.npy", scratch=Scratch(folder / "scratch"))
 
 
 def sparse(_: Path) -> CheckedRows:

@@ -22,7 +22,7 @@ from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.queries import Count, CovarianceProduct
 from dpspca.common.storage import Reading
 from dpspca.common.trust import Identity
-from dpspca.provider.data import Arrivals, read_arriving, read_protected
+from dpspca.provider.data import Arrivals, read_arriving, read_offered
 from dpspca.provider.evaluate import Shard
 from dpspca.provider.jobs import ProviderSetup
 from dpspca.provider.jobs.registry import JobRegistry
@@ -96,7 +96,7 @@ def setup(enrolment: Enrolment, tmp_path: Path) -> ProviderSetup:
     FRAME.to_csv(tmp_path / "rows.csv", index=False)
     LATER.to_csv(tmp_path / "visits" / "1.csv", index=False)
     rows = {
-        "cohort": read_protected(tmp_path / "rows.csv", reading),
+        "cohort": read_offered(tmp_path / "rows.csv", reading),
         "visits": Arrivals("visits", tmp_path / "visits", read=partial(read_arriving, reading=reading), pause=0.01),
     }
     dictionaries = {"cohort": held, "visits": held}

@@ -24,7 +24,7 @@ from dpspca.common.queries.matrix import SpectralProduct, SymmetricProduct
 from dpspca.common.trust.identity import Identity
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.data.memory.scratch import Scratch
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.evaluate.matrix_shard import MATRIX_ENTRY_BYTES, PRODUCT_BYTES, MatrixShard
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs.last_prepared import MOST_PREPARED
@@ -74,7 +74,7 @@ def test_a_matrix_too_large_for_memory_is_refused_before_it_is_loaded(
     enrolment: Enrolment, ada: Identity, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "rows.npy", np.eye(300))
-    held = read_protected(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
+    held = read_offered(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
     spec, usual = replace(job(PrivacyUnit.ENTRY), schema=Schema(300)), settings(enrolment)
     memory = MATRIX_ENTRY_BYTES * 300**2 + PRODUCT_BYTES * max(math.prod(step.shape) for step in catalogue.plan(spec))
     for least, is_taken in ((memory, True), (memory - 1, False)):

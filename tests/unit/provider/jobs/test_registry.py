@@ -33,7 +33,7 @@ from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.data.checked.persons import with_persons
 from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.memory.scratch import Scratch
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.open_job import OpenJob
@@ -403,7 +403,7 @@ def test_rows_that_arrived_are_recognised_as_one_file_later(enrolment: Enrolment
 
 def test_rows_whose_fingerprints_a_restart_spared_are_still_recognised(enrolment: Enrolment, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
-    rows = read_protected(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
+    rows = read_offered(tmp_path / "rows.npy", scratch=Scratch(tmp_path / "scratch"))
     told = replace(settings(enrolment), data_sets={"cohort": rows})
     registry = JobRegistry(told)
     registry.open(*signed(enrolment)).responder.respond(0, FIRST)

@@ -20,8 +20,8 @@ from dpspca.common.transport.wire import QueryReader, frames
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs import registry as dockets
+from dpspca.provider.jobs.kept_jobs import MOST_SKETCHES
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
-from dpspca.provider.jobs.room import MOST_SKETCHES
 
 SKETCHED = JobSpec(
     schema=Schema(6),

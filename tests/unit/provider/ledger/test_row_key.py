@@ -167,9 +167,9 @@ def test_an_earlier_ledger_keeps_its_balances_jobs_and_answers(place: Place) -> 
         assert kept is not None
         assert kept.tobytes() == answer.tobytes()
         assert (ledger.head().ledger, ledger.head().entries) == (before.ledger, before.entries + 1)
-        recalled = ledger.recall("done")
-        assert recalled is not None
-        assert recalled.state == "done"
+        past_job = ledger.past_job("done")
+        assert past_job is not None
+        assert past_job.state == "done"
         again = opening("open", data_digest=ledger.name_of(DIGEST))
         standing = ledger.open(again, LIMITS)
         assert standing is not None

@@ -13,7 +13,7 @@ from facts import facts
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data import sources
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import read_rows
 
 OPENERS: dict[str, Callable[[Path], Any]] = {
@@ -35,7 +35,7 @@ def refused(path: Path, fill: Callable[[Any], None], *named: str) -> None:
     fill(stored)
     if isinstance(stored, h5py.File):
         stored.close()
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         with pytest.raises(InvalidDataError, match=facts(path.name, *named)) as told:
             read(path)
         assert "damaged" not in str(told.value)

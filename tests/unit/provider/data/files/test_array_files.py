@@ -10,7 +10,7 @@ import zarr
 from facts import facts
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import read_rows
 
 
@@ -25,18 +25,18 @@ from dpspca.provider.data.sources import read_rows
 )
 def test_an_array_of_another_shape_is_refused_with_its_shape(array: Any, told: tuple[str, ...], tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", array)
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         with pytest.raises(InvalidDataError, match=facts("rows.npy", *told)):
             read(tmp_path / "rows.npy")
     np.savez(tmp_path / "rows.npz", array)
     with pytest.raises(InvalidDataError, match=facts("rows.npz", *(each for each in told if each != "rows.npy"))):
-        read_protected(tmp_path / "rows.npz")
+        read_offered(tmp_path / "rows.npz")
 
 
 def test_a_cube_of_zarr_is_refused_with_its_shape(tmp_path: Path) -> None:
     zarr.create_array(str(tmp_path / "cube.zarr"), shape=(2, 3, 4), dtype="f8")
     with pytest.raises(InvalidDataError, match=facts("cube.zarr", "(2, 3, 4)")):
-        read_protected(tmp_path / "cube.zarr")
+        read_offered(tmp_path / "cube.zarr")
 
 
 def test_a_file_without_arrays_has_not_several(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_file_without_arrays_has_not_several(tmp_path: Path) -> None:
     zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
     for name in ("rows.h5", "rows.zarr"):
         with pytest.raises(InvalidDataError, match=facts(name)) as caught:
-            read_protected(tmp_path / name)
+            read_offered(tmp_path / name)
         assert "several" not in str(caught.value)
 
 

@@ -19,7 +19,7 @@ from pyarrow.parquet import encryption
 
 from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows
 from dpspca.provider.data.tables import extras
 
@@ -57,7 +57,7 @@ SAVE: dict[str, Save] = {
 @pytest.mark.parametrize("name", SAVE)
 def test_every_type_of_number_is_read(name: str, tmp_path: Path) -> None:
     SAVE[name](TABLE, tmp_path / name)
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         rows = read(tmp_path / name)
         assert (rows.matrix == NUMBERS).all()
         assert rows.names == names_in(tmp_path / name) == tuple(VALUES)
@@ -68,9 +68,9 @@ def test_a_value_that_is_not_there_is_missing(name: str, tmp_path: Path) -> None
     table = pa.table({each: pa.array([None, values[0]], kind) for each, (kind, values, _) in VALUES.items()})
     table = table.append_column("nothing", pa.array([None, None], pa.null()))
     SAVE[name](table, tmp_path / name)
-    assert (read_protected(tmp_path / name).matrix == 0).all()
+    assert (read_offered(tmp_path / name).matrix == 0).all()
     reading = Reading(missing={"nothing": 3.0, **dict.fromkeys(VALUES, 2.0)})
-    filled = read_protected(tmp_path / name, reading)
+    filled = read_offered(tmp_path / name, reading)
     assert (filled.matrix[0] == [2] * len(VALUES) + [3]).all()
     assert (filled.matrix[1] == [*NUMBERS[0], 3]).all()
 
@@ -82,26 +82,24 @@ def test_columns_are_chosen_by_name_before_they_are_read(name: str, tmp_path: Pa
     )
     SAVE[name](table, tmp_path / name)
     with pytest.raises(DpspcaError) as caught:
-        read_protected(tmp_path / name)
+        read_offered(tmp_path / name)
     for fact in ("'id' (string)", "'on' (timestamp[ms])", "columns"):
         assert fact in str(caught.value)
-    rows = read_protected(
-        tmp_path / name, Reading(columns=("b.mi", "age"), missing_codes=(50,), missing={"b.mi": 22.0})
-    )
+    rows = read_offered(tmp_path / name, Reading(columns=("b.mi", "age"), missing_codes=(50,), missing={"b.mi": 22.0}))
     assert (rows.matrix == [[0, 0], [22, 60]]).all()
     assert rows.names == ("b.mi", "age")
     left = read_rows(tmp_path / name, Reading(leave_out=("id", "on", "b.mi")))
     assert (left.matrix == [[50], [60]]).all()
     with pytest.raises(DpspcaError, match=facts("'bmi'", "'b.mi'")):
-        read_protected(tmp_path / name, Reading(columns=("bmi",)))
+        read_offered(tmp_path / name, Reading(columns=("bmi",)))
     with pytest.raises(DpspcaError, match=facts("[reading]", "delimiter", Path(name).suffix.lower())):
-        read_protected(tmp_path / name, Reading(columns=("age",), delimiter=";"))
+        read_offered(tmp_path / name, Reading(columns=("age",), delimiter=";"))
 
 
 @pytest.mark.parametrize("name", SAVE)
 def test_tables_without_rows_are_tables(name: str, tmp_path: Path) -> None:
     SAVE[name](TABLE.slice(0, 0), tmp_path / name)
-    rows = read_protected(tmp_path / name)
+    rows = read_offered(tmp_path / name)
     assert (rows.count, rows.names) == (0, tuple(VALUES))
 
 
@@ -109,7 +107,7 @@ def test_tables_without_rows_are_tables(name: str, tmp_path: Path) -> None:
 def test_an_odd_value_is_one_row_of_zeros(name: str, tmp_path: Path) -> None:
     table = pa.table({"a": [1.0, np.inf, 3.0, 4.0, 5.0], "b": [1.0, 2.0, np.nan, 1e300, None]})
     SAVE[name](table, tmp_path / name)
-    assert (read_protected(tmp_path / name).matrix == [[1, 1], [0, 0], [0, 0], [0, 0], [0, 0]]).all()
+    assert (read_offered(tmp_path / name).matrix == [[1, 1], [0, 0], [0, 0], [0, 0], [0, 0]]).all()
 
 
 def test_an_index_that_pandas_stored_without_a_name_is_not_a_column(tmp_path: Path) -> None:
@@ -144,7 +142,7 @@ def test_a_broken_file_is_named_and_not_quoted(name: str, tmp_path: Path) -> Non
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(DpspcaError) as caught:
-            read_protected(tmp_path / name)
+            read_offered(tmp_path / name)
         assert name in str(caught.value)
         assert "SECRET" not in str(caught.value)
 
@@ -168,7 +166,7 @@ def test_an_encrypted_file_is_named_as_such(tmp_path: Path, *, plaintext_footer:
     properties = keys.file_encryption_properties(encryption.KmsConnectionConfig(), how)
     pyarrow.parquet.write_table(TABLE, tmp_path / "rows.parquet", encryption_properties=properties)
     with pytest.raises(DpspcaError, match=facts("rows.parquet", "encrypted", "without encryption")):
-        read_protected(tmp_path / "rows.parquet")
+        read_offered(tmp_path / "rows.parquet")
 
 
 def test_a_place_that_no_dictionary_has_is_one_row_of_zeros(tmp_path: Path) -> None:
@@ -176,7 +174,7 @@ def test_a_place_that_no_dictionary_has_is_one_row_of_zeros(tmp_path: Path) -> N
     stray = pa.DictionaryArray.from_arrays(places, pa.array([1.5, None]), safe=False)
     save_arrow(pa.table({"a": stray, "b": [1.0, 2.0, 3.0, 4.0, 5.0]}), tmp_path / "rows.arrow")
     reading = Reading(missing={"a": 9.0})
-    rows = read_protected(tmp_path / "rows.arrow", reading).matrix
+    rows = read_offered(tmp_path / "rows.arrow", reading).matrix
     assert rows.tolist() == [[1.5, 1], [0, 0], [9, 3], [0, 0], [9, 5]]  # type: ignore[union-attr]
 
 
@@ -184,7 +182,7 @@ def test_a_decimal_wider_than_its_type_does_not_refuse_a_file(tmp_path: Path) ->
     """Whether a value fits is said by one row."""
     wide = pa.array([Decimal("123456789.25"), Decimal("1.5")], pa.decimal128(30, 2)).view(pa.decimal128(3, 2))
     save_arrow(pa.table({"a": wide}), tmp_path / "rows.arrow")
-    assert read_protected(tmp_path / "rows.arrow").matrix.tolist() == [[123456789.25], [1.5]]  # type: ignore[union-attr]
+    assert read_offered(tmp_path / "rows.arrow").matrix.tolist() == [[123456789.25], [1.5]]  # type: ignore[union-attr]
 
 
 def test_a_decimal_with_too_many_digits_is_not_a_number(tmp_path: Path) -> None:
@@ -193,7 +191,7 @@ def test_a_decimal_with_too_many_digits_is_not_a_number(tmp_path: Path) -> None:
     values = pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(16))])
     save_arrow(pa.table({"a": values}), tmp_path / "rows.arrow")
     with pytest.raises(DpspcaError, match=facts("decimal128")):
-        read_protected(tmp_path / "rows.arrow")
+        read_offered(tmp_path / "rows.arrow")
 
 
 def test_without_pyarrow_the_error_names_the_command_to_install_it(
@@ -206,7 +204,7 @@ def test_without_pyarrow_the_error_names_the_command_to_install_it(
     for name in ("rows.parquet", "rows.feather", "rows.csv.zst"):
         (tmp_path / name).touch()
         with pytest.raises(MissingExtraError, match=facts("pip install '.[formats]'")):
-            read_protected(tmp_path / name)
+            read_offered(tmp_path / name)
 
 
 ORC_TABLE = pa.table({
@@ -221,8 +219,8 @@ ORC_TABLE = pa.table({
 def test_orc_is_read_by_its_types(tmp_path: Path) -> None:
     pyarrow.orc.write_table(ORC_TABLE, tmp_path / "rows.orc")
     with pytest.raises(DpspcaError, match=facts("'text' (string)")):
-        read_protected(tmp_path / "rows.orc")
-    rows = read_protected(tmp_path / "rows.orc", Reading(leave_out=("text",), missing={"double": 7.0}))
+        read_offered(tmp_path / "rows.orc")
+    rows = read_offered(tmp_path / "rows.orc", Reading(leave_out=("text",), missing={"double": 7.0}))
     assert rows.names == tuple(ORC_TABLE.column_names[:-1])
     numbers = [[1, 2.0**53, 0.5, 0.1, 1.25, 1], [-2, 1, -3.25, 7.0, -7.5, 0]]
     assert np.array_equal(rows.matrix.toarray() if hasattr(rows.matrix, "toarray") else rows.matrix, numbers)
@@ -243,4 +241,4 @@ def test_an_orc_file_that_was_cut_is_refused(tmp_path: Path) -> None:
     for length in (0, 3, len(content) // 2, len(content) - 1):
         (tmp_path / "rows.orc").write_bytes(content[:length])
         with pytest.raises(DpspcaError):
-            read_protected(tmp_path / "rows.orc", Reading(leave_out=("text",)))
+            read_offered(tmp_path / "rows.orc", Reading(leave_out=("text",)))

@@ -23,7 +23,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import sources
 from dpspca.provider.data.examination.data_set_facts import DataSetFacts, examine_rows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_as_stored
 
 ROWS = [[53.0, 26.0], [55.0, 24.9], [72.0, 31.2]]
@@ -43,7 +43,7 @@ def saved(path: Path, content: str | bytes, encoding: str = "utf-8") -> Path:
 def rows_of(path: Path, reading: Reading | None = None) -> list[list[float]]:
     """Read rows as a provider does. What a steward is told agrees."""
     reading = reading or Reading()
-    facts, read = examine_rows(path, reading), read_protected(path, reading)
+    facts, read = examine_rows(path, reading), read_offered(path, reading)
     matrix: Any = read.matrix
     zeros = 0 if read.unusable is None else read.unusable.count
     assert (facts.rows, facts.rows_as_zeros) == (read.count, zeros)
@@ -54,7 +54,7 @@ def rows_of(path: Path, reading: Reading | None = None) -> list[list[float]]:
 
 def refusal(path: Path, reading: Reading | None = None) -> str:
     with pytest.raises(DpspcaError) as caught:
-        read_protected(path, reading or Reading())
+        read_offered(path, reading or Reading())
     assert str(path.name) in str(caught.value)
     return str(caught.value)
 
@@ -259,7 +259,7 @@ def test_decimal_numbers_are_the_same_as_in_text(kind: Any, tmp_path: Path) -> N
     stored: Any = read_as_stored(path).matrix
     assert stored[:-1, 0].tolist() == [float(str(each)) for each in numbers]
     assert np.isnan(stored[-1, 0])
-    coded = read_protected(path, Reading(missing_codes=(float(numbers[3]),), missing=-1.0))
+    coded = read_offered(path, Reading(missing_codes=(float(numbers[3]),), missing=-1.0))
     assert coded.matrix[3, 0] == -1.0  # type: ignore[index]
 
 
@@ -320,7 +320,7 @@ def test_a_matrix_of_genes_and_cells_is_turned(tmp_path: Path) -> None:
     saved(tmp_path / "barcodes.tsv", "c1\nc2\n")
     for place in (tmp_path / "matrix.mtx.gz", tmp_path):
         with pytest.raises(DpspcaError) as caught:
-            read_protected(place)
+            read_offered(place)
         for fact in ("matrix.mtx.gz", "mmread(sys.argv[1]).T)", "names under [reading]", "features.tsv"):
             assert fact in str(caught.value)
 

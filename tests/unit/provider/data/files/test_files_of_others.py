@@ -20,12 +20,12 @@ from dpspca.common.dictionary.features import Category
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.triplets import Triplets
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in
 
 
 def values_of(path: Path, reading: Reading | None = None) -> list[list[float]]:
-    matrix: Any = read_protected(path, reading or Reading()).matrix
+    matrix: Any = read_offered(path, reading or Reading()).matrix
     return (matrix.toarray() if hasattr(matrix, "toarray") else matrix).tolist()  # type: ignore[no-any-return]
 
 
@@ -45,7 +45,7 @@ def test_a_file_with_two_arrays_is_refused(tmp_path: Path) -> None:
         for _ in range(2):
             np.save(file, np.eye(4))
     with pytest.raises(DpspcaError, match=facts("rows.npy", "numpy.savez")):
-        read_protected(tmp_path / "rows.npy")
+        read_offered(tmp_path / "rows.npy")
 
 
 def test_the_check_fails_if_every_row_counts_as_zeros_whatever_spoils_it(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_labels_of_xarray_are_the_names_of_columns(tmp_path: Path) -> None:
     assert values_of(path, Reading(columns=("age", "bmi"))) == [[2, 1], [4, 3]]
     assert values_of(path, Reading(names=("bmi", "age"))) == [[1, 2], [3, 4]]
     with pytest.raises(DpspcaError, match=facts("'bmi', 'age'")):
-        read_protected(path, Reading(names=("age", "bmi")))
+        read_offered(path, Reading(names=("age", "bmi")))
 
 
 def test_an_array_of_a_group_in_a_group_is_read(tmp_path: Path) -> None:
@@ -138,11 +138,11 @@ def test_another_build_of_the_genome_is_refused(
     (tmp_path / "reference.bim").write_text(moved(lines, chromosome, position), encoding="utf-8")
     reading = Reading(alleles=tmp_path / "reference.bim")
     if agrees:
-        read_protected(path, reading)
+        read_offered(path, reading)
         return
     name = lines.split()[1]
     with pytest.raises(DpspcaError, match=facts("reference", name)):
-        read_protected(path, reading)
+        read_offered(path, reading)
 
 
 def test_variants_of_sex_chromosomes_are_pointed_out(tmp_path: Path) -> None:

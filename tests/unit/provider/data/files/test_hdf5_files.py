@@ -15,9 +15,9 @@ from facts import facts
 
 from dpspca.common.errors import DpspcaError, InvalidDataError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data import sources, trial
+from dpspca.provider.data import sources, trial_reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows
 from dpspca.provider.data.tables import raw_table
 
@@ -63,7 +63,7 @@ def dense(matrix: Any) -> Any:
 def test_cells_are_rows_and_genes_are_named_columns(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw_table, "_MOST_ROWS_AT_A_TIME", 7)
     path = h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS), counts=FORMS[form](2 * CELLS))
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         rows = read(path)
         assert (dense(rows.matrix) == CELLS).all()
         assert rows.is_sparse == (form != "dense")
@@ -73,7 +73,7 @@ def test_cells_are_rows_and_genes_are_named_columns(form: str, tmp_path: Path, m
         assert chosen.names == ("EGFR", "TP53")
     for wrong, named in ((Reading(array="raw"), "X, counts"), (Reading(columns=("TP5",)), "'TP53'")):
         with pytest.raises(DpspcaError, match=facts(named)):
-            read_protected(path, wrong)
+            read_offered(path, wrong)
 
 
 @pytest.mark.slow
@@ -81,9 +81,9 @@ def test_cells_are_rows_and_genes_are_named_columns(form: str, tmp_path: Path, m
 def test_an_odd_value_is_one_row_of_zeros(form: str, tmp_path: Path) -> None:
     cells = CELLS + 1
     cells[3, 1] = np.nan
-    read = read_protected(h5ad(tmp_path / "cells.h5ad", FORMS[form](cells)))
+    read = read_offered(h5ad(tmp_path / "cells.h5ad", FORMS[form](cells)))
     assert (dense(read.matrix) == np.where(np.arange(50)[:, None] == 3, 0, cells)).all()
-    filled = read_protected(tmp_path / "cells.h5ad", Reading(missing={"BRCA1": 5.0}))
+    filled = read_offered(tmp_path / "cells.h5ad", Reading(missing={"BRCA1": 5.0}))
     assert (dense(filled.matrix) == np.where(np.isnan(cells), 5, cells)).all()
 
 
@@ -95,18 +95,18 @@ def test_an_array_of_a_plain_file_is_the_only_one_or_is_named(tmp_path: Path) ->
         file["text"] = np.array([[b"a", b"b"]])
         file["line"] = np.arange(3)
         file["one"] = 3
-    assert (read_protected(tmp_path / "rows.h5").matrix == CELLS).all()
+    assert (read_offered(tmp_path / "rows.h5").matrix == CELLS).all()
     with h5py.File(tmp_path / "rows.hdf5", "w") as file:
         file["first"], file["second"] = CELLS, CELLS[:, :2].astype(np.int16)
     with pytest.raises(DpspcaError, match=facts("first, second", "array", "[reading]")):
-        read_protected(tmp_path / "rows.hdf5")
+        read_offered(tmp_path / "rows.hdf5")
     assert (read_rows(tmp_path / "rows.hdf5", Reading(array="second")).matrix == CELLS[:, :2]).all()
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_names_that_do_not_fit_the_columns_are_refused(form: str, tmp_path: Path) -> None:
     with pytest.raises(DpspcaError, match=facts("4 genes", "(50, 3)")):
-        read_protected(h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS[:, :3])))
+        read_offered(h5ad(tmp_path / "cells.h5ad", FORMS[form](CELLS[:, :3])))
 
 
 @pytest.mark.slow
@@ -115,10 +115,10 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     for content in (b"", b"SECRET" * 99, whole[: len(whole) // 2]):
         (tmp_path / "cells.h5ad").write_bytes(content)
         with pytest.raises(DpspcaError, match=facts("cells.h5ad", ".h5ad")) as caught:
-            read_protected(tmp_path / "cells.h5ad")
+            read_offered(tmp_path / "cells.h5ad")
         assert "SECRET" not in str(caught.value)
     with pytest.raises(DpspcaError, match=facts("gone.h5", os.strerror(errno.ENOENT))):
-        read_protected(tmp_path / "gone.h5")
+        read_offered(tmp_path / "gone.h5")
 
 
 def looping(path: Path) -> Path:
@@ -142,9 +142,9 @@ def test_a_file_that_is_read_for_ever_is_refused(name: str, tmp_path: Path, monk
         os.mkfifo(path)
     else:
         looping(path)
-    monkeypatch.setattr(sources, "require_readable", partial(trial.require_readable, seconds=5.0))
+    monkeypatch.setattr(sources, "require_readable", partial(trial_reading.require_readable, seconds=5.0))
     with pytest.raises(DpspcaError, match=facts(name, "5 seconds")):
-        read_protected(path, Reading(array="name00000"))
+        read_offered(path, Reading(array="name00000"))
 
 
 def test_a_library_that_crashes_takes_its_own_process_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_a_library_that_crashes_takes_its_own_process_alone(tmp_path: Path, monk
     (tmp_path / "h5py.py").write_text("import os\nos.abort()\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(DpspcaError, match=facts("rows.h5", "signal 6")):
-        read_protected(tmp_path / "rows.h5")
+        read_offered(tmp_path / "rows.h5")
 
 
 def _external_bytes(path: Path, secret: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_file_that_reads_other_files_of_the_machine_is_refused(
         file["rows"] = np.ones((2, 3))
     path = tmp_path / f"rows{ending}"
     write(path, secret)
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         with pytest.raises(InvalidDataError, match=facts("h5repack")):
             read(path)
 
@@ -206,13 +206,13 @@ def test_chunks_that_were_never_written_are_counted(
     (told,) = examine_rows(path, Reading()).unstored
     for fact in (str(path), "4 of 26" if chunks else "1 of 1", "7"):
         assert fact in told
-    read_protected(path)
+    read_offered(path)
     assert len(caplog.records) == 1
     caplog.clear()
     with h5py.File(path, "a") as file:
         file["rows"][:] = 1.0
     assert examine_rows(path, Reading()).unstored == ()
-    read_protected(path)
+    read_offered(path)
     assert not caplog.records
 
 

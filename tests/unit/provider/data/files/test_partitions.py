@@ -17,7 +17,7 @@ from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
-from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import names_in, outline_of, read_rows
 from dpspca.provider.data.streamed_rows import files_with_rows
 
@@ -42,7 +42,7 @@ def partitioned(folder: Path, by: str = "year", frame: pd.DataFrame = FRAME, end
 @pytest.mark.parametrize("ending", SAVE)
 def test_the_names_of_folders_are_the_last_column(ending: str, tmp_path: Path) -> None:
     folder = partitioned(tmp_path / "visits", ending=ending)
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         rows = read(folder)
         assert rows.names == ("a", "b", "year")
         assert np.array_equal(rows.matrix, ROWS)

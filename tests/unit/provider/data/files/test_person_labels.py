@@ -11,7 +11,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.files.person_labels import labels_in
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import read_persons
 
 MARK = "\ufeff"
@@ -20,7 +20,7 @@ MARK = "\ufeff"
 def persons_in(folder: Path, content: bytes, rows: int) -> int:
     np.save(folder / "rows.npy", np.arange(2.0 * rows).reshape(rows, 2))
     (folder / "whose.txt").write_bytes(content)
-    return read_protected(folder / "rows.npy", persons=folder / "whose.txt").bounded(1).count
+    return read_offered(folder / "rows.npy", persons=folder / "whose.txt").bounded(1).count
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_t18_a_mark_in_a_list_of_samples_divides_no_family(tmp_path: Path) -> No
 def test_a_first_line_of_nothing_but_a_mark_names_nobody(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.eye(2) + 1)
     (tmp_path / "whose.txt").write_text(f"{MARK}\nbob\n", encoding="utf-8")
-    rows = read_protected(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
+    rows = read_offered(tmp_path / "rows.npy", persons=tmp_path / "whose.txt")
     assert rows.unusable is not None
     assert rows.unusable.count == 1
 

@@ -22,7 +22,7 @@ from dpspca.provider.data import require_unit
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.examination.preview import preview_row
 from dpspca.provider.data.memory.genotypes import Genotypes
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows
 from dpspca.provider.data.tables import extras
 
@@ -32,7 +32,7 @@ FILLED = Reading(missing=0.5)
 
 
 def dense(path: Path, reading: Reading = FILLED) -> np.ndarray:
-    matrix = read_protected(path, reading).matrix
+    matrix = read_offered(path, reading).matrix
     assert isinstance(matrix, Genotypes)
     return matrix.toarray()
 
@@ -57,12 +57,12 @@ def test_columns_are_chosen_by_name_and_order(tmp_path: Path) -> None:
     assert (dense(path, Reading(columns=names, missing=0.5)) == expected()[:, [7, 0, 3, 4, 9]]).all()
     assert (dense(path, Reading(leave_out=NAMES[1:], missing=0.5)) == expected()[:, :1]).all()
     with pytest.raises(DpspcaError, match=facts("'rs99'", "'rs9'")):
-        read_protected(path, Reading(columns=("rs99",)))
+        read_offered(path, Reading(columns=("rs99",)))
 
 
 def test_cells_take_two_bits(tmp_path: Path) -> None:
     counts = genotypes(400, 120)
-    rows = read_protected(write_bed(tmp_path / "cohort", counts), FILLED)
+    rows = read_offered(write_bed(tmp_path / "cohort", counts), FILLED)
     assert isinstance(rows.matrix, Genotypes)
     assert rows.matrix.packed.nbytes == 400 * 120 // 4
     assert (rows.matrix.toarray() == expected(counts)).all()
@@ -70,7 +70,7 @@ def test_cells_take_two_bits(tmp_path: Path) -> None:
 
 def test_a_sample_that_lacks_a_genotype_is_zeros_if_nothing_is_declared(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
-    rows = read_protected(path)
+    rows = read_offered(path)
     lacking = (COUNTS < 0).any(axis=1)
     assert rows.unusable is not None
     assert rows.unusable.count == lacking.sum()
@@ -88,19 +88,19 @@ def test_missing_genotypes_are_filled_by_variant(tmp_path: Path) -> None:
 
 
 def test_fingerprints_are_those_of_the_same_numbers_in_text(tmp_path: Path) -> None:
-    rows = read_protected(write_bed(tmp_path / "cohort", COUNTS), FILLED)
+    rows = read_offered(write_bed(tmp_path / "cohort", COUNTS), FILLED)
     np.savetxt(tmp_path / "rows.csv", expected(), delimiter=",", header=",".join(NAMES), comments="")
-    assert rows.fingerprints() & read_protected(tmp_path / "rows.csv").fingerprints()
-    other = read_protected(tmp_path / "cohort", Reading(missing=1.0))
+    assert rows.fingerprints() & read_offered(tmp_path / "rows.csv").fingerprints()
+    other = read_offered(tmp_path / "cohort", Reading(missing=1.0))
     assert rows.fingerprints() & other.fingerprints(), "other numbers for missing ones give no new budget"
     assert rows.digest() != other.digest()
     np.savetxt(
         tmp_path / "gaps.csv", np.where(COUNTS < 0, np.nan, COUNTS), delimiter=",", header=",".join(NAMES), comments=""
     )
-    in_text = read_protected(tmp_path / "gaps.csv", Reading(missing=1.0))
+    in_text = read_offered(tmp_path / "gaps.csv", Reading(missing=1.0))
     assert rows.fingerprints() & in_text.fingerprints(), "nor do they in text, where most samples lack some genotype"
     swapped = write_bed(tmp_path / "swapped", np.where(COUNTS < 0, COUNTS, 2 - COUNTS).astype(np.int8))
-    assert read_protected(swapped, FILLED).digest() != rows.digest()
+    assert read_offered(swapped, FILLED).digest() != rows.digest()
 
 
 # --- Which allele is counted ------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_other_alleles_are_refused_by_name(
     path = write_bed(tmp_path / "cohort", COUNTS[:, :3], [("A", "C"), own, ("A", "C")])
     reference = write_bim(tmp_path / "reference.bim", [("A", "C"), known, ("A", "C")])
     with pytest.raises(DpspcaError, match=facts(named)):
-        read_protected(path, Reading(alleles=reference))
+        read_offered(path, Reading(alleles=reference))
 
 
 @pytest.mark.parametrize(("own", "swapped"), [(("0", "C"), False), (("0", "A"), True), (("A", "C"), False)])
@@ -173,9 +173,9 @@ def test_a_variant_that_the_reference_lacks_is_refused_by_name(tmp_path: Path) -
     path = write_bed(tmp_path / "cohort", COUNTS)
     reference = write_bim(tmp_path / "reference.bim", alleles(8))
     with pytest.raises(DpspcaError, match=facts("'rs9'", "leave_out", "[reading]")):
-        read_protected(path, Reading(columns=("rs1", "rs9"), alleles=reference))
+        read_offered(path, Reading(columns=("rs1", "rs9"), alleles=reference))
     with pytest.raises(DpspcaError, match=facts("'rs10'", "'rs1'")):
-        read_protected(path, Reading(alleles=write_bim(tmp_path / "more.bim", alleles(11))))
+        read_offered(path, Reading(alleles=write_bim(tmp_path / "more.bim", alleles(11))))
 
 
 def test_a_variant_without_a_name_is_named_by_its_place_and_alleles(tmp_path: Path) -> None:
@@ -199,13 +199,13 @@ def described(text: str = DICTIONARY) -> Reading:
 def test_genotypes_are_prepared_for_a_dictionary_and_stay_packed(tmp_path: Path) -> None:
     """The dictionary counts A of rs1, which the file has as its second allele, and T of rs3, its first."""
     path = write_bed(tmp_path / "cohort", COUNTS, [("A", "C"), ("G", "A"), ("C", "T"), ("T", "G"), *alleles(6)])
-    rows = read_protected(path, described())
+    rows = read_offered(path, described())
     assert isinstance(rows.matrix, Genotypes)
     assert rows.names == ("rs3", "rs1", "rs0")
     counts = np.where(COUNTS < 0, np.nan, COUNTS)
     counts[:, 1] = 2 - counts[:, 1]
     np.savetxt(tmp_path / "rows.csv", counts, delimiter=",", header=",".join(NAMES), comments="")
-    same = read_protected(tmp_path / "rows.csv", described())
+    same = read_offered(tmp_path / "rows.csv", described())
     assert rows.matrix.toarray() == pytest.approx(same.matrix)
     assert rows.fingerprints() & same.fingerprints()
     facts = examine_rows(path, described())
@@ -221,21 +221,21 @@ def test_a_dictionary_decides_where_a_reference_counts_the_other_allele(tmp_path
     lines += [f"1\trs{place}\t{second}\t{first}\t0.11\t9" for place, (first, second) in enumerate(alleles(10))]
     (tmp_path / "reference.afreq").write_text("\n".join(lines), encoding="utf-8")
     both = replace(described(), alleles=tmp_path / "reference.afreq")
-    plain, told = (read_protected(path, each).matrix for each in (described(), both))
+    plain, told = (read_offered(path, each).matrix for each in (described(), both))
     assert isinstance(plain, Genotypes)
     assert isinstance(told, Genotypes)
     assert (told.toarray() == plain.toarray()).all()
     (tmp_path / "reference.afreq").write_text("\n".join(lines).replace("\tA\tG\t", "\tT\tC\t"), encoding="utf-8")
     with pytest.raises(DpspcaError, match=facts("'rs1'", "(A and T, C and G)")):
-        read_protected(path, both)
+        read_offered(path, both)
 
 
 def test_an_allele_of_the_dictionary_that_the_file_lacks_is_refused_by_name(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     with pytest.raises(DpspcaError, match=facts("'rs1'", "(A and T, C and G)")):
-        read_protected(path, described(DICTIONARY.replace('"A"', '"AT"')))
+        read_offered(path, described(DICTIONARY.replace('"A"', '"AT"')))
     with pytest.raises(DpspcaError, match=facts("'rs1'", "(A and T, C and G)")):
-        read_protected(path, described(DICTIONARY.replace('"A"', '"C"')))
+        read_offered(path, described(DICTIONARY.replace('"A"', '"C"')))
 
 
 # --- What is refused --------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_a_malformed_bed_file_is_refused(spoil, named: Any, tmp_path: Path) -> N
     path = write_bed(tmp_path / "cohort", COUNTS)
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(DpspcaError, match=facts(named)) as caught:
-        read_protected(path, FILLED)
+        read_offered(path, FILLED)
     assert "cohort.bed" in str(caught.value)
 
 
@@ -265,14 +265,14 @@ def test_a_missing_companion_is_named(gone: str, tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     path.with_suffix(gone).unlink()
     with pytest.raises(DpspcaError, match=facts(f"cohort{gone}")):
-        read_protected(path)
+        read_offered(path)
 
 
 def test_a_file_without_samples_is_refused(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     (tmp_path / "cohort.fam").write_text("", encoding="utf-8")
     with pytest.raises(DpspcaError, match=facts(".fam file", "plink2 --make-bed")):
-        read_protected(path)
+        read_offered(path)
 
 
 def test_a_line_with_too_few_cells_is_named(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_line_with_too_few_cells_is_named(tmp_path: Path) -> None:
     with (tmp_path / "cohort.bim").open("a", encoding="utf-8") as bim:
         bim.write("1 rs10 0\n")
     with pytest.raises(DpspcaError, match=facts("cohort.bim, line 11")):
-        read_protected(path)
+        read_offered(path)
 
 
 @pytest.mark.parametrize(
@@ -297,25 +297,25 @@ def test_a_line_with_too_few_cells_is_named(tmp_path: Path) -> None:
 def test_files_beside_are_refused_with_what_to_do(name: str, remedy: str, tmp_path: Path) -> None:
     (tmp_path / name).touch()
     with pytest.raises(MissingExtraError, match=facts(remedy)):
-        read_protected(tmp_path / name)
+        read_offered(tmp_path / name)
 
 
 def test_a_prefix_of_two_files_needs_its_ending(tmp_path: Path) -> None:
     write_bed(tmp_path / "cohort", COUNTS)
     (tmp_path / "cohort.pgen").touch()
     with pytest.raises(DpspcaError, match=facts("cohort.bed", "cohort.pgen")):
-        read_protected(tmp_path / "cohort")
+        read_offered(tmp_path / "cohort")
 
 
 def test_genotypes_are_not_a_matrix_and_have_no_largest_entries(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
-    rows = read_protected(path, FILLED)
+    rows = read_offered(path, FILLED)
     with pytest.raises(DpspcaError, match=facts("unit entry", "row_entries")):
         require_unit(PrivacyUnit.ENTRY, persons=False, cut=rows.uncut is not None)
     with pytest.raises(DpspcaError, match=facts("Genotypes", "row_entries")):
         rows.as_matrix()
     with pytest.raises(DpspcaError, match=facts("row_entries")):
-        read_protected(path, FILLED, row_entries=3)
+        read_offered(path, FILLED, row_entries=3)
 
 
 # --- Persons, settings, data check ------------------------------------------------------------------------------------
@@ -325,8 +325,8 @@ def test_samples_are_persons_or_families(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     fam = tmp_path / "cohort.fam"
     fam.write_text(fam.read_text(encoding="utf-8").replace("F0 ", "0 "), encoding="utf-8")
-    by_person = read_protected(path, FILLED, persons=fam)
-    by_family = read_protected(path, Reading(missing=0.5, person="FID"), persons=fam)
+    by_person = read_offered(path, FILLED, persons=fam)
+    by_family = read_offered(path, Reading(missing=0.5, person="FID"), persons=fam)
     assert by_person.bounded(1).count == 21
     assert by_family.bounded(1).count == 12, "a family of 0 is none"
     kept = by_family.bounded(1).matrix
@@ -382,9 +382,9 @@ def test_pgen_files_of_the_real_program_are_read(zipped: bool, tmp_path: Path) -
     reading = Reading(columns=("rs7", "rs0", "rs3", "rs4", "rs9"), missing=0.5)
     for ending in ("", ".pgen"):
         assert (dense(tmp_path / f"second{ending}", reading) == expected()[:, [7, 0, 3, 4, 9]]).all()
-    by_person = read_protected(tmp_path / "second", FILLED, persons=tmp_path / "second.psam")
+    by_person = read_offered(tmp_path / "second", FILLED, persons=tmp_path / "second.psam")
     assert by_person.bounded(1).count == 21
-    assert by_person.fingerprints() == read_protected(path, FILLED).fingerprints()
+    assert by_person.fingerprints() == read_offered(path, FILLED).fingerprints()
 
 
 def test_counts_are_those_that_the_real_program_exports(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_several_alternative_alleles_are_refused_by_name(tmp_path: Path) -> None
     (tmp_path / "cohort.psam").write_text("#IID\nS0\n", encoding="utf-8")
     (tmp_path / "cohort.pvar").write_text("##x\n#CHROM\tPOS\tID\tREF\tALT\n1\t5\trs1\tA\tC,G\n", encoding="utf-8")
     with pytest.raises(DpspcaError, match=facts("'rs1'", "plink2 --pfile PREFIX --max-alleles 2")):
-        read_protected(tmp_path / "cohort.pgen")
+        read_offered(tmp_path / "cohort.pgen")
 
 
 @pytest.mark.slow
@@ -414,7 +414,7 @@ def test_a_spoilt_pgen_file_is_refused(tmp_path: Path) -> None:
     for content in (b"", b"SECRET" * 9, whole[:-7]):
         (tmp_path / "second.pgen").write_bytes(content)
         with pytest.raises(DpspcaError, match=facts("second.pgen", ".pgen")) as caught:
-            read_protected(tmp_path / "second.pgen", FILLED)
+            read_offered(tmp_path / "second.pgen", FILLED)
         assert "SECRET" not in str(caught.value)
 
 
@@ -429,4 +429,4 @@ def test_without_pgenlib_the_error_names_the_command_to_install_it(
     (tmp_path / "cohort.psam").write_text("#IID\nS0\n", encoding="utf-8")
     (tmp_path / "cohort.pvar").write_text("#CHROM\tPOS\tID\tREF\tALT\n1\t5\trs1\tA\tC\n", encoding="utf-8")
     with pytest.raises(MissingExtraError, match=facts("'.[genetics]'")):
-        read_protected(tmp_path / "cohort.pgen")
+        read_offered(tmp_path / "cohort.pgen")

@@ -15,7 +15,7 @@ from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.files.variants import read_samples
 from dpspca.provider.data.memory.genotypes import Genotypes
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in
 
 COUNTS = genotypes(21, 10)
@@ -23,7 +23,7 @@ FILLED = Reading(missing=0.5)
 
 
 def dense(path: Path, reading: Reading) -> np.ndarray:
-    matrix = read_protected(path, reading).matrix
+    matrix = read_offered(path, reading).matrix
     assert isinstance(matrix, Genotypes)
     return matrix.toarray()
 
@@ -33,24 +33,24 @@ def test_a_name_in_several_families_needs_a_persons_file(tmp_path: Path) -> None
     fam = tmp_path / "cohort.fam"
     fam.write_text("F0 1 0 0 0 -9\nF1 2 0 0 0 -9\nF1 1 0 0 0 -9\n", encoding="utf-8")
     with pytest.raises(InvalidDataError, match=facts("cohort.fam", "lines 1 and 3", "IID", "FID", "awk")) as told:
-        read_protected(path, FILLED, persons=fam)
+        read_offered(path, FILLED, persons=fam)
     commands = re.findall(r"awk [^>]*> persons.txt", str(told.value))
     for command, persons in zip(commands, (3, 2), strict=True):
         subprocess.run(command, shell=True, check=True, cwd=tmp_path)  # the error shows it  # noqa: S602
-        rows = read_protected(path, FILLED, persons=tmp_path / "persons.txt")
+        rows = read_offered(path, FILLED, persons=tmp_path / "persons.txt")
         assert rows.bounded(1).count == persons
-    assert read_protected(path, FILLED).count == 3
-    by_family = read_protected(path, Reading(missing=0.5, person="FID"), persons=fam)
+    assert read_offered(path, FILLED).count == 3
+    by_family = read_offered(path, Reading(missing=0.5, person="FID"), persons=fam)
     assert by_family.bounded(1).count == 2
 
 
 def test_byte_order_marks_are_no_part_of_a_name(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS)
     (tmp_path / "reference.afreq").write_text("#CHROM ID REF ALT ALT_FREQS\n1 rs0 C A 0.5\n", encoding="utf-8")
-    before = read_protected(path, FILLED, persons=tmp_path / "cohort.fam")
+    before = read_offered(path, FILLED, persons=tmp_path / "cohort.fam")
     for name in ("cohort.bim", "cohort.fam", "reference.afreq"):
         (tmp_path / name).write_bytes(codecs.BOM_UTF8 + (tmp_path / name).read_bytes())
-    after = read_protected(path, FILLED, persons=tmp_path / "cohort.fam")
+    after = read_offered(path, FILLED, persons=tmp_path / "cohort.fam")
     assert after.digest() == before.digest()
     assert names_in(path, Reading(alleles=tmp_path / "reference.afreq")) == ("rs0",)
     (tmp_path / "cohort.psam").write_bytes(codecs.BOM_UTF8 + b"#IID\tSEX\nS0\t1\n")
@@ -69,14 +69,14 @@ def test_another_kind_of_reference_is_refused_with_what_to_do(content: bytes, na
     path = write_bed(tmp_path / "cohort", COUNTS)
     (tmp_path / "reference").write_bytes(content)
     with pytest.raises(InvalidDataError, match=facts("reference", named)):
-        read_protected(path, Reading(alleles=tmp_path / "reference", missing=0.5))
+        read_offered(path, Reading(alleles=tmp_path / "reference", missing=0.5))
 
 
 def test_alleles_in_small_letters_are_named(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS[:, :2], [("a", "c"), ("G", "A")])
     reference = write_bim(tmp_path / "reference.bim", alleles(2))
     with pytest.raises(InvalidDataError, match=facts("small letters", "'rs0'")) as told:
-        read_protected(path, Reading(alleles=reference, missing=0.5))
+        read_offered(path, Reading(alleles=reference, missing=0.5))
     assert "'rs1'" not in str(told.value)
 
 
@@ -94,4 +94,4 @@ def test_variants_of_several_alternative_alleles_may_be_left_out(tmp_path: Path)
     assert dense(tmp_path / "cohort.pgen", Reading(columns=("rs1", "rs3"), missing=0.5)).tolist() == right
     assert dense(tmp_path / "cohort.pgen", Reading(leave_out=("rs0", "rs2"), missing=0.5)).tolist() == right
     with pytest.raises(InvalidDataError, match=facts("'rs2'", "leave_out")):
-        read_protected(tmp_path / "cohort.pgen", Reading(columns=("rs1", "rs2")))
+        read_offered(tmp_path / "cohort.pgen", Reading(columns=("rs1", "rs2")))

@@ -11,7 +11,7 @@ from dpspca.common.dictionary import Preparation
 from dpspca.common.storage import read_dictionary
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
-from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import read_as_stored, read_rows
 
 DICTIONARY = """
@@ -36,14 +36,14 @@ def test_a_code_with_a_decimal_comma_counts_in_every_line(code: str, tmp_path: P
     path = written(tmp_path / "rows.csv", "a;b\n-9,9;1,5\n-9,9;\n2;1\n")
     how = Reading(decimal=",", missing_codes=(code,), missing=7.0)
     made = [[7, 1.5], [7, 7], [2, 1]]
-    for rows in (read_protected(path, how), read_arriving(path, how)[0], read_rows(path, how)):
+    for rows in (read_offered(path, how), read_arriving(path, how)[0], read_rows(path, how)):
         assert np.asarray(rows.matrix).tolist() == made
 
 
 def test_a_code_for_infinity_counts_in_every_line(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.csv", "a,b\nInf,1.5\nInf,\n2,1\n")
     how = Reading(missing_codes=("Inf",), missing=7.0)
-    for rows in (read_protected(path, how), read_rows(path, how)):
+    for rows in (read_offered(path, how), read_rows(path, how)):
         assert np.asarray(rows.matrix).tolist() == [[7, 1.5], [7, 7], [2, 1]]
 
 
@@ -56,7 +56,7 @@ def test_levels_do_not_depend_on_other_cells(cells: tuple[str, ...], levels: dic
     how = Reading(decimal=",").prepared(Preparation.parse(known, {"kind": {"levels": levels}}, None))
     lines = "".join(f"{cell};2\n" for cell in cells) + "".join(f"{cell};\n" for cell in cells)
     path = written(tmp_path / "rows.csv", f"kind;size\n{lines}")
-    rows = read_protected(path, how)
+    rows = read_offered(path, how)
     by_kind = np.asarray(rows.part(slice(None)))[:, [name.startswith("kind") for name in rows.names or ()]]
     assert (by_kind[: len(cells)] == by_kind[len(cells) :]).all()
     assert not (by_kind[0] == by_kind[2]).all()

@@ -19,7 +19,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.checked.persons import require_unit
 from dpspca.provider.data.checked.preparation import CheckedRows
-from dpspca.provider.data.protected import read_arriving, read_protected
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import names_in, read_as_stored, read_rows
 
 ROWS = [[1.5, -2.0], [3.25, 4.0], [0.0, 1e-3]]
@@ -43,7 +43,7 @@ def zst(content: bytes) -> bytes:
 def both(path: Path, reading: Reading | None = None) -> CheckedRows:
     """Read rows in both ways, which agree where all rows are usable."""
     reading = reading or Reading()
-    strict, lenient = read_rows(path, reading), read_protected(path, reading)
+    strict, lenient = read_rows(path, reading), read_offered(path, reading)
     assert (strict.matrix == lenient.matrix).all()
     assert strict.names == lenient.names == names_in(path, reading)
     assert lenient.unusable is None
@@ -78,14 +78,14 @@ def test_encodings_and_packed_files(
 def test_a_decimal_comma_is_declared(tmp_path: Path) -> None:
     path = saved(tmp_path / "rows.csv", text(";", ","))
     assert (both(path, Reading(decimal=",")).matrix == ROWS).all()
-    assert read_protected(path).unusable is not None
+    assert read_offered(path).unusable is not None
     with pytest.raises(DpspcaError, match=facts("Line 2, column 1", 'decimal = ","')) as caught:
         read_rows(path)
     assert "decimal" in caught.value.remedy
     quoted = saved(tmp_path / "quoted.csv", text(",", ",", '"'))
     assert (both(quoted, Reading(decimal=",")).matrix == ROWS).all()
     thousands = saved(tmp_path / "thousands.csv", "a;b\n1.234,5;1\n1.5;2\n1;2\n")
-    assert (read_protected(thousands, Reading(decimal=",")).matrix == [[0, 0], [0, 0], [1, 2]]).all()
+    assert (read_offered(thousands, Reading(decimal=",")).matrix == [[0, 0], [0, 0], [1, 2]]).all()
     with pytest.raises(DpspcaError, match=facts("Line 2, column 1 ('a')", 'decimal = ","')):
         read_rows(saved(thousands, "a;b\n1.5;2\n"), Reading(decimal=","))
 
@@ -112,7 +112,7 @@ def test_columns_are_chosen_by_name_and_others_may_hold_anything(tmp_path: Path)
     indexed = saved(tmp_path / "indexed.csv", ",a,b\n0,1,2\n1,3,4\n")
     assert (both(indexed, Reading(leave_out=("",))).matrix == [[1, 2], [3, 4]]).all()
     with pytest.raises(DpspcaError, match=facts("Column 1 of 3", 'leave_out = [""]')):
-        read_protected(indexed)
+        read_offered(indexed)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_column_that_is_not_there_is_refused_with_similar_names(
     reading: Reading, facts: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = saved(tmp_path / "rows.csv", MIXED)
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         with pytest.raises(DpspcaError) as caught:
             read(path, reading)
         for fact in (str(path), *facts):
@@ -146,7 +146,7 @@ def test_a_column_that_is_not_there_is_refused_with_similar_names(
 def test_similar_names_are_never_numbers_of_a_row_that_was_taken_for_names(tmp_path: Path) -> None:
     path = saved(tmp_path / "rows.csv", "ann,1234567\nbob,2\n")
     with pytest.raises(DpspcaError) as caught:
-        read_protected(path, Reading(columns=("123456",)))
+        read_offered(path, Reading(columns=("123456",)))
     assert "1234567" not in str(caught.value)
 
 
@@ -154,7 +154,7 @@ def test_a_name_that_occurs_twice_is_refused_only_if_it_is_used(tmp_path: Path) 
     path = saved(tmp_path / "rows.csv", "a,b,a\n1,2,3\n4,5,6\n")
     assert both(path, Reading(columns=("b",))).names == ("b",)
     with pytest.raises(DpspcaError, match=facts("'a'")):
-        read_protected(path, Reading(columns=("a",)))
+        read_offered(path, Reading(columns=("a",)))
 
 
 # --- Missing values ---------------------------------------------------------------------------------------------------
@@ -164,15 +164,15 @@ HOLES = "age,bmi\n50,\n999,24\nNA,-9\ntall,24\n60,25\ninf,24\n1e300,24\n7\n"
 
 def test_a_row_that_lacks_a_value_is_zeros_unless_a_number_is_declared(tmp_path: Path) -> None:
     path = saved(tmp_path / "rows.csv", HOLES)
-    plain = read_protected(path, Reading(missing_codes=(999, -9, "NA")))
+    plain = read_offered(path, Reading(missing_codes=(999, -9, "NA")))
     assert (plain.matrix == [[0, 0], [0, 0], [0, 0], [0, 0], [60, 25], [0, 0], [0, 0], [0, 0]]).all()
     reading = Reading(missing_codes=("999", "-9", "NA"), missing={"age": 40.0, "bmi": 22.0})
-    filled = read_protected(path, reading)
+    filled = read_offered(path, reading)
     assert (filled.matrix == [[50, 22], [40, 24], [40, 22], [0, 0], [60, 25], [0, 0], [0, 0], [0, 0]]).all()
     assert filled.unusable is not None
     assert filled.unusable.count == 4
     by_column = Reading(missing_codes={"age": (999,)}, missing={"bmi": 22.0})
-    assert (read_protected(path, by_column).matrix[:3] == [[50, 22], [0, 0], [0, 0]]).all()
+    assert (read_offered(path, by_column).matrix[:3] == [[50, 22], [0, 0], [0, 0]]).all()
     assert (read_arriving(path, reading)[0].matrix == filled.matrix).all()
 
 
@@ -192,22 +192,22 @@ def test_other_numbers_for_missing_values_give_rows_no_second_budget(tmp_path: P
     path = tmp_path / "rows.csv"
     np.savetxt(path, random, delimiter=",", header="a,b,c", comments="")
     ways = (Reading(), Reading(missing={"b": 1.0}), Reading(missing={"b": 2.0}), Reading(missing_codes=(random[1, 0],)))
-    names = [read_protected(path, each).fingerprints() for each in ways]
+    names = [read_offered(path, each).fingerprints() for each in ways]
     assert frozenset.intersection(*names)
-    assert len({read_protected(path, each).digest() for each in ways}) == len(ways)
+    assert len({read_offered(path, each).digest() for each in ways}) == len(ways)
 
 
 @pytest.mark.parametrize("reading", [Reading(missing={"a": 1.0}), Reading(missing_codes=(-9,))])
 def test_a_matrix_with_values_filled_in_is_refused(reading: Reading, tmp_path: Path) -> None:
     """Otherwise one entry would decide whether what is left is symmetric."""
-    rows = read_protected(saved(tmp_path / "rows.csv", "a,b\n1,2\n2,1\n"), reading)
+    rows = read_offered(saved(tmp_path / "rows.csv", "a,b\n1,2\n2,1\n"), reading)
     assert rows.uncut is not None
     with pytest.raises(RefusedError, match=facts("missing_codes")):
         require_unit(PrivacyUnit.ENTRY, persons=False, cut=rows.uncut is not None)
 
 
 def test_text_in_a_matrix_of_text_is_one_entry_and_not_a_row(tmp_path: Path) -> None:
-    share = read_protected(saved(tmp_path / "share.csv", "a,b,c\n1,x,2\nx,3,4\n2,4,5\n"))
+    share = read_offered(saved(tmp_path / "share.csv", "a,b,c\n1,x,2\nx,3,4\n2,4,5\n"))
     assert (share.as_matrix().matrix == [[1, 0, 2], [0, 3, 4], [2, 4, 5]]).all()
 
 
@@ -245,7 +245,7 @@ def test_neighbouring_texts_are_neighbouring_tables_in_every_dialect(
 
     def read(rows: list[str]) -> CheckedRows:
         whole = "".join(f"{line}\n" for line in (mark.join("abc"), *rows))
-        return read_protected(saved(path, pack(whole.encode(reading.encoding or "utf-8", "replace"))), reading)
+        return read_offered(saved(path, pack(whole.encode(reading.encoding or "utf-8", "replace"))), reading)
 
     usual, other = read(lines), read([*lines[:place], odd, *lines[place + 1 :]])
     assert (other.count, other.names) == (usual.count, usual.names)
@@ -256,7 +256,7 @@ def test_neighbouring_texts_are_neighbouring_tables_in_every_dialect(
 def test_a_character_that_is_none_spoils_one_row_of_utf_16(unit: bytes, tmp_path: Path) -> None:
     head, rows = "a,b\n".encode("utf-16"), ["1,2\n".encode("utf-16-le"), "3,4\n".encode("utf-16-le")]
     path = saved(tmp_path / "rows.csv", head + rows[0] + "5,".encode("utf-16-le") + unit + b"\n\0" + rows[1])
-    assert (read_protected(path).matrix == [[1, 2], [0, 0], [3, 4]]).all()
+    assert (read_offered(path).matrix == [[1, 2], [0, 0], [3, 4]]).all()
 
 
 @pytest.mark.parametrize(("name", "pack"), [("rows.csv.gz", gzip.compress), ("rows.csv.zst", zst)])
@@ -266,7 +266,7 @@ def test_a_packed_file_that_is_broken_is_named_and_not_quoted(
     whole = pack(("a,b\n" + "1,2\n" * 9000).encode())
     for content in (b"SECRET" * 9, whole[:-6], b""):
         with pytest.raises(DpspcaError) as caught:
-            read_protected(saved(tmp_path / name, content))
+            read_offered(saved(tmp_path / name, content))
         assert name in str(caught.value)
         assert "SE" not in str(caught.value).replace(name, "")
 

@@ -8,7 +8,7 @@ import pytest
 
 from dpspca.provider.data.files import text_files, text_lines
 from dpspca.provider.data.files.text_lines import whole_lines
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -27,6 +27,6 @@ def test_a_last_line_that_is_too_long_is_a_line() -> None:
 def test_a_row_whose_line_is_too_long_counts_as_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "whole_lines", lambda text: text_lines.whole_lines(text, 50))
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n3," + " " * 60 + "4\n5,6\n", encoding="utf-8")
-    rows = read_protected(tmp_path / "rows.csv")
+    rows = read_offered(tmp_path / "rows.csv")
     assert (np.asarray(rows.part(slice(None))) == [[1, 2], [0, 0], [5, 6]]).all()
     assert rows.unusable is not None

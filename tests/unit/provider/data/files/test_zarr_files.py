@@ -12,7 +12,7 @@ from facts import facts
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
-from dpspca.provider.data.protected import read_protected
+from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows
 from dpspca.provider.data.tables import extras
 
@@ -53,7 +53,7 @@ def anndata(path: Path, version: Version, *, sparse: bool) -> Path:
 def test_an_array_is_read(version: Version, kind: str, tmp_path: Path) -> None:
     rows = (ROWS * 10).astype(kind)
     path = array(tmp_path / "rows.zarr", rows, version)
-    for read in (read_rows, read_protected):
+    for read in (read_rows, read_offered):
         assert (read(path).matrix == rows.astype(float)).all()
         assert read(path).names is None
     assert examine_rows(path, Reading()).rows == 11
@@ -75,14 +75,14 @@ def test_an_array_of_a_group_is_named(version: Version, tmp_path: Path) -> None:
 @pytest.mark.parametrize("sparse", [False, True])
 def test_anndata_has_genes_as_columns(version: Version, sparse: bool, tmp_path: Path) -> None:
     path = anndata(tmp_path / "cells.zarr", version, sparse=sparse)
-    rows = read_protected(path)
+    rows = read_offered(path)
     assert rows.is_sparse == sparse
     assert rows.names == names_in(path) == tuple(GENES)
-    chosen = read_protected(path, Reading(columns=("é", "b"), array="raw")).matrix
+    chosen = read_offered(path, Reading(columns=("é", "b"), array="raw")).matrix
     numbers = chosen.toarray() if isinstance(chosen, scipy.sparse.csr_array) else np.asarray(chosen)
     assert (numbers == 2 * ROWS[:, [4, 1]]).all()
     with pytest.raises(DpspcaError, match=facts("'counts'", "X, raw")):
-        read_protected(path, Reading(array="counts"))
+        read_offered(path, Reading(array="counts"))
 
 
 @BOTH
@@ -107,11 +107,11 @@ def test_an_array_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
     array(tmp_path / "cube.zarr", np.ones((2, 2)), 3)
     for broken in ("empty.zarr", "gone.zarr"):
         with pytest.raises(DpspcaError, match=facts(broken, ".zarr")):
-            read_protected(tmp_path / broken)
+            read_offered(tmp_path / broken)
     chunk = next(each for each in (tmp_path / "cube.zarr").rglob("*") if each.is_file() and each.name == "0")
     chunk.write_bytes(b"SECRET")
     with pytest.raises(DpspcaError, match=facts("cube.zarr")) as caught:
-        read_protected(tmp_path / "cube.zarr")
+        read_offered(tmp_path / "cube.zarr")
     assert "SECRET" not in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_links_within_a_folder_are_refused(tmp_path: Path) -> None:
     (path / "zarr.json").rename(tmp_path / "outside.json")
     (path / "zarr.json").symlink_to(tmp_path / "outside.json")
     with pytest.raises(DpspcaError, match=facts("rows.zarr", "zarr.json")):
-        read_protected(path)
+        read_offered(path)
 
 
 def test_without_zarr_the_error_names_the_command_to_install_it(
@@ -132,7 +132,7 @@ def test_without_zarr_the_error_names_the_command_to_install_it(
     monkeypatch.setattr(extras, "import_module", missing)
     (tmp_path / "rows.zarr").mkdir()
     with pytest.raises(MissingExtraError, match=facts("'.[zarr]'")):
-        read_protected(tmp_path / "rows.zarr")
+        read_offered(tmp_path / "rows.zarr")
 
 
 @BOTH
@@ -145,13 +145,13 @@ def test_chunks_that_are_not_stored_are_counted(
         zarr.open_group(str(path), mode="w", zarr_format=version)
     stored = array(path / "rows" if is_group else path, ROWS + 10, version, fill_value=7)
     assert examine_rows(path, Reading()).unstored == ()
-    read_protected(path)
+    read_offered(path)
     assert not caplog.records
     (stored / ("c/1/0" if version == 3 else "1.0")).unlink()
     (told,) = examine_rows(path, Reading()).unstored
     for fact in (str(path), "1 of 9", "7"):
         assert fact in told
-    read_protected(path)
+    read_offered(path)
     assert len(caplog.records) == 1
     assert "1 of 9" not in caplog.text
 

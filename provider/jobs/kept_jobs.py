@@ -18,7 +18,7 @@ MOST_SKETCHES: Final = 4
 """Jobs of one analyst whose sketches may be in memory. A sketch has a number for each row and each of its columns."""
 
 
-class SketchRoom:
+class SketchLimit:
     """The jobs with a sketch of each analyst. Used under the lock of the jobs."""
 
     def __init__(self, jobs: Mapping[str, OpenJob]) -> None:

@@ -11,7 +11,7 @@ from .entries import Closed, Entry, Opening, Reserved, Stored
 
 
 @dataclass(frozen=True, slots=True)
-class RecalledJob:
+class PastJob:
     """What was recorded of one job."""
 
     opening: Opening
@@ -21,7 +21,7 @@ class RecalledJob:
     spent: Price
 
     @classmethod
-    def of(cls, job: JobAccount) -> "RecalledJob":
+    def of(cls, job: JobAccount) -> "PastJob":
         """Return a job that is still in memory."""
         return cls(job.opening, job.opened_at, tuple(job.queries), job.state or OPEN, job.account.spent)
 
@@ -38,7 +38,7 @@ class RecalledJob:
         )
 
 
-def recalled(entries: Iterable[Entry], quarantined: str) -> RecalledJob | None:
+def past_job(entries: Iterable[Entry], quarantined: str) -> PastJob | None:
     """Return a job from its own entries, in order, or None if there are none.
 
     A job that was opened and is neither open nor closed ended in a quarantine, and all of its price counts as spent.
@@ -60,4 +60,4 @@ def recalled(entries: Iterable[Entry], quarantined: str) -> RecalledJob | None:
     if opened is None:
         return None
     opening, at = opened
-    return RecalledJob(opening, at, tuple(queries), state, opening.price - returned)
+    return PastJob(opening, at, tuple(queries), state, opening.price - returned)

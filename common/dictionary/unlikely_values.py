@@ -19,13 +19,13 @@ MOST_ODD: Final = 0.5
 _MOST_LEVELS: Final = 5
 
 
-def doubts_in(dictionary: Dictionary, raw: Mapping[str, FloatArray]) -> list[str]:
+def unlikely_values_in(dictionary: Dictionary, raw: Mapping[str, FloatArray]) -> list[str]:
     """Name the features for which most raw values have no level, or lie outside the public range."""
-    found = (_doubt_in(each, raw[each.name]) for each in dictionary.features)
+    found = (_unlikely_values_in(each, raw[each.name]) for each in dictionary.features)
     return [sentence for sentence in found if sentence]
 
 
-def doubt_about(feature: Feature, values: int, odd: int) -> str:
+def unlikely_values_of(feature: Feature, values: int, odd: int) -> str:
     """Say that ``odd`` of the usable values of a feature have no level, or lie outside. Nothing if these are few."""
     if odd <= MOST_ODD * values:
         return ""
@@ -40,8 +40,8 @@ def doubt_about(feature: Feature, values: int, odd: int) -> str:
     return f"{count} are outside {low:g} to {high:g}{unit}, and are clipped to it. They may be in another unit."
 
 
-def _doubt_in(feature: Feature, raw: FloatArray) -> str:
+def _unlikely_values_in(feature: Feature, raw: FloatArray) -> str:
     values = raw[np.isfinite(raw)]
     low, high = (0.0, np.inf) if isinstance(feature, Category) else feature.range
     assert UNKNOWN < 0
-    return doubt_about(feature, len(values), int(np.count_nonzero((values < low) | (values > high))))
+    return unlikely_values_of(feature, len(values), int(np.count_nonzero((values < low) | (values > high))))

@@ -61,7 +61,7 @@ _PLAIN: Final = Reading()
 _log = logging.getLogger(__name__)
 
 
-def read_protected(
+def read_offered(
     path: Path,
     reading: Reading = _PLAIN,
     *,
@@ -78,7 +78,7 @@ def read_protected(
     that have to be in memory as a whole are refused if they take more than is left (``memory_limit.py``).
     """
     rows = _read(path, reading, persons, row_entries, scratch)
-    if any(unstored_parts(path, reading)):  # not before: a damaged file is first read in another process (``trial.py``)
+    if any(unstored_parts(path, reading)):  # not before ``trial_reading``: the file may be damaged
         _log.warning("%s lacks chunks, which count as the fill value. `dpspca data check` says how many.", path)
     return rows
 
@@ -124,7 +124,7 @@ def read_arriving(
             f"{path}: rows that arrive cannot be triplets, because one row's may be in several files.",
             "Name the folder under data_sets.",
         )
-    rows = read_protected(path, reading, row_entries=row_entries, scratch=scratch)
+    rows = read_offered(path, reading, row_entries=row_entries, scratch=scratch)
     return rows, rows.unusable is not None
 
 

@@ -1,4 +1,4 @@
-"""Attendance: since when a provider is here or not, and the newest certificate that it showed, of bounded size."""
+"""PresenceLog: since when a provider is here or not, and the newest certificate that it showed, of bounded size."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,8 +8,8 @@ from local_federation import Enrolment
 
 from dpspca.common.names import PartyName, Role
 from dpspca.common.trust import EXPIRED, REVOKED, Identity, certificate_status, identity, newest_certificate
-from dpspca.server.jobs import attendance
-from dpspca.server.jobs.attendance import Attendance
+from dpspca.server.jobs import presence
+from dpspca.server.jobs.presence import PresenceLog
 
 
 class Clock:
@@ -42,7 +42,7 @@ def renewed(clock: Clock, folder: Path) -> tuple[Enrolment, Identity, Identity]:
 
 
 def test_a_provider_is_here_since_it_came_and_away_since_it_left(clock: Clock) -> None:
-    kept = Attendance(clock)
+    kept = PresenceLog(clock)
     assert kept.of("north") is None
     kept.note_disconnected("north")  # nobody knows it
     assert not kept.names
@@ -61,7 +61,7 @@ def test_a_provider_is_here_since_it_came_and_away_since_it_left(clock: Clock) -
 
 def test_a_refused_party_does_not_count_as_seen(clock: Clock, tmp_path: Path) -> None:
     _, before, after = renewed(clock, tmp_path)
-    kept = Attendance(clock)
+    kept = PresenceLog(clock)
     kept.note_certificate("north", after.certificate_pem)
     kept.note_certificate("north", before.certificate_pem)
     known = kept.of("north")
@@ -71,7 +71,7 @@ def test_a_refused_party_does_not_count_as_seen(clock: Clock, tmp_path: Path) ->
 
 def test_an_old_certificate_changes_nothing_about_a_connected_party(clock: Clock, tmp_path: Path) -> None:
     _, before, after = renewed(clock, tmp_path)
-    kept = Attendance(clock)
+    kept = PresenceLog(clock)
     kept.note_connected("north", after.certificate_pem)
     came = kept.of("north")
     clock.pass_by(5)
@@ -82,8 +82,8 @@ def test_an_old_certificate_changes_nothing_about_a_connected_party(clock: Clock
 def test_of_very_many_providers_those_that_are_not_here_are_forgotten(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attendance, "MOST_REMEMBERED", 3)
-    kept = Attendance(clock)
+    monkeypatch.setattr(presence, "MOST_REMEMBERED", 3)
+    kept = PresenceLog(clock)
     kept.note_connected("here", b"")
     for number in range(5):
         kept.note_certificate(f"gone-{number}", b"")

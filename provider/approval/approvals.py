@@ -61,7 +61,7 @@ class HasRules(Protocol):
 
 
 @dataclass(slots=True)
-class ApprovalDesk:
+class Approvals:
     """The approvals of one daemon."""
 
     queue: ApprovalQueue

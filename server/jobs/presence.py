@@ -24,7 +24,7 @@ class Seen:
     certificate: bytes
 
 
-class Attendance:
+class PresenceLog:
     """Remembers who came, who left, and whose certificate was seen elsewhere."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
