@@ -68,7 +68,7 @@ class JobFile:
             return cls(catalogue.plan(spec), data_set, providers, known, file if known else None, centering)
 
     def for_providers(self, count: int | None) -> JobSpec:
-        """Return the job with its centring chosen for so many providers, if the file leaves that open."""
+        """Return the job with its centring chosen for this many providers, if the file leaves that open."""
         if self.centering is None:
             return self.spec
         bare = replace(self.spec, centering=Centering.NONE, mean_bound=None, public_mean=None, centering_reason=None)

@@ -2,7 +2,7 @@
 
 The audit's other neighbours have rows along few axes. Such rows are the worst for sums of squares and products, but not
 for counts: there, a row that is alike in most columns leaves most counts as they are. Also, a histogram has a small
-share of the budget, and so many runs cannot show that its noise is half of what it should be.
+share of the budget, and that number of runs cannot show that its noise is half of what it should be.
 
 So for each query that counts rows, last rows of the data set are replaced by all kinds of extreme ones: without any
 length, tiny and huge in every column, and along the axes of the view, with all signs. The exact answers are computed by

@@ -67,7 +67,7 @@ class Presence:
 
 
 async def presences(stub: pb_grpc.PartyServiceStub, link: CoordinatorLink, providers: Sequence[str]) -> list[Presence]:
-    """Ask about these providers. Return nothing if the coordinator does not know such questions or refuses them."""
+    """Ask about these providers. Return an empty list if the coordinator cannot or will not say."""
     names = dict.fromkeys(check_name("a provider", each) for each in providers)
     if not names:
         return []

@@ -284,7 +284,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return whole_and_chosen(self.dictionary, self.features)
 
     def plan(self, columns: int, *, rows: int, **hints: Any) -> Forecast:  # noqa: ANN401  # those of dpspca.forecast
-        """Forecast a fit to so many rows and columns, from public facts alone. See ``dpspca.forecast`` for the hints.
+        """Forecast a fit to this many rows and columns, from public facts alone. See ``dpspca.forecast`` for the hints.
 
         It looks at no data and spends nothing. The forecast covers every method that this job could use.
         """

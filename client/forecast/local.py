@@ -14,7 +14,7 @@ from .whole_matrix import Outlook
 
 
 def of_perturbed(plan: Plan, population: Population) -> Outlook:
-    """Expect local eigenvectors with noise that follows their gap; only the exact constants are followed."""
+    """Predict the error of local eigenvectors, whose noise depends on their gap. The constants are the method's own."""
     step = next(step for step in plan if step.name == "subspace")
     entries = population.dimension * population.components
     rows = population.rows / population.providers

@@ -31,7 +31,7 @@ _CLEAR_SCORE: Final = 4.0
 _PAIRED: Final = 1.5
 """Columns that a chosen pair adds, on average: the first pairs two, later ones mostly one."""
 OUTLYING: Final = 2.5
-"""As in the staged release: columns whose sum of squares is so many deviations above the median are candidates."""
+"""A column is a candidate if its sum of squares is this many deviations above the median, as in the staged release."""
 _PLACES: Final = 400
 """Squared lengths that stand for those of all rows."""
 MOST_OF_DIAGONAL: Final = 800

@@ -23,7 +23,7 @@ MAX_DRAWS: Final = 2**60
 
 def largest_gaussian_price(budget: Budget) -> Price:
     """Return the most that a job with Gaussian noise within a budget can have cost."""
-    # For any budget: how far the implemented noise of so many numbers may be off, and a sketch's tail.
+    # For any budget: how far the implemented noise of this many numbers may be off, and a sketch's tail.
     slack = ceil((MAX_DRAWS * Fraction(DRAW_SLACK) + Fraction(STRETCH_TAIL)) / SLACK_UNIT)
     return Price(filter_of(budget).whole.units, slack)
 

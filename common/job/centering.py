@@ -43,7 +43,7 @@ class Center(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AutoCentering:
-    """That the centring of a job is to be chosen, and what is publicly known of the mean, if anything."""
+    """A request to choose the centring of a job, with what is publicly known about the mean."""
 
     mean_bound: float | None = None
     public_mean: Any = None

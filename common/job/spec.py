@@ -190,7 +190,7 @@ class JobSpec:
 
     ``rows_per_person`` is how many rows of one person are protected together, at each provider: they may move an
     answer as many times as far, and noise is sized for that. Where the unit is a person, a provider uses no more than
-    so many rows of each. Where it is a row, all rows are used, and that nobody has more is its steward's word.
+    this many rows of each. If the unit is a row, all rows are used, and the steward declares that nobody has more.
     A ``norm_bound`` of ``PRIVATE_BOUND`` leaves it to the method to find one; files write it as "private".
     With a private ``scaling``, bounds are about columns that were divided by their scales.
     ``weights`` changes no question and no price: it says how the coordinator adds up what providers answer.

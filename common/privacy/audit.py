@@ -163,7 +163,7 @@ def event(
     give four such tests at a quarter of the level each. ``probability`` is the least level at which one of them
     refutes.
 
-    ``catches`` is the largest epsilon (for this delta) that so many answers can refute: the one refuted by a set with
+    ``catches`` is the largest epsilon (for this delta) that this many answers can refute: the one refuted by a set with
     all answers over one neighbour and none over the other. It is ``None`` if they cannot refute any claim.
     """
     counts = [(int(part.sum()), part.size) for part in (some, others, ~some, ~others)]

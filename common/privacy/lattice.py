@@ -29,7 +29,7 @@ MAX_ROWS: Final = 2**31
 """Most rows of one provider: 2^31 rows of 2^30 units reach 2^61."""
 
 MAX_SKETCHED_ROWS: Final = 2**24
-"""Most rows of one provider of which a sketch is made, which has a row for each: its price covers so many draws."""
+"""Most rows of one provider of which a sketch is made, which has a row for each: its price covers this many draws."""
 
 MAX_PROVIDERS: Final = 128
 """Most providers in one sum."""
@@ -48,12 +48,12 @@ _SUM_BITS: Final = 63
 
 
 def largest_answer(parties: int) -> int:
-    """Return the largest number that one of so many answers may have, so that their sum fits in 64 bits."""
+    """Return the largest number that one of this many answers may have, so that their sum fits in 64 bits."""
     return int(2 ** (_SUM_BITS - max(1, (parties - 1).bit_length())) - 1)
 
 
 def most_rows(parties: int) -> int:
-    """Return how many rows each of so many providers may have: together 2^32, and each at most ``MAX_ROWS``.
+    """Return how many rows each of this many providers may have: together 2^32, and each at most ``MAX_ROWS``.
 
     Rows then take up to half of ``largest_answer``, and noise up to 2^55.
     """

@@ -21,7 +21,7 @@ class Participant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """How a model came about. What a run in one process does not have is None or empty."""
+    """How a model was made. Fields that do not apply to a run in one process are None or empty."""
 
     method: str
     rounds: Count

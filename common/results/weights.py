@@ -133,7 +133,7 @@ class Weighed:
 
     @classmethod
     def from_json(cls, text: str, parties: int) -> Self:
-        """Read what ``to_json`` wrote of so many providers; ``ValueError`` if it is anything else."""
+        """Read what ``to_json`` wrote for this many providers; ``ValueError`` if it is anything else."""
         parts = decode(Parts, parse_json(text, "The weights"), STORED)
         if len(parts) != parties or not 0 < parties <= MAX_PROVIDERS:
             raise ValueError(parties)

@@ -29,11 +29,11 @@ Visit: TypeAlias = Callable[[Any], Any]
 """Maps a block of rows, dense or sparse, to an array of integers in float64 or int64. Pure."""
 
 EXACT_ROWS: Final = exact_rows.IN_FLOATS
-"""Of so many rows, sums are exact in float64."""
+"""Sums of this many rows are exact in float64."""
 ROWS_IN_64_BITS: Final = 2**24
-"""Of so many rows, sums are exact in 64-bit integers."""
+"""Sums of this many rows are exact in 64-bit integers."""
 SMALL_PRODUCT: Final = 10**7
-"""Up to so many multiplications, several threads are slower than one, and much slower if a core is busy."""
+"""Up to this many multiplications, several threads are slower than one, and much slower if a core is busy."""
 MOST_SUMS: Final = 2**28
 """The most numbers in the sums of all threads of one query: two gigabytes. Wide queries use fewer threads."""
 
@@ -102,7 +102,7 @@ class LocalThreads:
         return most if self._memory is None else (need or Need.of_sum(entries)).threads_in(self._memory, most)
 
     def memory_of(self, entries: int, need: Need | None = None) -> int:
-        """Return how many bytes an answer takes whose sum has so many entries."""
+        """Return how many bytes an answer takes if its sum has this many entries."""
         return (need or Need.of_sum(entries)).bytes(self.threads_for(entries, need))
 
     def total(self, rows: Rows, visit: Visit, entries: int, parts: Callable[[tuple[int, int]], Parts]) -> WideIntegers:
@@ -161,6 +161,6 @@ def chunks_of(span: tuple[int, int]) -> list[tuple[int, int]]:
 
 
 def spans_of(rows: int, parts: int) -> list[tuple[int, int]]:
-    """Divide rows into so many spans of about the same length."""
+    """Divide rows into this many spans of about the same length."""
     edges = [rows * part // parts for part in range(parts + 1)]
     return list(pairwise(edges))

@@ -3,4 +3,4 @@
 from typing import Final
 
 IN_FLOATS: Final = 2**14
-"""Of so many rows, sums are exact in float64."""
+"""Sums of this many rows are exact in float64."""

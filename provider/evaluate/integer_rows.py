@@ -26,7 +26,7 @@ _BLOCK_ENTRIES: Final = 2**14
 """Temporaries of 128 KiB. For larger ones the C library allocates new memory for every block, five times slower."""
 
 _FRACTIONS: Final = 8
-"""In so many parts, sparse rows are made integers one after the other."""
+"""Sparse rows become integers in this many parts, one after the other."""
 
 
 def placed(rows: FloatArray, center: FloatArray | None, scales: FloatArray | None) -> FloatArray:

@@ -39,7 +39,7 @@ class Need(NamedTuple):
 
     @classmethod
     def of_sum(cls, entries: int, last: int = 3) -> Self:
-        """Return what a sum of so many numbers takes, such as a square matrix.
+        """Return what a sum of this many numbers takes, such as a square matrix.
 
         A thread has the sum so far, in two parts beyond 2^24 rows, that of a list of blocks, what a block adds, and,
         for a square matrix, a block of twice as many rows as columns.
@@ -77,10 +77,10 @@ class Need(NamedTuple):
         return cls(block + 3 * block_rows * columns + square, square, square, 2 * dimension * columns)
 
     def bytes(self, threads: int) -> int:
-        """Return how many bytes an answer takes on so many threads."""
+        """Return how many bytes an answer takes on this many threads."""
         return _NUMBER_BYTES * (max(threads * self.thread, threads * self.result + self.last) + self.shared)
 
     def threads_in(self, memory: int, most: int) -> int:
-        """Return on how many threads, of ``most``, an answer fits into so many bytes. One is always used."""
+        """Return with how many threads, up to ``most``, an answer fits into this many bytes. One is always used."""
         room = memory // _NUMBER_BYTES - self.shared
         return max(1, min(most, room // self.thread, (room - self.last) // self.result))

@@ -62,7 +62,7 @@ class Division(NamedTuple):
 
     @classmethod
     def of(cls, dimension: int, columns: int, most: int | None = None) -> "Division":
-        """Divide a table of so many columns for its product with a basis, into blocks of at most so many numbers.
+        """Divide a table of this many columns for its product with a basis, into blocks of at most this many numbers.
 
         Sums are added up once for each block, so a block has more rows for a basis of more columns. The numbers were
         measured (``bench/shapes.py``).
@@ -152,7 +152,7 @@ def integer_sums(source: IntegerSource, span: tuple[int, int], basis: FloatArray
 
 
 def _parts(numbers: int, columns: int) -> list[slice]:
-    """Say which columns of high beside low a tile of so many numbers is multiplied with at once.
+    """Say which columns of high beside low a tile of this many numbers is multiplied with at once.
 
     BLAS multiplies with one column at a time twice as fast as with two. With more columns, it does both together,
     unless only products with one of them are small.

@@ -167,9 +167,10 @@ class LocalSums:
         return SparseRows(integer_csr_columns(_scaled(matrix, query.scales), columns, bounds))
 
     def _centred(self, part: slice, center: FloatArray | None) -> tuple[Any, FloatArray | None]:
-        """Give some of the rows, and what to take off them.
+        """Return some of the rows, and the centre to subtract from them.
 
-        Of no rows, give a row of zeros and nothing to take off: it adds nothing to any sum, which a centred row would.
+        If there are no rows, return one row of zeros and no centre. Such a row adds nothing to a sum, but a centred one
+        would.
         """
         matrix = self._rows.part(part)
         if center is not None and scipy.sparse.issparse(matrix):

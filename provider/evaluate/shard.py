@@ -151,7 +151,7 @@ class Shard:
         return copied_columns(self._rows)
 
     def require_sums(self, plan: Sequence[Step], parties: int) -> None:
-        """Refuse a job if sums over so many rows, or over those of so many providers, would not fit."""
+        """Refuse a job if sums over its rows, or over those of this many providers, would not fit."""
         if self._rows.count > most_rows(parties):
             raise RefusedError(
                 f"This provider has too many rows for a job with {parties} providers.", "Name fewer providers."

@@ -77,7 +77,7 @@ from .packed_rows import BlockRows
 SketchArray: TypeAlias = NDArray[np.int32]
 
 _WIDEST: Final = 8
-"""A sketch's entry has room for so many standard deviations of rows along Omega and of noise. Beyond, it is cut."""
+"""A sketch's entry has room for this many standard deviations of rows along Omega and of noise. Beyond, it is cut."""
 _FURTHEST_SHIFT: Final = 200
 """Factors beyond 2^200 make every number zero or too large, just as larger factors do."""
 

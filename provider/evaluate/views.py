@@ -277,7 +277,7 @@ def dense_step(dimension: int) -> int:
 
 
 def _some(rows: BlockRows, step: int) -> Iterator[Any]:
-    """Give all rows, so many at a time."""
+    """Yield all rows, this many at a time."""
     for start in range(0, rows.count, step):
         yield rows.block(start, min(start + step, rows.count))
 
@@ -301,7 +301,7 @@ def _scores(sums: Integers) -> NDArray[np.int32]:
 
 
 def release_columns(totals: Integers, view: View, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
-    """Choose columns outside a view by their scores, of so many rows, and mark them."""
+    """Choose columns outside a view by their scores over this many rows, and mark them."""
     scores = _scores(np.abs(totals).max(axis=0, initial=0))
     scores[view.columns] = -1
     chosen = pick_columns(scores, event.picks, event.scale, words, largest=rows)
@@ -309,6 +309,6 @@ def release_columns(totals: Integers, view: View, event: ChoiceEvent, words: Wor
 
 
 def release_pairs(scores: Integers, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
-    """Choose pairs of columns by their scores, of so many rows, and count how often each column was chosen."""
+    """Choose pairs of columns by their scores over this many rows, and count how often each column was chosen."""
     chosen = pick_pairs(_scores(np.abs(scores)), event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp).reshape(-1), minlength=len(scores)).astype(np.int64)

@@ -23,7 +23,7 @@ _AT_ONCE: Final = 2**14
 
 
 def parts_of(array: NDArray[Any]) -> list[slice]:
-    """Divide an array into some rows at a time, so that what is made of them for a moment stays in a cache."""
+    """Divide an array into some rows at a time, so that intermediate arrays stay in the processor's cache."""
     width = max(1, array[:1].size)
     step = max(1, _AT_ONCE // width)
     return [slice(start, start + step) for start in range(0, len(array), step)]
@@ -114,7 +114,7 @@ class RunningSum:
         self._high: Integers | None = None
 
     def add(self, part: Integers, rows: int) -> None:
-        """Add a sum over so many rows. The first array is used up."""
+        """Add a sum over this many rows. The first array is used up."""
         if self._low is None:
             self._low = part
         else:

@@ -28,7 +28,7 @@ class LastPrepared:
     kept as there are places, and ``most`` more. What is repeated or refused counts for nothing: it costs nothing, and
     could have all others forgotten.
 
-    A thread frees the memory. Whoever has an answer leave must not wait for that: it takes longer for more rows.
+    A thread frees the memory. An answer that is due must not wait for it, because it takes longer for more rows.
     """
 
     def __init__(self, most: int = MOST_PREPARED, free: Callable[[list[object]], None] = free_in_thread) -> None:

@@ -24,7 +24,7 @@ class _Preparation:
 
     columns: tuple[str, ...] | None  # the job is about these in this order, or about all as they stand if None
     rows_per_person: int
-    limit: int | None  # the job is about so many rows from the first, or about all rows if None
+    limit: int | None  # the job uses this many of the first rows, or all rows if None
     strategy: Strategy  # for dense rows
     keeps: bool
     memory: int | None

@@ -360,7 +360,7 @@ class JobRegistry:
         return Permission(sources, signed, envelope, request)
 
     def _name_rows(self, offer: OfferedData, data_set: str) -> None:
-        """Record fingerprints of the rows that are there by now in the ledger.
+        """Record fingerprints of all current rows in the ledger.
 
         They are recorded whenever there are more rows, whatever the new ones contain. Otherwise every receipt would
         show, by one entry more or less, whether a new row is a row of zeros.
@@ -371,7 +371,7 @@ class JobRegistry:
         self._settings.ledger.name_rows(self._named(offer, data_set), anew=anew)
 
     def _named(self, offer: OfferedData, data_set: str) -> Named:
-        """Make the entry with the fingerprints of the rows that are there by now."""
+        """Make the entry with the fingerprints of all current rows."""
         rows = offer.data_sets[data_set]
         names = offer.fingerprints[data_set]
         if isinstance(rows, Arrivals):

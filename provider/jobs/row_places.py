@@ -66,7 +66,7 @@ class RowPlaces:
         self._turns = count(1)
 
     def ask(self, analyst: str, memory: int = 0) -> PlaceRequest:
-        """Ask for a place. Whoever asks must then wait for it with ``taken``.
+        """Ask for a place. The caller must then wait for it with ``taken``.
 
         ``memory`` is how many bytes an answer takes. It must not depend on rows.
         """

@@ -90,7 +90,7 @@ def group_columns(spec: JobSpec, by: str) -> NDArray[np.intp]:
 
 
 def planned_picture(spec: JobSpec, columns: int, share: float, by: str | None) -> PlannedQuery:
-    """Plan a picture on components that at most so many columns take part in, for all rows or for each group.
+    """Plan a picture on components that use at most this many columns, for all rows or for each group.
 
     Groups change no price: all histograms together have the sensitivity of one (``GroupedScores``).
     """

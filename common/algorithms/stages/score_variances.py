@@ -86,7 +86,7 @@ def explains_scores(spec: JobSpec) -> bool:
 
 
 def planned_variances(spec: JobSpec, columns: int, share: float) -> list[PlannedQuery]:
-    """Plan both queries, for components that at most so many columns take part in."""
+    """Plan both queries, for components that use at most this many columns."""
     extent = Extent(spec.schema.dimension, spec.components, columns)
     return [
         PlannedQuery("lengths of scores", NormHistogram, extent, _HISTOGRAM * share),

@@ -154,7 +154,7 @@ def _pairs(spec: JobSpec, share: float) -> PlannedQuery:
 
 
 def choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
-    """Return the event of so many choices that cost this share together."""
+    """Return the event of this many choices, which cost this share together."""
     mu = usable_mu(spec.budget.epsilon, spec.budget.delta) * math.sqrt(share / picks)
     moves = SignPairs.score_movement(spec.unit, spec.rows_per_person)
     return ChoiceEvent(float(moves), 2 * moves / choice_range(mu), picks, picks * PICK_SLACK)
@@ -173,7 +173,7 @@ def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, tuple[Column
 
 
 def _go_together(votes: FloatArray) -> bool:
-    """Return whether columns were chosen more than once more often than at random.
+    """Return whether more columns were chosen repeatedly than random choices would repeat.
 
     Columns of one component are in many pairs. Of m columns chosen at random of d, about m^2 / (2 d) repeat an earlier
     one, as in a Poisson distribution: the threshold is three standard deviations and two columns above that.

@@ -338,7 +338,7 @@ def filled(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  
 
 
 def _each(matrix: Any, names: Sequence[str] | None) -> Sequence[str]:  # noqa: ANN401  # dense or sparse
-    """Return a name for each column. Columns without names share one that no column has."""
+    """Return a name for each column. Columns without names get the empty name, which no real column has."""
     return names if names is not None else [""] * matrix.shape[1]
 
 
