@@ -11,10 +11,11 @@ import typer
 from dpspca.cli.arguments import EXIT_CODES, AsJson, DaemonSettings
 from dpspca.cli.render import print_output, print_table, print_text, to_json
 from dpspca.client.steward import ApprovalOffice
+from dpspca.common.approval_record import APPROVE, REJECT
 from dpspca.common.checks import check
 from dpspca.common.errors import RefusedError
 from dpspca.common.text import printable
-from dpspca.provider.approval import APPROVE, REJECT, lines
+from dpspca.provider.approval import lines
 from dpspca.provider.ledger import SHORT_LENGTH, short_name
 
 approval = typer.Typer(

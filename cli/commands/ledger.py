@@ -14,23 +14,19 @@ from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, DaemonSettings
 from dpspca.cli.render import print_output, print_table, print_text, to_json
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError
-from dpspca.common.privacy import Price, format_up
+from dpspca.common.privacy import format_up
 from dpspca.common.storage import PRIVATE, ProviderConfig, read_config, require_own
 from dpspca.common.text import printable
 from dpspca.provider.ledger import (
     QUARANTINE_REMEDY,
     SHORT_LENGTH,
-    Entry,
-    JobAccount,
     LedgerView,
-    Quarantined,
-    Released,
-    epsilon_of,
+    approval_facts,
     export,
     file_errors,
-    format_time,
+    job_facts,
     ledger_paths,
-    price_facts,
+    quarantine_facts,
     read_books,
     read_ledger,
     short_name,
@@ -56,13 +52,17 @@ ledger.command("vouch", epilog=EXIT_CODES)(vouch)
 
 @ledger.command("show", epilog=EXIT_CODES)
 def _show(config: DaemonSettings, *, as_json: AsJson = False) -> None:
-    """List the jobs that sent queries, how they ended and what they cost, and show the state of the ledger."""
+    """List the jobs that sent queries, how they ended and what they cost, and show the state of the ledger.
+
+    Also list what persons decided about jobs, and every quarantine.
+    """
     view = read_ledger(config)
-    jobs = [_job_facts(name, job) for name, job in view.books.jobs.items()]
-    decisions = [_decision_facts(each) for each in view.decisions]
+    jobs = [job_facts(name, job) for name, job in view.books.jobs.items()]
+    approvals = [approval_facts(each) for each in view.approvals]
+    quarantines = [quarantine_facts(each) for each in view.quarantines]
     if as_json:
         facts = {"file": str(view.path), "head": asdict(view.books.head), "quarantine": view.quarantine_reason}
-        typer.echo(to_json(facts | {"decisions": decisions, "jobs": jobs}))
+        typer.echo(to_json(facts | {"quarantines": quarantines, "approvals": approvals, "jobs": jobs}))
         return
     if jobs:
         print_table(
@@ -71,30 +71,12 @@ def _show(config: DaemonSettings, *, as_json: AsJson = False) -> None:
         )
     else:
         typer.echo("No job has sent a query yet.")
-    for line in _ledger_lines(view, decisions):
+    if approvals:
+        print_table(
+            ("job", "data set", "decided", "decision", "person", "account", "reason"), map(_approval_row, approvals)
+        )
+    for line in _ledger_lines(view, quarantines):
         print_text(printable(line))
-
-
-def _job_facts(name: str, job: JobAccount) -> dict[str, Any]:
-    opening, account = job.opening, job.account
-    return {
-        "job": name,
-        "data_set": opening.data_set,
-        "analyst": opening.analyst,
-        "unit": opening.unit,
-        "epsilon": opening.spec_epsilon,
-        "delta": opening.spec_delta,
-        "opened": format_time(job.opened_at),
-        "expires": format_time(opening.expires_at),
-        "state": job.state or "open",
-        "answered": sum(each.answer is not None for each in job.queries),
-        "asked": len(job.queries),
-        "spent": price_facts(account.spent),
-        "spent_epsilon": epsilon_of(account.spent, opening.spec_delta),
-        "reserved": price_facts(account.reserved),
-        "signed_job_sha256": opening.signature_hash,
-        "data_digest": opening.data_digest,
-    }
 
 
 def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
@@ -110,25 +92,22 @@ def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _decision_facts(entry: Entry) -> dict[str, Any]:
-    facts: dict[str, Any] = {"at": format_time(entry.at), "entry": entry.number}
-    match entry.fact:
-        case Released(reason, counted):
-            return facts | {
-                "kind": "released",
-                "reason": reason,
-                "counted": {name: price_facts(Price(*pair)) for name, pair in counted.items()},
-            }
-        case Quarantined(reason):
-            return facts | {"kind": "quarantined", "reason": reason}
-        case other:
-            raise AssertionError(other)
+def _approval_row(each: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        each["job"][:SHORT_LENGTH],
+        each["data_set"],
+        each["decided"],
+        each["verdict"],
+        each["person"],
+        each["login"],
+        printable(each["reason"]),
+    )
 
 
-def _ledger_lines(view: LedgerView, decisions: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _ledger_lines(view: LedgerView, quarantines: Sequence[dict[str, Any]]) -> Iterator[str]:
     head = view.books.head
     yield f"Ledger {head.ledger}: {head.entries} entries, the last with hash {head.hash}."
-    for each in decisions:
+    for each in quarantines:
         yield f"{each['at']} {each['kind']}: {each['reason']}"
         for name, spent in each.get("counted", {}).items():
             yield f"  {name}: mu {format_up(spent['mu'], 4)} counts as spent in addition to the jobs listed."

@@ -8,9 +8,10 @@ from typing import Any, Final
 from dpspca.client.enrolment import certificates
 from dpspca.client.health import health_message
 from dpspca.client.steward import ApprovalOffice, balance, explanation, login_name
+from dpspca.common.approval_record import APPROVE, REJECT
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import files
-from dpspca.provider.approval import APPROVE, REJECT, lines
+from dpspca.provider.approval import lines
 from dpspca.provider.ledger import ledger_paths, read_ledger, release_facts
 from dpspca.provider.policy import read_policy
 

@@ -27,8 +27,8 @@ async def collect(
         raise RefusedError("The coordinator replied with another job than the one asked for.", NO_TRUST)
     status, envelope = JobStatus.of(reply), JobEnvelope.from_bytes(signed.payload)
     collected = {
-        StatementKind.RECORD: await requests.ask(StatementKind.RECORD, job, envelope.audience),
-        StatementKind.TERMS: await requests.ask(StatementKind.TERMS, envelope.data_set, envelope.audience),
+        kind: await requests.ask(kind, job if kind.is_about_a_job else envelope.data_set, envelope.audience)
+        for kind in StatementKind
     }
     me = requests.identity
     return (

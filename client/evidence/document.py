@@ -5,8 +5,8 @@ bytes. So a file that was cut, that gives a key twice, or that has its keys in a
 covers everything else in the file. Of the two forms that an ECDSA signature has, only one is accepted, so that not even
 the signature can be changed without notice.
 
-Statements are kept by provider and kind. A later version adds kinds, such as approvals; this one refuses kinds that it
-does not know, because it could not check them.
+Statements are kept by provider and kind. A later version may add kinds; this one refuses kinds that it does not know,
+because it could not check them.
 """
 
 import json

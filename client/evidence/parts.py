@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from dpspca.client.terms import refusals
 from dpspca.common.algorithms import catalogue
+from dpspca.common.approval_record import APPROVE, REJECT, ApprovalRecord
 from dpspca.common.errors import InvalidDataError, NotTrustedError, RefusedError, require_trust
 from dpspca.common.job import JobSpec, Terms
 from dpspca.common.ledger_record import OPEN, LedgerRecord, record_facts
@@ -37,6 +38,7 @@ from .document import Evidence
 from .findings import Findings
 
 BROKEN: Final = "Get the evidence again."
+_DID: Final = {APPROVE: "approved", REJECT: "rejected"}
 COLLECTING_SECONDS: Final = 3600
 """The most seconds between a request for statements and the end of collecting."""
 
@@ -87,7 +89,7 @@ def require_request(evidence: Evidence, kind: StatementKind, job: JobOfEvidence)
     """Refuse a request that the job's analyst did not sign, for this kind, about this job, when the file was made."""
     signed, request = read_request(evidence, kind)
     asked, analyst = requester_of(signed, job.authority, moment(request.issued_at))
-    about = job.signed.job_id if kind is StatementKind.RECORD else job.envelope.data_set
+    about = job.signed.job_id if kind.is_about_a_job else job.envelope.data_set
     require_trust(signed.to_bytes().hex() == evidence.requests[kind], "A request is not in its canonical form.", BROKEN)
     require_trust(analyst == job.analyst, f"{analyst} asked for statements about another analyst's job.", BROKEN)
     require_trust((asked.kind, asked.about) == (kind, about), "A request is about something else.", BROKEN)
@@ -183,6 +185,28 @@ def read_terms(found: Findings, content: bytes, job: JobOfEvidence, name: str) -
     broken = [each.what for each in refusals(terms, asked) if each.code == RefusedError.code]
     kept = f"does not keep them: {broken[0]}" if broken else "keeps them."
     return f"its terms at {when}. The job {kept}", terms.to_dict()
+
+
+def read_approvals(found: Findings, content: bytes, job: JobOfEvidence, name: str) -> tuple[str, dict[str, Any]]:  # noqa: ARG001  # as the others
+    """Hold a provider's record of decisions against the job, and return it in words and as plain values."""
+    record, envelope = ApprovalRecord.from_bytes(content), job.envelope
+    about = (record.provider, record.job, record.data_set, record.analyst)
+    expected = (job.provider(name).uri, job.signed.job_id, envelope.data_set, job.analyst.uri)
+    require_trust(about == expected, "The record of approvals is about something else than this job.", BROKEN)
+    early = any(each.decided_at < envelope.issued_at - JOB_SKEW for each in record.decisions)
+    require_trust(not early, "A person decided about the job before it was signed.", BROKEN)
+    return _decisions_in_words(record), record.facts()
+
+
+def _decisions_in_words(record: ApprovalRecord) -> str:
+    if not record.decisions:
+        return "no person decided about the job: its policy admitted it."
+    said = (
+        f"{each.person} {_DID[each.verdict]} it at {moment(each.decided_at):%Y-%m-%d %H:%M:%S} UTC"
+        + (f" ({each.reason})" if each.reason else "")
+        for each in record.decisions
+    )
+    return f"persons decided about the job: {'; '.join(said)}."
 
 
 def from_hex(text: str) -> bytes:

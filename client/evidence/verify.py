@@ -22,7 +22,16 @@ from dpspca.common.version import __version__
 
 from .document import Evidence, StoredModel
 from .findings import Findings
-from .parts import BROKEN, JobOfEvidence, moment, read_record, read_terms, require_request, stated_content
+from .parts import (
+    BROKEN,
+    JobOfEvidence,
+    moment,
+    read_approvals,
+    read_record,
+    read_terms,
+    require_request,
+    stated_content,
+)
 from .promise import promise
 
 COLLECTOR: Final = (
@@ -33,10 +42,15 @@ COLLECTOR: Final = (
 
 Reader: TypeAlias = Callable[[Findings, bytes, JobOfEvidence, str], tuple[str, dict[str, Any]]]
 
-_READERS: Final[Mapping[StatementKind, Reader]] = {StatementKind.RECORD: read_record, StatementKind.TERMS: read_terms}
+_READERS: Final[Mapping[StatementKind, Reader]] = {
+    StatementKind.RECORD: read_record,
+    StatementKind.TERMS: read_terms,
+    StatementKind.APPROVALS: read_approvals,
+}
 _WORDS: Final = {
     StatementKind.RECORD: "the ledger's record of the job",
     StatementKind.TERMS: "the terms of the data set",
+    StatementKind.APPROVALS: "what persons decided about the job",
 }
 
 

@@ -55,6 +55,13 @@ class StatementKind(StrEnum):
     """The rules and what is left of the budget, for one analyst on one data set."""
     RECORD = "record"
     """What the ledger has of one job, for its own analyst."""
+    APPROVALS = "approvals"
+    """What persons decided about one job, for its own analyst."""
+
+    @property
+    def is_about_a_job(self) -> bool:
+        """Whether a request names a job, and not a data set."""
+        return self is not StatementKind.TERMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +112,7 @@ class StatementRequest:
         return read
 
     def _names_something(self) -> bool:
-        pattern = _JOB if self.kind is StatementKind.RECORD else _DATA_SET
+        pattern = _JOB if self.kind.is_about_a_job else _DATA_SET
         return pattern.fullmatch(self.about) is not None
 
 

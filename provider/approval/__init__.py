@@ -2,8 +2,6 @@
 
 from .approvals import Approvals, AwaitingApprovalError, RequestExpiredError
 from .decisions import (
-    APPROVE,
-    REJECT,
     ApprovalStatus,
     NotApprovedError,
     RejectedError,
@@ -17,10 +15,8 @@ from .requests import TRANSITIONS, ApprovalRequest, RequestEvent, RequestState
 from .words import CENTERING, SignedContent, balance_facts, decision_facts, job_facts, lines, request_facts, summary
 
 __all__ = [
-    "APPROVE",
     "CENTERING",
     "QUEUE_FILE",
-    "REJECT",
     "TRANSITIONS",
     "ApprovalQueue",
     "ApprovalRequest",

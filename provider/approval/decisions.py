@@ -11,6 +11,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Final
 
+from dpspca.common.approval_record import APPROVE, REJECT, VERDICTS
 from dpspca.common.checks import check
 from dpspca.common.decoding import STORED, decode, parse_json
 from dpspca.common.errors import DpspcaError, RefusedError
@@ -19,9 +20,6 @@ from dpspca.common.trust import Identity, sign_texts, verify_texts
 from dpspca.provider.ledger import Decided
 from dpspca.provider.policy import ApprovalRule
 
-APPROVE: Final = "approve"
-REJECT: Final = "reject"
-VERDICTS: Final = (APPROVE, REJECT)
 MOST_REASON: Final = 300
 """Characters of a reason. It is sent to the analyst."""
 _PURPOSE: Final = "a person's decision about a job"

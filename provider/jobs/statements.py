@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from dpspca.common.approval_record import ApprovalRecord, StatedDecision
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.job import Schema, Terms, columns_digest
 from dpspca.common.ledger_record import LedgerRecord
@@ -51,6 +52,7 @@ class Statements:
         self._makers: Mapping[StatementKind, Maker] = {
             StatementKind.TERMS: self._terms,
             StatementKind.RECORD: self._record,
+            StatementKind.APPROVALS: self._approvals,
         }
 
     def state(self, content: bytes) -> tuple[str, bytes]:
@@ -132,6 +134,37 @@ class Statements:
             receipt=sign_receipt(me, head).SerializeToString(deterministic=True).hex() if head else "",
             software=__version__,
         ).to_bytes()
+
+    def _approvals(self, request: StatementRequest, analyst: PartyName) -> bytes:
+        """State what persons decided about a job. Like its record, it is for the analyst who signed the job alone."""
+        setup, job = self._setup, request.about
+        data_set = self._data_set_of(job, analyst)
+        decided = setup.ledger.all_decisions(job)
+        return ApprovalRecord(
+            provider=setup.identity().name.uri,
+            job=job,
+            data_set=data_set,
+            analyst=analyst.uri,
+            stated_at=int(setup.clock().timestamp()),
+            decisions=tuple(
+                StatedDecision(verdict=each.verdict, person=each.person, reason=each.reason, decided_at=each.decided_at)
+                for each in decided
+            ),
+            software=__version__,
+        ).to_bytes()
+
+    def _data_set_of(self, job: str, analyst: PartyName) -> str:
+        """Return the data set of an analyst's job, or refuse.
+
+        A job that was never admitted is known until it expires, because it is in the queue of approvals until then.
+        """
+        setup = self._setup
+        admitted = setup.ledger.past_job(job)
+        waiting = setup.approvals.queue.find(job) if setup.approvals else None
+        known = admitted.opening if admitted else waiting
+        if known is None or known.analyst != analyst.uri:
+            raise RefusedError(f"No job {job:.12} of {analyst} is known here.", "Nothing to do.")
+        return known.data_set
 
     def _room(self, data_set: str, analyst: PartyName, limits: Limits) -> tuple[Price, str | None]:
         """Return what is left for one further job, or nothing and the code of what refuses every job."""

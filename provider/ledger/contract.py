@@ -75,6 +75,10 @@ class Ledger(Protocol):
         """Return the most that one further job of an analyst may cost, or refuse if none would be admitted."""
         ...
 
+    def all_decisions(self, job: str) -> tuple[Decided, ...]:
+        """Return every decision about a job that was ever recorded, oldest first, also if the job is over."""
+        ...
+
     def past_job(self, job: str) -> PastJob | None:
         """Return what was recorded of a job, also long after it ended, or None if nothing was."""
         ...

@@ -18,6 +18,7 @@ from dpspca.common.storage import files, sqlite_file
 from .entries import (
     GENESIS,
     DamagedLedgerError,
+    Decided,
     Entry,
     Fact,
     Head,
@@ -51,7 +52,13 @@ _TRIGGERS: Final = (
         WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM entries)
         BEGIN SELECT RAISE(ABORT, 'entries of a ledger come one after another'); END""",
 )
+DECISIONS: Final = "json_valid(content) AND json_extract(content, '$.kind') = 'decided'"
+"""The entries about what persons decided. They may come long before their job's first entry, or without any."""
 _INDEX: Final = f"CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE {OF_JOBS}"
+_DECISIONS_INDEX: Final = (
+    f"CREATE INDEX decisions_of_jobs ON entries (json_extract(content, '$.job')) WHERE {DECISIONS}"
+)
+_INDEXES: Final = (_INDEX, _DECISIONS_INDEX)
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
@@ -74,6 +81,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (),  # there are decisions about jobs, which older software cannot read
     # Names of rows are under a key, which older software does not know.
     ("CREATE TABLE IF NOT EXISTS earlier_hashes (number INTEGER PRIMARY KEY, hidden TEXT NOT NULL)",),
+    (_DECISIONS_INDEX,),
 )
 """Step n turns version n - 1 into version n. Version 0 is an empty file. Steps are added, never changed."""
 
@@ -177,6 +185,12 @@ class Database:
         )
         return [Entry.read(content, written) for content, written in self._select(query, first, last, job)]
 
+    def decisions(self, job: str, entries: int) -> tuple[Decided, ...]:
+        """Return what persons decided about a job, among the first ``entries`` entries, oldest first."""
+        query = f"SELECT content FROM entries WHERE {DECISIONS} AND json_extract(content, '$.job') = ? AND number <= ?"  # noqa: S608  # ours
+        found = (Entry.read(content, "").fact for (content,) in self._select(f"{query} ORDER BY number", job, entries))
+        return tuple(fact for fact in found if isinstance(fact, Decided))
+
     def openings(self) -> int:
         """Count the jobs in the index."""
         query = "SELECT count(DISTINCT json_extract(content, '$.job')) FROM entries INDEXED BY entries_of_jobs"
@@ -208,7 +222,7 @@ class Database:
                 self._run("INSERT INTO changed VALUES (?, ?, ?)", entry.number, entry.content, entry.hash)
                 if hidden is not None:
                     self._run("INSERT INTO earlier_hashes VALUES (?, ?)", entry.number, hidden)
-            for statement in ("DROP TABLE entries", "ALTER TABLE changed RENAME TO entries", *_TRIGGERS, _INDEX):
+            for statement in ("DROP TABLE entries", "ALTER TABLE changed RENAME TO entries", *_TRIGGERS, *_INDEXES):
                 self._run(statement)
         self._run("PRAGMA secure_delete = OFF")
 

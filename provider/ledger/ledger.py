@@ -112,12 +112,16 @@ class BaseLedger(ABC):
         with self._lock:
             return self._books.room(data_set, analyst, limits)
 
+    @abstractmethod
+    def all_decisions(self, job: str) -> tuple[Decided, ...]:
+        """See ``Ledger``."""
+
     def past_job(self, job: str) -> PastJob | None:
         with self._lock:
             found = self._books.jobs.get(job)
-            return PastJob.of(found) if found else self._recall_forgotten(job)
+            return PastJob.of(found) if found else self._forgotten_job(job)
 
-    def _recall_forgotten(self, job: str) -> PastJob | None:
+    def _forgotten_job(self, job: str) -> PastJob | None:
         """Return what was recorded of a job that is no longer in memory. By default, no job is ever forgotten."""
         return None
 
@@ -261,6 +265,10 @@ class MemoryLedger(BaseLedger):
             job, position, content = answer
             self._answers[job, position] = content.toreadonly()
         self.entries.extend(entries)
+
+    def all_decisions(self, job: str) -> tuple[Decided, ...]:
+        facts = (each.fact for each in self.entries)
+        return tuple(fact for fact in facts if isinstance(fact, Decided) and fact.job == job)
 
     def _fetch(self, job: str, position: int, query: QueryRecord) -> Integers | None:
         content = self._answers.get((job, position))

@@ -33,6 +33,7 @@ from .database import Connect, Database
 from .entries import (
     Closed,
     DamagedLedgerError,
+    Decided,
     Entry,
     Fact,
     Founded,
@@ -263,7 +264,11 @@ class SqliteLedger(BaseLedger):
             return None
         return facts[-1].state if isinstance(facts[-1], Closed) else QUARANTINED
 
-    def _recall_forgotten(self, job: str) -> PastJob | None:
+    def all_decisions(self, job: str) -> tuple[Decided, ...]:
+        with self._lock:
+            return self._database.decisions(job, self._books.head.entries)
+
+    def _forgotten_job(self, job: str) -> PastJob | None:
         return past_job(self._database.entries_of(job, self._books.head.entries), QUARANTINED)
 
     def _require_findable(self) -> None:

@@ -12,9 +12,9 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy import NOTHING, UNIT, Filter, Mixture, Price, PrivacyLoss, root_down, round_down, round_up
 from dpspca.common.storage import ProviderConfig, read_config, require_own
 
-from .accounts import Account, Release
+from .accounts import Account, JobAccount, Release
 from .database import Database
-from .entries import QUARANTINE_REMEDY, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
+from .entries import QUARANTINE_REMEDY, Decided, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
 from .files import file_errors, read_head, read_row_key
 from .row_key import RowKey
 from .rules import Books
@@ -39,8 +39,10 @@ class LedgerView:
     settings: ProviderConfig
     path: Path
     books: Books
-    decisions: tuple[Entry, ...]
-    """The entries of its quarantines and releases."""
+    quarantines: tuple[Entry, ...]
+    """The entries that began a quarantine or ended one."""
+    approvals: tuple[Entry, ...]
+    """The entries about what persons decided about jobs."""
     quarantine_reason: str | None
     row_key: RowKey | None = None
 
@@ -58,7 +60,7 @@ class LedgerView:
         ]
         changes += [
             (each.at, Price(*each.fact.counted[data_set]))
-            for each in self.decisions
+            for each in self.quarantines
             if isinstance(each.fact, Released) and data_set in each.fact.counted
         ]
         total, found = NOTHING, list[tuple[int, Price]]()
@@ -77,7 +79,7 @@ class LedgerView:
     def gaps(self) -> list[str]:
         """Say since when earlier answers may be missing from the ledger."""
         found = [
-            (format_time(each.at), each.fact.reason) for each in self.decisions if isinstance(each.fact, Quarantined)
+            (format_time(each.at), each.fact.reason) for each in self.quarantines if isinstance(each.fact, Quarantined)
         ]
         gaps = [f"Found {at}: {reason} Answers from before may be missing here." for at, reason in found]
         if self.quarantine_reason and not self.books.quarantine:
@@ -142,15 +144,17 @@ def read_ledger(config: Path) -> LedgerView:
     path, head_path = ledger_paths(settings, config)
     with file_errors(head_path):
         remembered = read_head(head_path)  # before the ledger, which may grow in the meantime
-    books, decisions = Books(), list[Entry]()
+    books, quarantines, approvals = Books(), list[Entry](), list[Entry]()
     with file_errors(path), Database.readable(path) as database:
         for entry in database.entries():
             books.append(entry)
             if isinstance(entry.fact, Quarantined | Released):
-                decisions.append(entry)
+                quarantines.append(entry)
+            elif isinstance(entry.fact, Decided):
+                approvals.append(entry)
         key = read_row_key(path)
         reason = books.quarantine or missing_entries(books, remembered, has_entry(database, books, key))
-    return LedgerView(settings, path, books, tuple(decisions), reason, key)
+    return LedgerView(settings, path, books, tuple(quarantines), tuple(approvals), reason, key)
 
 
 def require_trusted(settings: ProviderConfig, config: Path) -> None:
@@ -213,6 +217,53 @@ def release_facts(sent: Release) -> dict[str, Any]:
         "sha256": sent.sha256,
         "signed_job_sha256": sent.signature_hash,
     }
+
+
+def job_facts(name: str, job: JobAccount) -> dict[str, Any]:
+    """Return a job of the ledger as plain values."""
+    opening, account = job.opening, job.account
+    return {
+        "job": name,
+        "data_set": opening.data_set,
+        "analyst": opening.analyst,
+        "unit": opening.unit,
+        "epsilon": opening.spec_epsilon,
+        "delta": opening.spec_delta,
+        "opened": format_time(job.opened_at),
+        "expires": format_time(opening.expires_at),
+        "state": job.state or "open",
+        "answered": sum(each.answer is not None for each in job.queries),
+        "asked": len(job.queries),
+        "spent": price_facts(account.spent),
+        "spent_epsilon": epsilon_of(account.spent, opening.spec_delta),
+        "reserved": price_facts(account.reserved),
+        "signed_job_sha256": opening.signature_hash,
+        "data_digest": opening.data_digest,
+    }
+
+
+def approval_facts(entry: Entry) -> dict[str, Any]:
+    """Return what a person decided about a job, as plain values."""
+    decided = entry.fact
+    assert isinstance(decided, Decided)
+    named = {name: getattr(decided, name) for name in ("job", "data_set", "verdict", "person", "login", "reason")}
+    return {"at": format_time(entry.at), "entry": entry.number, "decided": format_time(decided.decided_at), **named}
+
+
+def quarantine_facts(entry: Entry) -> dict[str, Any]:
+    """Return how a quarantine began or ended, as plain values."""
+    facts: dict[str, Any] = {"at": format_time(entry.at), "entry": entry.number}
+    match entry.fact:
+        case Released(reason, counted):
+            return facts | {
+                "kind": "released",
+                "reason": reason,
+                "counted": {name: price_facts(Price(*pair)) for name, pair in counted.items()},
+            }
+        case Quarantined(reason):
+            return facts | {"kind": "quarantined", "reason": reason}
+        case other:
+            raise AssertionError(other)
 
 
 def epsilon_of(price: Price, delta: float) -> float | None:

@@ -111,14 +111,14 @@ def test_what_is_left_for_a_further_job_is_what_the_next_one_may_cost(kept: Kept
 
 def test_a_job_is_recalled_as_it_was_while_it_runs_and_long_after_it_ended(kept: Kept) -> None:
     ledger = kept.ledger
-    assert ledger.recall("job") is None
+    assert ledger.past_job("job") is None
     ledger.open(opening(), LIMITS)
     ledger.open(opening("another"), LIMITS)
     for position in range(2):
         respond(ledger, "job", position)
         respond(ledger, "another", position)
     assert reserve(ledger, "job", 2)  # its answer is never stored
-    running = ledger.recall("job")
+    running = ledger.past_job("job")
     assert running
     digests = [f"{position} {sha256(answer('job', position).tobytes()).hexdigest()}\n" for position in range(2)]
     assert (running.state, len(running.queries), running.answers) == ("open", 3, 2)
@@ -126,11 +126,11 @@ def test_a_job_is_recalled_as_it_was_while_it_runs_and_long_after_it_ended(kept:
     assert running.spent == Price(3 * PRICE, 3 * SLACK)
     ledger.close("job", "done")
     respond(ledger, "another", 2)
-    over = ledger.recall("job")
+    over = ledger.past_job("job")
     assert over
     assert (over.state, over.spent, over.opened_at) == ("done", running.spent, running.opened_at)
     assert (over.opening, over.answers_digest, over.answers) == (running.opening, running.answers_digest, 2)
-    assert ledger.recall("jo") is None
+    assert ledger.past_job("jo") is None
 
 
 def test_a_job_goes_from_opening_to_its_last_answer(kept: Kept) -> None:
@@ -592,6 +592,20 @@ def test_decisions_are_used_up_when_their_job_ends(kept: Kept) -> None:
     assert kept.ledger.decisions("job") == kept.replayed().decisions("job") == ()
     with pytest.raises(JobEndedError, match=facts("(done)")):
         kept.ledger.decide(decided())
+
+
+def test_every_decision_is_found_long_after_its_job_ended(kept: Kept) -> None:
+    """Some come before their job's first entry, some after, and a rejected job has no entry of its own."""
+    kept.ledger.decide(decided())
+    kept.ledger.decide(decided("rejected", "reject"))
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    kept.ledger.decide(decided(verdict="reject", person="ben"))
+    kept.ledger.close("job", "withdrawn")
+    kept.ledger._books.forget(EXPIRY)
+    assert kept.ledger.all_decisions("job") == (decided(), decided(verdict="reject", person="ben"))
+    assert kept.ledger.all_decisions("rejected") == (decided("rejected", "reject"),)
+    assert kept.ledger.all_decisions("jo") == ()
 
 
 @pytest.mark.parametrize("opened", [False, True])

@@ -151,6 +151,7 @@ def _requests_of(known: dict[str, Identity], started_at: datetime) -> dict[bytes
         b"terms for eve": request("eve", StatementKind.TERMS, "cohort"),
         b"old terms": request("ada", StatementKind.TERMS, "cohort", started_at - timedelta(days=1)),
         b"record": request("ada", StatementKind.RECORD, "0" * 64),
+        b"approvals": request("ada", StatementKind.APPROVALS, "0" * 64),
     }
 
 

@@ -15,12 +15,13 @@ from dishonest_peers import DENSE, DIMENSION, NORTH, SPARSE, SPEC, Exchange, exc
 from local_federation import AllowEverything, Enrolment, now
 from timeouts import TIMEOUT
 
+from dpspca.common.approval_record import APPROVE, REJECT
 from dpspca.common.job import Budget, Schema
 from dpspca.common.names import Role
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.provider.approval import APPROVE, REJECT, ApprovalQueue, Approvals, lines, make_decision, summary
+from dpspca.provider.approval import ApprovalQueue, Approvals, lines, make_decision, summary
 from dpspca.provider.approval.notify import Notifier
 from dpspca.provider.jobs import prepared_rows
 from dpspca.provider.ledger.entries import Decided

@@ -14,8 +14,9 @@ from files_in_use import put
 from local_federation import Enrolment, RunningFederation, federation, spec
 
 from dpspca.client.connection import JobFailedError
+from dpspca.client.evidence import verify
+from dpspca.common.approval_record import APPROVE, REJECT
 from dpspca.common.errors import InvalidParameterError, RefusedError
-from dpspca.provider.approval import APPROVE, REJECT
 from dpspca.provider.ledger.sqlite import read_books
 
 SPEC = spec(minimum_providers=2, answer_seconds=20)
@@ -51,6 +52,10 @@ def test_an_approved_job_runs_and_the_decision_is_in_the_ledger(tmp_path: Path) 
             model = await job.result()
             assert model.statement.parties == 2
             assert all(each.awaiting_approval_since is None for each in (await job.status()).participants)
+            found = verify(await running.analyst.evidence(job.name))
+            assert found.holds
+            stated = found.facts["providers"]["site-0"]["approvals"]["decisions"]
+            assert [(each["verdict"], each["person"], each["reason"]) for each in stated] == [(APPROVE, MARIA, "fine")]
         entries = [each for each in site_entries(site) if each["kind"] == "decided"]
         assert [(each["job"], each["person"], each["verdict"], each["reason"]) for each in entries] == [
             (job.name, MARIA, APPROVE, "fine")
@@ -74,6 +79,8 @@ def test_a_rejected_job_ends_with_the_name_and_the_reason_and_costs_nothing(tmp_
             await site.decide(job.name, REJECT, reason="not in the protocol")
             with pytest.raises(JobFailedError, match=facts("site-0", "rejected", "maria", "protocol")):
                 await job.result()
+            rejected = verify(await running.analyst.evidence(job.name)).facts["providers"]["site-0"]["approvals"]
+            assert [(each["verdict"], each["person"]) for each in rejected["decisions"]] == [(REJECT, MARIA)]
             assert nothing_is_taken(site)
             with pytest.raises(InvalidParameterError, match=facts(f"Job {job.name:.12}", "rejected")):
                 await site.decide(job.name, APPROVE)

@@ -19,6 +19,7 @@ from dpspca.client.connection.calls import CoordinatorLink
 from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.evidence import Evidence, Findings, collect, verify
 from dpspca.common.algorithms import catalogue
+from dpspca.common.approval_record import APPROVE
 from dpspca.common.job import Budget
 from dpspca.common.names import Role
 from dpspca.common.privacy import Price
@@ -27,13 +28,30 @@ from dpspca.common.trust import SignedJob
 from dpspca.common.trust.identity import Identity
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.provider.approval import make_decision
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs import JobRegistry, ProviderSetup, Statements, statements
+from dpspca.provider.ledger import Decided
 from dpspca.provider.policy import Policy
 
 SITES = ("north", "south")
 MODEL, BILL = b"a model", b"a bill of materials"
 SPEC = spec(method="analyze-gauss", options={}, explained_variance=False)
+
+
+def approval(provider: Identity, job: SignedJob, person: str) -> Decided:
+    at = int(now().timestamp())
+    return make_decision(
+        provider,
+        job=job.job_id,
+        data_set="cohort",
+        verdict=APPROVE,
+        person=person,
+        login="account",
+        reason="as planned",
+        decided_at=at,
+        expires_at=at + 3600,
+    )
 
 
 class CoordinatorProcess:
@@ -98,6 +116,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
             "", lambda me=me: me, lambda: revoked, now, {"cohort": check_rows(rows)}, lambda: policy, ledgers[-1]
         )
         registry, homes[name] = JobRegistry(setup), Statements(setup)
+        if name == "north":  # where two persons had to approve the first job
+            for person in ("maria", "ben"):
+                ledgers[-1].decide(approval(me, jobs[0], person))
         for job in jobs:
             opened = registry.open(job)
             opened.responder.respond(0, next(catalogue.run(opened.plan)))
@@ -129,8 +150,8 @@ def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case
     assert found.holds, found.failed
     assert {each.code for each in found.checked} >= {
         *("form", "authority", "collector-signature", "job-signature", "job-certificate", "collector", "promise"),
-        *(f"{what}-{name}" for name in SITES for what in ("record", "terms", "receipt", "price")),
-        *("model", "bill-of-materials", "request-record", "request-terms", "audience"),
+        *(f"{what}-{name}" for name in SITES for what in ("record", "terms", "approvals", "receipt", "price")),
+        *("model", "bill-of-materials", "request-record", "request-terms", "request-approvals", "audience"),
     }
     assert {each.code for each in found.unknown} == {
         *("collector-word", "revocation", "coordinator", "origin", "rows", "clocks", "later"),
@@ -138,6 +159,9 @@ def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case
     north = found.facts["providers"]["north"]
     assert (north["record"]["state"], north["record"]["answers"], north["record"]["queries"]) == ("done", 1, 1)
     assert north["record"]["ledger"]["entries"] > 0
+    decisions = [(each["person"], each["verdict"], each["reason"]) for each in north["approvals"]["decisions"]]
+    assert decisions == [("maria", APPROVE, "as planned"), ("ben", APPROVE, "as planned")]
+    assert found.facts["providers"]["south"]["approvals"]["decisions"] == []
     assert found.facts["job"]["job"] == case.job.job_id
     assert verify(case.other).facts["providers"]["south"]["record"]["state"] == "open"
     json.dumps(found.to_dict())
@@ -155,7 +179,7 @@ def test_a_provider_without_statements_is_named(case: Case) -> None:
     partial = replace(raw, statements={"north": raw.statements["north"]}).signed_by(case.ada)
     found = verify(partial.to_bytes())
     assert found.holds
-    assert {"record-south", "terms-south"} <= {each.code for each in found.unknown}
+    assert {"record-south", "terms-south", "approvals-south"} <= {each.code for each in found.unknown}
 
 
 # --- Tampering --------------------------------------------------------------------------------------------------------
@@ -308,7 +332,8 @@ def test_t40_an_analyst_who_signs_records_of_another_job_is_found_out(case: Case
     """Requests and statements of a cheaper job, all true by themselves, do not fit the job of the file."""
     read, other = Evidence.from_bytes(case.file), Evidence.from_bytes(case.other)
     mixed = replace(read, requests=other.requests, statements=other.statements).signed_by(case.ada)
-    assert {"request-record", "record-north", "record-south"} <= codes(verify(mixed.to_bytes()))
+    wrong = {"request-record", "record-north", "record-south", "request-approvals", "approvals-north"}
+    assert wrong <= codes(verify(mixed.to_bytes()))
     only = replace(other, requests={**read.requests, "record": other.requests["record"]}, job=read.job)
     assert not verify(only.signed_by(case.ada).to_bytes()).holds
 

@@ -10,6 +10,7 @@ import pytest
 from ledgers import LIMITS, PRICE, SLACK, Place, opening, respond
 from local_federation import Enrolment, now
 
+from dpspca.common.approval_record import APPROVE, REJECT, ApprovalRecord
 from dpspca.common.job import Terms
 from dpspca.common.ledger_record import LedgerRecord
 from dpspca.common.names import PartyName, Role
@@ -23,6 +24,7 @@ from dpspca.common.trust import (
     verify_statement,
 )
 from dpspca.common.trust.identity import Identity
+from dpspca.provider.approval import ApprovalQueue, ApprovalRequest, RequestState, make_decision
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.jobs import ProviderSetup, Statements
 from dpspca.provider.ledger import Limits
@@ -60,6 +62,17 @@ class PartyDisk:
         digest, statement = Statements(self.setup).state(request.to_bytes())
         assert digest == request.digest
         return request, statement
+
+    def state(self, kind: StatementKind, about: str, who: str = "ada") -> bytes:
+        """Return the content of a statement, verified as an analyst does, or nothing."""
+        me, north = self.analysts[who], self.setup.identity()
+        request = sign_request(StatementRequest.draw(kind, about, me.name, now()), me)
+        statement = Statements(self.setup).state(request.to_bytes())[1]
+        if not statement:
+            return b""
+        return verify_statement(
+            SignedStatement.from_bytes(statement), request, north.name, north.authority_pem, at=now()
+        )
 
     def terms(self, who: str = "ada") -> Terms:
         request, statement = self.ask(who)
@@ -174,13 +187,7 @@ def test_t39_a_record_is_only_for_the_analyst_who_signed_the_job(home: PartyDisk
     respond(ledger, name, 0)
 
     def ask(who: str, about: str) -> bytes:
-        me = home.analysts[who]
-        request = sign_request(StatementRequest.draw(StatementKind.RECORD, about, me.name, now()), me)
-        statement = Statements(home.setup).state(request.to_bytes())[1]
-        if not statement:
-            return b""
-        signed, north = SignedStatement.from_bytes(statement), home.setup.identity()
-        return verify_statement(signed, request, north.name, north.authority_pem, at=now())
+        return home.state(StatementKind.RECORD, about, who)
 
     record = LedgerRecord.from_bytes(ask("ada", name))
     assert (record.job, record.state, record.queries, record.answers) == (name, "open", 1, 1)
@@ -191,6 +198,37 @@ def test_t39_a_record_is_only_for_the_analyst_who_signed_the_job(home: PartyDisk
     assert LedgerRecord.from_bytes(ask("ada", name)).state == "done"
     home.setup.policy = Policy  # an analyst keeps the right to the record of what was asked
     assert ask("ada", name)
+
+
+def test_t39_decisions_are_stated_to_the_analyst_of_the_job_alone(home: PartyDisk, tmp_path: Path) -> None:
+    admitted, rejected = "a" * 64, "b" * 64
+    ada, ledger = home.analysts["ada"].name, home.setup.ledger
+    queue = ApprovalQueue(tmp_path / "approvals.db")
+    at = int(now().timestamp())
+    queue.ask(ApprovalRequest(rejected, ada.uri, "cohort", at, at + 60, at + 60, RequestState.WAITING), b"signed", 5)
+    home.setup.approvals = SimpleNamespace(queue=queue)  # type: ignore[assignment]
+    for job, verdict in ((admitted, APPROVE), (rejected, REJECT)):
+        parts = {"job": job, "data_set": "cohort", "verdict": verdict, "person": "maria", "login": "m.account"}
+        moments = {"decided_at": at, "expires_at": at + 60}
+        ledger.decide(make_decision(home.setup.identity(), **parts, **moments, reason="see protocol 7"))
+    ledger.open(opening(admitted, analyst=ada.uri), LIMITS)
+    respond(ledger, admitted, 0)
+    ledger.close(admitted, "done")
+    for job, verdict in ((admitted, APPROVE), (rejected, REJECT)):
+        stated = home.state(StatementKind.APPROVALS, job)
+        assert b"m.account" not in stated  # the account of the operating system concerns the provider alone
+        record = ApprovalRecord.from_bytes(stated)
+        (decision,) = record.decisions
+        assert (record.job, record.data_set, record.analyst) == (job, "cohort", ada.uri)
+        assert (decision.verdict, decision.person, decision.reason) == (verdict, "maria", "see protocol 7")
+        assert home.state(StatementKind.APPROVALS, job, "bob") == home.state(StatementKind.APPROVALS, job, "eve") == b""
+    assert home.state(StatementKind.APPROVALS, "c" * 64) == b""
+
+
+def test_a_job_that_nobody_had_to_approve_has_an_empty_record(home: PartyDisk) -> None:
+    name = "a" * 64
+    home.setup.ledger.open(opening(name, analyst=home.analysts["ada"].name.uri), LIMITS)
+    assert ApprovalRecord.from_bytes(home.state(StatementKind.APPROVALS, name)).decisions == ()
 
 
 def test_terms_name_the_dictionary_by_which_the_rows_were_prepared(home: PartyDisk) -> None:

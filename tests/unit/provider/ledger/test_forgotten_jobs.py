@@ -156,7 +156,7 @@ def test_a_start_deletes_answers_that_an_earlier_version_kept(place: Place) -> N
 def test_jobs_from_before_the_index_are_found(place: Place) -> None:
     with place.start() as ledger:
         finish(ledger, "job")
-    place.tamper("DROP INDEX entries_of_jobs", "PRAGMA user_version = 2")
+    place.tamper("DROP INDEX entries_of_jobs", "DROP INDEX decisions_of_jobs", "PRAGMA user_version = 2")
     with place.start() as ledger:
         ledger.expire(EXPIRY - 1)
         refuses(ledger, "job", "done")

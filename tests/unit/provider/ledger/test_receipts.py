@@ -249,7 +249,7 @@ def test_a_ledger_from_before_receipts_is_migrated(place: Place) -> None:
     with place.start() as ledger:
         ledger.open(opening(), LIMITS)
         respond(ledger, "job", 0)
-    place.tamper("DROP INDEX entries_of_jobs", "PRAGMA user_version = 1")
+    place.tamper("DROP INDEX entries_of_jobs", "DROP INDEX decisions_of_jobs", "PRAGMA user_version = 1")
     with place.start() as ledger:
         respond(ledger, "job", 1)
-    assert place.tamper("PRAGMA user_version") == [(6,)]
+    assert place.tamper("PRAGMA user_version") == [(7,)]
