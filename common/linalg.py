@@ -343,7 +343,7 @@ def entry_coherence(matrix: FloatArray) -> float:
 
 def _relative_sparse_row_norms(matrix: SparseMatrix) -> FloatArray:
     """Return row norms divided by the largest absolute entry."""
-    rows = sparse.csr_array(matrix).astype(np.float64)  # a copy, even if it was float64
+    rows = sparse.csr_array(matrix.astype(np.float64), copy=True)
     rows.sum_duplicates()
     _refuse_unusable(matrix.shape, rows.data, "The matrix")
     rows.data /= np.abs(rows.data).max(initial=0.0) or 1.0

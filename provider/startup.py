@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage import ProviderConfig, Reading
+from dpspca.common.storage import Emit, ProviderConfig, Reading, ignore
 from dpspca.common.trust import Identity
 
 from .approval import QUEUE_FILE, ApprovalQueue, Approvals
@@ -124,7 +124,8 @@ def approvals_of(  # noqa: PLR0913, PLR0917  # what a daemon has
     identity: Callable[[], Identity],
     policy: Callable[[], Policy],
     clock: Callable[[], datetime],
+    events: Emit = ignore,
 ) -> Approvals:
     """Return the approvals of a daemon at which jobs wait for approval."""
     queue = approval_queue(settings, config)
-    return Approvals(queue, ledger, identity, policy, clock, settings.approval)
+    return Approvals(queue, ledger, identity, policy, clock, settings.approval, events=events)

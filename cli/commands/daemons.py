@@ -244,7 +244,7 @@ def _run_provider(config: Path) -> None:
             events=events,
             memory=scratch.memory,
             places=settings.answers_at_once,
-            approvals=approvals_of(settings, config, ledger, identity.get, current.policy, now),
+            approvals=approvals_of(settings, config, ledger, identity.get, current.policy, now, events),
         )
         asyncio.run(serve(setup))
     events("stopped")

@@ -88,6 +88,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         file = read.dictionary_file if read else flags.dictionary
         place = job_dictionaries.from_folder(file, write.parent) if file else None
         write_file(write, _job_text(spec, chosen, held, place))
+        facts |= {"file": str(write)}
     if hints and known.plot:
         _draw(spec, hints, known.plot)
     if as_json:
@@ -100,6 +101,8 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         if held.made.changes:
             print_text("The table is about the job with the changes below.")
         print_fit(held.made, held.terms)
+    if write:
+        print_text(f"Written: {write}. To run it: `dpspca run {write} --config {config or 'SETTINGS'}`.")
 
 
 def _spec(read: JobFile | None, flags: job_flags.Flags, providers: int | None, schema: Schema | None = None) -> JobSpec:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,6 +13,7 @@ from dpspca.cli.render import connected, fit_facts, print_fit, print_terms, term
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import Fit, fit
 from dpspca.common.checks import check
+from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import JobSpec, Schema, Terms
 
 REFUSED: Final = 1
@@ -57,11 +59,22 @@ def terms(
         held = hold_to_terms(config, lambda _, providers: job_file.for_providers(providers), chosen, bound)
         found, made = held.terms, held.made
     else:
-        found = connected(config, lambda federation: federation.terms(chosen.data_set, chosen.providers))
-        made = None
+        found, made = connected(config, partial(_terms, chosen=chosen)), None
     _print(found, made, as_json=as_json)
     if made and (made.changes or not made.fits):
         raise typer.Exit(REFUSED)
+
+
+async def _terms(federation: AsyncFederation, chosen: Chosen) -> list[Terms]:
+    """Return the terms that providers show. Refuse a data set or a provider of which none are shown."""
+    found = await federation.terms(chosen.data_set, chosen.providers)
+    if chosen.data_set is not None and not found:
+        every = sorted({each.data_set for each in await federation.terms()})
+        shown = f"Available: {', '.join(every)}." if every else "None are shown to you at the moment."
+        raise InvalidParameterError(
+            f"No provider that is connected shows you terms of the data set {chosen.data_set!r:.80}.", shown
+        )
+    return found
 
 
 def hold_to_terms(

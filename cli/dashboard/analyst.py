@@ -13,7 +13,7 @@ from dpspca.client.enrolment import certificates
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.errors import DpspcaError
 
-from .views import NoPageError, Page, Section
+from .views import NoPageError, Page, Section, commands
 
 MOST_KEPT: Final = 8
 """Jobs whose plans and reports are kept in memory."""
@@ -40,7 +40,7 @@ class AnalystView:
                 return await self._job(item)
             case "certificates", "":
                 facts = {"certificates": await asyncio.to_thread(certificates.facts, self._config)}
-                return Page("certificates.html", "Certificates", "dpspca health", facts)
+                return Page("certificates.html", "Certificates", commands(self._config, "health"), facts)
         raise NoPageError
 
     async def report(self, item: str) -> str:
@@ -70,7 +70,7 @@ class AnalystView:
             facts: dict[str, Any] = {"jobs": jobs, "problem": None}
         except DpspcaError as problem:
             facts = {"jobs": [], "problem": str(problem)}
-        return Page("analyst_jobs.html", "Jobs", "dpspca jobs list", facts)
+        return Page("analyst_jobs.html", "Jobs", commands(self._config, "jobs list"), facts)
 
     async def _job(self, name: str) -> Page:
         job = await self._taken(name)
@@ -80,7 +80,12 @@ class AnalystView:
             "epsilon_spent": job.plan.epsilon_after(status.answered),
             "budget": {"epsilon": job.spec.budget.epsilon, "delta": job.spec.budget.delta},
         }
-        return Page("analyst_job.html", f"Job {status.name[:12]}", f"dpspca jobs show {status.name[:12]}", facts)
+        return Page(
+            "analyst_job.html",
+            f"Job {status.name[:12]}",
+            commands(self._config, f"jobs show {status.name[:12]}"),
+            facts,
+        )
 
     async def _taken(self, name: str) -> AsyncJob:
         if name not in self._jobs:

@@ -160,7 +160,7 @@ class _Site:
 
 
 def _problem_page(problem: DpspcaError) -> Page:
-    return Page("problem.html", "This did not work", "", {"what": problem.what, "remedy": problem.remedy})
+    return Page("problem.html", "This did not work", (), {"what": problem.what, "remedy": problem.remedy})
 
 
 def environment() -> Environment:

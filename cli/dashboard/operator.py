@@ -8,7 +8,7 @@ from typing import Any
 from dpspca.client import operation
 from dpspca.common.errors import DpspcaError
 
-from .views import NoPageError, Page, Section
+from .views import NoPageError, Page, Section, commands
 
 
 class OperatorView:
@@ -26,7 +26,7 @@ class OperatorView:
         if template is None or item:
             raise NoPageError
         title = dict(self.sections)[section]
-        return Page(template, title, "dpspca coordinator show", await self._facts())
+        return Page(template, title, commands(self._config, "coordinator show"), await self._facts())
 
     async def report(self, item: str) -> str:
         """Return nothing: an operator has no results."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from dpspca.client.enrolment import certificates
@@ -16,7 +17,7 @@ from dpspca.provider.ledger import ledger_paths, read_ledger, release_facts
 from dpspca.provider.policy import read_policy
 
 from .chart import Point, spending
-from .views import NoPageError, Page, Section
+from .views import NoPageError, Page, Section, commands
 
 MOST_RELEASES: Final = 200
 """Answers on the page of the outbox. The command lists all."""
@@ -98,11 +99,16 @@ class StewardView:
             facts["quarantine"] = view.quarantine_reason
         except DpspcaError as problem:
             facts["problem"] = str(problem)
-        return Page("steward_overview.html", "Overview", "dpspca budget, dpspca health", facts)
+        return Page("steward_overview.html", "Overview", commands(self._config, "budget", "health"), facts)
 
     def _queue(self) -> Page:
         requests = ApprovalOffice.of(self._config).requests(every=True)
-        return Page("steward_queue.html", "Jobs that wait", "dpspca approval list --all", {"requests": requests})
+        return Page(
+            "steward_queue.html",
+            "Jobs that wait",
+            commands(self._config, "approval list --all"),
+            {"requests": requests},
+        )
 
     def _job(self, name: str) -> Page:
         office = ApprovalOffice.of(self._config)
@@ -115,7 +121,10 @@ class StewardView:
         more = {"words": words, "can_decide": facts["state"] in {"waiting", "approved"} and bool(approvers)}
         more |= {"chosen": own if own in approvers else ""}
         return Page(
-            "steward_job.html", f"Job {request.job[:12]}", f"dpspca approval show {request.job[:12]}", facts | more
+            "steward_job.html",
+            f"Job {request.job[:12]}",
+            commands(self._config, f"approval show {request.job[:12]}"),
+            facts | more,
         )
 
     def _policy(self) -> Page:
@@ -126,13 +135,20 @@ class StewardView:
             facts: dict[str, Any] = {"data_sets": words, "problem": None}
         except DpspcaError as problem:
             facts = {"data_sets": [], "problem": str(problem)}
-        return Page("steward_policy.html", "Policy", "dpspca policy check", facts)
+        return Page(
+            "steward_policy.html", "Policy", (f"dpspca policy check {quote(str(office.settings.policy))}",), facts
+        )
 
     def _outbox(self) -> Page:
         try:
             view = read_ledger(self._config)
         except DpspcaError as problem:
-            return Page("steward_outbox.html", "Outbox", "dpspca outbox", {"releases": [], "problem": str(problem)})
+            return Page(
+                "steward_outbox.html",
+                "Outbox",
+                commands(self._config, "outbox"),
+                {"releases": [], "problem": str(problem)},
+            )
         every = sorted(view.books.outbox(), key=lambda each: (each.at, each.job, each.position), reverse=True)
         facts = {
             "releases": [release_facts(each) for each in every[:MOST_RELEASES]],
@@ -140,4 +156,4 @@ class StewardView:
             "gaps": view.gaps,
             "problem": None,
         }
-        return Page("steward_outbox.html", "Outbox", "dpspca outbox", facts)
+        return Page("steward_outbox.html", "Outbox", commands(self._config, "outbox"), facts)

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple, Protocol
 
 from dpspca.common.errors import RefusedError
@@ -16,12 +18,17 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: its template, its title, the facts on it, and the command that prints them as JSON."""
+    """A page: its template, its title, the facts on it, and the commands that print them as JSON."""
 
     template: str
     title: str
-    command: str
+    commands: tuple[str, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def commands(config: Path, *names: str) -> tuple[str, ...]:
+    """Return these commands as somebody types them for the program with these settings."""
+    return tuple(f"dpspca {name} --config {quote(str(config))}" for name in names)
 
 
 class NoPageError(RefusedError):

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.log_context import THE_COORDINATOR, about
-from dpspca.common.storage import ApprovalSettings
+from dpspca.common.storage import ApprovalSettings, Emit, ignore
 from dpspca.common.trust import Identity, JobEnvelope, SignedJob
 from dpspca.provider.ledger import Decided, Ledger, Quotas
 from dpspca.provider.policy import ApprovalRule, UnreadablePolicyError
@@ -72,6 +72,7 @@ class Approvals:
     settings: ApprovalSettings = field(default_factory=ApprovalSettings)
     summarize: Callable[[ApprovalRequest, bytes], dict[str, Any]] = summary
     """Describes a job for the steward's command."""
+    events: Emit = ignore
     notifier: Notifier = field(init=False)
     _logged: str = ""
 
@@ -149,6 +150,7 @@ class Approvals:
                 if each.lapses_at <= now:
                     self.queue.change(each.job, RequestEvent.EXPIRE)
                     _log.warning("Nobody approved job %.12s in time.", each.job)
+                    self.events("approval-expired", **_subject(each))
                 elif self._needs_nobody(each):
                     self.queue.change(each.job, RequestEvent.APPROVE)
             self.queue.forget(now)
@@ -213,6 +215,15 @@ class Approvals:
         return False
 
     def _announce(self) -> None:
+        """Tell the steward's command and the event stream about jobs that began to wait.
+
+        After a crash between telling and noting it, a job is told again.
+        """
         for each in self.queue.unannounced():
             if self.notifier.notify(self.summarize(each, self.queue.signed(each.job))):
+                self.events("awaiting-approval", **_subject(each), until=each.lapses_at)
                 self.queue.mark_announced(each.job)
+
+
+def _subject(request: ApprovalRequest) -> dict[str, str]:
+    return {"job": request.job, "data_set": request.data_set, "analyst": request.analyst}

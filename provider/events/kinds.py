@@ -32,6 +32,8 @@ EVENTS: Final[Kinds] = MappingProxyType({
     "reserved": ("job", "query", "name", "mu", "units", "slack_units"),
     "released": ("job", "query", "bytes"),
     "ended": ("job", "state", "returned_mu", "returned_units", "returned_slack_units"),
+    "awaiting-approval": ("job", "data_set", "analyst", "until"),
+    "approval-expired": ("job", "data_set", "analyst"),
     "decided": ("job", "data_set", "verdict", "person", "login", "reason"),
     "lapsed": ("job", "state"),
     "policy": ("file", "data_sets", "closed", "problems"),

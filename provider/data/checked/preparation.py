@@ -310,7 +310,8 @@ def _csr(rows: Any, *, lenient: bool = False) -> scipy.sparse.csr_array:  # noqa
     """
     _check_kind(rows.dtype)
     _check_two_dimensions(rows.ndim)
-    matrix = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
+    # Numbers are converted first: a place that occurs twice is added up, which a small type cannot hold.
+    matrix = scipy.sparse.csr_array(rows.astype(np.float64), copy=True)
     _check_row_ends(matrix)
     stray = (matrix.indices < 0) | (matrix.indices >= matrix.shape[1])
     if stray.any():

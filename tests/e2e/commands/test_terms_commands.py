@@ -1,11 +1,13 @@
 """Commands that show terms, hold jobs against them, and write jobs that fit; each file feeds the other commands."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
+from facts import facts
 from files_in_use import put
 from live import NAMES, live_parties
 
@@ -56,6 +58,12 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], enr
     return commands_in(enrolment, monkeypatch, capfd)
 
 
+def test_terms_of_an_unknown_data_set_are_refused_with_the_choices(here: Callable[..., Ended]) -> None:
+    unknown = here("terms", "cohrt", "--config", "ada.toml", "--json")
+    assert unknown.code == 2
+    assert re.search(facts("'cohrt'", "cohort"), unknown.error_line)
+
+
 def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> None:
     shown = here("terms", "--config", "ada.toml")
     for words in ("Data set cohort", "north, south", "analyze-gauss, dps-pca", "5 to 10", "epsilon 1, delta 1e-06"):
@@ -81,15 +89,13 @@ def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> Non
 
 
 def test_an_unnamed_analyst_gets_the_reply_for_an_unknown_data_set(here: Callable[..., Ended], enrolment: Path) -> None:
-    nothing = here("terms", "no-such-data", "--config", "ada.toml")
     kept = (enrolment / "policy.toml").read_text()
     put(enrolment / "policy.toml", kept.replace('["ada"]', '["bob"]'))
     try:
-        refused = here("terms", "cohort", "--config", "ada.toml")
+        refused, nothing = (here("terms", name, "--config", "ada.toml") for name in ("cohort", "no-such-data"))
     finally:
         put(enrolment / "policy.toml", kept)
-    assert (refused.out, refused.code) == (nothing.out, nothing.code)
-    assert "No provider shows you its terms" in nothing.out
+    assert refused.error_line.replace("cohort", "no-such-data") == nothing.error_line
 
 
 def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., Ended], enrolment: Path) -> None:

@@ -87,6 +87,13 @@ def test_duplicates_in_sparse_rows_are_summed_before_the_norm_is_taken() -> None
     assert integer_csr(rows, 6.0).toarray().tolist() == [[0, BOUND, 0], [0, 0, 0]]
 
 
+def test_duplicates_of_a_small_type_are_summed_without_overflow() -> None:
+    places = (np.array([0, 0]), np.array([1, 1]))
+    for kind, value in ((np.uint8, 200), (np.int8, 100), (np.bool_, True)):
+        doubled = scipy.sparse.coo_array((np.array([value, value], dtype=kind), places), shape=(1, 3))
+        assert check_rows(doubled).matrix.toarray().tolist() == [[0, 2 * int(value), 0]]
+
+
 def test_duplicates_that_are_too_long_together_are_shortened_together() -> None:
     """One by one each is within the bound, and they point the same way."""
     doubled = scipy.sparse.csr_array((np.array([4.0, 4.0]), np.array([1, 1]), np.array([0, 2])), shape=(1, 3))
