@@ -90,8 +90,8 @@ def test_duplicates_in_sparse_rows_are_summed_before_the_norm_is_taken() -> None
 def test_duplicates_of_a_small_type_are_summed_without_overflow() -> None:
     places = (np.array([0, 0]), np.array([1, 1]))
     for kind, value in ((np.uint8, 200), (np.int8, 100)):
-        doubled = scipy.sparse.coo_array((np.array([value, value], dtype=kind), places), shape=(1, 3))
-        assert check_rows(doubled).matrix.toarray().tolist() == [[0, 2 * int(value), 0]]
+        doubled = scipy.sparse.coo_array((np.array([value, value], dtype=kind), places), shape=(2, 3))
+        assert check_rows(doubled).matrix.toarray().tolist() == [[0, 2 * value, 0], [0, 0, 0]]
 
 
 def test_duplicates_that_are_too_long_together_are_shortened_together() -> None:
