@@ -26,9 +26,19 @@ def facts(*named: object) -> str:
     return "(?s)" + "".join(f"(?=.*{_whole(str(fact))})" for fact in each)
 
 
+def names_facts(text: str, *named: object) -> bool:
+    """Tell whether a text names each of these facts."""
+    return re.search(facts(*named), text) is not None
+
+
 def is_prose(text: str) -> bool:
     """Tell whether a text has a part of a sentence, outside of commands."""
     return PROSE.search(re.sub(r"`[^`]*`?", "", text)) is not None
+
+
+def a_line_names(text: str, *named: object) -> bool:
+    """Tell whether one line of a text names all of these facts."""
+    return any(names_facts(line, *named) for line in text.splitlines())
 
 
 def _whole(fact: str) -> str:

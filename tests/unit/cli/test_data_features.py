@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from commands import Ended, commands_in
+from facts import a_line_names, names_facts
 
 from dpspca.common.storage import ProviderConfig, read_config
 from dpspca.provider.startup import read_data_set
@@ -133,18 +134,21 @@ def test_values_mostly_out_of_range_or_of_no_level_fail_the_check(here: Here, tm
     rewrite(tmp_path, "Geschlecht", lambda values: values.replace({"w": "f", "2": "m"}))
     ended = here("data", "check", "--config", "north.toml")
     assert ended.code == 1
-    assert "40 of 40 values of 'temperature' are outside 34 to 42 °C" in ended.out
-    assert "39 of 39 values of 'sex' are not a level" in ended.out
+    assert a_line_names(ended.out, "40 of 40", "'temperature'", 34, 42, "°C")
+    assert a_line_names(ended.out, "39 of 39", "'sex'", "[dictionaries]")
 
 
 def test_constants_and_cells_that_are_not_numbers_are_named(here: Here, tmp_path: Path) -> None:
     rewrite(tmp_path, "mean area", lambda values: values * 0 + 500.0)
     rewrite(tmp_path, "temperature", lambda values: values.astype(str).where(values.index != 3, "warm"))
     ended = here("data", "check", "--config", "north.toml")
-    assert "In 'mean area', all usable values are equal" in ended.out
-    assert "1 rows count as zeros" in ended.out
-    assert "Line 5" in ended.out
-    assert "In 'temperature', some values are not numbers, and their rows count as zeros" in ended.out
+    assert a_line_names(ended.out, "'mean area'")
+    assert a_line_names(ended.out, "40 rows", "1 rows")
+    assert a_line_names(ended.out, "Line 5", "'temperature'")
+    assert len([line for line in ended.out.splitlines() if names_facts(line, "'temperature'")]) == 2
+    found = features(here("data", "check", "--config", "north.toml", "--json"))
+    assert [name for name, each in found.items() if each["is_constant"]] == ["mean area"]
+    assert [name for name, each in found.items() if each["unusable"]] == ["temperature"]
 
 
 def test_a_file_alone_is_checked_by_the_names_of_its_columns(here: Here) -> None:
@@ -168,8 +172,8 @@ def test_a_preview_shows_where_each_number_of_a_row_came_from(here: Here, tmp_pa
     np.testing.assert_array_equal(np.asarray(row)[0], prepared)
     said = here("data", "preview", "--config", "north.toml", "--row", "39")
     assert "clipped to 110" in said.out
-    assert "no level: zero is used" in said.out
-    assert "There is no row 41" in here("data", "preview", "--config", "north.toml", "--row", "41").error_line
+    assert a_line_names(said.out, "sex", "zero")
+    assert names_facts(here("data", "preview", "--config", "north.toml", "--row", "41").error_line, 41, "1 to 40")
 
 
 def test_a_preview_needs_only_what_the_settings_say_of_data(here: Here, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import Ended, commands_in
+from facts import a_line_names, names_facts
 from ledgers import LIMITS, opening, standing_at
 from local_federation import Enrolment, permissive_policy
 
@@ -81,7 +82,7 @@ def test_health_reports_a_quarantined_ledger(folder: Path, here: Callable[..., E
         lost = ledger.head()
         assert ledger.check_head(Head(lost.ledger, lost.entries + 9, "0" * 64))
     settled(folder)  # a restart does not end the quarantine
-    assert "The ledger is in quarantine, and every job is refused" in health(here)
+    assert names_facts(health(here), "quarantine", lost.entries + 9, lost.entries)
     with open_ledger(read, folder / "north.toml") as ledger:
         ledger.release("nothing was lost", {})
     assert "quarantine" not in health(here)
@@ -91,7 +92,7 @@ def test_doctor_finds_the_same_rows_under_two_names(folder: Path, here: Callable
     assert not any("names of rows" in line for line in here("doctor", "--config", "north.toml").failed_checks)
     write(folder, cohort=ROWS, labs=ROWS)
     found = here("doctor", "--config", "north.toml").failed_checks
-    assert any("'labs' has the same rows as 'cohort'" in line for line in found)
+    assert any(names_facts(line, "'labs'", "'cohort'") for line in found)
 
 
 def test_doctor_reads_rows_into_scratch_and_makes_no_folder_of_the_provider(
@@ -121,7 +122,7 @@ def test_doctor_finds_arriving_rows_that_have_another_name_too(folder: Path, her
     with (folder / "north.toml").open("a") as settings:
         settings.write('[arriving]\nextra = "arriving"\n')
     found = here("doctor", "--config", "north.toml").failed_checks
-    assert any("'extra' has the same rows as 'cohort'" in line for line in found)
+    assert any(names_facts(line, "'extra'", "'cohort'") for line in found)
 
 
 def test_doctor_finds_a_policy_that_promises_more_than_was_kept(folder: Path, here: Callable[..., Ended]) -> None:
@@ -140,17 +141,16 @@ def test_doctor_finds_a_policy_that_promises_more_than_was_kept(folder: Path, he
 def test_unusable_rows_do_not_stop_a_provider_and_doctor_counts_them(
     folder: Path, here: Callable[..., Ended], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert "count as zero rows" not in here("doctor", "--config", "north.toml").out
+    assert "unusable" not in here("doctor", "--config", "north.toml").out
     data_sets_of(write(folder, cohort=ROWS, labs=ROWS + 1))
     assert not caplog.text
     odd = ROWS.copy()
     odd[[1, 3], 0] = np.nan, np.inf
     assert data_sets_of(write(folder, cohort=odd, labs=ROWS + 1)).keys() == {"cohort", "labs"}
-    assert "'cohort' has rows that are not finite numbers" in caplog.text
+    assert a_line_names(caplog.text, "'cohort'", "`dpspca doctor`")
     assert "2" not in caplog.messages[-1]
     message = here("doctor", "--config", "north.toml").out
-    assert "2 of them are unusable" in message
-    assert "count as zero rows" in message
+    assert a_line_names(message, "ok", "cohort", "5 rows", 2, "unusable")
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_config_check_reports_what_does_not_fit_into_a_greeting(folder: Path, he
     checked = here("config", "check", "north.toml")
     assert checked.code == 0
     for message in (checked.out, here("doctor", "--config", "north.toml").out):
-        assert "names of wide are not sent" in message
+        assert a_line_names(message, "wide", "786,432")
     many = "".join(f's{number} = "cohort.npy"\n' for number in range(257))
     (folder / "north.toml").write_text(SETTINGS + many)
-    assert "offers 257 data sets; a coordinator takes at most 256" in here("config", "check", "north.toml").out
+    assert a_line_names(here("config", "check", "north.toml").out, "north.toml", 257, 256)

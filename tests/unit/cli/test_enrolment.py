@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
+from facts import names_facts
 from organisations import Organisation
 
 from dpspca.common.names import PartyName, Role
@@ -131,7 +132,8 @@ def test_the_settings_that_join_writes_name_the_given_data_sets(here: Here, tmp_
     assert here("config", "check", joined["settings"]).code == 0
     (tmp_path / joined["settings"]).write_text("# mine\n")
     again = join(here).out
-    assert "left as it was" in again
+    assert names_facts(again, joined["settings"])
+    assert (tmp_path / joined["settings"]).read_text() == "# mine\n"
     assert f"dpspca data check --config {joined['settings']}" in again
     refused = join(here, "--data-set", "cohort")
     assert "names no file" in refused.error_line
@@ -254,7 +256,7 @@ def test_t44_an_impostor_without_an_invitation_is_not_signed(here: Here, tmp_pat
     (outcome, problem) = outcomes(signed)[NORTH]
     assert outcome == "refused"
     assert problem
-    assert "comes with no invitation" in problem
+    assert names_facts(problem, NORTH, "no invitation", f"`dpspca study invite {NORTH}`")
     assert here("study", "show", "--json").facts["certificates"] == []
 
 
@@ -277,10 +279,10 @@ def test_t44_a_stolen_invitation_is_not_used_twice_and_says_what_to_do(here: Her
     assert signed.code == 1
     _, problem = outcomes(signed)[NORTH]
     assert problem
-    assert "was used before, with another key" in problem
-    assert f"dpspca study revoke {NORTH}" in problem
+    (used,) = here("study", "show", "--json").facts["certificates"]
+    assert names_facts(problem, used["serial"], f"`dpspca study revoke {NORTH}`")
     assert here("study", "revoke", "provider/north", *POST).code == 0
-    assert "was used before" in str(outcomes(sign(here))[NORTH][1])
+    assert names_facts(str(outcomes(sign(here))[NORTH][1]), used["serial"])
     anew = here("study", "invite", "provider/north", "--json").facts["invitations"]
     join(here, invitation=anew[0]["file"], folder="anew")
     assert outcomes(sign(here))[NORTH] == ("enrols", None)
@@ -297,7 +299,8 @@ def test_an_enrolled_party_is_not_invited_again(here: Here) -> None:
 @pytest.mark.usefixtures("enrolled")
 def test_revoking_delivers_the_list_and_names_unknown_parties(here: Here, tmp_path: Path) -> None:
     before = (tmp_path / "post" / "revoked.pem").read_bytes()
-    assert "Give a serial number or a full name" in here("study", "revoke", "provider/west", *POST).error_line
+    unknown = here("study", "revoke", "provider/west", *POST).error_line
+    assert names_facts(unknown, "'dpspca://town/provider/west'", "`dpspca study show`")
     (revoked,) = here("study", "revoke", "provider/north", *POST, "--json").facts["revoked"]
     assert revoked["name"] == NORTH
     assert (tmp_path / "post" / "revoked.pem").read_bytes() != before
@@ -316,10 +319,10 @@ def test_an_organisation_s_ca_vouches_for_the_authority(here: Here, tmp_path: Pa
     assert not (tmp_path / "authority" / "authority.pem").exists()
     (tmp_path / "authority.crt").write_bytes(organisation.sign((tmp_path / "authority.csr").read_bytes()))
     refused = here("study", "certify", "authority.crt", "--root", "other.pem")
-    assert "None of these certificates signed" in refused.error_line
+    assert names_facts(refused.error_line, "'CN=town'")
     invited = here("study", "certify", "authority.crt", "--root", "ca.pem", "--json").facts["invitations"]
     assert len(invited) == 4
-    assert "None of these certificates signed" in join(here, "--root", "other.pem").error_line
+    assert names_facts(join(here, "--root", "other.pem").error_line, "'CN=town'")
     assert not (tmp_path / "north").exists()
     join(here, "--root", "ca.pem")
     assert sign(here).code == 0
@@ -332,14 +335,14 @@ def test_an_organisation_s_ca_vouches_for_the_authority(here: Here, tmp_path: Pa
 @pytest.mark.usefixtures("authority")
 def test_errors_name_the_missing_step(here: Here, tmp_path: Path) -> None:
     join(here)
-    assert here("identity", "show", "north/identity").error_line == (
-        "There is no certificate in north/identity yet. Repeat `dpspca join` with the same invitation: it installs the "
-        "certificate when that is there."
-    )
+    waiting = here("identity", "show", "north/identity").error_line
+    assert names_facts(waiting, "north/identity", "`dpspca join`", "same invitation")
     (tmp_path / "empty").mkdir(mode=0o700)
-    assert "use it with `dpspca join`" in here("identity", "show", "empty").error_line
+    unasked = here("identity", "show", "empty").error_line
+    assert names_facts(unasked, "empty", "`dpspca join`")
+    assert "same invitation" not in unasked
     (tmp_path / "not.invitation").write_text("hello")
-    assert "not.invitation: There are 0 invitations" in join(here, invitation="not.invitation").error_line
+    assert names_facts(join(here, invitation="not.invitation").error_line, "not.invitation", "0 invitations")
 
 
 @pytest.mark.usefixtures("authority")

@@ -15,6 +15,7 @@ import numpy as np
 import psycopg
 import pyarrow.parquet
 import pytest
+from facts import names_facts
 from numpy.typing import NDArray
 from plink import alleles, genotypes, plink2, write_bed, write_bim
 from typer.testing import CliRunner, Result
@@ -132,7 +133,8 @@ def test_a_mean_outside_0_to_2_leaves_an_offset(mean: NDArray[np.float64] | None
     stored = Model.from_bytes((tmp_path / "model.dpspca").read_bytes())
     ours = stored.transform(COUNTS.astype(float))
     assert scored_by_plink(tmp_path, tmp_path / "cohort", made) == pytest.approx(ours, rel=1e-5, abs=2e-5)
-    assert ("Add to the sums" in run("model", "export", tmp_path / "model.dpspca", *words).output) == (mean is not None)
+    shown = ", ".join(f"{offset:.9g}" for offset in made["offsets"])
+    assert (shown in run("model", "export", tmp_path / "model.dpspca", *words).output) == (mean is not None)
 
 
 def test_scaling_of_a_dictionary_is_part_of_the_weights(tmp_path: Path) -> None:
@@ -270,7 +272,7 @@ def test_scores_go_into_a_new_table_of_a_database(ending: str, server: database.
     assert len(stored()) == len(COUNTS)
     (tmp_path / "ids.txt").write_text("same\n" * len(COUNTS), encoding="utf-8")
     twice = run(*words[:-1], "other", "--ids", tmp_path / "ids.txt")
-    assert "Rows 1 and 2 have one name" in twice.output + str(twice.exception)
+    assert names_facts(twice.output + str(twice.exception), "Rows", 1, 2)
     assert "same" not in str(twice.exception)
     for wrong in (words[:-2], (*words[:-1], 'a"; DROP TABLE pcs')):
         refused = run(*wrong)
@@ -281,7 +283,7 @@ def test_names_of_other_rows_are_refused(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
     (tmp_path / "ids.txt").write_text("one\n", encoding="utf-8")
     done = run("model", "project", model(tmp_path), path, "--ids", tmp_path / "ids.txt")
-    assert "names 1 rows, but there are 37" in done.output + str(done.exception)
+    assert names_facts(done.output + str(done.exception), "ids.txt", 1, 37)
 
 
 def test_project_tells_whoever_holds_the_rows_of_values_that_cannot_be_meant(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from commands import Ended, commands_in
-from facts import facts
+from facts import a_line_names, facts
 
 from dpspca.client.matrices import dilation
 from dpspca.common.errors import InvalidDataError
@@ -51,7 +51,7 @@ def test_a_data_set_is_offered_with_its_span(folder: Path, here: Callable[..., E
     rows = data_sets_of(settings)["ratings"]
     assert isinstance(rows, CheckedRows)
     assert rows.span == Span(2, 3, 7)
-    assert "it holds 3 of the 7 rows of the whole table" in here("doctor", "--config", "provider.toml").out
+    assert a_line_names(here("doctor", "--config", "provider.toml").out, "ok", "ratings", 3, 7)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from commands import Ended, commands_in
-from facts import facts
+from facts import facts, names_facts
 
 from dpspca.cli.app import app
 from dpspca.cli.arguments.empty_values import command_with_checks
@@ -65,12 +65,12 @@ def test_every_key_of_settings_refuses_empty_text(kind: type[AnyConfig], name: s
     for key, value in good.items():
         if isinstance(value, str):
             output = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: blank})))
-            assert "not empty" in output or "is not an address" in output
+            assert names_facts(output, "s.toml", key, repr(blank))
     for key in ("data_sets", "arriving", "persons"):
         if kind is ProviderConfig:
-            for table in ({"cohort": blank}, {blank: "rows.csv"}):
+            for table, named in (({"cohort": blank}, f"{key}.cohort"), ({blank: "rows.csv"}, 63)):
                 output = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: table})))
-                assert "not empty" in output or "the data set's name is" in output
+                assert names_facts(output, "s.toml", key, repr(blank), named)
 
 
 @pytest.mark.parametrize("blank", BLANKS)
