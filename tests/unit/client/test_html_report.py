@@ -1,6 +1,7 @@
 """The HTML report: one page that loads nothing, escapes every name, and shows the numbers of the JSON."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,22 +11,25 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from facts import facts
+from facts import facts, names_facts
 from html_pages import elements_of, of_tag
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.client.html_report import page
+from dpspca.client.html_report.origin import NOT_HELD
 from dpspca.client.html_report.scree import ticks
 from dpspca.client.html_report.style import PAIRS, policy, sheet
 from dpspca.client.reports import report
 from dpspca.client.reports.readings import best_guess
 from dpspca.client.simulation import simulate
 from dpspca.client.synthetic import SpikedModel, spiked_rows
+from dpspca.common.algorithms import catalogue
 from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.results import Model, Origin, Participant
 from dpspca.common.text import visible
+from dpspca.common.version import __version__
 
 HOSTILE: Final = (
     "<script>alert(1)</script>",
@@ -315,9 +319,8 @@ def from_providers(model: Model, *participants: Participant, **changes: Any) -> 
 
 
 def test_the_report_names_who_took_part_and_who_dropped_out_and_why() -> None:
-    made = from_providers(
-        fresh(MODEL), Participant("north", 3), Participant("south", 3), Participant("west", 1, "Its connection ended.")
-    )
+    parts = (Participant("north", 3), Participant("south", 3), Participant("west", 1, "Its connection ended."))
+    made = from_providers(fresh(MODEL), *parts, software="0.1.9")
     written = page(made)
     cells = [each.text for each in of_tag(written, "th", "td")]
     for known in (
@@ -332,17 +335,18 @@ def test_the_report_names_who_took_part_and_who_dropped_out_and_why() -> None:
     ):
         assert known in cells
     (method,) = [cell for cell in cells if cell.startswith("auto: ")]
-    assert "decides from public facts" in method
-    text = of_tag(written, "body")[0].text
-    assert "1 provider dropped out" in text
-    assert "Version 0.2.0 made this model" in text
-    assert "with the software dpspca (version 0.2.0, method auto)" in text
+    assert method == f"auto: {catalogue.CATALOGUE['auto'].summary}"
+    paragraphs = [each.text for each in of_tag(written, "p")]
+    assert any(names_facts(each, "1 provider") for each in paragraphs)
+    assert any(names_facts(each, "dpspca", "0.1.9", __version__) for each in paragraphs)
+    assert any(names_facts(each, "dpspca", "0.1.9", "auto") for each in paragraphs)
 
 
 def test_the_report_of_an_older_model_says_what_it_lacks() -> None:
-    text = of_tag(page(replace(fresh(MODEL), origin=None)), "body")[0].text
-    assert "not in this model, which an earlier version made" in text
-    assert "The model does not say which version made it" in text
+    written = page(replace(fresh(MODEL), origin=None))
+    assert NOT_HELD in of_tag(written, "body")[0].text
+    (software,) = [each.text for each in of_tag(written, "p") if names_facts(each.text, "Software", "dpspca")]
+    assert re.findall(r"\d+\.\d+\.\d+", software) == [__version__]  # of the program alone
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -384,10 +388,11 @@ def test_the_report_explains_the_price_and_the_stability_in_words() -> None:
 def test_the_report_says_to_read_mixed_components_together() -> None:
     read_off = replace(MODEL, decision=None, explained_variance_std=1.0)
     alike = replace(read_off, explained_variance=np.array([10.0, 9.9]))
-    assert "read the two together" in page(fresh(alike))
-    assert "read the two together" in "\n".join(report.remarks(report.to_dict(alike)))  # the command line prints these
+    (said,) = [each for each in report.remarks(report.to_dict(alike)) if names_facts(each, "Components", 1, 2)]
+    assert "together" in said  # the command line prints it
+    assert said in of_tag(page(fresh(alike)), "body")[0].text
     apart = replace(read_off, explained_variance=np.array([90.0, 9.9]))
-    assert "they are clearly separate" in page(fresh(apart))
+    assert "clearly separate" in page(fresh(apart))
     assert not any("Components" in each for each in report.remarks(report.to_dict(apart)))
     unknown = replace(read_off, explained_variance_std=None)
     assert report.to_dict(unknown)["stability"]["neighbours"] == []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from facts import names_facts
 
 from dpspca.client.reports import report
 from dpspca.client.simulation import simulate
@@ -35,7 +36,9 @@ def test_an_eigenvalue_far_below_zero_is_not_within_the_noise() -> None:
 
 def test_an_eigenvalue_hidden_by_noise_is_marked() -> None:
     text = report.summary(model(9000.0, 0.0))
-    assert "Such an eigenvalue and its component may be nothing but noise." in text
+    (told,) = [each for each in text.split("\n\n") if each.startswith(report.WITHIN_NOISE.capitalize())]
+    assert names_facts(told, "eigenvalue", "component")
+    assert "variance" not in told
 
 
 def test_the_scree_plot_of_eigenvalues_is_drawn(tmp_path: Path) -> None:

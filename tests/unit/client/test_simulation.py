@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
-from facts import facts
+from facts import facts, names_facts
 
 from dpspca.client.simulation import Progress, simulate
 from dpspca.common.algorithms import catalogue, dps_pca
@@ -297,12 +297,12 @@ def test_the_privacy_statement_names_persons_as_the_unit() -> None:
     rows = {name: np.random.default_rng(0).standard_normal((5, DIMENSION)) for name in ("north", "south")}
     told = simulate(rows, spec(**PERSONS), persons=dict.fromkeys(rows, WHOSE)).statement
     assert (told.unit, told.rows_per_person) == (PrivacyUnit.PERSON_ADD_REMOVE, 2)
-    for part in ("one person had been left out with all their rows", "used at most 2 rows", "under several names"):
-        assert part in told.text
+    assert names_facts(told.text, "left out", "2 rows", "several names")
     replaced = spec(**PERSONS | {"unit": PrivacyUnit.PERSON_REPLACE_ONE})
     text = simulate(rows, replaced, persons=dict.fromkeys(rows, WHOSE)).statement.text
-    assert "all rows of one person had been different" in text
-    assert "each provider's number of persons" in text
+    (promise,) = [each for each in text.split("\n\n") if "-differentially private" in each]
+    assert names_facts(promise, "one person", "different")
+    assert ["provider's number" in each for each in (told.text, text)] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from facts import facts
+from facts import facts, names_facts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,7 +155,7 @@ def test_with_nothing_left_no_job_fits_and_the_reason_names_the_provider() -> No
     made = fit(SPEC, None, [terms("north"), terms("south", left=Price())])
     assert not made.fits
     assert [why.split(":")[0] for why in made.obstacles] == ["south"]
-    assert "mu = 0 (epsilon 0) is left for you" in made.obstacles[0]
+    assert names_facts(made.obstacles[0], "mu = 0", "epsilon 0", f"'{TWO[0].data_set}'")
     full = replace(terms("north"), refused="quarantined")
     assert "quarantined" in fit(SPEC, None, [full, terms("south")]).obstacles[0]
 
