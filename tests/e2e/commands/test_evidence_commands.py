@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
+from facts import names_facts
 from live import live_parties
 
 FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "replace-one", "--epsilon", 1, "--delta", "1e-6"]
@@ -65,8 +66,9 @@ def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..
 
 @pytest.mark.slow
 def test_evidence_is_asked_for_in_order(here: Callable[..., Ended]) -> None:
-    assert "--detach do not go together" in here("run", *JOB, "--evidence", "a", "--detach").error_line
+    assert names_facts(here("run", *JOB, "--evidence", "a", "--detach").error_line, "--evidence", "--detach")
     assert "is not a folder" in here("run", *JOB, "--evidence", "no/such/a", "--out", "c").error_line
     assert "no such job" in here("evidence", "0" * 64, "--config", "ada.toml").error_line
-    assert "not an authority's fingerprint" in here("evidence", "verify", "one.evidence", "--authority", "1").error_line
+    part = here("evidence", "verify", "one.evidence", "--authority", "1").error_line
+    assert names_facts(part, "'1'", "`dpspca study show`", 64)
     assert here("evidence", "verify", "none.evidence").code == 2

@@ -1,5 +1,6 @@
 """`dpspca coordinator show` lists who is connected, with or without a job; `run` says who is missing, and why."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 from commands import Ended, commands_in
+from facts import names_facts
 from files_in_use import put
 from live import live_parties
 from local_federation import now
@@ -59,7 +61,7 @@ def answered(here: Here, enrolment: Path) -> Ended | None:
     names = [word for name in ("north", "south", "west") for word in ("--provider", name)]
     ended = here(*ASKED, "--answer-seconds", 2, *names, "--out", "one")
     assert ended.code == 0, ended.err
-    assert "Missing now: west (unknown to the coordinator: check the name; not connected since " in ended.err
+    assert re.search(r"west \(unknown\b.* since .*\d{4}-\d\d-\d\d ", ended.err)
     return ended
 
 
@@ -96,8 +98,8 @@ def test_a_revoked_provider_is_named_by_both(here: Here, enrolment: Path) -> Non
     put(enrolment / "revoked.pem", authority.revocation_list())
     begun = time.monotonic()
     refused = here(*ASKED, "--provider", "north", "--provider", "south", "--out", "two")
-    assert "south: its certificate was revoked" in refused.error_line
-    assert "Leave such a provider out" in refused.error_line
+    assert names_facts(refused.error_line, "1 of these", "south", "certificate", "revoked")
+    assert not names_facts(refused.error_line, "north")
     assert time.monotonic() - begun < 20
     south = parties(here)["south"]
     assert (south["state"], south["connected"]) == ("revoked", False)

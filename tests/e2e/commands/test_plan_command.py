@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from commands import Ended, commands_in
+from facts import a_line_names, names_facts
 
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
@@ -63,7 +64,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
     assert ended.code == 0, ended.err
     assert "round 3 of 3" in ended.out
     assert "covariance-product" in ended.out
-    assert "the budget is epsilon = 2" in ended.out
+    assert a_line_names(ended.out, "budget", "epsilon = 2")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_a_plan_prices_the_private_mean(tmp_path: Path, here: Callable[..., Ende
     assert public["job"]["public_mean"] == [0.5] * 40
     (tmp_path / "mean.json").write_text("17")
     refusal = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json").error_line
-    assert "mean.json is 17. Give a mean" in refusal
+    assert names_facts(refusal, "mean.json", 17, "JSON array")
 
 
 @pytest.mark.parametrize("word", ["replace-one", "add-remove"])
@@ -249,7 +250,7 @@ def test_methods_that_cannot_run_a_job_are_named_once_for_each_reason(here: Call
 def test_a_plan_draws_the_error_by_epsilon(tmp_path: Path, here: Callable[..., Ended]) -> None:
     assert here("plan", *FORECAST, "--plot=error.png").code == 0
     assert (tmp_path / "error.png").read_bytes().startswith(b"\x89PNG")
-    assert "no/error.png cannot be written" in here("plan", *FORECAST, "--plot=no/error.png").error_line
+    assert names_facts(here("plan", *FORECAST, "--plot=no/error.png").error_line, "no/error.png")
 
 
 def test_a_plan_that_sees_nothing_says_what_would_help(here: Callable[..., Ended]) -> None:

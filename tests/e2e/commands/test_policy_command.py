@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from facts import a_line_names, names_facts
 
 from dpspca.cli.main import main
 
@@ -56,7 +57,7 @@ def test_the_sample_policy_allows_the_sample_job() -> None:
     command = [sys.executable, "-m", "dpspca", "policy", "check", "policy.toml", "--job", "job.toml"]
     ended = subprocess.run(command, cwd=SAMPLES, capture_output=True, text=True, check=False)  # noqa: S603  # our own program
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "is allowed. It costs mu 0.2368, that is epsilon 1 at delta 1e-06." in ended.stdout
+    assert a_line_names(ended.stdout, "allowed", "mu 0.2368", "epsilon 1", "delta 1e-06")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +118,8 @@ def test_the_explanation_follows_the_rules(here: Callable[..., Ended], tmp_path:
 def test_the_explanation_says_how_many_rows_a_person_may_have(here: Callable[..., Ended], tmp_path: Path) -> None:
     name = changed(tmp_path, "rows_per_person = 1", "rows_per_person = 4")
     output = here(name)
-    assert "A job must protect all of them together (rows_per_person = 4 or more)" in output.stdout
-    assert "One person has at most 4 rows" in output.stdout
+    assert a_line_names(output.stdout, "4 rows", "rows_per_person = 4")
+    assert a_line_names(output.stdout, "One person", "4 rows")
     assert here(name, "--job", "job.toml").returncode == 1
     text = (tmp_path / "job.toml").read_text(encoding="utf-8")
     (tmp_path / "whole.toml").write_text(f"rows_per_person = 4\n{text}", encoding="utf-8")
@@ -129,16 +130,15 @@ def test_the_explanation_covers_noise_that_is_not_gaussian(here: Callable[..., E
     """With a pure mechanism of epsilon 1, a guess may be right in e / (1 + e) of cases, 73.11 %."""
     output = here(changed(tmp_path, 'methods = ["auto", "dps-pca"]', 'methods = ["dps-pca", "ppca"]')).stdout
     assert re.search(r"one job, it is right in at most 73\.2%.*all jobs", output)
-    assert "A job whose noise is not Gaussian is limited by this epsilon and delta" in output
-    assert "49 jobs of the largest size with Gaussian noise" in output
+    assert a_line_names(output, "not Gaussian", "epsilon", "delta")
+    assert a_line_names(output, "49 jobs", "Gaussian")
 
 
 def test_a_policy_with_unusable_methods_gives_a_warning_or_an_error(here: Callable[..., Ended], tmp_path: Path) -> None:
     listed = 'methods = ["auto", "dps-pca"]'
     some = here(changed(tmp_path, listed, 'methods = ["dps-pca", "streaming-power"]'))
     assert some.returncode == 0
-    assert re.search("WARNING: .*streaming-power.*no job here can use it", some.stdout)
-    assert "Queries about blocks of rows need the unit row-replace-one" in some.stdout
+    assert a_line_names(some.stdout, "WARNING", "streaming-power", "blocks", "row-replace-one")
     assert "WARNING" not in here("policy.toml").stdout
     wrong = here(changed(tmp_path, listed, 'methods = ["streaming-power"]'))
     assert wrong.returncode == 1
@@ -190,12 +190,12 @@ def test_a_refused_job_lists_every_rule_that_it_breaks(
 def test_an_unlisted_analyst_or_data_set_is_refused(here: Callable[..., Ended], tmp_path: Path) -> None:
     stranger = here("policy.toml", "--job", "job.toml", "--analyst", "eve")
     assert stranger.returncode == 1
-    assert re.search("signed by eve.* is REFUSED", stranger.stdout)
-    assert "Asked: a job of analyst eve." in stranger.stdout
+    assert a_line_names(stranger.stdout, "eve", "REFUSED")
+    assert a_line_names(stranger.stdout, "Asked", "eve")
     elsewhere = here("policy.toml", "--job", job(tmp_path, data_set='"trial"'))
     assert elsewhere.returncode == 1
-    assert "No data set to explain" in elsewhere.stdout
-    assert "policy has no table for the data set 'trial'" in elsewhere.stdout
+    assert "Data set " not in elsewhere.stdout
+    assert a_line_names(elsewhere.stdout, "'trial'")
 
 
 def test_one_of_several_data_sets_can_be_chosen(here: Callable[..., Ended], tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_all_errors_of_a_policy_are_listed_and_no_job_is_checked(here: Callable[
         assert ended.returncode == 1
         first, second = ended.stdout.splitlines()
         assert "'cohort': columns is 0" in first
-        assert "'cohort' has an unknown key 'colour'. Did you mean 'columns'?" in second
+        assert names_facts(second, "'cohort'", "'colour'", "'columns'")
     output = json.loads(here(name, "--json").stdout)
     assert (output["passed"], len(output["problems"]), output["data_sets"], output["job"]) == (False, 2, [], None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
-from facts import facts
+from facts import a_line_names, facts, names_facts
 from files_in_use import put
 from live import NAMES, live_parties
 
@@ -111,7 +111,7 @@ def test_a_job_written_by_plan_feeds_every_other_command(here: Callable[..., End
         "minimum_providers": 2,
     }
     planned = here("plan", "job.json", "--config", "ada.toml", "--write", "fit.json")
-    assert "norm_bound (--norm-bound): 12.0 -> 10.0, for north, south" in planned.out
+    assert a_line_names(planned.out, "norm_bound", "--norm-bound", "12.0 -> 10.0", "north", "south")
     written = (enrolment / "fit.json").read_text()
     assert {"data_set": "cohort", "providers": ["north", "south"]}.items() <= json.loads(written).items()
     again = here("plan", "fit.json", "--config", "ada.toml", "--write", "again.json", "--json").facts
@@ -153,17 +153,19 @@ def test_providers_that_differ_are_named_and_no_unfit_job_is_written(
         shown = here("plan", "job.json", "--config", "ada.toml")
     finally:
         put(enrolment / "policy.toml", kept)
-    assert "No job was written" in refused.error_line
+    assert names_facts(refused.error_line, "minimum_providers", "--write")
     assert not (enrolment / "none.json").exists()
-    assert "Even then it does not fit:" in shown.out
-    assert "minimum_providers" in shown.out
+    _, then, obstacles = shown.out.partition("not fit:")
+    assert then
+    assert names_facts(obstacles, "minimum_providers")
 
 
 @pytest.mark.slow
 def test_plan_writes_json_only_and_needs_no_federation_without_settings(
     here: Callable[..., Ended], enrolment: Path
 ) -> None:
-    assert "does not end in .json" in here("plan", *FLAGS, "--dimension", 20, "--write", "job.toml").error_line
+    refused = here("plan", *FLAGS, "--dimension", 20, "--write", "job.toml").error_line
+    assert names_facts(refused, "job.toml", ".json")
     here("plan", *FLAGS, "--dimension", 20, "--data-set", "cohort", "--provider", "north", "--write", "own.json")
     written = json.loads((enrolment / "own.json").read_text())
     assert (written["data_set"], written["providers"]) == ("cohort", ["north"])
