@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from facts import a_line_names
 from timeouts import PROGRAM_TIMEOUT, TIMEOUT
 
 from dpspca.common.job import Budget, JobSpec, Schema
@@ -173,7 +174,7 @@ def stack(engine: Any, image: str) -> Iterator[Stack]:
 def test_the_analyst_gets_a_model_of_all_providers_rows(stack: Stack) -> None:
     ada = stack.party("ada")
     assert ada.attrs["State"]["ExitCode"] == 0
-    assert "answers from each of 3 providers" in ada.logs().decode()
+    assert a_line_names(ada.logs().decode(), "Price", "3 providers")
 
 
 def test_healthy_containers_report_it(stack: Stack) -> None:
@@ -272,7 +273,7 @@ def test_a_provider_killed_in_the_middle_of_a_job_is_left_out_and_named(stack: S
     stack.party("east").start()
     (dropped,) = [line for line in seen if "dropped out:" in line]
     assert re.fullmatch(r"east dropped out: No answer to query \d+ within 30 seconds\.", dropped)
-    assert "answers from each of 2 providers" in "".join(seen)
+    assert a_line_names("\n".join(seen), "Price", "2 providers")
 
 
 def test_the_job_waits_for_a_provider_that_stands_still(stack: Stack) -> None:
@@ -280,7 +281,7 @@ def test_the_job_waits_for_a_provider_that_stands_still(stack: Stack) -> None:
     next(line for line in lines if line.startswith("10 of"))
     stack.party("east").kill(signal="STOP")  # the engine's own pause gives up on a busy machine
     stack.party("east").kill(signal="CONT")
-    assert "answers from each of 3 providers" in "".join(lines)
+    assert a_line_names("\n".join(lines), "Price", "3 providers")
 
 
 @pytest.mark.nightly
@@ -288,9 +289,9 @@ def test_a_provider_that_is_restarted_in_time_takes_part_to_the_end(stack: Stack
     lines = stack.submit(replace(LONG_JOB, answer_seconds=60))
     next(line for line in lines if line.startswith("10 of"))
     stack.party("east").restart(timeout=0)
-    seen = "".join(lines)
+    seen = "\n".join(lines)
     assert "dropped out:" not in seen
-    assert "answers from each of 3 providers" in seen
+    assert a_line_names(seen, "Price", "3 providers")
 
 
 @pytest.mark.parametrize("name", DAEMONS)
@@ -326,7 +327,7 @@ def test_the_demonstration_shows_its_result_and_leaves_nothing(engine: Any, imag
     with demo(image) as process:
         shown, _ = process.communicate(timeout=PROGRAM_TIMEOUT)  # it starts six containers, whatever else runs here
     assert process.returncode == 0
-    assert "answers from each of 3 providers" in shown
+    assert a_line_names(shown, "Price", "3 providers")
     assert "explained variance" in shown
     assert_nothing_is_left(engine, process)
 

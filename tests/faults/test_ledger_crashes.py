@@ -17,7 +17,7 @@ import pytest
 from disks import Connection, Disk, RecordedHeadFile, Shim, Step, keep_all, keep_none, keep_some
 from ledgers import BUDGET, EXPIRY, LIMITS, PRICE, answer, digest, opening, quick_folder, reserve, respond
 
-from dpspca.common.errors import DpspcaError, RefusedError
+from dpspca.common.errors import DpspcaError, JobEndedError, RefusedError
 from dpspca.provider.ledger.entries import Head
 from dpspca.provider.ledger.ledger import Ledger
 from dpspca.provider.ledger.rules import Books
@@ -132,9 +132,7 @@ def go_on(ledger: SqliteLedger) -> None:
         changes = {"expires_at": EXPIRY + 1} if name == "second" else {}
         try:
             standing = ledger.open(opening(name, **changes), LIMITS)
-        except RefusedError as problem:
-            if "has ended at this provider" not in problem.what:
-                raise
+        except JobEndedError:
             continue
         for position in range(standing.reached if standing else 0, 3):
             respond(ledger, name, position)

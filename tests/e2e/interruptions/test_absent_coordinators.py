@@ -29,7 +29,7 @@ from coordinator_processes import (
     wait_for_answers,
     with_providers,
 )
-from facts import facts
+from facts import a_line_names, facts
 from local_federation import SHARDS, Enrolment, RunningFederation, now, server_credentials, spec
 from timeouts import TIMEOUT
 
@@ -293,7 +293,7 @@ def test_an_interrupt_does_not_wait_for_an_absent_coordinator(enrolment: Enrolme
             output = (await process.communicate())[1].decode()
             assert process.returncode == 130, output
             assert time.monotonic() - interrupted < TIMEOUT
-            assert "The job is still running" in output
+            assert a_line_names(output, "still running", "`dpspca jobs watch", "`dpspca jobs cancel")
 
     asyncio.run(scenario())
 
@@ -310,7 +310,7 @@ def test_a_command_retries_for_the_given_time(enrolment: Enrolment, seconds: str
             assert process.returncode == 2
             assert float(seconds) < time.monotonic() - gone < TIMEOUT
             assert (AWAY.replace("600", seconds) in output) is (seconds != "0")
-            assert "The job may still be running" in output
+            assert a_line_names(output, "may still", "`dpspca jobs watch", "`dpspca jobs cancel")
 
     asyncio.run(scenario())
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dishonest_peers import reissued
-from facts import facts
+from facts import facts, names_facts
 from local_federation import NOISE_SEED, SHARDS, Enrolment, federation, noise_for, now, seeded_noise, spec
 
 from dpspca import (
@@ -33,6 +33,7 @@ from dpspca.client import blocking
 from dpspca.client.blocking import EventLoopThread
 from dpspca.client.connection import FederationError
 from dpspca.common.errors import InvalidParameterError, NotNowError
+from dpspca.common.job.spec_values import CenteringReason
 from dpspca.common.names import Role
 from dpspca.common.privacy.keystream import Draw, WordSource, repeatable_entropy
 from dpspca.common.results import Model
@@ -85,7 +86,8 @@ def test_a_centring_is_chosen_for_the_providers_that_are_asked(tmp_path: Path) -
         asked = [fed.submit(open_job, "cohort", names, centering=AutoCentering()) for names in (["site-0"], None)]
         assert [job.spec.centering for job in asked] == [Centering.PAIRS, Centering.NONE]
         statement = asked[0].result().statement
-    assert "differences of pairs, because a private mean would cost too much" in statement.centering_reason
+    assert asked[0].spec.centering_reason is CenteringReason.SMALL_BUDGET
+    assert names_facts(statement.centering_reason, "pairs", "private mean", "budget")
     assert statement.centering_reason in statement.text
 
 

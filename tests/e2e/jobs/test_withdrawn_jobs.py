@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from coordinator_processes import SlowLedger, wait_for_answers
+from facts import names_facts
 from files_in_use import put
 from local_federation import SHARDS, Enrolment, federation, permissive_policy, spec
 
@@ -50,7 +51,7 @@ def test_an_analyst_removed_from_a_policy_gets_no_more_answers(tmp_path: Path) -
             model = await job.result()
             assert model.statement.parties == 2
             told_of = {each.name: each for each in (await job.status()).participants}
-            assert "The policy changed while this job ran" in told_of["site-1"].reason
+            assert names_facts(told_of["site-1"].reason, "(withdrawn)", "policy changed")
             account = ledgers["site-1"]._books.data_sets["cohort"]
             assert account.reserved.units == 0
             assert account.spent.units in COSTS[:-1]
