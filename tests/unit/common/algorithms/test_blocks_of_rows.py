@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from facts import facts
+from facts import facts, names_facts
 
 from dpspca.client.audit.answers import audit
 from dpspca.client.connection.job_checks import VALIDITY, validity_of
@@ -97,9 +97,9 @@ def test_an_audit_with_its_canary_in_the_last_block_passes() -> None:
     job = spec(budget=Budget(20.0, 1e-2), options={"rounds": 2, "block_rows": 9})
     found = audit(job, runs=30)
     assert found.passed
-    apart = [each.name for each in found.findings if "distance of the neighbours" in each.name]
-    assert any("round 2 of 2" in name for name in apart)
-    assert not any("round 1 of 2" in name for name in apart)
+    apart = [each.name for each in found.findings if names_facts(each.name, "distance")]
+    assert any("'round 2 of 2'" in name for name in apart)
+    assert not any("'round 1 of 2'" in name for name in apart)
     with pytest.raises(InvalidParameterError, match=facts(MAX_ROWS, "block_rows")):
         audit(spec(options={"rounds": 2, "block_rows": MAX_ROWS // 2}), runs=2)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from facts import names_facts
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -95,7 +96,8 @@ def test_a_list_of_concepts_gives_features(tmp_path: Path) -> None:
     assert (counted.range, counted.centre) == ((0, 20), 0)
     assert Dictionary.from_json(read.to_json()).digest() == read.digest()
     (tmp_path / "study.toml").write_text(text + '[features."Outpatient visits"]\nkind = "genotype"\n', encoding="utf-8")
-    assert "also in the file under concepts" in str(dictionary_faults(tmp_path / "study.toml")[0])
+    (fault,) = dictionary_faults(tmp_path / "study.toml")
+    assert names_facts(str(fault), "'Outpatient visits'", "concepts")
 
 
 def test_concepts_as_vocabularies_and_feature_extraction_write_them() -> None:

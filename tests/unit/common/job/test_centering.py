@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from facts import facts
+from facts import facts, names_facts
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -94,7 +94,9 @@ def test_a_mean_that_all_rows_share_does_not_count(*, sparse: bool) -> None:
     assert model.mean is None
     assert model.explained_variance is not None
     assert math.isclose(model.explained_variance[0], 1.0, rel_tol=0.2)
-    assert "differences of pairs of rows" in model.statement.text
+    assert model.statement.centering is Centering.PAIRS
+    assert names_facts(model.statement.text, "pairs")
+    assert not names_facts(replace(model.statement, centering=Centering.NONE).text, "pairs")
 
 
 def test_sparse_rows_have_the_differences_of_dense_ones() -> None:

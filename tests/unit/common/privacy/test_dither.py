@@ -10,7 +10,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from facts import facts
+from facts import facts, names_facts
 from numpy.typing import NDArray
 
 from dpspca.common.algorithms import catalogue
@@ -294,6 +294,7 @@ def test_an_epsilon_too_small_for_rounding_is_refused_with_the_least_one() -> No
 
 def test_the_statement_says_that_rounding_is_part_of_the_promise() -> None:
     spec = job(Budget(1.0, 1e-30))
-    text = PrivacyStatement.of(catalogue.plan(spec), parties=1, fresh_noise=True).text
-    assert "The promise allows for that" in text
-    assert "ends where it would go on" not in text
+    statement = PrivacyStatement.of(catalogue.plan(spec), parties=1, fresh_noise=True)
+    assert statement.caveat == PerturbedSubspace.caveat
+    assert names_facts(statement.caveat, "256th", "1e-41")
+    assert statement.caveat in statement.text

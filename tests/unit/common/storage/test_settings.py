@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from facts import facts
+from facts import facts, names_facts
 
 from dpspca.cli.arguments.job_files import from_file
 from dpspca.cli.arguments.job_flags import Flags
@@ -241,7 +241,7 @@ def test_a_path_in_a_circle_or_none_stops_nothing_from_being_told(tmp_path: Path
     path = provider_with('round = "circle"\nnone = "a\\u0000b"\n[arriving]\nratings = "r"', tmp_path)
     told = [str(each) for each in faults(ProviderConfig, path, read_toml(path))]
     assert len(told) == 1
-    assert "'ratings' is under arriving and under data_sets" in told[0]
+    assert names_facts(told[0], "'ratings'", "arriving", "data_sets")
 
 
 def _top(path: Path, line: str) -> Path:

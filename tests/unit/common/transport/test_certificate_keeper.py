@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from facts import names_facts
 
 from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import Address
@@ -199,6 +200,8 @@ def test_a_daemon_that_may_not_write_to_the_folder_of_its_key_warns(
     catch_up(site.mail, site.identity.get(), site.north.now)
     for _ in range(3):
         site.keeper.look()
-    warned = [record for record in caplog.records if "cannot be written: Read-only file system" in record.getMessage()]
+    warned = [
+        record for record in caplog.records if names_facts(record.getMessage(), site.home, os.strerror(errno.EROFS))
+    ]
     assert [record.levelno for record in warned] == [logging.WARNING] * 2, "at the start, and once"
     assert not [record for record in caplog.records if record.levelno > logging.WARNING]
