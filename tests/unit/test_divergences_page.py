@@ -33,7 +33,7 @@ def test_the_page_cites_each_formula_or_explains_its_absence() -> None:
             assert "not from a paper" in reason
             continue
         (paper,) = re.findall(r"\(([^()]+ \d{4})\)$", CATALOGUE[name].summary)
-        assert paper.split()[0] in reason or "the paper's method is not private" in reason
+        assert paper.split()[0] in reason or "not private" in reason
 
 
 @pytest.mark.parametrize(("name", "times"), [("mod-sulq", 65), ("sulq", 509)])

@@ -17,7 +17,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 import scipy.sparse
-from facts import facts
+from facts import facts, names_facts
 
 from dpspca.client.steward.data_check import examine_settings
 from dpspca.common.dictionary import Preparation
@@ -288,10 +288,9 @@ def test_settings_name_files_of_rows_and_columns(tmp_path: Path) -> None:
     assert settings.reading_of("cohort") == how
     (examined,) = examine_settings(settings)
     assert examined.passed
-    assert any("6 triplets. 1 have an undeclared column" in remark for remark in examined.remarks)
-    assert examined.facts is not None
-    assert examined.facts.persons is not None
-    assert examined.facts.persons.persons == 3
+    assert any(names_facts(remark, "6 triplets", 1) for remark in examined.remarks)
+    known: Any = examined.facts
+    assert (known.triplets.triplets, known.triplets.unknown_columns, known.persons.persons) == (6, 1, 3)
 
 
 @pytest.mark.parametrize(

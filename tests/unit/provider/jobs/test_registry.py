@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from busy_threads import busy_places
-from facts import facts
+from facts import facts, names_facts
 from ledgers import LIMITS, opening, respond
 from local_federation import AllowEverything, Enrolment, now
 from timeouts import TIMEOUT
@@ -480,9 +480,7 @@ def test_a_policy_that_promises_more_than_jobs_kept_is_refused(
     registry = JobRegistry(raised)
     said = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(said) == 1
-    assert "Every job on the data set 'cohort' is refused" in said[0]
-    assert "protect 2 rows of a person together" in said[0]
-    assert "protected one row of a person" in said[0]
+    assert names_facts(said[0], "data set 'cohort'", "2 rows", "one row", "rows_per_person")
     two = replace(SPEC, rows_per_person=2)
     with pytest.raises(RefusedError, match=facts("rows_per_person", 1)):
         registry.open(enrolment.job(two, ada, ["north"]))

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from facts import facts
+from facts import facts, names_facts
 
 from dpspca.client.steward import explanation
 from dpspca.common.algorithms import catalogue
@@ -12,6 +12,7 @@ from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.results import PrivacyStatement
+from dpspca.common.results.statement import FURTHER_JOBS, SHARES_ONE_PROCESS, SHARES_TRUST
 from dpspca.provider.policy.job_request import JobRequest
 from dpspca.provider.policy.rules import Policy, Rules
 from dpspca.provider.policy.suggestion import suggest
@@ -75,8 +76,8 @@ def test_rules_that_have_no_meaning_for_the_unit_are_refused(old: str, new: str,
 def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUnit) -> None:
     told = "\n".join(explanation(rules(suggested(job(unit)))))
     assert unit.neighbours in told
-    assert "protects changes up to a bound that it chooses, exactly 2.5" in told
-    assert "of a symmetric matrix" in told
+    assert any(names_facts(line, "Norm bound", 2.5) for line in told.splitlines())
+    assert names_facts(told, "symmetric matrix")
     for wrong in ("One person has", "one row", "rows are clipped"):
         assert wrong not in told
 
@@ -86,10 +87,13 @@ def test_the_words_say_what_is_protected_and_up_to_which_change(unit: PrivacyUni
 def test_a_statement_promises_what_the_unit_is_and_no_row(unit: PrivacyUnit, federated: bool) -> None:
     spec = job(unit)
     text = PrivacyStatement.of(catalogue.plan(spec), parties=2, fresh_noise=True, federated=federated).text
-    change = "one entry had been different by at most 2.5" if unit is PrivacyUnit.ENTRY else "2.5 in spectral norm"
-    for part in (unit.neighbours, change, "covers changes of at most 2.5", "prices of jobs add up"):
+    trust, other = (SHARES_TRUST, SHARES_ONE_PROCESS) if federated else (SHARES_ONE_PROCESS, SHARES_TRUST)
+    for part in (unit.neighbours, FURTHER_JOBS, trust):
         assert part in text
-    assert ("its own share of the matrix" in text) is federated
+    assert other not in text
+    of_the_change = [each for each in text.split("\n\n") if names_facts(each, 2.5)]
+    assert len(of_the_change) == 2, "the promise, and what it covers"
+    assert names_facts(of_the_change[0], "entry" if unit is PrivacyUnit.ENTRY else "spectral norm")
     assert "row" not in text.replace("A whole row is not protected", "")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from facts import facts
+from facts import facts, names_facts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -171,7 +171,7 @@ def test_data_are_compared_with_the_least_bound_of_any_job() -> None:
 
 def test_an_algorithm_that_is_not_listed_is_refused() -> None:
     listed = replace(RULES, methods=("sulq",))
-    assert "'methods'. Asked: 'dps-pca'. Allowed: sulq." in refused(spec(), rules=listed)
+    assert names_facts(refused(spec(), rules=listed), "'methods'", "'dps-pca'", "sulq")
 
 
 def test_explained_variances_are_given_only_where_allowed() -> None:
@@ -184,7 +184,7 @@ def test_columns_may_be_limited_in_number_instead_of_by_name() -> None:
     counted = replace(RULES, columns=3)
     for few in (Schema(3), Schema.of(["any", "name"])):
         counted.check(JobRequest(spec(schema=few), analyst(), BOTH))
-    assert "'columns'. Asked: 4 columns. Allowed: at most 3." in refused(spec(), rules=counted)
+    assert names_facts(refused(spec(), rules=counted), "'columns'", 4, 3)
 
 
 def test_where_no_private_mean_is_allowed_the_rule_on_centring_says_so() -> None:
@@ -248,7 +248,7 @@ def test_a_cap_compares_prices_and_not_epsilons(budget: Budget, fits: bool) -> N
     if fits:
         RULES.check(JobRequest(spec(budget=budget), analyst(), BOTH))
     else:
-        assert "its rule 'per_job'. This asks for mu = " in refused(spec(budget=budget))
+        assert names_facts(refused(spec(budget=budget)), "'per_job'", "mu")
 
 
 def test_a_job_beyond_its_cap_is_refused_with_what_fits() -> None:
@@ -263,14 +263,13 @@ def test_published_accounting_is_priced_by_what_its_noise_is_worth() -> None:
 
 
 def test_a_job_without_a_plan_is_refused_and_not_an_error() -> None:
-    assert "This job has no plan. sparsity is not set." in refused(spec(options={}))
+    assert names_facts(refused(spec(options={})), "sparsity")
 
 
 def test_t18_a_job_must_protect_all_rows_that_a_person_may_have() -> None:
     rules = replace(RULES, rows_per_person=3)
     told = refused(spec(rows_per_person=2), rules=rules)
-    assert "'rows_per_person'. Asked: a job that protects all 2 rows of a person together." in told
-    assert "jobs that protect all 3 rows or more" in told
+    assert names_facts(told, "'rows_per_person'", 2, 3)
     for enough in (3, 4):
         rules.check(JobRequest(spec(rows_per_person=enough), analyst(), BOTH))
 

@@ -4,6 +4,7 @@ import asyncio
 from itertools import islice
 
 import pytest
+from facts import names_facts
 
 from dpspca.common.errors import AskAgainError, BusyError, RowsNotReadyError
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -58,7 +59,7 @@ def test_any_other_refusal_is_final() -> None:
     reason, asked = ask_provider("refused", "refused")
     assert asked == 1
     assert reason is not None
-    assert "Refused (refused): Not now." in reason
+    assert names_facts(reason, "(refused)", "Not now.")
 
 
 def test_one_that_never_gets_ready_drops_out_with_its_own_reason() -> None:
