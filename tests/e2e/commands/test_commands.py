@@ -368,6 +368,7 @@ def test_a_stored_model_can_be_plotted_applied_and_exported(here: Callable[..., 
     assert np.array_equal(np.load(enrolment / "scores.npy"), stored.transform(rows))
     again = here("model", "project", "model.dpspca", "north.csv", "--out", "scores.csv", "--json").facts
     assert again["warning"] == warned.strip()
+    assert names_facts(warned, "Scores", "not private")
     (enrolment / "patient.csv").write_text("\n".join((enrolment / "north.csv").read_text().splitlines()[:2]))
     here("model", "project", "model.dpspca", "patient.csv", "--out", "patient.npy")
     assert np.array_equal(np.load(enrolment / "patient.npy"), stored.transform(rows[:1]))

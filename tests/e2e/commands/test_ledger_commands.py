@@ -294,11 +294,13 @@ def test_every_command_reports_an_older_copy_of_the_ledger(here: Here) -> None:
     verified = here("ledger", "verify", *OWN)
     reason = here("budget", *OWN, "--json").facts["quarantine"]
     assert (verified.code, reason in verified.out) == (1, True)
-    assert names_facts(reason, "head file", "went back")
+    assert names_facts(reason, "head file", "24 entries", 16)
     assert f" {reason} " in here("ledger", "show", *OWN).out.partition("QUARANTINED")[2]
     (gap,) = here("outbox", *OWN, "--json").facts["gaps"]
-    assert reason in gap
+    assert gap.startswith(reason)
+    assert "missing" in gap
     (wrong,) = [line for line in here("doctor", *OWN).failed_checks if " ledger: " in line]
+    assert names_facts(wrong.replace(reason, ""), "quarantine")
     assert reason in wrong
 
 
@@ -341,7 +343,7 @@ def test_a_release_counts_everything_as_spent_and_records_it(here: Here, older: 
     assert "QUARANTINED" not in words
     assert here("ledger", "verify", *OWN).code == 0
     (gap,) = here("outbox", *OWN, "--json").facts["gaps"]
-    assert names_facts(gap, "Found", "head file", "went back")
+    assert names_facts(gap, "Found", "head file", "24 entries", 16, "missing")
     assert a_line_names(here("outbox", *OWN).out, "answers", "More may")
     assert "ever left" not in here("outbox", *OWN).out
     with older.running() as ledger:
