@@ -201,12 +201,12 @@ def read_approvals(found: Findings, content: bytes, job: JobOfEvidence, name: st
 def _decisions_in_words(record: ApprovalRecord) -> str:
     if not record.decisions:
         return "no person decided about the job: its policy admitted it."
-    said = (
+    decided = (
         f"{each.person} {_DID[each.verdict]} it at {moment(each.decided_at):%Y-%m-%d %H:%M:%S} UTC"
         + (f" ({each.reason})" if each.reason else "")
         for each in record.decisions
     )
-    return f"persons decided about the job: {'; '.join(said)}."
+    return f"persons decided about the job: {'; '.join(decided)}."
 
 
 def from_hex(text: str) -> bytes:

@@ -11,12 +11,15 @@ from dpspca.common.errors import InvalidDataError, MissingExtraError
 from .databases import (
     columns_of_duckdb,
     columns_of_postgres,
+    columns_of_sqlalchemy,
     columns_of_sqlite,
     read_duckdb,
     read_postgres,
+    read_sqlalchemy,
     read_sqlite,
     triplets_of_duckdb,
     triplets_of_postgres,
+    triplets_of_sqlalchemy,
     triplets_of_sqlite,
 )
 from .files import (
@@ -128,6 +131,9 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True, notes=notes_on_pgen),
     ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE, triplets=triplets_of_duckdb),
     ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE, triplets=triplets_of_postgres),
+    ".sqlalchemy": Format(
+        read_sqlalchemy, columns_of_sqlalchemy, _DATABASE, triplets=triplets_of_sqlalchemy
+    ),
     ".zarr": Format(read_zarr, columns_of_zarr, _NAMED, unstored=unstored_in_zarr),
     ".npy": Format(read_npy, keys=frozenset({"names"})), ".npz": Format(read_npz, keys=_NAMED),
 })  # fmt: skip

@@ -10,15 +10,23 @@ assigned without looking at the rows. If it does not determine the order, rows m
 start. Then their digest is another, and open jobs are refused.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.tables import Columns, RowSource, columns_used, require_numeric, triplet_columns
 
+Quote: TypeAlias = Callable[[str], str]
+"""Writes a name in a database's own SQL."""
+
 _LISTED: Final = 20
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
+
+
+def quoted(name: str) -> str:
+    """Write a name in standard SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,8 @@ class Types:
     texts: Mapping[str, str]
     whole: Collection[str]
     """Which of the types of numbers are whole."""
+    name: str = "CAST({} AS VARCHAR)"
+    """How a name that is no whole number becomes text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +51,13 @@ class Selection:
     """Which of the columns come as text."""
 
 
-def selection(
-    source: RowSource, origin: str, described: Sequence[tuple[str, str]], types: Types, usual_order: Sequence[str]
+def selection(  # noqa: PLR0913, PLR0917  # what a database says of itself
+    source: RowSource,
+    origin: str,
+    described: Sequence[tuple[str, str]],
+    types: Types,
+    usual_order: Sequence[str],
+    quote: Quote = quoted,
 ) -> Selection:
     """Choose the columns by their names and types, and write the statement that gives them.
 
@@ -65,7 +80,7 @@ def selection(
         ],
         by_dictionary=reading.preparation is not None,
     )
-    order = [quoted(name) for name in reading.order_by or ()] or list(usual_order)
+    order = [quote(name) for name in reading.order_by or ()] or list(usual_order)
     if not order:
         raise InvalidDataError(
             "The rows have no definite order.",
@@ -77,12 +92,14 @@ def selection(
         if name not in known:
             raise InvalidDataError(f"There is no column {name!r:.60} to order by.", "Correct order_by.")
     forms = [(types.texts if own else types.numbers)[kind] for (_, kind), own in zip(used, is_text, strict=True)]
-    cells = ", ".join(form.format(quoted(name)) for form, (name, _) in zip(forms, used, strict=True))
+    cells = ", ".join(form.format(quote(name)) for form, (name, _) in zip(forms, used, strict=True))
     statement = f"SELECT {cells} FROM {origin} ORDER BY {', '.join(order)}"  # noqa: S608  # quoted names
     return Selection(columns, statement, is_text)
 
 
-def triplet_statement(source: RowSource, origin: str, described: Sequence[tuple[str, str]], types: Types) -> str:
+def triplet_statement(
+    source: RowSource, origin: str, described: Sequence[tuple[str, str]], types: Types, quote: Quote = quoted
+) -> str:
     """Write the statement that gives triplets: two names, and a floating-point number, in any order.
 
     Names stay numbers if their type is one of whole numbers, and become text otherwise. Other numbers are refused: a
@@ -97,10 +114,8 @@ def triplet_statement(source: RowSource, origin: str, described: Sequence[tuple[
                 "Write it as whole numbers or as text: in a query, with CAST(... AS BIGINT).",
             )
     require_numeric([(name, kinds[name]) for name in value if kinds[name] not in types.numbers])
-    cells = [
-        quoted(name) if kinds[name] in types.whole else f"CAST({quoted(name)} AS VARCHAR)" for name in (row, column)
-    ]
-    cells += [types.numbers[kinds[name]].format(quoted(name)) for name in value]
+    cells = [quote(name) if kinds[name] in types.whole else types.name.format(quote(name)) for name in (row, column)]
+    cells += [types.numbers[kinds[name]].format(quote(name)) for name in value]
     return f"SELECT {', '.join(cells)} FROM {origin}"  # noqa: S608  # quoted names
 
 
@@ -116,9 +131,4 @@ def no_single_table(wanted: str | None, found: Sequence[str], there: Sequence[st
 
 def as_table(query: str) -> str:
     """Write a steward's query as what stands after FROM."""
-    return f"({query.strip().rstrip(';')}\n) AS steward_query"
-
-
-def quoted(name: str) -> str:
-    """Write a name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
+    return f"({query.strip().rstrip(';')}\n) steward_query"

@@ -10,6 +10,7 @@ _EXTRAS: Final = {
     "psycopg": "postgres",
     "adbc_driver_postgresql": "triplets",
     "duckdb": "duckdb",
+    "sqlalchemy": "sqlalchemy",
     "zarr": "zarr",
     "distributed": "dask",
     "pyspark": "spark",
