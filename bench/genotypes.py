@@ -50,9 +50,9 @@ THREADS: Final = os.cpu_count() or 1
 STEPS: Final = ("program", "read", "pass", "numpy")
 
 
-def write(path: Path, samples: int, variants: int) -> None:
+def write(path: Path, samples: int, variants: int, seed: int = 0) -> None:
     """Write genotypes in which allele frequencies differ, and one in a hundred is missing."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     with path.open("wb") as file:
         file.write(b"\x6c\x1b\x01")
         for _ in range(variants):

@@ -6,9 +6,8 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import click
 import typer
 
 import dpspca
@@ -25,7 +24,7 @@ def commands() -> str:
     )
 
 
-def _one_command(path: str, command: click.Command) -> Iterator[str]:
+def _one_command(path: str, command: Any) -> Iterator[str]:  # noqa: ANN401  # of click, which typer may bring itself
     yield f"## {path}\n"
     yield _prose(command.help or "") + "\n"
     rows = [row for parameter in command.params if (row := _one_parameter(parameter))]
@@ -37,11 +36,11 @@ def _one_command(path: str, command: click.Command) -> Iterator[str]:
         yield from _one_command(f"{path} {name}", part)
 
 
-def _one_parameter(parameter: click.Parameter) -> str | None:
+def _one_parameter(parameter: Any) -> str | None:  # noqa: ANN401  # as above
     text = getattr(parameter, "help", None) or ""
     if getattr(parameter, "hidden", False) or "--install-completion" in parameter.opts:
         return None
-    if isinstance(parameter, click.Argument) or parameter.param_type_name == "argument":
+    if parameter.param_type_name == "argument":
         spelled = (parameter.metavar or parameter.name or "").upper()
     else:
         spelled = ", ".join([*parameter.opts, *parameter.secondary_opts])
