@@ -147,11 +147,30 @@ def _data_sets(role: Role, given: list[str]) -> dict[str, str]:
 
 
 @identity.command("renew", epilog=EXIT_CODES)
-def _renew(config: AnySettings, *, exchange: Exchange = None, no_wait: NoWait = False, as_json: AsJson = False) -> None:
+def _renew(
+    config: AnySettings,
+    *,
+    exchange: Exchange = None,
+    if_due: Annotated[
+        bool,
+        typer.Option(
+            "--if-due",
+            help="For a timer: fetch the newest revocation list, install a certificate that was asked for, and ask for "
+            "one if a third of its life is left. Do not wait.",
+        ),
+    ] = False,
+    no_wait: NoWait = False,
+    as_json: AsJson = False,
+) -> None:
     """Renew the certificate: make a new key, ask the authority, wait, and install the new certificate.
 
     Daemons with a mailbox do this by themselves. The old certificate stays in use until the new one is installed.
     """
+    if if_due:
+        held, renewed = renewal.if_due(config, exchange)
+        line = f"{'Renewed: v' if renewed else 'V'}alid until {held.not_after:%Y-%m-%d}."
+        print_output({"renewed": renewed, "until": held.not_after.isoformat()}, line, as_json=as_json)
+        return
     request, mail = renewal.begin(config, exchange)
     key = request_fingerprint(request)
     _note(f"The new key is {key}. Tell the authority's operator, who signs it with `dpspca study sign`.")

@@ -21,6 +21,7 @@ from dpspca.common.transport import (
     RemoteMailbox,
     catch_up,
     is_due,
+    renew_if_due,
 )
 from dpspca.common.trust import SLOT_FILE, Identity, identity
 
@@ -40,6 +41,18 @@ def begin(config: Path, exchange: Path | None) -> tuple[bytes, CertificateMail]:
     settings = read_any_config(config)
     mail = mail_of(settings, config, exchange)
     return identity.renew_request(settings.identity), mail
+
+
+def if_due(config: Path, exchange: Path | None) -> tuple[Identity, bool]:
+    """Do once what a daemon with a mailbox does by itself. Return the identity, and whether its certificate is new.
+
+    Fetch the newest revocation list. Install the certificate if one was asked for and is there. Ask for one if a third
+    of the certificate's life is left.
+    """
+    settings = read_any_config(config)
+    me = Identity.load(settings.identity)
+    made = renew_if_due(mail_of(settings, config, exchange), me, now())
+    return made or me, made is not None
 
 
 def mail_of(settings: AnyConfig, config: Path, exchange: Path | None = None) -> CertificateMail:

@@ -1,7 +1,7 @@
 """How signed jobs, queries and answers are sent: gRPC, frames, limits on what a peer may cause; and the mailbox."""
 
 from . import message_parts, provider_stream, rpc, wire
-from .certificate_keeper import SOON, CertificateKeeper, End, catch_up, days_until, ends, is_due
+from .certificate_keeper import SOON, CertificateKeeper, End, catch_up, days_until, ends, is_due, renew_if_due
 from .certificate_mail import CertificateMail
 from .log_limits import LogLimiter, SummaryWriter
 from .mailbox import LIST_FILE, MAX_BYTES, Mail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox, is_loopback
@@ -35,6 +35,7 @@ __all__ = [
     "is_loopback",
     "message_parts",
     "provider_stream",
+    "renew_if_due",
     "rpc",
     "wire",
 ]

@@ -82,13 +82,21 @@ def is_due(me: Identity, now: datetime) -> bool:
 def catch_up(mail: CertificateMail, me: Identity, now: datetime) -> None:
     """Before a program starts: fetch what came while it was off, and ask for a new certificate if that is due."""
     try:
-        mail.fetch_revocations(me.authority_pem)
-        if identity.is_waiting(mail.folder) and mail.receive(me.authority_pem)[0]:
-            return
-        if is_due(me, now):
-            mail.send(identity.renew_request(mail.folder))
+        renew_if_due(mail, me, now)
     except DpspcaError as problem:
         _log.warning("Nothing new came from the mailbox: %s", problem)
+
+
+def renew_if_due(mail: CertificateMail, me: Identity, now: datetime) -> Identity | None:
+    """Fetch the revocation list, and ask for a new certificate if that is due. Return it if it is there already."""
+    mail.fetch_revocations(me.authority_pem)
+    if identity.is_waiting(mail.folder):
+        made, _ = mail.receive(me.authority_pem)
+        if made:
+            return made
+    if is_due(me, now):
+        mail.send(identity.renew_request(mail.folder))
+    return None
 
 
 class CertificateKeeper:

@@ -284,8 +284,28 @@ def test_a_daemon_that_hangs_is_restarted(town: Town) -> None:
     town.north.script(f"rm -r {folder}; systemctl daemon-reload; systemctl restart {PROVIDER}")
 
 
+def test_a_timer_renews_certificates_as_the_page_says(town: Town) -> None:
+    """It is started by hand, because a month has to go by otherwise. So has the request for a new certificate."""
+    scripts = blocks(PAGE, "Renew certificates")
+    for (machine, unit), script in zip(reversed(town.daemons), scripts, strict=False):
+        machine.script(script)
+        role = unit.removeprefix("dpspca-")
+        before = machine.shown(unit, "MainPID")
+        machine.run("systemctl", "start", f"dpspca-renew@{role}.service")
+        assert machine.shown(unit, "MainPID") == before  # nothing was due
+        config = f"/etc/dpspca/joined/{role}.toml"
+        machine.run("/opt/dpspca/bin/dpspca", "identity", "renew", "--config", config, "--no-wait")
+        town.sign(1, "/etc/dpspca/mailbox")
+        machine.run("systemctl", "start", f"dpspca-renew@{role}.service")
+        machine.until(unit, ActiveState="active", SubState="running")
+        assert machine.shown(unit, "MainPID") != before
+        installed = machine.run("cat", "/etc/dpspca/joined/identity/identity.pem")
+        assert machine.run("cat", f"/run/credentials/{unit}.service/identity.pem") == installed
+        assert machine.shown(f"dpspca-renew@{role}.timer", "ActiveState") == "active"
+
+
 def test_certificates_are_renewed_as_the_page_says(town: Town) -> None:
-    at_provider, at_coordinator = blocks(PAGE, "Renew a certificate")
+    at_provider, at_coordinator = blocks(PAGE, "Renew certificates")[2:]
     with ThreadPoolExecutor() as parties:
         renewing = [parties.submit(town.hub.script, at_coordinator), parties.submit(town.north.script, at_provider)]
         town.sign(2, "/etc/dpspca/mailbox")

@@ -18,6 +18,8 @@ from dpspca.common.trust.identity import Identity
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))
+DAEMONS = [unit for unit in UNITS if "@" not in unit.name]
+RENEWAL = FOLDER / "dpspca-renew@.service"
 MOST_EXPOSED = 2.0
 TOOL = shutil.which("systemd-analyze")
 
@@ -35,7 +37,8 @@ def told(unit: Path, key: str) -> list[str]:
 
 
 def test_there_is_a_unit_for_each_daemon() -> None:
-    assert [unit.name for unit in UNITS] == ["dpspca-coordinator.service", "dpspca-provider.service"]
+    assert [unit.name for unit in DAEMONS] == ["dpspca-coordinator.service", "dpspca-provider.service"]
+    assert [*DAEMONS, RENEWAL] == UNITS
 
 
 @needs_tool
@@ -58,7 +61,7 @@ def test_systemd_finds_no_mistake_in_a_unit(unit: Path, tmp_path: Path) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@pytest.mark.parametrize("unit", DAEMONS, ids=lambda unit: unit.stem)
 def test_a_unit_starts_what_the_program_offers(unit: Path) -> None:
     (command,) = told(unit, "ExecStart")
     _, role, *words = shlex.split(command)
@@ -71,11 +74,22 @@ def test_a_unit_starts_what_the_program_offers(unit: Path) -> None:
     assert f"/etc/dpspca/{role}.toml" in done.stderr  # all words are known, and the file is missing
 
 
+def test_the_timer_runs_a_command_that_the_program_offers() -> None:
+    (command,) = told(RENEWAL, "ExecStart")
+    _, *words = shlex.split(command.replace("%i", "provider"))
+    done = subprocess.run(  # noqa: S603  # our own program
+        [sys.executable, "-m", "dpspca", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "/etc/dpspca/joined/provider.toml" in done.stderr  # all words are known, and the file is missing
+    assert (FOLDER / "dpspca-renew@.timer").is_file()
+
+
 def test_the_units_set_what_the_image_sets_for_memory() -> None:
     (line,) = re.findall(
         r"^ENV (MALLOC_ARENA_MAX=.*)$", (FOLDER.parent / "Dockerfile").read_text("utf-8"), re.MULTILINE
     )
-    assert [told(unit, "Environment") for unit in UNITS] == [[line]] * 2
+    assert [told(unit, "Environment") for unit in UNITS] == [[line]] * 3
 
 
 def test_a_credential_of_the_service_manager_counts_as_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from commands import Ended, commands_in
 from facts import names_facts
 from organisations import Organisation
 
+from dpspca.client.enrolment import renewal
 from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import Study
 from dpspca.common.trust import identity as identities
@@ -245,6 +246,27 @@ def test_t44_a_replayed_certificate_and_request_are_ignored(here: Here, tmp_path
     count = len(here("study", "show", "--json").facts["certificates"])
     assert outcomes(sign(here)) == {NORTH: ("signed before", None)}
     assert len(here("study", "show", "--json").facts["certificates"]) == count == 2
+
+
+@pytest.mark.usefixtures("enrolled")
+def test_a_timer_renews_if_due_and_installs_what_came(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "north" / "provider.toml").write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "identity"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        '[data_sets]\ncohort = "rows.csv"\n'
+    )
+    due = ("identity", "renew", "--config", "north/provider.toml", *POST, "--if-due", "--json")
+    requests = list((tmp_path / "post").glob("*.request"))
+    until = here(*due).facts["until"]
+    assert list((tmp_path / "post").glob("*.request")) == requests
+    later = datetime.now(UTC) + timedelta(days=21)  # of 30
+    monkeypatch.setattr(renewal, "now", lambda: later)
+    assert here(*due).facts == {"renewed": False, "until": until}
+    assert outcomes(sign(here)) == {NORTH: ("renews", None)}
+    renewed = here(*due).facts
+    assert renewed["renewed"]
+    assert renewed["until"] >= until
 
 
 @pytest.mark.usefixtures("authority")
