@@ -45,7 +45,7 @@ BillOfMaterials = Annotated[
 ]
 
 
-@evidence.command(COLLECT, hidden=True, epilog=EXIT_CODES)
+@evidence.command(COLLECT, epilog=EXIT_CODES)
 def _collect(  # noqa: PLR0913  # a command's flags are its parameters
     job: Annotated[
         str,
@@ -64,8 +64,9 @@ def _collect(  # noqa: PLR0913  # a command's flags are its parameters
 ) -> None:
     """Write one file that shows what a job asked, under which terms, at what price, and what its providers recorded.
 
-    It holds the signed job, the terms and the ledger's record of each provider with their signatures, the certificates,
-    the privacy statement and the model's hash. It costs no privacy. Collect it soon: terms may change.
+    It holds the signed job, the certificates, the privacy statement, the model's hash and, signed by each provider, its
+    terms, its ledger's record and the decisions of persons. It costs no privacy. Collect it soon: terms may change.
+    `dpspca evidence JOB` is the same.
     """
     require_new(out, replace=force)
     stored, bill = _content(model, "a model"), _content(bill_of_materials, "a bill of materials")
@@ -76,7 +77,7 @@ def _collect(  # noqa: PLR0913  # a command's flags are its parameters
     content = connected(config, work)
     found = verify(content)
     write_file(out, content)
-    missing = [each.what for each in found.unknown if each.code.startswith(("record-", "terms-", "receipt-"))]
+    missing = [each.what for each in found.unknown if each.code.startswith(("record-", "terms-", "approvals-", "receipt-"))]
     failed = [each.what for each in found.failed]
     facts = {"file": str(out), "holds": found.holds, "missing": missing, "failed": failed}
     print_output(facts, str(out), as_json=as_json)
