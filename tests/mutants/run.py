@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,8 +24,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Final
+
+from fork_server import ForkServers
 
 ROOT: Final = Path(__file__).parents[2]
 LISTS: Final = tuple(sorted(Path(__file__).parent.glob("*.toml")))
@@ -34,6 +36,7 @@ COPIED: Final = (
     "common", "provider", "server", "client", "cli", "protos", "src", "tests", "deploy", "docs", "bench",
     "pyproject.toml", "README.md", "Makefile",
 )  # fmt: skip
+PROBE: Final = "tests/mutants/probe.py"
 LEAST_KILLED: Final = 0.95
 TIMEOUT: Final = 900
 """Seconds for the tests of one mutant; a mutant that makes them hang is broken, not killed."""
@@ -164,34 +167,37 @@ def copied() -> Iterator[Path]:
         yield copy
 
 
-def ended(copy: Path, tests: Sequence[str]) -> tuple[int | None, str]:
-    """Run tests in a copy: how pytest ended, None if it did not, and the last of what it said."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+def fork_servers() -> ForkServers:
+    """Return what runs tests."""
+    return ForkServers(variables())
+
+
+def variables() -> dict[str, str]:
+    """Return the variables that tests run with, but for where the package is."""
     others = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "PYTHON"))}
-    environment = {**others, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(  # noqa: S603  # our own tests
-            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
+    return {**others, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def ended(copy: Path, tests: Sequence[str], servers: ForkServers) -> tuple[int | None, str]:
+    """Run tests in a copy: how pytest ended, None if it did not, and the last of what it said."""
+    words = ["-x", "-q", "-p", "no:cacheprovider", *tests]
+    code, said = servers.run(copy, words, {**variables(), "PYTHONPATH": str(copy / "src")}, TIMEOUT)
+    if code is None:
         return None, f"no end within {TIMEOUT} seconds"
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return done.returncode, "\n".join(lines[-12:])
+    return code, "\n".join(said.strip().splitlines()[-12:])
 
 
-def require_clean(mutants: Iterable[Mutant]) -> None:
+def require_clean(mutants: Iterable[Mutant], servers: ForkServers) -> None:
     """Refuse to judge by tests that fail without any mutant, or that run against another copy of the package."""
-    probe = "import dpspca, pathlib, sys; sys.exit(pathlib.Path.cwd() not in pathlib.Path(dpspca.__file__).parents)"
     with copied() as copy:
-        environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
-        if subprocess.run([sys.executable, "-c", probe], cwd=copy, env=environment, check=False).returncode:  # noqa: S603  # as above
+        if ended(copy, [PROBE], servers)[0] != PASSED:
             raise UnusableError("The package in a copy is not the one that its tests import.")
-        code, said = ended(copy, sorted({test for mutant in mutants for test in mutant.tests}))
+        code, said = ended(copy, sorted({test for mutant in mutants for test in mutant.tests}), servers)
     if code != PASSED:
         raise UnusableError(f"The tests fail without any mutant:\n{said}")
 
 
-def tried(mutant: Mutant) -> Outcome:
+def tried(mutant: Mutant, servers: ForkServers) -> Outcome:
     """Plant a bug in a copy, and see whether its tests notice."""
     start = time.monotonic()
     with copied() as copy:
@@ -199,17 +205,17 @@ def tried(mutant: Mutant) -> Outcome:
         path.write_text(mutant.planted_in(path.read_text(encoding="utf-8")), encoding="utf-8")
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
             compiled.unlink()  # of the same second and size it would be taken for what was written now
-        code, said = ended(copy, mutant.tests)
+        code, said = ended(copy, mutant.tests, servers)
     outcome = {PASSED: "survived", FAILED: "killed"}.get(code if code is not None else -1, "broken")
     seconds = round(time.monotonic() - start, 1)
     told = "" if outcome == "killed" else said
     return Outcome(mutant.name, outcome, seconds, mutant.file, mutant.gives_away, mutant.survives, told)
 
 
-def all_tried(mutants: Sequence[Mutant], workers: int) -> Iterator[Outcome]:
+def all_tried(mutants: Sequence[Mutant], workers: int, servers: ForkServers) -> Iterator[Outcome]:
     """Try every mutant, and report progress on standard error."""
     with ThreadPoolExecutor(workers) as pool:
-        for count, outcome in enumerate(pool.map(tried, mutants), start=1):
+        for count, outcome in enumerate(pool.map(tried, mutants, repeat(servers)), start=1):
             sys.stderr.write(f"{count} of {len(mutants)}: {outcome.name} {outcome.outcome}\n")
             yield outcome
 
@@ -254,19 +260,23 @@ def chosen(mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Do what is asked on the command line."""
-    flags = asked(words)
+    with fork_servers() as servers:
+        return _done(asked(words), servers)
+
+
+def _done(flags: argparse.Namespace, servers: ForkServers) -> int:
     try:
         mutants = chosen(read(flags.lists), flags.names)
         check(mutants)
         if not (flags.check or flags.assume_clean):
-            require_clean(mutants)
+            require_clean(mutants, servers)
     except UnusableError as problem:
         sys.stderr.write(f"{problem}\n")
         return 2
     if flags.check:
         sys.stdout.write(f"{len(mutants)} mutants: every piece of code occurs once, and every test exists.\n")
         return 0
-    outcomes = list(all_tried(mutants, flags.workers))
+    outcomes = list(all_tried(mutants, flags.workers, servers))
     told = json.dumps([asdict(each) for each in outcomes], indent=2) if flags.json else table(outcomes)
     sys.stdout.write(f"{told}\n")
     return 0 if is_good(outcomes) else 1
