@@ -292,7 +292,9 @@ def test_a_timer_renews_certificates_as_the_page_says(town: Town) -> None:
         role = unit.removeprefix("dpspca-")
         before = machine.shown(unit, "MainPID")
         machine.run("systemctl", "start", f"dpspca-renew@{role}.service")
-        assert machine.shown(unit, "MainPID") == before, machine.journal(f"dpspca-renew@{role}.service")  # nothing was due
+        assert machine.shown(unit, "MainPID") == before, machine.journal(
+            f"dpspca-renew@{role}.service"
+        )  # nothing was due
         config = f"/etc/dpspca/joined/{role}.toml"
         machine.run("/opt/dpspca/bin/dpspca", "identity", "renew", "--config", config, "--no-wait")
         town.sign(1, "/etc/dpspca/mailbox")
