@@ -93,13 +93,12 @@ def _parquet(scores: FloatArray, names: RowNames | None) -> bytes:
 
 
 def _eigenvec(scores: FloatArray, names: RowNames | None) -> bytes:
-    """Write what PLINK, REGENIE and SAIGE take as covariates."""
+    """Write what PLINK, REGENIE and SAIGE take as covariates. REGENIE needs both names, under exactly these headings."""
     assert names is not None
-    families = names.families and any(family != "0" for family in names.families)
-    heads = ["#FID", "IID"] if families else ["#IID"]
-    who = zip(*((names.families or (), names.names) if families else (names.names,)), strict=True)
-    lines = [[*ids, *map(repr, numbers)] for ids, numbers in zip(who, scores.tolist(), strict=True)]
-    return "".join("\t".join(line) + "\n" for line in ([*heads, *_heads(scores)], *lines)).encode()
+    families = names.families or ("0",) * len(names.names)
+    who = zip(families, names.names, scores.tolist(), strict=True)
+    lines = [[family, name, *map(repr, numbers)] for family, name, numbers in who]
+    return "".join("\t".join(line) + "\n" for line in (["FID", "IID", *_heads(scores)], *lines)).encode()
 
 
 def _heads(scores: FloatArray) -> list[str]:

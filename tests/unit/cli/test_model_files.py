@@ -216,7 +216,7 @@ def test_covariates_of_samples_are_what_plink_reads(tmp_path: Path) -> None:
     done = run("model", "project", model(tmp_path), path, "--out", tmp_path / "pcs.eigenvec")
     assert done.exit_code == 0, done.output
     head, *lines = [line.split("\t") for line in (tmp_path / "pcs.eigenvec").read_text(encoding="utf-8").splitlines()]
-    assert head == ["#FID", "IID", "PC1", "PC2", "PC3"]
+    assert head == ["FID", "IID", "PC1", "PC2", "PC3"]  # REGENIE refuses all other headings
     assert [line[:2] for line in lines[:3]] == [["F0", "S0"], ["F0", "S1"], ["F1", "S2"]]
     assert (np.array([line[2:] for line in lines], dtype=float) == expected(tmp_path)).all()
     covariates = ("--covar", tmp_path / "pcs.eigenvec", "--write-covar", "--out", tmp_path / "read")
@@ -239,7 +239,7 @@ def test_scores_as_parquet_and_text_have_names_where_these_are_known(tmp_path: P
     (tmp_path / "ids.txt").write_text("".join(f"p{row}\n" for row in range(len(COUNTS))), encoding="utf-8")
     more = ("--ids", tmp_path / "ids.txt", "--out", tmp_path / "pcs.eigenvec")
     assert run("model", "project", model(tmp_path), tmp_path / "rows.csv", *more).exit_code == 0
-    assert (tmp_path / "pcs.eigenvec").read_text(encoding="utf-8").startswith("#IID\tPC1\tPC2\tPC3\np0\t")
+    assert (tmp_path / "pcs.eigenvec").read_text(encoding="utf-8").startswith("FID\tIID\tPC1\tPC2\tPC3\n0\tp0\t")
 
 
 @pytest.mark.parametrize("ending", ["sqlite", "duckdb", "postgresql"])
