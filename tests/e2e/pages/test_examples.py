@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -126,14 +128,34 @@ def made_up_wheel(folder: Path) -> Path:
     return path
 
 
+def test_genetics_py_says_how_to_install_msprime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msprime", None)
+    with pytest.raises(SystemExit, match="pip install msprime"):
+        runpy.run_path(str(EXAMPLES / "genetics.py"))
+
+
+@pytest.fixture(scope="module")
+def genetics(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Run the example, and return its folder and what it prints."""
+    if find_spec("msprime") is None:
+        pytest.skip("msprime is not installed (it has no wheels for Linux on ARM)")
+    folder = tmp_path_factory.mktemp("genetics") / "study"
+    return folder, run(sys.executable, "-c", FORKING, EXAMPLES / "genetics.py", folder)
+
+
 @pytest.mark.slow
-def test_genetics_py_finds_ancestry_and_plink_agrees(tmp_path: Path) -> None:
-    """The correlation is .97 in five runs. PLINK writes six digits of scores below 10."""
-    shown = run(sys.executable, EXAMPLES / "genetics.py", tmp_path)
-    assert "(1, 1e-06)-differentially private" in shown
-    assert float(shown.split("with ancestry: ")[1][:4]) > 0.9
+def test_genetics_py_finds_ancestry_and_plink_agrees(genetics: tuple[Path, str]) -> None:
+    """In 20 runs, no share was below .93, or more than .004 below that without privacy."""
+    folder, shown = genetics
+    assert load_model(folder / "model.dpspca").statement.epsilon == 1
+    found, best = (
+        np.array(re.findall(r"0\.\d+", line), dtype=float) for line in shown.splitlines() if line.startswith("Share")
+    )
+    assert found.shape == (3,)
+    assert (found > 0.9).all()
+    assert (best - found < 0.02).all()
     if shutil.which("plink2"):
-        assert float(shown.split("PLINK's scores: ")[1][:7]) < 1e-5
+        assert float(shown.split("PLINK's rounding: ")[1].split()[0]) < 1e-6
 
 
 @pytest.mark.slow
