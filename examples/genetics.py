@@ -4,7 +4,7 @@ Run it with ``python examples/genetics.py [FOLDER]``, after ``pip install msprim
 populations that separated long ago, and a town whose people descend from two of them. 500 people who are in no biobank
 are the public reference: it says which allele is counted, and how frequent it is. Each biobank has its genotypes in
 PLINK files, and counts the other allele of some variants. All run one job, here in one process. Then each biobank
-computes its people's scores, and PLINK 2 computes the same ones.
+computes its people's scores, and PLINK 2 computes the same ones. docs/genetics.md follows it step by step.
 """
 
 import shutil

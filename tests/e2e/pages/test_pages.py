@@ -64,6 +64,8 @@ NOT_RUN: Final = {
 TUTORIAL: Final = "docs/tutorial.md"
 CLINICAL: Final = "docs/clinical.md"
 """Its commands are those of examples/clinical.py, which test_examples.py runs."""
+GENETICS: Final = "docs/genetics.md"
+"""Its commands are those of examples/genetics.py and of a federation, which test_examples.py runs."""
 AUDIT: Final = "docs/audit.md"
 DICTIONARY: Final = "docs/dictionary.md"
 SAMPLES: Final = ROOT / "deploy" / "samples"
@@ -110,7 +112,7 @@ def is_run(command: Command) -> bool:
 
 
 RUN: Final = list(filter(is_run, COMMANDS))
-OTHER_PAGES: Final = sorted({command.page for command in RUN} - {TUTORIAL, AUDIT, DICTIONARY, CLINICAL})
+OTHER_PAGES: Final = sorted({command.page for command in RUN} - {TUTORIAL, AUDIT, DICTIONARY, CLINICAL, GENETICS})
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 
 def program(role: str) -> tuple[str, ...]:
     """Return the command that starts a daemon, as the page shows it."""
-    (command,) = {each.words for each in RUN if each.words[:2] == (role, "start")}
+    (command,) = {each.words for each in RUN if each.page in OTHER_PAGES and each.words[:2] == (role, "start")}
     return command
 
 
