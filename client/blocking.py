@@ -163,7 +163,7 @@ class Federation:
 
     def submit(  # noqa: PLR0913  # the job, and how to submit it
         self,
-        spec: JobSpec,
+        spec: JobSpec | Plan,
         data_set: str | None = None,
         providers: Sequence[str] | None = None,
         *,

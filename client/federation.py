@@ -271,7 +271,7 @@ class AsyncFederation:
 
     async def submit(  # noqa: PLR0913  # the job, and how to submit it
         self,
-        spec: JobSpec,
+        spec: JobSpec | Plan,
         data_set: str | None = None,
         providers: Sequence[str] | None = None,
         *,
@@ -281,13 +281,14 @@ class AsyncFederation:
     ) -> AsyncJob:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
-        ``data_set`` may be left out if only one is on offer. If the job does not name its columns, it is signed with
-        the names on offer. With the job's ``dictionary``, the model can prepare raw rows. With ``centering``, the job's
-        centring is chosen by public facts, such as the number of these providers. ``life`` is how long the job is
-        valid, if it may have to wait longer than ``validity_of`` for an approval.
+        The job may be planned already. ``data_set`` may be left out if only one is on offer. If the job does not name
+        its columns, it is signed with the names on offer. With the job's ``dictionary``, the model can prepare raw
+        rows. With ``centering``, the job's centring is chosen by public facts, such as the number of these providers.
+        ``life`` is how long the job is valid, if it may have to wait longer than ``validity_of`` for an approval.
         """
+        plan = spec if isinstance(spec, Plan) else catalogue.plan(spec)  # raises before anything is sent
+        spec = plan.spec
         features = None if dictionary is None else attached(spec, dictionary)
-        plan = catalogue.plan(spec)  # raises for an invalid job before anything is sent
         data_set = await self.only_data_set() if data_set is None else check_name("the data set", data_set)
         spec.schema.require_named()
         require_admissible(await self.presence(check_list("providers", providers or ())))

@@ -77,7 +77,9 @@ def _collect(  # noqa: PLR0913  # a command's flags are its parameters
     content = connected(config, work)
     found = verify(content)
     write_file(out, content)
-    missing = [each.what for each in found.unknown if each.code.startswith(("record-", "terms-", "approvals-", "receipt-"))]
+    missing = [
+        each.what for each in found.unknown if each.code.startswith(("record-", "terms-", "approvals-", "receipt-"))
+    ]
     failed = [each.what for each in found.failed]
     facts = {"file": str(out), "holds": found.holds, "missing": missing, "failed": failed}
     print_output(facts, str(out), as_json=as_json)

@@ -302,11 +302,12 @@ async def _submit(
         known = flags.dimension is not None or dictionary is not None
         schema = None if known else (await federation.describe(data_set, providers))[0]
         spec = job_flags.from_flags(flags, schema, providers=count)
-    for remark in findings.of_job(catalogue.plan(spec)):
+    plan = catalogue.plan(spec)
+    for remark in findings.of_job(plan):
         typer.echo(remark, err=True)
     if providers:
         await absent_providers.warn_before_job(federation, data_set, providers, spec.answer_seconds)
-    submitted = await federation.submit(spec, data_set, providers, dictionary=dictionary, life=life)
+    submitted = await federation.submit(plan, data_set, providers, dictionary=dictionary, life=life)
     typer.echo(f"job {submitted.name}", err=True)
     return submitted
 

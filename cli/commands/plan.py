@@ -28,6 +28,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import RefusedError
 from dpspca.common.job import JobSpec, Schema
+from dpspca.common.plan import Plan
 
 from .terms import Held, hold_to_terms
 
@@ -82,7 +83,8 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     held = _held(config, read, flags, chosen) if config else None
     spec = held.made.spec if held else _spec(read, flags, known.providers or len(chosen.providers or ()) or None)
     hints = known.hints(len(chosen.providers or ()) or 1)
-    facts = prices.facts(catalogue.plan(spec)) | (expected(spec, hints, known) if hints else {})
+    planned = catalogue.plan(spec)
+    facts = prices.facts(planned) | (expected(planned, hints, known) if hints else {})
     facts |= held.facts if held else {}
     if write:
         file = read.dictionary_file if read else flags.dictionary
@@ -138,10 +140,11 @@ def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None, dictionary: str 
     return json.dumps(named | json.loads(spec.to_json())) + "\n"
 
 
-def expected(spec: JobSpec, hints: Hints, known: PublicFacts) -> dict[str, Any]:
+def expected(plan: Plan, hints: Hints, known: PublicFacts) -> dict[str, Any]:
     """Return the forecast, the answers and, for dps-pca, the theorem's terms as plain values."""
+    spec = plan.spec
     forecast = of_hints(spec, hints)
-    asked = answer(spec, hints, target_error=known.target_error, lifetime=known.lifetime(spec.budget.delta))
+    asked = answer(plan, hints, target_error=known.target_error, lifetime=known.lifetime(spec.budget.delta))
     facts = {"forecast": forecast.to_dict(), "answers": asked.to_dict()}
     return facts | ({"theory": expected_error.facts(spec, forecast)} if spec.method == expected_error.METHOD else {})
 

@@ -61,7 +61,7 @@ class MadeUp:
         check_sparsity(self.features, self.components, self.dimension)
         _ = self.plan  # refuses an invalid job before anything starts
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """The plan of the job."""
         return catalogue.plan(self.job)

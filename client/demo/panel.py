@@ -84,7 +84,7 @@ class Panel:
         check_sparsity(self.sparsity, self.components, len(self.genotypes.markers))
         _ = self.plan  # refuses an invalid job before anything starts
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """The plan of the job."""
         return catalogue.plan(self.job)

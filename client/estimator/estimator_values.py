@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,7 @@ from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.frames import array_of, column_names, numbers_of_objects
 from dpspca.common.job import AutoCentering, Center, JobSpec
 from dpspca.common.plan import Plan
-from dpspca.common.queries import ColumnSizes, ColumnSums, CompressedCovariance, Count, EntryTotal, NormHistogram
 from dpspca.provider.data import check_rows
-
-_BESIDE: Final = (Count, ColumnSizes, ColumnSums, CompressedCovariance, EntryTotal, NormHistogram)
-"""Queries before and after the components are found. They do not count as rounds."""
 
 
 def rows_of(rows: Any, *, least: int) -> tuple[Any, Any]:  # noqa: ANN401  # whatever holds numbers
@@ -60,7 +56,7 @@ def job_of(values: Mapping[str, Any], *, providers: int | None) -> JobSpec:
 
 def rounds_of(plan: Plan) -> int:
     """Count the planned queries that the components are found from."""
-    return sum(step.query not in _BESIDE and not step.explains for step in plan)
+    return sum(step.query.finds_components and not step.explains for step in plan)
 
 
 def methods_with(option: str) -> list[str]:

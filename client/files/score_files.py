@@ -93,7 +93,7 @@ def _parquet(scores: FloatArray, names: RowNames | None) -> bytes:
 
 
 def _eigenvec(scores: FloatArray, names: RowNames | None) -> bytes:
-    """Write what PLINK, REGENIE and SAIGE take as covariates. REGENIE needs both names, under exactly these headings."""
+    """Write covariates as PLINK, REGENIE and SAIGE take them. REGENIE needs exactly these headings."""
     assert names is not None
     families = names.families or ("0",) * len(names.names)
     who = zip(families, names.names, scores.tolist(), strict=True)

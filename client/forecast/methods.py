@@ -77,7 +77,12 @@ def chance(spec: JobSpec) -> float:
 
 def of_job(spec: JobSpec, hints: Hints) -> MethodForecast:
     """Forecast a job by its own method."""
-    plan, population = catalogue.plan(spec), Population.of(spec, hints)
+    return of_plan(catalogue.plan(spec), hints)
+
+
+def of_plan(plan: Plan, hints: Hints) -> MethodForecast:
+    """Forecast a job that is planned already."""
+    spec, population = plan.spec, Population.of(plan.spec, hints)
     outlook = outlook_of(plan, population)
     sines = np.minimum(outlook.sines, 1 - spec.components / spec.schema.dimension)
     error = math.sqrt(float(sines.sum()))

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
-from dpspca.common.job import Budget, JobSpec
+from dpspca.common.job import Budget
+from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PROVIDERS, NOTHING, Price
 from dpspca.provider.ledger import Balance, epsilon_of
 from dpspca.provider.policy import filter_of
 
 from .forecast import epsilon_for
-from .methods import of_job
+from .methods import of_plan
 from .population import Hints
 
 
@@ -38,23 +38,22 @@ class Answers:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def answer(
-    spec: JobSpec, hints: Hints, *, target_error: float | None = None, lifetime: Budget | None = None
-) -> Answers:
+def answer(plan: Plan, hints: Hints, *, target_error: float | None = None, lifetime: Budget | None = None) -> Answers:
     """Answer all questions about a job."""
+    spec = plan.spec
     check(
         target_error is None or 0 < target_error <= spec.components**0.5,
         f"The target for the error is {target_error!r}.",
         f"Give a number above 0 and at most {spec.components**0.5:.3g}, the largest error there is.",
     )
-    share, jobs, left = (None, None, None) if lifetime is None else _left(spec, lifetime)
+    share, jobs, left = (None, None, None) if lifetime is None else _left(plan.price, lifetime)
     each = hints.rows // hints.providers
     more = hints.providers + 1
     another = None if more > MAX_PROVIDERS else replace(hints, rows=hints.rows + each, providers=more)
     return Answers(
-        error=of_job(spec, hints).error,
-        with_another_provider=of_job(spec, another).error if another else None,
-        with_one_owner=of_job(spec, replace(hints, providers=1)).error,
+        error=of_plan(plan, hints).error,
+        with_another_provider=of_plan(plan, another).error if another else None,
+        with_one_owner=of_plan(plan, replace(hints, providers=1)).error,
         target_error=target_error,
         epsilon_for_target=None if target_error is None else epsilon_for(spec, hints, target_error),
         share_of_lifetime=share,
@@ -63,9 +62,9 @@ def answer(
     )
 
 
-def _left(spec: JobSpec, lifetime: Budget) -> tuple[float, int, float]:
+def _left(price: Price, lifetime: Budget) -> tuple[float, int, float]:
     """Return which share of a lifetime budget the job takes, for how many there is room, and what one leaves."""
-    price, balance = catalogue.plan(spec).price, Balance.of(filter_of(lifetime))
+    balance = Balance.of(filter_of(lifetime))
     after = Balance(balance.budget, price, NOTHING)
     left = epsilon_of(Price(after.left.units), lifetime.delta) if after.left.units else 0.0
     return balance.share(price), balance.jobs(price), left or 0.0

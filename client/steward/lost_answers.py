@@ -98,7 +98,7 @@ def prices_to_record(
         "What counts as spent is already recorded for every data set.",
         "To count more for one of them, name it with --count.",
     )
-    return {name: Price(*pair) for name, pair in fact.counted.items()}
+    return fact.prices
 
 
 def answers_again(view: LedgerView, name: str) -> bool:

@@ -91,7 +91,7 @@ def fit(
     for adapt in (
         _columns(schema),
         partial(_rules, public_bound=public_bound),
-        _method,
+        partial(_method, ask=ask),
         partial(_budget, ask=ask),
     ):
         try:
@@ -167,7 +167,7 @@ def _mean_bound(spec: JobSpec, rules: Sequence[Conditions]) -> float:
     return _nearest(wanted, [each.mean_bound for each in rules if each.mean_bound])
 
 
-def _method(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
+def _method(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
     """Keep the method if all providers allow it. Otherwise take the first one that they allow and that has a plan."""
     lists = [each.conditions.methods for each in terms]
     common = [name for name in lists[0] if all(name in each for each in lists)]
@@ -177,14 +177,15 @@ def _method(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
         known = {option.name for option in catalogue.find(name).options} if name in catalogue.CATALOGUE else set()
         options = {key: value for key, value in spec.options.items() if key in known}
         made = replace(spec, method=name, options=options)
-        if _has_plan(made):
+        if _has_plan(ask(made)):
             return made
     return spec
 
 
 def _budget(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
     """Lower the budget until the price of the plan is within what one job may cost and what is left."""
-    if any(each.refused for each in terms) or not _has_plan(spec) or _is_affordable(ask(spec), terms):
+    asked = ask(spec)
+    if any(each.refused for each in terms) or not _has_plan(asked) or _is_affordable(asked, terms):
         return spec
     caps = [each.conditions.per_job for each in terms]
     epsilon = min([spec.budget.epsilon, *(each.epsilon for each in caps)])
@@ -223,9 +224,9 @@ def _is_affordable(job: JobRequest, terms: Sequence[Terms]) -> bool:
     return not any(isinstance(why, BudgetExceededError) for each in terms for why in refusals(each, job))
 
 
-def _has_plan(spec: JobSpec) -> bool:
+def _has_plan(job: JobRequest) -> bool:
     try:
-        catalogue.plan(spec)
+        _ = job.plan
     except DpspcaError:
         return False
     return True

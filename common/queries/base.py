@@ -175,6 +175,8 @@ class RowQuery(Query):
     """Whether a query smaller than planned has an answer of its own size, at the price of the planned one."""
     fits_noise: ClassVar[bool] = False
     """Whether noise may be scaled to the query's content, which is public, instead of the worst case of its extent."""
+    finds_components: ClassVar[bool] = True
+    """Whether components are found from the answer. Other queries come before or after that, and are no rounds."""
 
     @property
     @abstractmethod

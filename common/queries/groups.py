@@ -30,6 +30,7 @@ class GroupedScores(RowCountsQuery, ViewQuery):
     """
 
     kind = "grouped-scores"
+    finds_components = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -240,6 +240,7 @@ class EntryTotal(RowQuery):
     """
 
     kind = "entry-total"
+    finds_components = False
     units = frozenset({PrivacyUnit.ENTRY})
     dimension: int
 

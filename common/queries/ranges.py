@@ -61,6 +61,7 @@ class ColumnSizes(RowCountsQuery, ColumnsQuery):
     """
 
     kind = "column-sizes"
+    finds_components = False
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ class Count(RowQuery):
     """
 
     kind = "count"
+    finds_components = False
 
     @property
     def extent(self) -> Extent:
@@ -82,6 +83,7 @@ class ColumnSums(RowQuery):
     """
 
     kind = "column-sums"
+    finds_components = False
     dimension: int
     scales: FloatArray | None = None
 
@@ -307,6 +309,7 @@ class CompressedCovariance(BasisQuery):
     """
 
     kind = "compressed-covariance"
+    finds_components = False
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:

@@ -293,6 +293,7 @@ class NormHistogram(RowCountsQuery, ViewQuery):
     """
 
     kind = "norm-histogram"
+    finds_components = False
     power: int = 1
 
     @property
@@ -339,6 +340,7 @@ class ScoreHistogram(RowCountsQuery, ViewQuery):
     """
 
     kind = "score-histogram"
+    finds_components = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

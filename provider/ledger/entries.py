@@ -255,6 +255,11 @@ class Released:
     counted: Mapping[str, Sequence[int]] = field(default_factory=dict)
     ledger: str = ""
 
+    @property
+    def prices(self) -> dict[str, Price]:
+        """The stated prices, by data set."""
+        return {name: Price(*pair) for name, pair in self.counted.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:

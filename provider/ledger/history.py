@@ -338,9 +338,9 @@ class History:
     def _apply_released(self, fact: Released, at: int) -> None:
         self.quarantine, self.signed_after = None, at + JOB_SKEW
         self._accounted = (self._accounted or set()) | set(fact.counted)
-        for name, counted in fact.counted.items():
+        for name, price in fact.prices.items():
             for accounts in (self.data_sets, self.written_off):
-                accounts.setdefault(name, Account()).spent += Price(*counted)
+                accounts.setdefault(name, Account()).spent += price
 
 
 def _is_amount(counted: Sequence[int]) -> bool:

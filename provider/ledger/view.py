@@ -59,7 +59,7 @@ class LedgerView:
             if each.answer or job.state is None
         ]
         changes += [
-            (each.at, Price(*each.fact.counted[data_set]))
+            (each.at, each.fact.prices[data_set])
             for each in self.quarantines
             if isinstance(each.fact, Released) and data_set in each.fact.counted
         ]
@@ -158,7 +158,7 @@ def read_ledger(config: Path) -> LedgerView:
 
 
 def require_trusted(settings: ProviderConfig, config: Path) -> None:
-    """Refuse a ledger that is in quarantine, quickly; ``look`` also holds it against its head file."""
+    """Refuse a ledger that is in quarantine, quickly; ``read_ledger`` also compares it with its head file."""
     path, _ = ledger_paths(settings, config)
     with file_errors(path), Database.readable(path) as database:
         reason = database.quarantine()
@@ -254,12 +254,9 @@ def quarantine_facts(entry: Entry) -> dict[str, Any]:
     """Return how a quarantine began or ended, as plain values."""
     facts: dict[str, Any] = {"at": format_time(entry.at), "entry": entry.number}
     match entry.fact:
-        case Released(reason, counted):
-            return facts | {
-                "kind": "released",
-                "reason": reason,
-                "counted": {name: price_facts(Price(*pair)) for name, pair in counted.items()},
-            }
+        case Released() as released:
+            counted = {name: price_facts(price) for name, price in released.prices.items()}
+            return facts | {"kind": "released", "reason": released.reason, "counted": counted}
         case Quarantined(reason):
             return facts | {"kind": "quarantined", "reason": reason}
         case other:

@@ -1,10 +1,10 @@
 """Plant privacy bugs in copies of this project, one at a time, and report for each whether a test notices it.
 
-``python tests/mutants/run.py`` runs all of them; names as arguments choose some. The checkout is never touched. Each
-mutant names a piece of code that must occur exactly once in its file, so that none can rot unseen, and the tests that
-must fail. Code is compared word by word: comments, docstrings, line breaks and indentation do not count, so rewording
-a comment or moving a function into a class breaks no mutant. A mutant is killed when one of its tests fails; a mutant
-that cannot be run at all is broken.
+``python tests/mutants/run.py`` runs all of them; names as arguments choose some, and ``--one-in N`` about one in N,
+others with each commit. The checkout is never touched. Each mutant names a piece of code that must occur exactly once
+in its file, so that none can rot unseen, and the tests that must fail. Code is compared word by word: comments,
+docstrings, line breaks and indentation do not count, so rewording a comment or moving a function into a class breaks no
+mutant. A mutant is killed when one of its tests fails; a mutant that cannot be run at all is broken.
 
 The exit code is 1 when a mutant is broken, when one survives without an explanation in its file, or when fewer than
 95 % are killed; 2 when a piece of code is not found once, a test is missing, or the tests fail without any mutant.
@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from itertools import repeat
 from pathlib import Path
 from typing import Final
@@ -243,6 +245,7 @@ def asked(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help="mutants to try; left out: all")
     parser.add_argument("--lists", nargs="+", type=Path, default=LISTS, help="files of mutants")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--one-in", type=int, default=1, help="try about one in so many, which the commit decides")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument(
         "--check", action="store_true", help="only check that every piece of code and every test exists"
@@ -251,11 +254,22 @@ def asked(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def chosen(mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
-    """Give the mutants of these names; all, where none is given."""
+def chosen(mutants: Sequence[Mutant], names: Sequence[str], one_in: int = 1, commit: str = "") -> list[Mutant]:
+    """Give the mutants of these names; all, where none is given. Of these, the commit chooses about one in so many."""
     if missing := set(names) - {mutant.name for mutant in mutants}:
         raise UnusableError(f"There is no mutant {', '.join(sorted(missing))}.")
-    return [mutant for mutant in mutants if not names or mutant.name in names]
+    named = [mutant for mutant in mutants if not names or mutant.name in names]
+    return [each for each in named if _turn(each.name, commit) % one_in == 0] or named[:1]
+
+
+def _turn(name: str, commit: str) -> int:
+    return int.from_bytes(sha256(f"{commit} {name}".encode()).digest())
+
+
+def _commit() -> str:
+    """Return the checkout's commit; without git always the same."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607
+    return done.stdout.strip()
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -266,7 +280,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _done(flags: argparse.Namespace, servers: ForkServers) -> int:
     try:
-        mutants = chosen(read(flags.lists), flags.names)
+        mutants = chosen(read(flags.lists), flags.names, flags.one_in, _commit())
         check(mutants)
         if not (flags.check or flags.assume_clean):
             require_clean(mutants, servers)

@@ -51,6 +51,13 @@ def test_every_mutant_can_still_be_planted_and_names_tests_that_exist() -> None:
     RUNNER.check(MUTANTS)
 
 
+def test_a_commit_chooses_some_mutants_and_another_one_others() -> None:
+    first, second = ([each.name for each in RUNNER.chosen(MUTANTS, [], 6, 40 * letter)] for letter in "ab")
+    assert 25 < len(first) < 120
+    assert first != second
+    assert len(RUNNER.chosen(MUTANTS, [], 10**9, "a")) == 1
+
+
 def test_every_mutant_says_in_a_sentence_what_it_reveals() -> None:
     for mutant in MUTANTS:
         assert mutant.gives_away.endswith("."), mutant.name

@@ -12,6 +12,8 @@ from pages import PAGES, ROOT
 CODE: Final = re.compile(r"```\w*\n.*?```|`[^`]+`", re.DOTALL)
 COMMAND: Final = re.compile(r"(?:^|[`\s$])((?:\S*/)?(?:python3?|bash) [\w/.-]+\.(?:py|sh)[^`\n]*|make [a-z][^`\n]*)")
 FOLDERS: Final = "common|provider|server|client|cli|protos|deploy|tests|bench|docs|examples"
+FILE: Final = re.compile(r"`([a-z_]+\.py)`")
+"""A file without its folder."""
 PATH: Final = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)`")
 EXTRA: Final = re.compile(r"pip install '(?:\.|dpspca)\[([^\]]+)\]'")
 
@@ -55,3 +57,10 @@ def test_every_path_on_a_page_is_there() -> None:
     paths = set(named(PATH))
     assert len(paths) >= 40
     assert [(page, path) for page, path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_every_file_that_a_page_names_is_in_some_folder() -> None:
+    there = {path.name for folder in FOLDERS.split("|") for path in (ROOT / folder).rglob("*.py")}
+    named_files = set(named(FILE))
+    assert named_files
+    assert [(page, name) for page, name in sorted(named_files) if name not in there] == []

@@ -199,7 +199,7 @@ def test_a_job_beyond_help_says_so() -> None:
 
 
 def asked(spec: JobSpec | None = None, **more: Any) -> Answers:
-    return answer(spec or job(), Hints(rows=40_000, providers=4, **SPARSE), **more)
+    return answer(catalogue.plan(spec or job()), Hints(rows=40_000, providers=4, **SPARSE), **more)
 
 
 def test_the_epsilon_for_a_target_reaches_it_and_less_does_not() -> None:
@@ -221,7 +221,7 @@ def test_a_further_provider_and_one_owner_have_the_same_forecast() -> None:
     assert found.with_one_owner == error(job(), rows=40_000, providers=1, **SPARSE)
     assert found.with_one_owner < found.with_another_provider < found.error
     assert found.share_of_lifetime is None
-    assert answer(job(), Hints(rows=40_000, providers=128, **SPARSE)).with_another_provider is None
+    assert answer(catalogue.plan(job()), Hints(rows=40_000, providers=128, **SPARSE)).with_another_provider is None
 
 
 def test_what_is_left_of_a_lifetime_adds_up() -> None:
