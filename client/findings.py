@@ -92,9 +92,10 @@ def of_model(model: Model) -> list[str]:
     """Return what a reader must know before relying on the numbers of a model."""
     number = "a variance" if model.statement.unit.is_row else "an eigenvalue"
     too = "" if _asked_apart(model) else " and its component"
+    apart = " The component itself was found from answers with less noise." if _asked_apart(model) else ""
     applies = {
         f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone can be as large. Such {number}{too} may "
-        "be nothing but noise.": bool(within_noise(model).any()),
+        f"be nothing but noise.{apart}": bool(within_noise(model).any()),
         "Most rows were probably clipped: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared norm bound.": bound_may_be_small(model),
         f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to multiples of a "

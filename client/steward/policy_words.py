@@ -19,6 +19,8 @@ _OTHER_NOISE: Final = (
 )
 _LARGE: Final = 100
 """Numbers from here on are written without decimals."""
+_LISTED: Final = 50
+"""Columns that are named in words."""
 _GUESS: Final = {
     PrivacyUnit.ROW_ADD_REMOVE: "whether a given row is in the data or not",
     PrivacyUnit.ROW_REPLACE_ONE: "which of two given contents a row of the data has",
@@ -156,7 +158,9 @@ def _bounds(rules: Rules) -> str:
 def _columns(rules: Rules) -> str:
     if isinstance(rules.columns, int):
         return f"any, at most {rules.columns}"
-    return f"only {', '.join(rules.columns)}"
+    shown, count = rules.columns[:_LISTED], len(rules.columns)
+    more = f" and {count - _LISTED} more that the policy names" if count > _LISTED else ""
+    return f"only {', '.join(shown)}{more}"
 
 
 def _approval(rules: Rules) -> str:

@@ -19,7 +19,7 @@ LIFETIME_DELTA: Final = 1e-6
 """The least suggested lifetime delta for jobs whose noise is not Gaussian."""
 MOST_DELTA: Final = 0.1
 """No larger delta is suggested."""
-MOST_FEATURES: Final = 1000
+MOST_FEATURES: Final = 100
 """No more features are listed: a longer list is hard to read, and it is sent to analysts with the terms."""
 _LINE: Final = 100
 FEW: Final = 4
