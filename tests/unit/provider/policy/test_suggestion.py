@@ -91,7 +91,7 @@ def test_the_features_of_a_job_with_a_dictionary_are_allowed_and_no_others() -> 
         allowed.check(JobRequest(described("mean area", "bmi"), ADA, SITES))
 
 
-@pytest.mark.parametrize(("count", "listed"), [(40, True), (1000, True), (1001, False)])
+@pytest.mark.parametrize(("count", "listed"), [(40, True), (100, True), (101, False)])
 def test_very_many_features_are_counted_and_not_listed(count: int, listed: bool) -> None:
     names = tuple(f"feature {number}" for number in range(count))
     job = described(*names)
