@@ -290,9 +290,9 @@ def _may_be_longer(decided: Decision) -> str:
     if decided.clipped is None or decided.longer is None or decided.longer < 1:
         return ""
     return (
-        f"For explained variances, scores longer than {decided.clipped:.3g} count as that long. At most about "
-        f"{decided.longer:.0f} rows are longer, by what noise lets see. If there are such rows, variances are larger "
-        "than stated."
+        f"For explained variances, scores longer than {decided.clipped:.3g} count as that long. The noisy "
+        f"counts suggest that at most about {decided.longer:.0f} rows are longer. If there are such rows, variances "
+        "are larger than stated."
     )
 
 
@@ -330,8 +330,8 @@ def _path_taken(decided: Decision, every: int) -> str:
     match decided.path:
         case ReleasePath.WHOLE:
             return (
-                f"The covariance matrix of all {every} columns was released once, for most of the budget. For so few "
-                "columns, or so many components, asking in stages would gain nothing."
+                f"The covariance matrix of all {every} columns was released once, for most of the budget. With so few "
+                "columns or so many components, several stages would not give a better result."
             )
         case ReleasePath.WIDE | ReleasePath.PRODUCTS:
             return f"There are {every} columns, too many to release their covariance matrix. {_wide_path(decided)}"

@@ -71,9 +71,9 @@ async def facts(config: Path) -> dict[str, Any]:
 
 
 async def _ask(settings: CoordinatorConfig, me: Identity) -> tuple[str, list[Presence] | None]:
-    """Ask the running coordinator about all parties. Return why it does not serve, if it does not, and what it says.
+    """Ask the running coordinator about all parties. Return its problem if it does not serve, and its list of parties.
 
-    One of an earlier version, which runs until it is restarted, does not say who is connected.
+    The list is None if there is a problem, or if the coordinator still runs an earlier version, which has no such list.
     """
     try:
         address = probe.address_of(settings)
@@ -115,11 +115,11 @@ class _Sources:
     receipts: dict[str, bytes]
     """The last receipt of each provider, with the certificate that it had."""
     live: dict[tuple[str, str], Presence]
-    """What the running coordinator says, by role and name."""
+    """The parties that the running coordinator lists, by role and name."""
     invited: set[PartyName]
     revoked: RevocationList | None
     is_asked: bool
-    """Whether the coordinator said who is connected."""
+    """Whether the coordinator gave a list of the parties that are connected."""
 
     def parties(self) -> Iterator[dict[str, Any]]:
         """Yield what is known of each party, providers first."""

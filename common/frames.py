@@ -25,7 +25,7 @@ _NO_ROWS_YET: Final = {"LazyFrame": "collect()", "DuckDBPyRelation": "df()"}
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:  # noqa: ANN401  # a data frame, or anything else
-    """Return the column names of a data frame, or None if it has none. Refuse names of which only some are text."""
+    """Return the column names of a data frame, or None if it has none. Refuse names if only some of them are text."""
     labels = _labels(table)
     names = tuple(label for label in labels if isinstance(label, str))
     if names and len(names) < len(labels):

@@ -1,15 +1,16 @@
-"""Offers the mailbox over the network, on an address of its own, to parties that may have no certificate yet.
+"""Serves the mailbox over the network, at an address of its own, also to parties that have no certificate yet.
 
-It speaks a little HTTP over TLS: PUT and GET of ``/SLOT/request`` and ``/SLOT/certificate``, and of
-``/SLOT/revocations``, which is the same for all. A caller shows no certificate, but has to name a slot: the coordinator
-recognises those that the authority made, and nobody can guess one. What a caller leaves is not believed by anybody
-(``common.transport.mailbox``), so the limits here protect this machine alone:
+It supports a small part of HTTP over TLS: PUT and GET of ``/SLOT/request`` and ``/SLOT/certificate``, and of
+``/SLOT/revocations``, which is the same for all. A caller shows no certificate, but must name a slot. The coordinator
+recognises the slots that the authority made, and nobody can guess one. Nobody trusts what a caller stores
+(``common.transport.mailbox``), so the limits here only protect this machine:
 
-- Nothing is kept of a connection that is gone, and nothing at all of a caller without a slot.
+- The server keeps nothing of a connection that is closed, and nothing at all of a caller without a slot.
 - A slot holds one request and one certificate of bounded size, so the disk holds at most that for each invited party.
 - A revocation list is stored only if the authority signed it and it is newer than the one before.
-- Few connections are open at once, each for seconds. The others wait in the system's queue, where they take none of the
-  coordinator's files. They are accepted at a limited rate, so that strangers cannot keep the processor busy.
+- Few connections are open at once, each for seconds. Others wait in the system's queue, where they use none of the
+  files that the coordinator may open. They are accepted at a limited rate, so that strangers cannot keep the processor
+  busy.
 """
 
 import asyncio

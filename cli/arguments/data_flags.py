@@ -17,7 +17,7 @@ DataSet: TypeAlias = Annotated[
 Providers: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        help="Provider to query. Repeat the option for each provider. Overrides those in the job's file. If none is "
+        help="Provider to query. Repeat the flag for each provider. Overrides those in the job's file. If none is "
         "named: all that offer the data set."
     ),
 ]

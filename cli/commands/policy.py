@@ -77,7 +77,7 @@ def _suggest(
     *,
     analyst: Annotated[
         list[str],
-        typer.Option(help="An analyst who may submit jobs. Repeat the option for each analyst.", show_default=False),
+        typer.Option(help="An analyst who may submit jobs. Repeat the flag for each analyst.", show_default=False),
     ],
     data_set: Annotated[str | None, typer.Option(help="The data set, if the job's file names none.")] = None,
     as_json: AsJson = False,

@@ -36,7 +36,7 @@ def release(
             metavar="DATA_SET=JOB",
             help="What counts as spent of a data set. JOB is a job's file (JSON or TOML), which counts as the price "
             "of that job; or EPSILON,DELTA, the most that a job with Gaussian noise costs within that budget; or "
-            "'nothing'. Repeat the option for each job that may be missing. Of a data set that is not named, "
+            "'nothing'. Repeat the flag for each job that may be missing. Of a data set that is not named, "
             "everything counts as spent.",
             show_default=False,
         ),

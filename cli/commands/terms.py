@@ -43,7 +43,9 @@ def terms(
     provider: Providers = None,
     job: Annotated[
         Path | None,
-        typer.Option(help="Also hold this job (JSON or TOML) against the terms. Exits with 1 if it does not fit."),
+        typer.Option(
+            help="Also check whether this job (JSON or TOML) fits the terms. Exits with 1 if it does not fit."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def begin(config: Path, exchange: Path | None) -> tuple[bytes, CertificateMail]:
-    """Make a new key, unless one waits already, and return the request for it and how it travels."""
+    """Create a key unless a renewal is pending. Return the certificate request and how it is delivered."""
     settings = read_any_config(config)
     mail = mail_of(settings, config, exchange)
     return identity.renew_request(settings.identity), mail

@@ -32,6 +32,10 @@ _PURPOSE: Final = b"dpspca evidence of a job, version 1\0"
 _METHOD: Final = ec.ECDSA(SHA256())
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """The order of the curve P-256."""
+_UNREADABLE: Final = (
+    "This file is damaged, or it is not an evidence file that this version of dpspca can read. Ask whoever sent it for "
+    "the file again."
+)
 _CHANGED: Final = "Get the file again from whoever collected it. Do not rely on this one."
 
 
@@ -68,7 +72,7 @@ class StoredModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that is known of a job. Signed bytes are in hexadecimal."""
+    """Everything that is known about a job. Signed bytes are in hexadecimal."""
 
     authority: str
     """The authority's certificate, in PEM: all others are signed by it."""
@@ -82,9 +86,9 @@ class Evidence:
     """The privacy statement in words, as the collector's version of dpspca puts it."""
     reported: Reported
     requests: Mapping[str, str]
-    """By kind of statement, the request in reply to which providers stated something."""
+    """For each kind of statement, the signed request that providers replied to."""
     statements: Mapping[str, Mapping[str, str]]
-    """By provider and kind, what was stated."""
+    """For each provider and each kind, the signed statement."""
     model: StoredModel | None
     software: str
     bill_of_materials: str | None
@@ -126,7 +130,7 @@ class Evidence:
             read = decode(cls, parse_form(content, FORMAT), STORED)
             written = read.to_bytes()
         except DpspcaError:
-            raise InvalidDataError("The file is not evidence of this version, or is damaged.", _CHANGED) from None
+            raise InvalidDataError(_UNREADABLE, "Do not rely on this one.") from None
         if written != content:
             raise InvalidDataError(
                 "The file is not in the canonical form of evidence: it was cut or changed.", _CHANGED

@@ -92,7 +92,7 @@ class Examined:
 
 
 def examine_file(place: Path, dictionary: Path | None = None, progress: Progress = _silent) -> Examined:
-    """Examine a file, folder or pattern about which nothing is declared, but perhaps a dictionary describes it.
+    """Examine a file, folder or pattern that no settings describe. A dictionary may describe its columns.
 
     ``progress`` is called with the number of rows that were read.
     """

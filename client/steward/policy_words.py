@@ -129,10 +129,12 @@ def _answer_times(rules: Rules) -> str:
         return "as soon as they are ready. The time that an answer takes can then reveal something about the rows."
     given = rules.answer_interval
     interval = "follows from the size of the query" if given is None else f"is {given:g} seconds"
-    rows = "all rows of a person that count" if rules.unit.is_person or rules.rows_per_person > 1 else "a row"
+    several = rules.unit.is_person or rules.rows_per_person > 1
+    rows, they_are = ("all rows of a person that count add", "they are") if several else ("one row adds", "the row is")
     return (
-        f"a whole number of intervals after the query. The interval {interval}. If processing {rows} takes a tenth of "
-        "the interval, the time of one answer gives that away in at most 55 of 100 cases. A blind guess is right in 50."
+        f"a whole number of intervals after the query. The interval {interval}. Suppose {rows} a tenth of an interval "
+        f"to the computing time. Somebody who sees when the answer arrives can then guess whether {they_are} there, "
+        "and is right in at most 55 of 100 cases. A blind guess is right in 50."
     )
 
 

@@ -193,10 +193,10 @@ class JobSpec:
     this many rows of each. If the unit is a row, all rows are used, and the steward declares that nobody has more.
     A ``norm_bound`` of ``PRIVATE_BOUND`` leaves it to the method to find one; files write it as "private".
     With a private ``scaling``, bounds are about columns that were divided by their scales.
-    ``weights`` changes no question and no price: it says how the coordinator adds up what providers answer.
+    ``weights`` changes no query and no price: it says how the coordinator adds up the providers' answers.
     ``dictionary`` is the digest of the shared dictionary by which every provider prepares its rows. The schema then
     names columns of prepared rows, and ``centering`` is about these, which have their public centres at zero already.
-    ``centering_reason`` says why a centring was chosen that nobody named. It changes no question and no price.
+    ``centering_reason`` says why a centring was chosen that nobody named. It changes no query and no price.
     ``minimum_providers`` and ``answer_seconds`` say when a federation goes on without a provider that does not answer,
     and when it gives up; in one process all providers always answer.
     """
@@ -290,7 +290,7 @@ class JobSpec:
 
     @property
     def weighs_providers(self) -> bool:
-        """Whether answers may be weighed: they are sums over rows, and no figures of a paper are to be reproduced."""
+        """Whether answers may be weighted: they are sums over rows, and accounting is exact, not as a paper has it."""
         return self.weights is Weights.AUTO and self.unit.is_row and self.accounting is Accounting.EXACT
 
     def to_json(self) -> str:

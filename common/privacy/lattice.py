@@ -29,7 +29,7 @@ MAX_ROWS: Final = 2**31
 """Most rows of one provider: 2^31 rows of 2^30 units reach 2^61."""
 
 MAX_SKETCHED_ROWS: Final = 2**24
-"""Most rows of one provider of which a sketch is made, which has a row for each: its price covers this many draws."""
+"""Most rows of one provider in a sketch, which has noise for each row: the price covers this many draws."""
 
 MAX_PROVIDERS: Final = 128
 """Most providers in one sum."""

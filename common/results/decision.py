@@ -37,8 +37,8 @@ class Decision:
     ``values`` are the variances along the components in the matrix that these were read off, which is about clipped
     rows, and ``noise_std`` is the standard deviation of the noise of such a variance. Both are None in models of
     earlier software.
-    For explained variances, scores were clipped to the length ``clipped``, and at most ``longer`` rows are longer, by
-    what noise lets see. Both are None where variances are those of the matrix.
+    For explained variances, scores were clipped to the length ``clipped``, and at most ``longer`` rows are longer, as
+    far as noisy counts show. Both are None where variances are those of the matrix.
     """
 
     path: ReleasePath

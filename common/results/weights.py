@@ -8,7 +8,7 @@ the least variance. Where noise is small they are equal: every row counts the sa
 The guess of t may be wrong. A guess that is too small is never worse than equal weights, because the variance of a
 weighted mean is convex along the way from equal weights to the best ones. So v is rather guessed too large.
 
-Privacy: weights follow from the signed job and from the providers' answers to the question of how many rows they have.
+Privacy: weights follow from the signed job and from the providers' answers to the query for their numbers of rows.
 Weighing an answer, and rounding it, is post-processing: it needs no budget, and no provider needs to know the weights.
 
 Exactness: a weight is an integer from 1 to ``FULL``, which stands for 1. An answer times its weight is rounded to the
@@ -74,7 +74,7 @@ def even_rows(step: Step, mu: float) -> float:
 
 
 def rows_in(answer: Integers) -> int:
-    """Read a provider's answer to the question of how many rows it has; noise or a lie may have put it out of range."""
+    """Read a provider's number of rows from its answer. Noise or a false answer may have put it out of range."""
     return min(max(int(answer[0]), 1), MAX_ROWS)
 
 

@@ -36,7 +36,7 @@ Place: TypeAlias = Annotated[Path | DatabaseUrl, By(_place, Filled)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoordinatorConfig:
-    """What a coordinator is told; left out, its journal is a file beside the settings, and its results take a GiB."""
+    """A coordinator's settings. By default, its journal is a file beside them, and stored results may take a GiB."""
 
     listen: AddressText
     identity: FilePath
@@ -53,9 +53,9 @@ class CoordinatorConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderConfig(DataConfig):
-    """What a provider is told: what its data sets are, and everything else.
+    """A provider's settings: its data sets, and everything else.
 
-    Left out, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
+    By default, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
     ``approval`` says how long jobs wait for a person's approval, and who is notified. ``scratch`` is the private folder
     that holds rows that are not in memory. ``answers_at_once`` is how many answers may be in progress.
     """
@@ -83,7 +83,7 @@ class ProviderConfig(DataConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnalystConfig:
-    """What an analyst's commands are told."""
+    """The settings of an analyst's commands."""
 
     coordinator: AddressText
     identity: FilePath

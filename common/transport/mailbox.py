@@ -5,8 +5,8 @@ has a slot with room for one request and one certificate. There is one revocatio
 
 Nobody trusts a mailbox. It may lose, delay, swap or invent what it holds: requests prove who wrote them, certificates
 and lists are signed by the authority, and every receiver checks that. So the connection to it need not prove anything
-either, which is what lets a party use it that has no certificate yet, and a coordinator offer it that has none. TLS
-only hides from onlookers who enrols.
+either. This is why a party that has no certificate yet can use it, and a coordinator that has none can offer it. TLS
+only hides from onlookers which parties enrol.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _SHOWN: Final = 200
 
 
 class Mail(StrEnum):
-    """What a mailbox holds."""
+    """The kinds of content of a mailbox."""
 
     REQUEST = "request"
     CERTIFICATE = "certificate"
@@ -64,7 +64,7 @@ class Mailbox(Protocol):
         ...
 
     def get(self, slot: str, mail: Mail) -> bytes:
-        """Return what is in a slot; no bytes if nothing is."""
+        """Return the content of a slot, or no bytes if it is empty."""
         ...
 
     def requests(self, slots: Iterable[str]) -> Iterator[tuple[str, bytes]]:

@@ -29,7 +29,7 @@ _SIGNED: Final = (
 
 
 class ApprovalStatus(StrEnum):
-    """What the decisions about a job come to."""
+    """The state of a job's approval, as its decisions make it."""
 
     WAITING = "waiting"
     APPROVED = "approved"
@@ -95,7 +95,7 @@ def require_signed(decided: Decided, provider: PartyName, authority_pem: bytes) 
 
 
 def approval_status(decisions: Sequence[Decided], rule: ApprovalRule | None) -> ApprovalStatus:
-    """Say what decisions come to under the rule as it is now. A rejection is final, whatever else was decided.
+    """Return the result of decisions under the present rule. A rejection is final, whatever else was decided.
 
     Only persons whom the rule names now count, each once.
     """

@@ -118,7 +118,7 @@ class CountedFiles:
     def fingerprints(self) -> frozenset[str]:
         """Return the fingerprints of the rows that were counted so far, with their columns in the given order.
 
-        There is one of the rows as they were read and one after each thing that settings change in them.
+        There is one fingerprint of the rows as they were read, and one after each change that settings make to them.
         """
         return frozenset().union(*(each.names for each in self._fingerprints))
 

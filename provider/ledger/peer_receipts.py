@@ -1,8 +1,8 @@
-"""Receipts of other providers' ledgers. They show how far those ledgers had come if the coordinator loses its own.
+"""Receipts of other providers' ledgers: if the coordinator loses its copies, they show how long those ledgers were.
 
 The coordinator sends them at the end of each job. When this provider connects, it sends them back, and the coordinator
 passes them on. Each is signed by the provider that it is about, so nobody can forge one, and keeping one costs nothing.
-Their number is bounded. If they are lost, nothing is harmed, but they also help no more.
+Their number is bounded. If they are lost, this does no harm, but they can no longer help.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """The scales of columns, found privately: columns of unknown or different units are divided by them.
 
-Two questions, whose prices are fixed in advance like all others. The first counts, for each column, entries in ranges
-of a factor of 4: whatever the units are, one answer tells the size of every column roughly. Then columns are divided by
-their rough sizes, so that they are alike, and the sum of squares of each is asked for. Divided by the number of rows
-that is the mean square, and its root the scale.
+There are two queries, whose prices are fixed in advance like all others. The first counts, for each column, entries in
+ranges of a factor of 4. So one answer shows the rough size of every column, whatever its unit is. Then columns are
+divided by their rough sizes, so that they are alike, and the second query asks for the sum of squares of each. This sum
+divided by the number of rows is the mean square, and its root is the scale.
 
 Everything asked later is about columns divided by their scales. This is a public function of each row, so that nothing
 else changes (``dpspca.common.queries.views``).
@@ -41,7 +41,7 @@ def share_of_scales(spec: JobSpec) -> float:
 
 
 def planned_sizes(spec: JobSpec, free: float) -> list[PlannedQuery]:
-    """Plan the first question. It comes before a mean, which is taken of columns divided by their rough sizes."""
+    """Plan the first query. It comes before a mean, which is taken of columns divided by their rough sizes."""
     if spec.scaling is not Scaling.PRIVATE:
         return []
     dimension = spec.schema.dimension
@@ -54,7 +54,7 @@ def planned_sizes(spec: JobSpec, free: float) -> list[PlannedQuery]:
 
 
 def planned_scales(spec: JobSpec, free: float) -> list[PlannedQuery]:
-    """Plan the second question."""
+    """Plan the second query."""
     if spec.scaling is not Scaling.PRIVATE:
         return []
     whole = Extent(spec.schema.dimension, 0, spec.schema.dimension)

@@ -1,6 +1,6 @@
 """A picture of the rows for which no row's scores leave: how many fall into each cell of a plane of two components.
 
-The components were released before, so the question is about public axes: ``ScoreHistogram`` has its sensitivity
+The components were released before, so the query is about public axes: ``ScoreHistogram`` has its sensitivity
 whatever they are, and its share of the budget is fixed in the plan. The cells' edges follow from released variances.
 """
 

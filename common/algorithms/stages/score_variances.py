@@ -1,8 +1,8 @@
 """What components explain: the second moments of the rows' scores, asked for once the components are known.
 
 The releases from which components are found cannot say this. There, rows are clipped to need less noise, and nobody
-knows how much of a component the clipped rows had. So a share of the budget goes to a question of its own, about the
-scores alone. Where they are clipped is a compromise: a variance has noise in proportion to the square of that length,
+knows how much of a component the clipped rows had. So a share of the budget goes to a separate query about the scores
+alone. Where they are clipped is a compromise: a variance has noise in proportion to the square of that length,
 and scores beyond it are missing. They are clipped at twice the longest length that a histogram clearly shows, or
 further out where the noise allows it.
 
@@ -47,7 +47,7 @@ class ScoreVariances:
     """The sum of squared scores of each component, and the standard deviation of its noise.
 
     ``clipped`` is the length, as a multiple of the norm bound, to which the scores of a row were clipped, and at most
-    ``longer`` rows are longer, by what noise lets see. Both are None where no query was about scores.
+    ``longer`` rows are longer, as far as noisy counts show. Both are None where no query was about scores.
     """
 
     values: FloatArray

@@ -59,7 +59,7 @@ class ReleasedFacts:
 class Reach:
     """Where rows are clipped, as a multiple of the norm bound, and which part of their second moments that leaves.
 
-    Hardly any row is longer than ``longest``, by what noise lets see.
+    As far as noisy counts show, hardly any row is longer than ``longest``.
     """
 
     length: float

@@ -59,7 +59,7 @@ class UsableEntries:
         return usable, blank
 
     def _put(self, numbers: FloatArray, usable: FloatArray, blank: NDArray[np.bool_]) -> None:
-        """Do it for some rows. All numbers take the same steps: a mask removes bits."""
+        """Process some rows. All numbers take the same steps: a mask removes bits."""
         sizes = np.abs(numbers, out=self._sizes.array(numbers.shape, np.float64))
         good = np.less_equal(sizes, LARGEST, out=self._good.array(numbers.shape, np.bool_))  # False for NaN
         np.logical_not(good.all(axis=1), out=blank)
@@ -68,7 +68,7 @@ class UsableEntries:
 
 
 def usable_entries(matrix: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Do the same in new memory."""
+    """Put zeros in place of unusable numbers and mark their rows, as ``UsableEntries`` does, but in new memory."""
     return UsableEntries()(matrix)
 
 
@@ -78,7 +78,7 @@ def unusable_rows(count: int) -> Unusable | None:
 
 
 def _genotypes_or_zeros(matrix: Genotypes) -> CheckedRows:
-    """Do the same for genotypes. A row is unusable if it lacks a genotype for which no number is declared."""
+    """Put zeros in place of unusable rows: those that lack a genotype for which no number is declared."""
     bad = matrix.blank | matrix.has(_unusable_values)
     return CheckedRows(matrix.blanked(bad), unusable=unusable_rows(int(np.count_nonzero(bad))))
 

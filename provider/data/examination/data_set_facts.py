@@ -99,9 +99,9 @@ class DataSetFacts:
     triplets: TripletFacts | None = None
     """Of a long table, what was not used, and what was added up."""
     unstored: tuple[str, ...] = ()
-    """Which parts of the rows the files do not hold, so that another number stands there."""
+    """Parts of the rows that the files do not contain, so that another number is used there."""
     notes: tuple[str, ...] = ()
-    """What else to know of how the rows are read."""
+    """Further remarks about how the rows are read."""
     index: tuple[str, ...] = ()
     """Columns that the file calls the index of its rows."""
     twins: tuple[str, ...] = ()

@@ -91,12 +91,12 @@ def read_pgen(source: RowSource) -> RawTable:
 
 
 def notes_on_bed(source: RowSource) -> list[str]:
-    """Say which of the variants that are used are on chromosomes that men and women have different numbers of."""
+    """Return a remark if variants on chromosome X, Y or MT are used, because they depend on sex."""
     return _notes_on_sex(source, _variants(source, ".bim"))
 
 
 def notes_on_pgen(source: RowSource) -> list[str]:
-    """Say the same, and whether there are dosages between whole counts, of which only the hard calls are read."""
+    """Return remarks as ``notes_on_bed``, and one if dosages are between whole counts: only hard calls are read."""
     variants, samples = _listed(source, *_PGEN_LISTS)
     places = _chosen(source, variants)[0].places
     used = list(range(len(variants)) if places is None else places)[:_LOOKED_AT]
