@@ -54,7 +54,7 @@ _MOST_PROVIDERS: Final = 10
 
 
 def of_job(plan: Plan) -> list[str]:
-    """Say what was chosen, what is allowed but rarely intended, and on which conditions the price holds."""
+    """List automatic choices, settings that are allowed but rarely intended, and conditions of the price."""
     return _chosen(plan.spec) + _rarely_intended(plan.spec) + plan.caveats
 
 
@@ -89,7 +89,7 @@ def _uncentred(spec: JobSpec) -> list[str]:
 
 
 def of_model(model: Model) -> list[str]:
-    """Return what a reader must know before relying on the numbers of a model."""
+    """Return warnings for a reader who relies on the numbers of a model."""
     number = "a variance" if model.statement.unit.is_row else "an eigenvalue"
     too = "" if _asked_apart(model) else " and its component"
     apart = " The component itself was found from answers with less noise." if _asked_apart(model) else ""
@@ -286,7 +286,7 @@ def decision_of(model: Model, warnings: Collection[str] = ()) -> str:
 
 
 def _may_be_longer(decided: Decision) -> str:
-    """Say what clipping may hide from explained variances."""
+    """Say if clipping may make explained variances too small."""
     if decided.clipped is None or decided.longer is None or decided.longer < 1:
         return ""
     return (

@@ -151,7 +151,7 @@ def _located(file: str, folder: Path) -> Path:
 
 
 def follows(known: Dictionary, features: object, centering: object) -> dict[str, Any]:
-    """Return what follows from a job's features: the schema, the norm bound, and the bound of a private mean."""
+    """Derive from a job's features the schema, the norm bound, and the bound of a private mean."""
     chosen = known if features is None else known.subset(_names(features))
     columns, bound = list(chosen.columns), chosen.norm_bound()
     mean = {"mean_bound": bound} if centering == Centering.PRIVATE else {}

@@ -132,7 +132,7 @@ def _with_centering(job: Any, path: str) -> tuple[Any, AutoCentering | None]:  #
 
 @dataclass(frozen=True, slots=True)
 class _KnownMean:
-    """What a job's file says about the mean."""
+    """The part of a job's file about the mean."""
 
     mean_bound: float | None = None
     public_mean: tuple[float, ...] | None = None

@@ -1,4 +1,4 @@
-"""What an operator sees of a coordinator, on its own machine: parties, connections, jobs and certificates.
+"""An operator's view of a coordinator, on its own machine: parties, connections, jobs and certificates.
 
 Jobs and parties are read from the journal, while the coordinator runs. The coordinator itself is asked who is connected
 and whom it saw before. The mailbox says who was invited and asked for a certificate. A party of which none of the three

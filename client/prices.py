@@ -55,7 +55,7 @@ def _query(step: Step, total_mu: float) -> dict[str, Any]:
 
 
 def _noise(step: Step) -> str:
-    """Return what makes an answer private: a kind of added noise, a mechanism in the query itself, or nothing."""
+    """Return the source of an answer's privacy: a kind of added noise, a mechanism in the query itself, or nothing."""
     if step.event and step.query.is_private:
         return MECHANISM
     match step.event:

@@ -1,4 +1,4 @@
-"""What is wrong with a settings file, by itself: other files are looked at by ``checks.py``."""
+"""Faults of a settings file by itself. ``checks.py`` examines other files."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -290,7 +290,7 @@ def _as_read(rows: CheckedRows, spec: JobSpec) -> CheckedRows:
 
 
 def _shard(rows: CheckedRows, plan: Plan, strategy: Strategy | None) -> Evaluator:
-    """Return what evaluates queries on rows, or on a share of a matrix, for which there is only one strategy."""
+    """Return the evaluator of queries on rows, or on a share of a matrix, for which there is only one strategy."""
     spec = plan.spec
     if not spec.unit.is_row:
         return MatrixShard(rows, spec.norm_bound, spec.unit)

@@ -1,1 +1,1 @@
-"""What every party must agree on: pure code, without clock, file, socket or global random state."""
+"""Code that must be the same at every party: pure code, without clock, file, socket or global random state."""

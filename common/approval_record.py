@@ -1,4 +1,4 @@
-"""What persons at a provider decided about one job, as the provider states it to the job's own analyst. Pure.
+"""Decisions of persons at a provider about one job, as the provider states it to the job's own analyst. Pure.
 
 A record names the job by the digest of what the analyst signed, so it is about this job and no other. It has every
 decision that the provider's ledger recorded, oldest first, without the account of the operating system from which it
@@ -23,7 +23,7 @@ _ASK: Final = "Use the provider's version of dpspca."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedDecision:
-    """What one person decided."""
+    """The decision of one person."""
 
     verdict: str
     person: str

@@ -150,7 +150,7 @@ def number_of(value: Any) -> float | None:  # noqa: ANN401  # any object
 
 
 def _labels(table: Any) -> Sequence[object]:  # noqa: ANN401
-    """Return what the columns of a data frame are called, text or not."""
+    """Return the names of the columns of a data frame, whether or not they are text."""
     kind = type(table).__name__
     if kind in _NO_ROWS_YET:
         raise InvalidTypeError(

@@ -1,4 +1,4 @@
-"""What a provider's ledger has of one job, as the provider states it to the job's own analyst. Pure.
+"""The ledger's record of one job, as the provider states it to the job's own analyst. Pure.
 
 A record names the job by the hash of its signed bytes, so it is about this job and no other. It says what was reserved
 and spent, how many answers were stored, and how far the ledger had come. The digest of the answers lets the steward

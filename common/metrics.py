@@ -17,7 +17,7 @@ SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 
 
 class MetricKind(StrEnum):
-    """What a family's numbers are."""
+    """The kinds of metrics."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -20,7 +20,7 @@ _SCHEME: Final = "dpspca://"
 
 
 class Role(StrEnum):
-    """What a party may do. It is read from the party's certificate, never from its messages."""
+    """A party's role, which decides its rights. It is read from the party's certificate, never from its messages."""
 
     COORDINATOR = "coordinator"
     PROVIDER = "provider"

@@ -86,7 +86,7 @@ class ProviderMetrics:
         return []
 
     def _budgets(self) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float], bool]:
-        """Return what is left of each data set's lifetime, the lifetime, and whether the ledger is in quarantine."""
+        """Return the rest of each data set's lifetime, the whole lifetime, and whether the ledger is in quarantine."""
         left, whole, quarantined = dict[tuple[str, ...], float](), dict[tuple[str, ...], float](), False
         for name in sorted(self._setup.data_sets):
             with suppress(DpspcaError):  # no rules: nothing is allowed

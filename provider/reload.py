@@ -118,7 +118,7 @@ class CurrentSettings:
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """What was read and can be put in force."""
+    """The settings that were read and can be put in force."""
 
     settings: ProviderConfig
     route: Route

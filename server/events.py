@@ -27,7 +27,7 @@ EVENTS: Final[Kinds] = MappingProxyType({
 
 
 def asked_facts(envelope: JobEnvelope, spec: JobSpec) -> dict[str, Any]:
-    """Return what a submitted job asks for, and of which providers."""
+    """Return the request of a submitted job, and the providers that it names."""
     budget = {"unit": str(spec.unit), "epsilon": spec.budget.epsilon, "delta": spec.budget.delta}
     asked = {"data_set": envelope.data_set, "providers": list(envelope.audience)}
     return asked | budget | {"expires_at": envelope.expires_at}

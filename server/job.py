@@ -26,7 +26,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What happens to a job."""
+    """Events of a job."""
 
     AWAIT = "wait for approval"
     BEGIN = "begin"

@@ -52,7 +52,7 @@ class Refusal(Exception):  # noqa: N818  # it is a reply
 
 
 class Call(NamedTuple):
-    """What a caller asks for."""
+    """The request of a caller."""
 
     method: str
     slot: str

@@ -32,7 +32,7 @@ class Chosen:
 
     @classmethod
     def of(cls, job_file: JobFile | None, data_set: str | None, provider: list[str] | None) -> "Chosen":
-        """Return what the flags name, or else the job's file."""
+        """Return the choice that the flags make, or else the job's file."""
         named = tuple(check_name("--provider", each) for each in provider or ())
         in_file = (job_file.data_set, job_file.providers) if job_file else (None, None)
         given = None if data_set is None else check_name("--data-set", data_set)

@@ -252,7 +252,7 @@ def _run_provider(config: Path) -> None:
 
 
 def _log_names(settings: ProviderConfig, rows: Mapping[str, DataSet]) -> None:
-    """Say what analysts will find the rows by: dictionaries, or names of columns."""
+    """Say how analysts will find the rows: by dictionaries, or by names of columns."""
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
     for name, held in sorted(settings.dictionaries.items()):

@@ -111,7 +111,7 @@ def join(  # noqa: PLR0913  # a command's flags are its parameters
 
 
 def _joined_lines(joining: Joining, made: Identity, data_sets: Mapping[str, str], *, written: bool) -> list[str]:
-    """Say what the party has now, and what it does next."""
+    """List the files that the party has now, and its next steps."""
     role, settings = made.name.role, joining.settings
     lines = [
         f"{made.name} has joined. Its certificate is valid until {made.not_after:%Y-%m-%d}.",

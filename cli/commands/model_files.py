@@ -1,4 +1,4 @@
-"""What a stored model is turned into: scores of rows, which stay here, and files for other programs."""
+"""Commands that turn a stored model into scores of rows, which stay here, or into files for other programs."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -197,7 +197,7 @@ def check_ending(path: Path, *known: str) -> None:
 
 
 def _declared(config: Path | None, data_set: str | None) -> Reading:
-    """Return what a provider's settings declare about the files of a data set."""
+    """Return a provider's declarations about the files of a data set."""
     check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
     if config is None or data_set is None:
         return Reading()

@@ -26,7 +26,7 @@ OTHER_MESSAGES: Final = {
     "statement": "To an analyst whom the policy names, signed: the terms of a data set and what is left of its budget; "
     "what the ledger has of one of the analyst's own jobs.",
 }
-"""What a provider sends besides answers. Nothing of it depends on a row: tests compare neighbours (T23, T25, T26)."""
+"""The messages of a provider besides answers. None depends on a row: tests compare neighbours (T23, T25, T26)."""
 
 
 def outbox(

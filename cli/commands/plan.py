@@ -118,7 +118,7 @@ def _spec(read: JobFile | None, flags: job_flags.Flags, providers: int | None, s
 
 
 def _held(config: Path, read: JobFile | None, flags: job_flags.Flags, chosen: Chosen) -> Held:
-    """Hold the job of a file or of flags against the terms."""
+    """Check whether the job of a file or of flags fits the terms."""
     bound = read.public_bound if read else job_flags.public_bound(flags)
     return hold_to_terms(config, lambda schema, count: _spec(read, flags, count, schema), chosen, bound)
 

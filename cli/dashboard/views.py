@@ -1,4 +1,4 @@
-"""What every dashboard has: sections to choose from, pages made of facts, and a mark that changes with them."""
+"""Parts of every dashboard: sections to choose from, pages made of facts, and a mark that changes with them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What an analyst's side says to a coordinator and reads from it, within bounds."""
+"""The analyst's side of the connection to a coordinator. It limits everything that it reads."""
 
 from . import bounds, probe
 from .calls import RETRY_SECONDS, Attempts, CoordinatorLink, Notify, log_warning

@@ -1,4 +1,4 @@
-"""What providers state to an analyst, each verified: a coordinator can withhold a statement, but not make one.
+"""Statements of providers to an analyst, each verified: a coordinator can withhold a statement, but not make one.
 
 A statement counts only if the named provider signed it in reply to this very request, for this analyst. So a statement
 that the coordinator made up, kept from before, took from another analyst or passed off as another provider's is

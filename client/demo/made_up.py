@@ -84,7 +84,7 @@ class MadeUp:
 
     @property
     def introduction(self) -> str:
-        """Return what to know about these rows: they are made up."""
+        """Return an introduction to these rows, which says that they are made up."""
         return (
             f"MADE-UP ROWS: {self.rows:,} rows of {self.dimension:,} features are drawn from a known model and divided "
             f"among {self.providers} providers. Nobody's data are in this run. Rows longer than {self.norm_bound:g} "

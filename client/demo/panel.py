@@ -102,7 +102,7 @@ class Panel:
 
     @property
     def introduction(self) -> str:
-        """Return what to know about these rows, and how they are divided."""
+        """Return an introduction to these rows and how they are divided."""
         people, markers = self.genotypes.rows.shape
         return (
             f"PUBLIC ROWS: the genotypes of {people:,} people of the 1000 Genomes Project at {markers} ancestry "

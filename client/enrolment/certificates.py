@@ -13,7 +13,7 @@ from dpspca.common.trust import Identity, RevocationList, load_revocations
 
 
 def facts(config: Path) -> list[dict[str, Any]]:
-    """Return what is valid until when, as plain values. What cannot be read is left out."""
+    """Return until when certificates and lists are valid, as plain values. Those that cannot be read are left out."""
     try:
         settings = read_any_config(config)
         me = Identity.load(settings.identity)
@@ -27,7 +27,7 @@ def facts(config: Path) -> list[dict[str, Any]]:
 
 
 def warnings(found: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what should be said about certificates that end soon or have expired."""
+    """Return warnings about certificates that end soon or have expired."""
     return [each["warning"] for each in found if each["warning"]]
 
 

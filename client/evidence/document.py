@@ -41,7 +41,7 @@ _CHANGED: Final = "Get the file again from whoever collected it. Do not rely on 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the coordinator reported of one provider."""
+    """The coordinator's report of one provider."""
 
     asked: int
     answered: int
@@ -50,7 +50,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What the coordinator reported about the job. No provider signed it."""
+    """The coordinator's report of the job. No provider signed it."""
 
     state: str
     answered: int

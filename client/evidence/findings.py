@@ -1,4 +1,4 @@
-"""What a check of evidence found, in words: what holds, what does not, and what cannot be known."""
+"""The results of a check of evidence, in words: what holds, what does not, and what cannot be known."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ class Findings:
     failed: list[Finding] = field(default_factory=list)
     unknown: list[Finding] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the file says, as plain values, as far as it could be read."""
+    """The content of the file as plain values, as far as it could be read."""
 
     @property
     def holds(self) -> bool:

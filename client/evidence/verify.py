@@ -226,7 +226,7 @@ def _check_files(found: Findings, evidence: Evidence, model: bytes | None, bill_
 
 
 def _state_limits(found: Findings, evidence: Evidence) -> None:
-    """Say what no such file can show."""
+    """State the limits of any such file."""
     state, answered = evidence.reported.state[:20], evidence.reported.answered
     found.facts["reported"] = {"state": evidence.reported.state, "answered": answered}
     for code, what in (

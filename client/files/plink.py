@@ -30,14 +30,14 @@ _FIRST_WEIGHT: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class PlinkScores:
-    """What PLINK 2 reads."""
+    """Files that PLINK 2 reads, and how to use them."""
 
     score: str
     """For ``--score``: variants, alleles and weights, one column for each component."""
     frequencies: str
     """For ``--read-freq``."""
     offsets: tuple[float, ...]
-    """What to add to the sums of each component. Zero, unless a mean lies outside 0 to 2."""
+    """A number to add to the sums of each component. Zero, unless a mean lies outside 0 to 2."""
     counts_missing_alike: bool
     """Whether PLINK counts a missing genotype as the dictionary does."""
 
@@ -118,7 +118,7 @@ def _prepared(names: Sequence[str], dictionary: Dictionary | None) -> tuple[Floa
 
 
 def _for_missing(names: Sequence[str], dictionary: Dictionary | None) -> FloatArray:
-    """Return what a missing genotype of each variant counts as, or NaN if each provider's settings say so."""
+    """Return the number for a missing genotype of each variant, or NaN if each provider's settings decide it."""
     features = {} if dictionary is None else {each.name: each for each in dictionary.features}
     return np.array([getattr(features.get(name), "missing", np.nan) for name in names])
 

@@ -19,7 +19,7 @@ ENDINGS: Final = (*FILES, *sorted(DATABASES))
 
 @dataclass(frozen=True, slots=True)
 class RowNames:
-    """What the rows are called."""
+    """Names of the rows."""
 
     names: tuple[str, ...]
     families: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""What to expect of a job before it is signed: computed from public facts, without a look at any data."""
+"""The forecast of a job before it is signed: computed from public facts, without a look at any data."""
 
 from .curves import Curves, curves, draw
 from .forecast import Forecast, forecast, of_hints

@@ -27,7 +27,7 @@ _MOST_STEPS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What to expect of a job, from public facts alone. ``methods`` are in the order of their errors.
+    """The forecast of a job, from public facts alone. ``methods`` are in the order of their errors.
 
     ``recommended`` is None if no method can tell anything; then ``remedies`` say what would help.
     """

@@ -1,4 +1,4 @@
-"""What to expect where each provider works on its own rows, and of the range finder: rougher than for other methods."""
+"""The forecast for methods where each provider uses its own rows, and for the range finder: rougher than for others."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What to expect of power loops: how far each round turns the basis towards the components, and noise away from them.
+"""The forecast for power loops: how far each round turns the basis towards the components, and noise away from them.
 
 A basis is followed by one number for each component: the squared cosine c^2 between the component and the basis. A
 round multiplies the component's part by n L c, the rest by less, and adds noise to every entry. Rows of the support

@@ -38,7 +38,7 @@ one column, for a product of two of a row's numbers, for eigenvectors (of d^3), 
 
 @dataclass(frozen=True, slots=True)
 class MethodForecast:
-    """What to expect of one method. Errors are ||sin Theta||_F against the population's own components.
+    """The forecast for one method. Errors are ||sin Theta||_F against the population's own components.
 
     ``captured`` is the part of the variance that the true components would capture. ``noise_std`` is the standard
     deviation of the noise on one entry of the second moments, divided by the number of rows, in squared units of the

@@ -1,4 +1,4 @@
-"""What is assumed of the rows that a job will see: public facts, and guesses where nothing is known.
+"""Assumptions about the rows that a job will see: public facts, and guesses where nothing is known.
 
 Everything is in units of the mean squared length of a row. Without hints, the components together explain half of it
 (and half of their even share more), and the rest is spread evenly over all other directions. Nothing here comes from

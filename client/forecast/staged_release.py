@@ -1,4 +1,4 @@
-"""What to expect of ``auto``: the whole matrix at once, or stage by stage, as ``staged_release`` goes."""
+"""The forecast for ``auto``: the whole matrix at once, or stage by stage, as ``staged_release`` goes."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What to expect of methods that release the whole matrix of second moments at once."""
+"""The forecast for methods that release the whole matrix of second moments at once."""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What numbers mean, in sentences: the price for one person, and how far noise may have mixed components."""
+"""The meaning of numbers, in sentences: the price for one person, and how far noise may have mixed components."""
 
 from collections.abc import Iterator
 from typing import Any, Final

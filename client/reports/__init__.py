@@ -1,4 +1,4 @@
-"""What a model says, in words, as values and as plots."""
+"""Reports on a model: in words, as values and as plots."""
 
 from . import report
 from .plots import Plots

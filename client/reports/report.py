@@ -162,7 +162,7 @@ def _feature(model: Model, index: int) -> dict[str, Any]:
 
 
 def _measure(unit: PrivacyUnit) -> str:
-    """Return what a component's number is called: a variance for rows, an eigenvalue for a symmetric matrix."""
+    """Return the name of a component's number: a variance for rows, an eigenvalue for a symmetric matrix."""
     return "variance" if unit.is_row else "eigenvalue"
 
 

@@ -1,4 +1,4 @@
-"""What a steward sees and decides on the provider's machine: the rows, and the jobs that wait for approval."""
+"""Views and decisions of a steward on the provider's machine: the rows, and the jobs that wait for approval."""
 
 from .approvals import ApprovalOffice, login_name
 from .balances import balance, cost

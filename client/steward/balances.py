@@ -1,4 +1,4 @@
-"""What is spent, reserved and left of the budgets of a provider's data sets, and what a further job would cost.
+"""Spent, reserved and remaining budgets of a provider's data sets, and the price of a further job.
 
 No figure looks better than it is: what is spent, reserved or asked for is rounded up, what is left is rounded down.
 Shares are of mu squared, in which jobs add up, or of the part of delta kept for the implemented noise if less of that
@@ -74,7 +74,7 @@ def balance(view: LedgerView, name: str, rules: Rules | None) -> dict[str, Any]:
 
 
 def _history(view: LedgerView, name: str, balance_now: Balance) -> list[dict[str, Any]]:
-    """Return what was spent over time, in at most ``MOST_POINTS`` points, of which the last is the newest."""
+    """Return the spent budget over time, in at most ``MOST_POINTS`` points. The last point is the newest."""
     points = view.spending(name)
     step = -(-len(points) // MOST_POINTS)
     chosen = points[::-1][:: step or 1][::-1]
@@ -109,7 +109,7 @@ def _budget_facts(of: Budget) -> dict[str, float]:
 
 
 def cost(view: LedgerView, policy: Policy, job_file: JobFile, job_check: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job costs and whether it would be admitted now. Jobs past their expiry are closed in the books."""
+    """Return the price of a job and whether it would be admitted now. Expired jobs are closed in the books."""
     price = job_file.plan.price
     facts = {key: job_check[key] for key in ("data_set", "allowed", "refusals", "price")}
     if not job_check["allowed"]:

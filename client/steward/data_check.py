@@ -70,7 +70,7 @@ class Examined:
 
     @property
     def remarks(self) -> list[str]:
-        """Return what the steward should know or do, as sentences."""
+        """Return remarks and advice for the steward, as sentences."""
         return [] if self.facts is None else [*_remarks(self.facts), *feature_remarks(self.facts)]
 
     def to_dict(self) -> dict[str, Any]:

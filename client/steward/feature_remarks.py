@@ -1,4 +1,4 @@
-"""What a steward should know or do about the features of a data set, in sentences."""
+"""Remarks and advice for a steward about the features of a data set."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -9,7 +9,7 @@ _NAMED: Final = 8
 
 
 def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
-    """Say what is odd about features, the most urgent first."""
+    """Return remarks about unusual features, the most urgent first."""
     if facts.absent:
         yield (
             f"This data set does not have {_names(facts.absent)}. Jobs that use such a feature are refused here before "

@@ -1,4 +1,4 @@
-"""What counts as spent when a ledger may have forgotten answers: at least what they can have cost."""
+"""The price that counts as spent if a ledger may have lost answers: at least what they can have cost."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -29,7 +29,7 @@ def largest_gaussian_price(budget: Budget) -> Price:
 
 
 def prices_in(given: Sequence[str], policy: Policy) -> dict[str, Price]:
-    """Return what operators say counts as spent, as DATA_SET=JOB. Several values for one data set add up."""
+    """Read the prices that operators count as spent, each as DATA_SET=JOB. Several values for one data set add up."""
     total: dict[str, Price] = {}
     texts: dict[str, list[str]] = {}
     for each in given:
@@ -42,7 +42,7 @@ def prices_in(given: Sequence[str], policy: Policy) -> dict[str, Price]:
 
 
 def price_in(given: str, name: str, text: str, policy: Policy) -> Price:
-    """Return what a job costs, or the most that a job within a budget can have cost, in units and slack units."""
+    """Return the price of a job, or the most that a job within a budget can have cost, in units and slack units."""
     if text == NOTHING:
         return Price()
     if Path(text).is_file():
@@ -61,7 +61,7 @@ def price_in(given: str, name: str, text: str, policy: Policy) -> Price:
 
 
 def _price_of(name: str, file: Path) -> Price:
-    """Return what the job in a file costs, as its provider charged it."""
+    """Return the price of the job in a file, as its provider charged it."""
     job_file = JobFile.read(file)
     other = f"{file} is a job on the data set {job_file.data_set!r:.80}, but --count names {name!r:.80}."
     check(job_file.data_set in {None, name}, other, f"Write {job_file.data_set}={file}, or name another job's file.")
@@ -88,7 +88,7 @@ def _require_gaussian(given: str, name: str, policy: Policy) -> None:
 def prices_to_record(
     view: LedgerView, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
 ) -> dict[str, Price]:
-    """Return what a release would count as spent of each data set for which this is not recorded yet."""
+    """Return the price that a release would count as spent of each data set for which none is recorded yet."""
     whole = {
         name: budget for name, budget in lifetimes.items() if view.quarantine_reason or not answers_again(view, name)
     }

@@ -1,4 +1,4 @@
-"""What a steward should know about the labels of persons, in sentences that hold no label."""
+"""Remarks for a steward about the labels of persons. They contain no label."""
 
 from collections.abc import Iterator
 

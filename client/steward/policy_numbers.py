@@ -1,4 +1,4 @@
-"""What the budgets of a policy mean: how many jobs they allow, and how well anybody can guess from all answers."""
+"""The meaning of the budgets of a policy: how many jobs they allow, and how well anybody can guess from all answers."""
 
 import math
 from dataclasses import asdict

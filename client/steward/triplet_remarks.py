@@ -1,4 +1,4 @@
-"""What a steward should know about triplets that are not used, or that are added up, in sentences."""
+"""Remarks for a steward about triplets that are not used, or that are added up."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -31,7 +31,7 @@ def triplet_remarks(facts: DataSetFacts, counts: TripletFacts) -> Iterator[str]:
 
 
 def _about_several(facts: DataSetFacts, counts: TripletFacts) -> str:
-    """Name the columns, or their features, of which some row has several numbers."""
+    """Name the columns, or their features, in which some row has several numbers."""
     features = {each.column: each.name for each in facts.features}
     names = [features.get(name, name) for name in counts.columns_with_several]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

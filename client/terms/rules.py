@@ -1,4 +1,4 @@
-"""What a provider would refuse of a job, by its stated terms: the provider's own code decides, on the stated rules.
+"""Reasons why a provider would refuse a job, by its stated terms: the provider's own code decides on these rules.
 
 So a job that fits here is refused there only if the policy changed, if budget was spent meanwhile, or for a reason that
 no terms state, such as the form of the rows.

@@ -287,7 +287,7 @@ def _explained(facts: ReleasedFacts, opened: RowTotals, found: Found, variances:
 
 
 def _scale(facts: ReleasedFacts) -> float:
-    """Return what sums over all rows are divided by, to be variances of the rows.
+    """Return the number by which sums over all rows are divided to give variances of the rows.
 
     If the length of rows is unknown, variances are given for rows of length one.
     """

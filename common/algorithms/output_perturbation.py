@@ -54,7 +54,7 @@ from .steps import delta_left, described, epsilon_left, known_options, plan_subs
 
 
 class Privacy(StrEnum):
-    """What the noise promises."""
+    """The promise of the noise."""
 
     APPROXIMATE = "approximate"
     """(epsilon, delta): Gaussian noise."""

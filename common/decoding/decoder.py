@@ -38,7 +38,7 @@ def decode(kind: Callable[..., Of], raw: object, source: Source = _HERE, **known
 
 
 def faults_of(work: Callable[[], object]) -> Sequence[DpspcaError]:
-    """Return what is wrong with raw input that some work reads; nothing if it is good."""
+    """Return the faults of raw input that some work reads."""
     try:
         work()
     except InvalidInputError as problem:
@@ -72,7 +72,7 @@ def is_whole(value: object) -> bool:
 
 @cache
 def decoder_of(hint: Any) -> Decoder:  # noqa: ANN401, PLR0911  # a type as it is written down; one kind a line
-    """Return what reads a value of this type."""
+    """Return the decoder of values of this type."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, parts = get_origin(hint), get_args(hint)
@@ -309,7 +309,7 @@ class _Table:
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a type
-    """Return the types of which a value may be."""
+    """Return the types that a value may have."""
     return get_args(hint) if get_origin(hint) in {Annotated, Union, UnionType} else (hint,)
 
 

@@ -24,7 +24,7 @@ class Source:
     """Where raw input comes from."""
 
     name: str = ""
-    """What it is, as in the path of a file. It begins every message."""
+    """Its name in messages, such as the path of a file. Every message begins with it."""
     locate: Callable[[str], Any] = str
     """Where a path that is written there leads."""
     longest_text: float = LONGEST_TEXT
@@ -34,7 +34,7 @@ class Source:
 
 
 STORED: Final = Source("The stored value", longest_text=inf)
-"""What a program wrote itself. It may hold long texts."""
+"""Values that a program stored itself. They may contain long texts."""
 
 
 class Fault(NamedTuple):

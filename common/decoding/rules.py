@@ -1,4 +1,4 @@
-"""What a field's type can say besides the kind of its values: ``Annotated[kind, ...]``."""
+"""Rules of a field's type, besides the kind of its values: ``Annotated[kind, ...]``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Rule:
     holds: Callable[[Any], bool] = lambda _: True
 
     def remedy(self, value: object) -> str:
-        """Say what may be written instead of a value."""
+        """Name the values that are allowed instead."""
         return self.expected if isinstance(self.expected, str) else self.expected(value)
 
 

@@ -22,7 +22,7 @@ _TEXT_STEP: Final = -(2.0**40)
 """Texts are read as multiples of this, which differ from each other in single precision too."""
 MAX_TEXTS: Final = 2**20
 OTHER_TEXT: Final = _TEXT_STEP * 2**24
-"""What any other text in a column of a category is read as. It is a finite number, so its row stays usable."""
+"""The number for any other text in a column of a category. It is finite, so the row stays usable."""
 
 
 _TRUTH: Final = {"true": 1.0, "false": 0.0}

@@ -86,7 +86,7 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
 
 
 def _heading(cell: str) -> str:
-    """Return what a column means. Refuse one that means nothing, because it may be misspelled."""
+    """Return the meaning of a column's heading. Refuse an unknown heading, because it may be misspelled."""
     name = cell.strip().lower().removeprefix("\ufeff")
     if name in _ID:
         return "id"

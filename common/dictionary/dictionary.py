@@ -167,7 +167,7 @@ def feature_of(column: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What a file holds. Each feature's table is read by its kind."""
+    """The content of a file. Each feature's table is read by its kind."""
 
     format: Annotated[str, one_of(FORMAT)]
     features: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What all parties agree on about one feature, and how a value of it is prepared. Pure.
+"""The public description of one feature, the same for all parties, and how its values are prepared. Pure.
 
 A value is prepared by itself: nothing here depends on another row. Raw values are floating-point numbers. NaN is a
 missing value, and infinity stands for a cell that is not a number, which makes its row unusable. Of a category, a raw
@@ -31,11 +31,11 @@ ZERO: Final = "zero"
 """In place of a missing or unknown level: zeros in all columns of the category."""
 ALLELES: Final = 2.0
 MOST_SQUARE: Final = 2.0
-"""What a genotype adds to the square of the norm bound, at most. Scaled by its frequency, its expected square is 1."""
+"""The most that a genotype adds to the square of the norm bound. Scaled by its frequency, its expected square is 1."""
 
 
 class FeatureKind(StrEnum):
-    """What kind of values a feature has."""
+    """Kinds of values of features."""
 
     NUMBER = "number"
     CATEGORY = "category"
@@ -78,11 +78,11 @@ class Number:
     """The public value that becomes zero. By default the middle of the range."""
     scale: Annotated[str | Amount, _scales(Scale.RANGE, Scale.NONE)] = "range"
     missing: Amount = math.nan
-    """What is used in place of a missing value. By default the centre."""
+    """The number used in place of a missing value. By default the centre."""
     missing_codes: values.Codes = ()
     description: str = ""
     concept: Concept = None
-    """What names it in triplets, if that is not its name: a concept of a vocabulary that all providers use."""
+    """Its name in triplets, if that is another: a concept of a vocabulary that all providers use."""
 
     kind: ClassVar[FeatureKind] = FeatureKind.NUMBER
 
@@ -102,7 +102,7 @@ class Number:
 
     @property
     def divisor(self) -> float:
-        """What a value is divided by, after the centre was subtracted."""
+        """The number by which a value is divided, after the centre was subtracted."""
         reach = _reach(self.range, self.centre)
         return {Scale.RANGE: reach, Scale.NONE: 1.0}.get(self.scale, self.scale)  # type: ignore[call-overload, no-any-return]
 
@@ -113,7 +113,7 @@ class Number:
 
     @property
     def bound(self) -> float:
-        """What it adds to the norm bound, in squares: ``bound`` squared."""
+        """Its part of the norm bound. The feature adds the square of this to the square of the norm bound."""
         return self.largest
 
     def encode(self, raw: FloatArray) -> FloatArray:
@@ -160,7 +160,7 @@ class Genotype:
 
     @property
     def divisor(self) -> float:
-        """What a value is divided by, after the centre was subtracted."""
+        """The number by which a value is divided, after the centre was subtracted."""
         if self.scale == Scale.FREQUENCY:
             p = self.frequency or 0.0
             return math.sqrt(ALLELES * p * (1 - p))
@@ -174,7 +174,7 @@ class Genotype:
 
     @property
     def bound(self) -> float:
-        """What it adds to the norm bound: no more than twice its expected square, if that is known.
+        """Its part of the norm bound: squared, no more than twice its expected square, if that is known.
 
         No row has rare alleles everywhere. A bound that allowed for it would be many times as long as any row, and
         noise grows with the bound.
@@ -201,7 +201,7 @@ class Category:
     missing_codes: values.Codes = ()
     description: str = ""
     concept: Concept = None
-    """What names it in triplets, if that is not its name."""
+    """Its name in triplets, if that is another."""
 
     kind: ClassVar[FeatureKind] = FeatureKind.CATEGORY
     unit: ClassVar[str] = ""
@@ -250,7 +250,7 @@ class Category:
 
     @property
     def bound(self) -> float:
-        """What it adds to the norm bound."""
+        """Its part of the norm bound."""
         return self.largest
 
     def encode(self, raw: FloatArray) -> FloatArray:

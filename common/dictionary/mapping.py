@@ -79,7 +79,7 @@ class MappedFeature:
         return cls(feature, column, read.factor, read.offset, codes, read.missing_codes, is_located)
 
     def written(self) -> dict[str, Any]:
-        """Return what settings say about the feature. ``parse`` reads it again."""
+        """Return the feature's part of the settings, in the form that ``parse`` reads."""
         written: dict[str, Any] = {"column": self.column} if self.is_located else {}
         if self.is_converted:
             written |= {"factor": self.factor, "offset": self.offset}
@@ -93,7 +93,7 @@ class MappedFeature:
 
     @property
     def all_codes(self) -> values.Codes:
-        """What stands for a missing value."""
+        """All codes that stand for a missing value."""
         return (*self.missing_codes, *self.feature.missing_codes)
 
     @property
@@ -112,7 +112,7 @@ class MappedFeature:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What settings say about features."""
+    """The part of the settings about features."""
 
     columns: dict[str, Any]
     absent: tuple[values.Level, ...]
@@ -123,7 +123,7 @@ class Preparation:
     """A provider's rows in the terms of a dictionary."""
 
     dictionary: Dictionary
-    """What the parties agreed on, as a whole."""
+    """The whole dictionary on which the parties agreed."""
     mapped: tuple[MappedFeature, ...]
     absent: tuple[str, ...] = ()
     """Features that this provider does not have."""
@@ -155,7 +155,7 @@ class Preparation:
         return cls(dictionary, tuple(mapped), left_out)
 
     def written(self) -> dict[str, Any]:
-        """Return what settings say about the dictionary, and all of its content, as plain values."""
+        """Return the settings about the dictionary and its whole content, as plain values."""
         columns = {each.feature.name: each.written() for each in self.mapped}
         return {"dictionary": self.dictionary.to_dict(), "columns": columns, "absent": list(self.absent)}
 

@@ -12,7 +12,7 @@ _ROUNDED: Final = 0.02
 
 
 def remarks(dictionary: Dictionary) -> list[str]:
-    """Return a sentence for everything that whoever writes a dictionary should look at again."""
+    """Return a sentence for everything that the author of a dictionary should check again."""
     return [*_odd_shares(dictionary), *_shared_concepts(dictionary)]
 
 

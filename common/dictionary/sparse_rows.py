@@ -45,7 +45,7 @@ class _Alike:
     targets: Places
     """For each feature, the place of its first column among those of prepared rows."""
     is_one_each: bool
-    """Whether each number becomes one number."""
+    """Whether preparation turns each number into one number."""
 
     def prepared(self, cells: FloatArray) -> FloatArray:
         """Prepare numbers of any of these features: a line of columns for each."""

@@ -1,7 +1,7 @@
 """Says that most values of a feature cannot be meant, to the person who holds the rows. Pure.
 
 Such values are no error: each is clipped, or becomes zeros, by a public rule. But a sentence here follows from rows. So
-it is for whoever gave the rows, and must not be stored in a model or a privacy statement, or be sent.
+it is for the person who gave the rows, and must not be stored in a model or a privacy statement, or be sent.
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from dpspca.common.names import shortened
 from dpspca.common.text import composed
 
 PLACEHOLDER: Final = "?"
-"""What ``dpspca dictionary init`` writes where a person must fill in something."""
+"""A placeholder that ``dpspca dictionary init`` writes where a person must fill in something."""
 LEVEL_MARK: Final = "="
 """Between a category's name and a level, in the name of a column. No name of a feature has it."""
 

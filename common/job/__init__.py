@@ -1,4 +1,4 @@
-"""What an analyst signs, and what providers state about the jobs that they allow: values and rules, without a price."""
+"""Jobs that analysts sign, and terms that providers state: values and rules, without a price."""
 
 from .centering import AutoCentering, Center, check_pairs, pairing_of, pairs_of, reason_in_words
 from .spans import Span

@@ -32,7 +32,7 @@ LEAST_MU: Final = 0.2
 
 
 class Center(StrEnum):
-    """What a user may ask for: a way to centre rows, or to choose one by public facts."""
+    """The centrings that a user may choose: a way to centre rows, or the choice of one by public facts."""
 
     AUTO = "auto"
     NONE = "none"

@@ -1,4 +1,4 @@
-"""What an analyst asks for, and signs: every number a provider needs to work out what may be asked and at what price.
+"""The job that an analyst signs: all numbers from which a provider computes the allowed queries and their prices.
 
 A ``JobSpec`` is checked when it is made, has one canonical form in bytes, and refuses keys it does not know. Plan,
 noise and cost follow from it by pure code (``plan.py`` and the method's own ``plan``) that provider and coordinator
@@ -77,7 +77,7 @@ _THE_JOB: Final = "The job"
 
 
 class MethodOptions(Mapping[str, Scalar]):
-    """What only the method knows, unchangeable: it can be hashed, copied and stored as any value."""
+    """Options of the method, unchangeable: they can be hashed, copied and stored as any value."""
 
     __slots__ = ("_items",)
 

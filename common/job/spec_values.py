@@ -1,4 +1,4 @@
-"""What the fields of a job may say: one enumeration for each."""
+"""Allowed values of the fields of a job: one enumeration for each."""
 
 from enum import StrEnum
 

@@ -131,7 +131,7 @@ class Terms:
 
     @property
     def left_epsilon(self) -> float:
-        """What is left as an epsilon at ``left_delta``, never too large: a budget of that size fits, a larger does not.
+        """The rest of the budget as an epsilon at ``left_delta``, never too large: no larger budget fits.
 
         The units of ``left`` decide. Epsilons of several jobs do not add up; their units do.
         """

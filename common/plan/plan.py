@@ -46,12 +46,12 @@ class Plan(Sequence[Step]):
 
     @cached_property
     def price(self) -> Price:
-        """What the whole plan costs."""
+        """The price of the whole plan."""
         return Price.of(self.events)
 
     @cached_property
     def prices(self) -> tuple[Price, ...]:
-        """What the first 0, 1, 2, ... queries cost together."""
+        """The prices of the first 0, 1, 2, ... queries together."""
         return (NOTHING, *prices(self.steps))
 
     @cached_property
@@ -66,7 +66,7 @@ class Plan(Sequence[Step]):
 
     @property
     def caveats(self) -> list[str]:
-        """What the prices assume."""
+        """Assumptions of the prices."""
         return sorted({step.query.caveat for step in self.steps if step.query.caveat})
 
     @property

@@ -1,4 +1,4 @@
-"""What a plan is made of: the queries that a method plans, and the priced steps that they become."""
+"""The parts of a plan: the queries that a method plans, and the priced steps that they become."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ class Step:
 
     @property
     def explains(self) -> bool:
-        """Whether it asks what the components explain. They were found before."""
+        """Whether it asks for the variance that the components explain. They were found before."""
         return self.name == EXPLAINING
 
     @property

@@ -1,4 +1,4 @@
-"""What a list of releases costs, and whether it fits into a budget.
+"""The price of a list of releases, and whether it fits into a budget.
 
 ``compose`` reports the best known bound on the privacy loss of a finished list of events. ``Filter`` decides *before* a
 release, in exact integers, whether it fits into a budget. Only ``Filter`` may guard data, because its rule stays valid
@@ -138,7 +138,7 @@ class Filter:
 
     @property
     def left(self) -> Price:
-        """What is not spent yet."""
+        """The part of the budget that is not spent yet."""
         return self.whole - self.spent
 
     @property

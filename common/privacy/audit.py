@@ -25,7 +25,7 @@ FEWEST: Final = 32 * 32
 
 
 class AuditKind(StrEnum):
-    """What a test examines."""
+    """The properties that tests examine."""
 
     WIDTH = "width"
     SHAPE = "shape"

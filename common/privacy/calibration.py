@@ -136,7 +136,7 @@ def format_up(value: float, digits: int = 6) -> str:
 
 
 def format_down(value: float, digits: int = 6) -> str:
-    """Format a nonnegative number in a few digits, rounded down: for what is left, of which more is better."""
+    """Format a nonnegative number in a few digits, rounded down, so that what is left is never overstated."""
     return format_up(-value, digits).removeprefix("-")
 
 

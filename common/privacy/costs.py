@@ -1,4 +1,4 @@
-"""What events cost together: in whole units for decisions, and as a mixture of noises for reports.
+"""The total price of events: in whole units for decisions, and as a mixture of noises for reports.
 
 Promises: a cost is never below the true one. Decisions count mu^2 of Gaussian differential privacy in units of 2**-80,
 each event rounded up, and distances of implemented from ideal noise in units of 2**-256. ``Mixture`` bounds the privacy
@@ -42,7 +42,7 @@ _REMEMBERED: Final = 1024
 
 
 def cost_units(events: Iterable[Event]) -> int:
-    """Return what the events cost together, in units of mu^2, each rounded up.
+    """Return the total price of events in units of mu^2, each rounded up.
 
     Gaussian events cost (sensitivity/std)^2, an exact rational of the floats in them. Pure, approximate and Laplace
     events cost the square of ``pure_mu``. GDP composes by adding squares (Dong, Roth & Su 2022, Corollary 2). A
@@ -62,14 +62,14 @@ def slack_units(events: Iterable[Event]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What answers cost together, or what a budget allows, in whole units of mu^2 and of slack."""
+    """The total price of answers, or the size of a budget, in whole units of mu^2 and of slack."""
 
     units: int = 0
     slack_units: int = 0
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """Return what the events cost together."""
+        """Return the total price of events."""
         listed = checked_events(events)
         return cls(cost_units(listed), slack_units(listed))
 

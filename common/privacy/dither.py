@@ -1,4 +1,4 @@
-"""What rounding does to a mechanism that computes in floating point, and the integer noise that hides it.
+"""The effect of rounding on a mechanism that computes in floating point, and the integer noise that hides it.
 
 A mechanism that draws real numbers is private by a theorem about real numbers. A computer returns one of finitely many
 results instead, and the rows decide which of them can occur: however small the rounding errors are, a set of results

@@ -1,7 +1,7 @@
 """Sources of random words: a protocol, the one pure source that satisfies it, and the key of each draw.
 
 ``WordSource`` is all that the noise needs: independent uniform 32-bit words. ``KeyStream`` spreads a 32-byte key
-into such words with AES-256 in counter mode: whoever distinguishes them from uniform words has broken AES. It is a
+into such words with AES-256 in counter mode: somebody who distinguishes them from uniform words has broken AES. It is a
 pure function of its key.
 
 Every draw for a release has a key of its own. ``keyed_stream`` makes it with HMAC-SHA-256 from random bytes and the
@@ -12,7 +12,7 @@ system generator was copied too. And if the random bytes are fresh, the words ar
 
 Noise that may be released needs random bytes that nobody knows: ``dpspca.provider.release.entropy`` reads them from the
 operating system for each draw. A key derived from a seed is for tests and rehearsals whose numbers never leave the
-machine: whoever knows the seed can subtract the noise.
+machine: anybody who knows the seed can subtract the noise.
 """
 
 import hmac
@@ -77,7 +77,7 @@ class KeyStream:
 
 
 class Purpose(StrEnum):
-    """What the words of a draw are for. Words for different purposes are independent."""
+    """Purposes of the words of a draw. Words for different purposes are independent."""
 
     NOISE = "noise that is added to an answer"
     MECHANISM = "an answer that is a private mechanism by itself"

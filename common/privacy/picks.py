@@ -115,7 +115,7 @@ def _below(total: int, words: WordSource) -> int:
 
 
 def _take_out(left: Scores, levels: NDArray[np.int64], column: int, columns: set[int]) -> None:
-    """Leave out the pairs of which both columns are chosen."""
+    """Leave out the pairs with two chosen columns."""
     for other in columns:
         first, second = min(column, other), max(column, other)
         if left[first, second] >= 0:  # which no entry on or below the diagonal is

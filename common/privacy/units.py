@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class PrivacyUnit(StrEnum):
-    """What a guarantee protects. The values are stable and may be stored or sent."""
+    """The unit that a guarantee protects. The values are stable and may be stored or sent."""
 
     ROW_REPLACE_ONE = "row-replace-one"
     ROW_ADD_REMOVE = "row-add-remove"

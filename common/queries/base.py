@@ -1,4 +1,4 @@
-"""What all queries have in common: an extent, a sensitivity for each privacy unit, and a hash of the whole content."""
+"""The common parts of all queries: an extent, a sensitivity for each privacy unit, and a hash of the whole content."""
 
 import math
 from abc import ABC, abstractmethod
@@ -43,7 +43,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What is sent before a query's content: enough to know how many bytes follow."""
+    """The message before a query's content. It shows how many bytes follow."""
 
     kind: str
     extent: Extent
@@ -164,13 +164,13 @@ class RowQuery(Query):
     is_private: ClassVar[bool] = False
     """Whether a private mechanism with its own randomness makes the answer, so that no noise is added to it."""
     mechanism: ClassVar[str] = ""
-    """What that mechanism does at each provider, in a sentence; empty if the query has no price."""
+    """A sentence that says what that mechanism does at each provider; empty if the query has no price."""
     is_repeatable: ClassVar[bool] = True
     """Whether the query means the same in another job: it does not depend on what its own job drew."""
     is_proven: ClassVar[bool] = True
     """Whether its price holds without a condition that nobody can check."""
     caveat: ClassVar[str] = ""
-    """What its price assumes, in sentences for those who rely on the result."""
+    """The assumptions of its price, in sentences for those who rely on the result."""
     fits_extent: ClassVar[bool] = False
     """Whether a query smaller than planned has an answer of its own size, at the price of the planned one."""
     fits_noise: ClassVar[bool] = False
@@ -185,7 +185,7 @@ class RowQuery(Query):
 
     @property
     def announcement(self) -> Announcement:
-        """What is sent before the content."""
+        """The message before the content."""
         return Announcement(self.kind, self.extent)
 
     def content(self) -> Content:

@@ -95,7 +95,7 @@ class SubspaceQuery(ColumnsQuery):
 
 
 class _ReplaceOne:
-    """What is different under replace-one."""
+    """The parts of a query that differ under replace-one."""
 
     units = frozenset({PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.PERSON_REPLACE_ONE})
     replaces: ClassVar[bool] = True

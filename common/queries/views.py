@@ -102,7 +102,7 @@ class View:
 
     @property
     def axes_matrix(self) -> FloatArray:
-        """The axes, of which there may be none."""
+        """The axes. There may be none."""
         assert self.axes is not None
         return self.axes
 
@@ -232,7 +232,7 @@ class ViewProduct(ViewQuery, SecondMomentQuery):
 
     @property
     def basis(self) -> FloatArray:
-        """What the second moments are multiplied by: the axes of the view."""
+        """The matrix by which the second moments are multiplied: the axes of the view."""
         return self.view.axes_matrix
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a job gives: the model, where it comes from, how providers were weighed, and its privacy statement."""
+"""The results of a job: the model, where it comes from, how providers were weighed, and its privacy statement."""
 
 from .decision import Decision, ReleasePath
 from .model import Model, fix_signs

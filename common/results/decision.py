@@ -1,4 +1,4 @@
-"""What a method decided from public facts and released numbers, and on what grounds.
+"""The decisions of a method from public facts and released numbers, and the reasons for them.
 
 A decision is computed from released numbers alone, so it costs no privacy. Its wording is in ``client/findings.py``.
 """

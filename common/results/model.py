@@ -59,7 +59,7 @@ class Model:
     explained_variance_std: float | None = None
     feature_names: tuple[str, ...] | None = None
     decision: Decision | None = None
-    """What the method decided about the structure, if it decides anything."""
+    """The method's decision about the structure, if it makes one."""
     loading_std: FloatArray | None = None
     """Standard deviation of the noise of each loading, if it follows from the noise of a released matrix."""
     scores: ScoreMap | None = None

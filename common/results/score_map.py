@@ -19,7 +19,7 @@ SURE: Final = 3.0
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScoreMap:
-    """Counts of the cells, of which the first place is along the first component.
+    """Counts of the cells. The first index is along the first component.
 
     ``reach`` says for each component from which score, above and below zero, rows are counted at the edge. If rows were
     counted by ``groups``, the counts are those of all groups together. Each group has its name as ``group``; the last
@@ -63,7 +63,7 @@ class ScoreMap:
         return places * self.reach[0], places * self.reach[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is in the picture, for a file or a program."""
+        """Return the content of the picture, for a file or a program."""
         along, across = self.edges()
         groups = [
             {"group": each.group, "counts": each.counts.tolist(), "noise_std": each.noise_std} for each in self.groups

@@ -135,7 +135,7 @@ class PrivacyStatement:
     weights: str = ""
     """How much each provider counted, in words, if they did not count by their rows (``client/findings.py``)."""
     warnings: tuple[str, ...] = ()
-    """What a reader must know about this result before relying on it, one sentence each (``client/findings.py``)."""
+    """Warnings for a reader who relies on this result, one sentence each (``client/findings.py``)."""
 
     @classmethod
     def of(cls, plan: Plan, *, parties: int, fresh_noise: bool = False, federated: bool = False) -> Self:

@@ -112,7 +112,7 @@ class Weighed:
 
     @property
     def scale(self) -> float:
-        """What a weighted sum is multiplied by, to stand for a sum over all rows of these providers."""
+        """The factor that turns a weighted sum into an estimate of the sum over all rows of these providers."""
         return FULL * sum(rows for rows, _ in self.parts) / sum(rows * weight for rows, weight in self.parts)
 
     @property

@@ -1,4 +1,4 @@
-"""What a provider's settings say about a shared dictionary: [dictionaries.NAME], for a data set NAME."""
+"""A provider's settings for a shared dictionary: [dictionaries.NAME], for a data set NAME."""
 
 from dataclasses import dataclass
 from typing import Any, Final

@@ -19,7 +19,7 @@ _LOCAL_MASTER: Final = re.compile(r"local(\[[^]]*\]|-cluster\[[^]]*\])?")
 
 
 class EngineKind(StrEnum):
-    """What computes sums over rows that are not read by the provider itself."""
+    """Clusters that compute sums over rows that the provider does not read itself."""
 
     DASK = "dask"
     SPARK = "spark"

@@ -55,7 +55,7 @@ _FILL: Final = Rule("Give a number for each column, as in { age = 50.0 }, or one
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """What is declared about the files of one data set."""
+    """Declarations about the files of one data set."""
 
     columns: Annotated[tuple[str, ...], By(_columns)] | None = None
     """The columns to use, by name and in this order. By default all."""
@@ -64,7 +64,7 @@ class Reading:
     names: Annotated[tuple[str, ...], By(_columns)] | None = None
     """The names of all columns, in a file that does not have them: text without a line of names, or an array."""
     delimiter: Annotated[str, one_of(*DELIMITERS)] | None = None
-    """What divides the cells of a text file. By default it follows from the line of names."""
+    """The text that divides the cells of a text file. By default it follows from the line of names."""
     decimal: Annotated[str, one_of(*DECIMALS)] = "."
     """The decimal mark in a text file."""
     encoding: Annotated[str, one_of(*ENCODINGS)] | None = None

@@ -28,7 +28,7 @@ FixedAddress: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What a study file says."""
+    """The content of a study file."""
 
     federation: PartyText
     coordinator: PartyText

@@ -1,4 +1,4 @@
-"""What is declared about rows that are written as triplets: a line for each number, with its row and its column."""
+"""Declarations about rows that are written as triplets: a line for each number, with its row and its column."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -25,4 +25,4 @@ class Triplets:
     value: Filled | None = None
     """The column with the numbers. By default each triplet counts 1."""
     duplicates: Annotated[str, one_of(SUM, UNUSABLE)] = SUM
-    """What several numbers of one row and column mean: their sum, or that the row is unusable."""
+    """The meaning of several numbers of one row and column: their sum, or that the row is unusable."""

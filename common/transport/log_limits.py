@@ -35,7 +35,7 @@ MAX_OVERHEAD: Final = 200
 
 @dataclass
 class _Usage:
-    """What one party has caused in this minute."""
+    """The log lines that one party has caused in this minute, and those that were dropped."""
 
     since: float
     size: int = 0

@@ -138,7 +138,7 @@ class Authority:
         return self._issuer.certificate.public_bytes(Encoding.PEM)
 
     def mailbox_key(self) -> bytes:
-        """Return what slots follow from. A folder of an earlier version gets its key now."""
+        """Return the key from which slots are derived. Create it in a folder of an earlier version."""
         path = self.folder / MAILBOX_KEY_FILE
         if files.stamp(path) is None:
             files.create(path, invitations.new_mailbox_key())

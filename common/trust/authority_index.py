@@ -1,4 +1,4 @@
-"""What an authority has done: the lines of its index, and what follows from them. Pure."""
+"""The history of an authority: the lines of its index, and what follows from them. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

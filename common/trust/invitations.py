@@ -46,7 +46,7 @@ _AGAIN: Final = "Ask the authority's operator to send it again."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """What a party gets from the authority, on a way that both trust. ``mailbox`` is empty if there is none."""
+    """The authority's invitation to a party, sent on a way that both trust. ``mailbox`` is empty if there is none."""
 
     party: PartyName
     secret: bytes = field(repr=False)

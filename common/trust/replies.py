@@ -1,4 +1,4 @@
-"""What the authority sends back: a certificate, its own certificate, and the newest revocation list.
+"""The authority's reply: a certificate, its own certificate, and the newest revocation list.
 
 Nothing in it is believed because of where it came from. ``identity.install`` checks the certificate against the
 waiting key, the requested name and the authority that the party knows; the list must be signed by that authority.

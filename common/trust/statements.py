@@ -49,14 +49,14 @@ _AGAIN: Final = "Ask again. If this is repeated, do not trust this coordinator, 
 
 
 class StatementKind(StrEnum):
-    """What a statement is about."""
+    """Subjects of statements."""
 
     TERMS = "terms"
     """The rules and what is left of the budget, for one analyst on one data set."""
     RECORD = "record"
-    """What the ledger has of one job, for its own analyst."""
+    """The ledger's record of one job, for its own analyst."""
     APPROVALS = "approvals"
-    """What persons decided about one job, for its own analyst."""
+    """The decisions of persons about one job, for its own analyst."""
 
     @property
     def is_about_a_job(self) -> bool:
@@ -66,7 +66,7 @@ class StatementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementRequest:
-    """What an analyst asks providers to state. ``about`` is a data set, or the name of a job."""
+    """An analyst's request for statements of providers. ``about`` is a data set, or the name of a job."""
 
     kind: StatementKind
     about: str

@@ -20,7 +20,7 @@ class RequestState(StrEnum):
 
 
 class RequestEvent(StrEnum):
-    """What happens to a request."""
+    """Events of a request."""
 
     ASK = "be asked for again"
     APPROVE = "be approved"
@@ -42,7 +42,7 @@ TRANSITIONS: Final[Mapping[tuple[RequestState, RequestEvent], RequestState]] = M
         (_S.APPROVED, _E.END): _S.ENDED,
     }
 )
-"""What may happen to a request in each state. Anything else is refused and changes nothing."""
+"""The events that each state of a request allows, and the next states. Anything else is refused and changes nothing."""
 
 
 def after(state: RequestState, event: RequestEvent) -> RequestState:

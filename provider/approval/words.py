@@ -1,4 +1,4 @@
-"""What a job asks for, costs and would send, as plain values and in words, for the person who decides about it.
+"""The queries, the price and the answers of a job, as plain values and in words, for the person who decides about it.
 
 Everything follows from the signed job, the policy and the ledger, and nothing from a row.
 """
@@ -60,7 +60,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "weighted-walked-subspace": "directions from a private mechanism",
     }
 )
-"""What each kind of answer is about."""
+"""The subject of each kind of answer."""
 CENTERING: Final = {
     Centering.NONE: "the rows as they are",
     Centering.PUBLIC: "the rows minus a public mean",
@@ -91,7 +91,7 @@ class SignedContent:
 
 
 def summary(request: ApprovalRequest, content: bytes) -> dict[str, Any]:
-    """Return what is known of a waiting job without the ledger, as plain values."""
+    """Return the facts about a waiting job that do not need the ledger, as plain values."""
     return request_facts(request) | job_facts(SignedContent.read(request, content))
 
 
@@ -169,14 +169,14 @@ def _kinds_and_shapes(step: Step) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def _noise(step: Step) -> str:
-    """Say what makes an answer private."""
+    """Name the noise or the mechanism that makes an answer private."""
     if step.query.is_private:
         return "a private mechanism"
     return "noise is added" if step.event else "exact, because the privacy unit leaves it public"
 
 
 def balance_facts(books: Books, rules: Rules, analyst: str, plan: Plan) -> dict[str, Any]:
-    """Return what is left of the budgets, and what would be left after the job, as plain values.
+    """Return the rest of the budgets now and after the job, as plain values.
 
     What is reserved for open jobs counts as gone.
     """

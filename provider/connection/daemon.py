@@ -52,7 +52,7 @@ class Daemon:
 
     @property
     def offer(self) -> OfferedData:
-        """What is on offer."""
+        """The data sets on offer."""
         return self._registry.offer
 
     def check(

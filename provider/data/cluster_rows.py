@@ -22,7 +22,7 @@ class Cluster(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in messages to the steward."""
+        """Its name in messages to the steward."""
         ...
 
     def tasks(self) -> int:
@@ -62,7 +62,7 @@ class ClusterRows:
 
     cluster: Cluster
     task_fields: Mapping[str, Any]
-    """What every task says about how the files are read (``engines.task_fields``)."""
+    """The fields of every task that say how the files are read (``engines.task_fields``)."""
     parts: tuple[Part, ...]
     names: tuple[str, ...] | None
     dimension: int
@@ -75,7 +75,7 @@ class ClusterRows:
     columns: tuple[str, ...] | None = None
     """The columns that are used, in this order. By default all."""
     width: int = 0
-    """How many numbers of a row are read, of which jobs may use fewer."""
+    """How many numbers of a row are read. Jobs may use fewer of them."""
     persons: None = None
     span: None = None
 

@@ -75,7 +75,7 @@ class Format:
     columns: Callable[[RowSource], Columns] = _without_names
     """Reads the names and types of the columns that are used, and nothing else."""
     keys: frozenset[str] = frozenset()
-    """What may be declared about this kind of file, beside ``_KEYS``."""
+    """Declarations that are allowed for this kind of file, besides ``_KEYS``."""
     triplets: Callable[[RowSource], Iterator[TripletBatch]] | None = None
     """Reads a long table of triplets."""
     fault: Callable[[RowSource, int], str] | None = None

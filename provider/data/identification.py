@@ -1,4 +1,4 @@
-"""What identifies the rows of a data set: the digest of their form, and the fingerprints of their content.
+"""Identifiers of the rows of a data set: the digest of their form, and the fingerprints of their content.
 
 Most of the time goes into fingerprints that do not depend on the order of columns: two passes over all rows. They are
 skipped if the ledger has all of them already, as after a restart. One more name in the ledger shows this:
@@ -62,7 +62,7 @@ def whole_name(digest: str, data_set: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class PersonNames:
-    """What a ledger keeps about whose the rows of a data set are, so that a change after answers shows."""
+    """Names that a ledger keeps of which rows belong to one person, so that a change after answers shows."""
 
     recorded: str
     """The ledger has this if it keeps such names of the data set."""

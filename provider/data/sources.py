@@ -230,7 +230,7 @@ def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[byte
 
 
 def fault_of_row(file: Path, reading: Reading, row: int) -> str | None:
-    """Say what is wrong with a row of a text file, counted from 0. Return None for files of other kinds."""
+    """Describe the fault of a row of a text file, counted from 0. Return None for files of other kinds."""
     source = RowSource(located(file), reading)
     with file_errors(file):
         describe = format_of(source).fault
@@ -285,7 +285,7 @@ def unstored_parts(path: Path, reading: Reading) -> Iterator[str]:
 
 
 def notes(path: Path, reading: Reading) -> Iterator[str]:
-    """Say what people should know of how the rows of each file are read."""
+    """Give remarks for people about how the rows of each file are read."""
     for file in files_at(path):
         source = _source(file, reading, path)
         with file_errors(file):
@@ -349,7 +349,7 @@ def complete(
 
 
 def absent_in(reading: Reading) -> float:
-    """Return what a number that is not stored in sparse rows stands for: zero, or, of triplets, a missing value."""
+    """Return the value of a number that sparse rows do not store: zero or, for triplets, a missing value."""
     return 0.0 if reading.triplets is None else nan
 
 

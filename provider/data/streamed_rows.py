@@ -56,7 +56,7 @@ class RowStream:
     """The names of the columns that jobs use. They and the dimension are known when the first batch is there."""
     dimension: int = 0
     width: int = 0
-    """How many numbers of a row are read, of which jobs may use fewer."""
+    """How many numbers of a row are read. Jobs may use fewer of them."""
     count: int = 0
     unusable: int = 0
     has_cut: bool = False

@@ -32,7 +32,7 @@ class EngineError(RefusedError):
 
 
 class ClusterProblemError(InvalidDataError):
-    """What is wrong with a cluster or with what its workers read, for the steward alone."""
+    """A fault of a cluster, or of the files that its workers read, for the steward alone."""
 
 
 def ask(cluster: Cluster, tasks: Iterable[tuple[Task, bytes]]) -> Iterator[tuple[WorkerReply, memoryview]]:

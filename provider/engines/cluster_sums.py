@@ -32,7 +32,7 @@ class ClusterSums:
         self._mean_bound = mean_bound
 
     def moments(self, center: FloatArray | None, *, once: bool = False) -> Moments:
-        """Return what asks for second moments around a centre. Nothing is kept for later queries here."""
+        """Return an object that asks for second moments around a centre. Nothing is kept for later queries here."""
         return QueriedMoments(self, self._rows.dimension, center)
 
     def of(self, query: RowQuery, rows: slice = ALL) -> Sums:

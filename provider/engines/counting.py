@@ -22,13 +22,13 @@ from .asking import ask, grouped
 from .messages import PartFacts, PartTask, Task, Words, Work, read_arrays, written
 
 _A_STAGE: Final = 2
-"""What is added up for each stage of rows while they are counted: totals of rows as they stand, and keys of columns."""
+"""Number of sums for each stage of rows while they are counted: totals of rows as they stand, and keys of columns."""
 
 
 def task_fields(
     source: Path, reading: Reading, preparation: Preparation | None, row_entries: int | None
 ) -> dict[str, Any]:
-    """Return what every task says about how a data set is read. Workers get the whole dictionary."""
+    """Return the fields of every task that say how a data set is read. Workers get the whole dictionary."""
     return {
         "version": __version__,
         "source": str(source),
@@ -60,7 +60,7 @@ def count_rows(cluster: Cluster, fields: dict[str, Any]) -> ClusterRows:
 
 
 def _count(cluster: Cluster, fields: dict[str, Any]) -> tuple[list[PartFacts], list[Words]]:
-    """Return what was found in each file, and what fingerprints begin with, added up over all of them."""
+    """Return the facts of each file, and the sums with which fingerprints begin, added up over all files."""
     (listed, _), *_ = ask(cluster, [(Task(work=Work.LIST, **fields), b"")])
     if not listed.files:
         raise InvalidDataError(f"{fields['source']} holds 0 files.", "Put at least one file there.")

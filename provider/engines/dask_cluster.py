@@ -2,7 +2,7 @@
 
 This provider sends only the name of one function, ``engines.work``, and messages that hold no object (``messages.py``).
 The key of this provider's certificate stays in the file that settings name: it is used for the handshake alone. Dask
-itself reads what its processes send with pickle, so whoever controls the scheduler or a worker can run code here.
+itself reads what its processes send with pickle, so anybody who controls the scheduler or a worker can run code here.
 """
 
 import logging

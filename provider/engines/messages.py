@@ -1,4 +1,4 @@
-"""What a provider and the workers of its cluster send each other, as bytes: a head in JSON, and numbers after it.
+"""Messages between a provider and the workers of its cluster, as bytes: a head in JSON, and numbers after it.
 
 No object of Python is sent, so that reading a message runs no code, and so that everything that a message holds is
 written down here. A task holds no credentials: paths of files, how they are read, and a query, which is public.
@@ -50,7 +50,7 @@ _QUERIES: Final[Mapping[str, type[RowQuery]]] = {
 
 
 class Work(StrEnum):
-    """What a worker does."""
+    """Kinds of work of a worker."""
 
     LIST = "list"
     """List the files of a data set."""
@@ -82,7 +82,7 @@ class Task:
     source: str
     """The data set's file, folder or pattern."""
     reading: Any
-    """What the settings say about how files are read."""
+    """The settings that say how files are read."""
     preparation: Any = None
     """The dictionary, and what the settings say about it."""
     row_entries: int | None = None
@@ -98,7 +98,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """What a worker found in a file."""
+    """The facts that a worker found about a file."""
 
     file: str
     count: Count
@@ -106,7 +106,7 @@ class PartFacts:
     has_cut: bool
     dimension: int
     width: int
-    """How many numbers of a row are read, of which jobs may use fewer."""
+    """How many numbers of a row are read. Jobs may use fewer of them."""
     names: tuple[str, ...] | None
     digest: str
 
@@ -122,7 +122,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerReply:
-    """What a worker sends back."""
+    """The reply of a worker."""
 
     version: str
     problem: Problem | None = None

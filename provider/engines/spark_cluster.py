@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class OnExecutors:
-    """What executors do with the messages whose places Spark gives them."""
+    """The function that executors apply to the messages whose places Spark gives them."""
 
     def __init__(self, messages: Sequence[bytes]) -> None:
         self._messages = list(messages)

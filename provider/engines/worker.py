@@ -1,4 +1,4 @@
-"""What a worker of a cluster does: it reads files, checks that their rows are those of the start, and adds up.
+"""The worker of a cluster: it reads files, checks that their rows are those of the start, and adds up.
 
 A worker is trusted with rows. It keeps nothing between two tasks, writes no row anywhere, and sends back sums, counts
 and digests alone. The same task gives the same bytes on every worker, so another may do it again.
@@ -104,7 +104,7 @@ def _stream(task: Task, part: PartTask) -> RowStream:
 
 
 class _Prints:
-    """What fingerprints are made of, for the rows in each of their stages (``_stages``)."""
+    """The sums from which fingerprints are made, for the rows in each of their stages (``_stages``)."""
 
     def __init__(self, before: list[_Words] | None = None, *, is_last: bool = False) -> None:
         self._before = before

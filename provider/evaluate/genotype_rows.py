@@ -63,7 +63,7 @@ def _factors(rows: Genotypes, values: FloatArray, norm_bound: float) -> FloatArr
 
 
 class FactoredGenotypes(GenotypeRows):
-    """Genotypes with a factor for each row, of which a pass makes no more integers at once than a tile has.
+    """Genotypes with a factor for each row. A pass makes at most as many integers at once as a tile has.
 
     Rows that count as zeros have the factor zero. If a centre is taken off, they are all the same row, whose products
     are counted as often as there are such rows. That takes the same time for any number of them.
@@ -105,7 +105,7 @@ class _PackedBlock:
         return len(self._factors)
 
     def columns(self, which: slice) -> Widen:
-        """Return what makes the integers of some columns, of which the first begins a byte."""
+        """Return a function that makes the integers of some columns. The first of them must begin a byte."""
         packed = self._rows.packed[:, which.start // CELLS_A_BYTE : -(-which.stop // CELLS_A_BYTE)]
         lookup = Lookup(packed, self._values[:, which], DIVISION.height or DIVISION.rows)
 

@@ -26,7 +26,7 @@ _OBJECTS: Final = 30
 
 
 class Need(NamedTuple):
-    """What an answer takes, counted in numbers of eight bytes."""
+    """The memory that an answer takes, counted in numbers of eight bytes."""
 
     thread: int
     """For each thread while it works."""
@@ -39,7 +39,7 @@ class Need(NamedTuple):
 
     @classmethod
     def of_sum(cls, entries: int, last: int = 3) -> Self:
-        """Return what a sum of this many numbers takes, such as a square matrix.
+        """Return the memory for a sum of this many numbers, such as a square matrix.
 
         A thread has the sum so far, in two parts beyond 2^24 rows, that of a list of blocks, what a block adds, and,
         for a square matrix, a block of twice as many rows as columns.
@@ -48,23 +48,23 @@ class Need(NamedTuple):
 
     @classmethod
     def of_gram(cls, dimension: int) -> Self:
-        """Return what a Gram matrix takes that is kept for further answers."""
+        """Return the memory for a Gram matrix that is kept for further answers."""
         return cls.of_sum(dimension**2, _DIGITS)
 
     @classmethod
     def of_subspace(cls, dimension: int) -> Self:
-        """Return what a mechanism takes that releases eigenvectors."""
+        """Return the memory for a mechanism that releases eigenvectors."""
         need = cls.of_sum(dimension**2, _EIGENVECTORS)
         return need._replace(shared=need.shared + _SAMPLER)
 
     @classmethod
     def of_signs(cls, dimension: int, block_rows: int, scores: int) -> Self:
-        """Return what scores of columns, or of pairs of columns, take. One thread adds them up."""
+        """Return the memory for scores of columns, or of pairs of columns. One thread adds them up."""
         return cls(_SIGN_FORMS * block_rows * dimension + 2 * scores, 2 * scores, 0, 3 * scores)
 
     @classmethod
     def of_product(cls, dimension: int, columns: int) -> Self:
-        """Return what a product with a basis takes. Its sums have two halves (``products.py``)."""
+        """Return the memory for a product with a basis. Its sums have two halves (``products.py``)."""
         division, entries = Division.of(dimension, columns, MADE_AT_ONCE), dimension * columns
         width = min(dimension, division.width)
         block = division.rows * (_BLOCK_FORMS * dimension + width + 4 * columns) + 2 * width * columns
@@ -72,7 +72,7 @@ class Need(NamedTuple):
 
     @classmethod
     def of_compressed(cls, dimension: int, columns: int, block_rows: int) -> Self:
-        """Return what basis^T X^T X basis takes."""
+        """Return the memory for basis^T X^T X basis."""
         block, square = 2 * _BLOCK_FORMS * block_rows * dimension, _OBJECTS * columns**2
         return cls(block + 3 * block_rows * columns + square, square, square, 2 * dimension * columns)
 

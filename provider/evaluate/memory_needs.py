@@ -1,4 +1,4 @@
-"""What the answer to a planned query takes in memory. It follows from the plan alone. Pure."""
+"""The memory that the answer to a planned query takes. It follows from the plan alone. Pure."""
 
 import math
 from typing import Final

@@ -263,7 +263,7 @@ def floor_product(halves: WideIntegers) -> Integers:
 
 
 def joined_square(parts: WideIntegers) -> Exact:
-    """Return basis^T X^T X basis from the three sums of which it is made (``StreamedMoments.squares``)."""
+    """Return basis^T X^T X basis from its three sums (``StreamedMoments.squares``)."""
     high, mixed, low = parts.exact()
     return np.asarray((high << (2 * LOW_BITS)) + ((mixed + mixed.T) << LOW_BITS) + low)
 

@@ -85,7 +85,7 @@ class RowBlock(Protocol):
         ...
 
     def columns(self, which: slice) -> Widen:
-        """Return what widens some of the columns."""
+        """Return a function that widens some of the columns."""
         ...
 
 

@@ -59,7 +59,7 @@ class RowSums(Protocol):
         ...
 
     def moments(self, center: FloatArray | None, *, once: bool = False) -> Moments:
-        """Return what computes second moments of all rows around a centre, for one query or for several."""
+        """Return an object that computes second moments of all rows around a centre, for one query or for several."""
         ...
 
 

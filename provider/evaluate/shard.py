@@ -91,7 +91,7 @@ def keeps_integers(plan: Sequence[Step]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What was computed for queries around one centre."""
+    """The moments that were computed for queries around one centre."""
 
     center: bytes
     moments: Moments

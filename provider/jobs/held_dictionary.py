@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HeldDictionary:
-    """What a provider's settings say about the dictionary of a data set; ``preparation`` is None if it has none."""
+    """A provider's settings for the dictionary of a data set; ``preparation`` is None if it has none."""
 
     data_set: str
     preparation: Preparation | None

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OfferedData:
-    """What is offered: data sets by name, and for each its dictionary, and the names of its rows in the ledger."""
+    """The offered data sets by name, and for each its dictionary, and the names of its rows in the ledger."""
 
     data_sets: Mapping[str, DataSet]
     dictionaries: Mapping[str, Preparation]
@@ -61,7 +61,7 @@ class OfferedData:
         return cls(data_sets, dictionaries, digests, fingerprints, held, check_spectral_matrices(data_sets, policy))
 
     def dictionary_of(self, name: str) -> HeldDictionary:
-        """Return what is held of a data set's dictionary, also if it has none."""
+        """Return the held dictionary of a data set, also if it has none."""
         return self.held.get(name) or HeldDictionary.of(name, None)
 
     def has_same(self, name: str, other: "OfferedData") -> bool:

@@ -92,7 +92,7 @@ class PolicyLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PermissionSources:
-    """What a permission depends on, each read as it is now."""
+    """The facts on which a permission depends, each read as it is now."""
 
     authority_pem: bytes
     revocations: Callable[[], RevocationList]

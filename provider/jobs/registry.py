@@ -80,7 +80,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ProviderSetup:
-    """What a daemon needs to start. Without a policy, it refuses everything.
+    """Everything that a daemon needs to start. Without a policy, it refuses everything.
 
     ``entropy`` returns the words of every draw. Only tests use another than the default.
     """
@@ -121,7 +121,7 @@ class _Admitted(NamedTuple):
     limits: Limits
     opening: Opening
     offer: OfferedData
-    """What was on offer when the job was admitted. A reload does not change it for this job."""
+    """The offer when the job was admitted. A reload does not change it for this job."""
 
 
 class JobRegistry:

@@ -3,7 +3,7 @@
 How long it takes to make an answer depends on rows. The answer leaves on a schedule that hides this. If the next query
 began as soon as the work is done, its own answer would show that moment, on a schedule that may be far finer. So a
 place is taken until its answer has left. Which query is next follows from the order of queries, from their plans, and
-from when answers left. Whoever asks knows all of this.
+from when answers left. The coordinator and the analysts know all of this.
 
 Nothing else that a coordinator can time needs a place: the end of a job, a receipt, a query that is repeated or
 refused, a stored answer.

@@ -1,4 +1,4 @@
-"""What a provider states to an analyst who asks: the terms of a data set, and what its ledger has of a job.
+"""Statements of a provider to an analyst who asks: the terms of a data set, and the ledger's record of a job.
 
 Terms are only for an analyst whose certificate is valid and whom the policy names for that data set. To anybody else
 the reply is the same as for a data set that does not exist: nothing. A record is only for the analyst who signed the
@@ -167,7 +167,7 @@ class Statements:
         return known.data_set
 
     def _room(self, data_set: str, analyst: PartyName, limits: Limits) -> tuple[Price, str | None]:
-        """Return what is left for one further job, or nothing and the code of what refuses every job."""
+        """Return the budget left for one further job, or nothing and the code of the error that refuses every job."""
         ledger = self._setup.ledger
         try:
             ledger.expire(self._setup.clock().timestamp())  # as before a job is opened

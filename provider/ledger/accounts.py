@@ -70,7 +70,7 @@ class JobAccount:
 
     @property
     def account(self) -> Account:
-        """What this job has spent and still has reserved."""
+        """The price that this job has spent and still has reserved."""
         return self.accounts[0]
 
     @property
@@ -81,7 +81,7 @@ class JobAccount:
         return JobPosition(len(self.queries), self.account.spent)
 
     def returnable(self) -> Price:
-        """Return what closing gives back: the price of queries that were never asked.
+        """Return the price that closing gives back: that of queries that were never asked.
 
         A query stays paid for even if its answer was never stored. When a job ends, an answer may just be in the
         making. How long it took then shows in the refusal, and that must not be free: it could be repeated.
@@ -89,7 +89,7 @@ class JobAccount:
         return self.account.reserved
 
     def returned_before(self) -> Price:
-        """Return what closing gave back in version 0.1.0: the price of answers that were never stored, too.
+        """Return the price that closing gave back in version 0.1.0: that of answers that were never stored, too.
 
         A free query may rely on the price of an earlier one, as blocks of rows do. So if a free query was answered, the
         queries before it give nothing back. A sketch and a projection each have a price. If the sketch was lost and the

@@ -80,7 +80,7 @@ class Ledger(Protocol):
         ...
 
     def past_job(self, job: str) -> PastJob | None:
-        """Return what was recorded of a job, also long after it ended, or None if nothing was."""
+        """Return the record of a job, also long after it ended, or None if there is none."""
         ...
 
     def open_jobs(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class Ledger(Protocol):
         ...
 
     def decisions(self, job: str) -> tuple[Decided, ...]:
-        """Return what persons decided about a job that is not over, oldest first.
+        """Return the decisions of persons about a job that is not over, oldest first.
 
         Decisions are used up when the job ends, also if that was before its first query.
         """

@@ -186,7 +186,7 @@ class Database:
         return [Entry.read(content, written) for content, written in self._select(query, first, last, job)]
 
     def decisions(self, job: str, entries: int) -> tuple[Decided, ...]:
-        """Return what persons decided about a job, among the first ``entries`` entries, oldest first."""
+        """Return the decisions of persons about a job, among the first ``entries`` entries, oldest first."""
         query = f"SELECT content FROM entries WHERE {DECISIONS} AND json_extract(content, '$.job') = ? AND number <= ?"  # noqa: S608  # ours
         found = (Entry.read(content, "").fact for (content,) in self._select(f"{query} ORDER BY number", job, entries))
         return tuple(fact for fact in found if isinstance(fact, Decided))

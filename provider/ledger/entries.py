@@ -23,7 +23,7 @@ GENESIS: Final = "0" * 64
 
 
 QUARANTINE_REMEDY: Final = "Restore the newer ledger, or state what counts as spent: `dpspca ledger release --help`."
-"""What the operator can do about a quarantine."""
+"""The operator's remedy for a quarantine."""
 
 
 class LedgerError(DpspcaError):
@@ -109,7 +109,8 @@ class Opening:
     ``protects`` is the extent up to which the job protects neighbours of its unit (``promises.py``). In an entry that
     an earlier version wrote, it is unknown, and ``queries`` and ``answer_bytes`` are 0. ``blind`` are random bits that
     never leave. Receipts contain the hash of all entries, and this entry has a name for the digest of the rows
-    (``row_key.py``): without these bits, whoever knows everything else and the key could guess rows and test the guess.
+    (``row_key.py``). Without these bits, somebody who knows everything else and the key could guess rows and test the
+    guess.
     """
 
     job: str
@@ -376,7 +377,7 @@ class Entry:
         return type(self).read(content, link(head.hash, content))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is written, and its hash."""
+        """Return the stored values and the hash."""
         return {**json.loads(self.content), "hash": self.hash}
 
 

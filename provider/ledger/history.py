@@ -67,7 +67,7 @@ class History:
         self.analysts: dict[tuple[str, str], Account] = {}
         """By data set and analyst."""
         self.written_off: dict[str, Account] = {}
-        """What operators counted as spent beyond the records. Also part of ``data_sets``, and counted for analysts."""
+        """Prices that operators added to the records. Also part of ``data_sets``, and counted for analysts."""
         self.quarantine: str | None = None
         """Why the ledger is in quarantine, or None."""
         self.names: set[str] = set()
@@ -127,7 +127,7 @@ class History:
         return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
 
     def decisions(self, job: str) -> tuple[Decided, ...]:
-        """Return what persons decided about a job that is not over, oldest first."""
+        """Return the decisions of persons about a job that is not over, oldest first."""
         return self._decisions.get(job, ())
 
     @property

@@ -1,4 +1,4 @@
-"""What all ledgers share, and the ledger in memory. ``release/responder.py`` is its caller.
+"""The base of all ledgers, and the ledger in memory. ``release/responder.py`` is its caller.
 
 Every ledger follows the rules of ``rules.py``. Ledgers differ in where they keep entries and answers. ``MemoryLedger``
 ends with its process: this is enough if rows, analyst and noise share that process. ``sqlite.py`` has the durable one.
@@ -40,7 +40,7 @@ _NO_LIMIT: Final = 1 << 300
 
 
 class BaseLedger(ABC):
-    """What all ledgers share. Subclasses say where entries and answers are kept. Safe to call from many threads."""
+    """The base of all ledgers. Subclasses say where entries and answers are kept. Safe to call from many threads."""
 
     def __init__(self, clock: Clock, find_end: FindEnd = no_forgotten_jobs) -> None:
         self._clock = clock
@@ -122,7 +122,7 @@ class BaseLedger(ABC):
             return PastJob.of(found) if found else self._forgotten_job(job)
 
     def _forgotten_job(self, job: str) -> PastJob | None:
-        """Return what was recorded of a job that is no longer in memory. By default, no job is ever forgotten."""
+        """Return the record of a job that is no longer in memory. By default, no job is ever forgotten."""
         return None
 
     def open_jobs(self) -> tuple[str, ...]:

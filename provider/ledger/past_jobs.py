@@ -12,7 +12,7 @@ from .entries import Closed, Entry, Opening, Reserved, Stored
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """What was recorded of one job."""
+    """The record of one job."""
 
     opening: Opening
     opened_at: int

@@ -77,7 +77,7 @@ class KeptPromises:
         return found is not None and found.extent == UNKNOWN
 
     def of(self, data_set: str, others: Iterable[Promise] = ()) -> Promise | None:
-        """Return what all jobs on a data set and ``others`` protect together, or None if there are none."""
+        """Return the promise that all jobs on a data set and ``others`` keep together, or None if there are none."""
         known = [jobs[data_set] for jobs in (self._least, self._unrecorded) if data_set in jobs]
         return min([*known, *others], key=_extent, default=None)
 

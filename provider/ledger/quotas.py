@@ -52,7 +52,7 @@ class Quotas:
 
 @dataclass(frozen=True, slots=True)
 class JobSize:
-    """What a job takes: its number of queries, and the bytes of their answers."""
+    """The resources that a job uses: its number of queries, and the bytes of their answers."""
 
     queries: int = 0
     answer_bytes: int = 0
@@ -60,7 +60,7 @@ class JobSize:
 
 @dataclass(slots=True)
 class _Taken:
-    """What one analyst's jobs take."""
+    """The resources that one analyst's jobs use."""
 
     open_jobs: int = 0
     answer_bytes: int = 0
@@ -74,7 +74,7 @@ class _Taken:
 
 
 class Usage:
-    """What every analyst's jobs take."""
+    """The resources that every analyst's jobs use."""
 
     def __init__(self) -> None:
         self._taken: defaultdict[str, _Taken] = defaultdict(_Taken)

@@ -37,7 +37,7 @@ class RowKey:
         return cls(secret)
 
     def to_text(self) -> bytes:
-        """Return what the file of a key has."""
+        """Return the content of the file of a key."""
         return f"{self.secret.hex()}\n".encode()
 
     @property

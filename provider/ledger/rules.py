@@ -41,7 +41,7 @@ _PINNED: Final = ("data_set", "data_digest", "analyst", "unit", "spec_epsilon", 
 
 
 class Books(History):
-    """What is recorded, and what may be recorded next."""
+    """The records of a ledger, and the rules for new ones."""
 
     # --- Deciding -----------------------------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class Books(History):
 
 
 def _left(budget: Filter, *accounts: Account | None) -> Price:
-    """Return what accounts leave of a budget."""
+    """Return the part of a budget that accounts leave."""
     taken = sum((each.taken for each in accounts if each is not None), NOTHING)
     return (budget.whole - taken).at_least(NOTHING)
 

@@ -321,7 +321,7 @@ def require_row_key(ledger: Path, books: Books, key: RowKey | None) -> None:
 
 
 def missing_entries(books: Books, remembered: Head | None, has: HasEntry, who: str = HEAD_FILE) -> str | None:
-    """Return what a ledger lacks that a head file or a receipt shows, or None if it lacks nothing."""
+    """Describe what a ledger lacks, as a head file or a receipt shows. Return None if it lacks nothing."""
     head = books.head
     if remembered is None:
         return "The head file is empty, but the ledger has jobs." if books.has_jobs else None

@@ -47,7 +47,7 @@ class LedgerView:
     row_key: RowKey | None = None
 
     def spending(self, data_set: str) -> list[tuple[int, Price]]:
-        """Return what was spent on a data set up to each moment at which an answer was stored, oldest first.
+        """Return the price spent on a data set up to each moment at which an answer was stored, oldest first.
 
         What operators counted as spent is included. Queries without a stored answer count when their job was opened.
         """
@@ -105,7 +105,7 @@ class Balance:
 
     @property
     def left(self) -> Price:
-        """What is neither spent nor reserved."""
+        """The part of the budget that is neither spent nor reserved."""
         return (self.budget.whole - self.spent - self.reserved).at_least(NOTHING)
 
     def jobs(self, price: Price) -> int:
@@ -243,7 +243,7 @@ def job_facts(name: str, job: JobAccount) -> dict[str, Any]:
 
 
 def approval_facts(entry: Entry) -> dict[str, Any]:
-    """Return what a person decided about a job, as plain values."""
+    """Return a person's decision about a job, as plain values."""
     decided = entry.fact
     assert isinstance(decided, Decided)
     named = {name: getattr(decided, name) for name in ("job", "data_set", "verdict", "person", "login", "reason")}

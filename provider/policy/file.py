@@ -49,7 +49,7 @@ class CurrentPolicy:
     """
 
     def __init__(self, path: Path, on_read: "OnRead" = lambda *_: None) -> None:
-        """Read a policy of which at least one table can be read. ``on_read`` is called after every reading."""
+        """Read a policy. At least one of its tables must be readable. ``on_read`` is called after every reading."""
         self._path = path
         self._on_read = on_read
         stamp = self._stamp()

@@ -12,7 +12,7 @@ from dpspca.common.plan import Plan
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What an analyst asks of a data set."""
+    """An analyst's request for a job on a data set."""
 
     spec: JobSpec
     analyst: PartyName

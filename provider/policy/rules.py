@@ -1,4 +1,4 @@
-"""What the steward of a provider's data sets allows: TOML, one table for each data set. Pure: text in, rules out.
+"""The policy of a steward for a provider's data sets: TOML, one table for each data set. Pure: text in, rules out.
 
 Everything that is not allowed is refused: a data set without a table, an analyst who is not named, a value that is not
 listed. A table that cannot be read closes its own data set. If the text is not TOML, or says anything outside the
@@ -76,7 +76,7 @@ class _Check(NamedTuple):
     asked: str
     allowed: str
     do: str = _WITHIN
-    """What the analyst can do instead."""
+    """The remedy for the analyst."""
 
 
 _UNPROVEN: Final = _Check("unproven", False, "a mechanism without a proven price", "mechanisms with a proven price")
@@ -90,7 +90,7 @@ AskedBudget: TypeAlias = Annotated[Budget, By(read_budget)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules(ApprovalKeys):
-    """What may be asked of one data set, by whom and at what price. ``Policy.parse`` makes it."""
+    """The rules of one data set: who may ask what, and at what price. ``Policy.parse`` makes them."""
 
     data_set: str
     analysts: Persons
@@ -148,7 +148,7 @@ class Rules(ApprovalKeys):
 
     @property
     def largest_job(self) -> Price:
-        """What the largest job with Gaussian noise costs."""
+        """The price of the largest job with Gaussian noise."""
         return Price(filter_of(self.per_job).whole.units)
 
     def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
@@ -284,7 +284,7 @@ class UnreadablePolicyError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What one provider allows. Without data sets it allows nothing."""
+    """The policy of one provider. Without data sets it allows nothing."""
 
     data_sets: tuple[Rules, ...] = ()
     unreadable: frozenset[str] | None = frozenset()

@@ -177,7 +177,7 @@ def _entries(step: Step) -> int:
 
 
 def _levels(step: Step, event: ChoiceEvent) -> int:
-    """Count the levels of scores that a row can add to a choice, each of which takes as long as a number."""
+    """Count the levels of scores that a row can add to a choice. Each takes as long as a number."""
     dimension = step.extent.dimension
     scores = dimension * (dimension - 1) // 2 if issubclass(step.query, SignPairs) else dimension
     return min(scores, most_levels(event.scale))

@@ -16,7 +16,7 @@ MOST_REMEMBERED: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known of one provider. ``since`` is when it connected, or else when its last connection ended."""
+    """The known state of one provider. ``since`` is when it connected, or else when its last connection ended."""
 
     is_connected: bool
     since: float | None
@@ -38,7 +38,7 @@ class PresenceLog:
         return frozenset(self._seen)
 
     def of(self, name: str) -> Seen | None:
-        """Return what is known of a provider, or None."""
+        """Return the known state of a provider, or None."""
         return self._seen.get(name)
 
     def note_connected(self, name: str, certificate: bytes) -> None:

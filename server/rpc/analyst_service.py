@@ -68,7 +68,7 @@ class _NoJobError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class _EndedJob:
-    """What is kept in memory of a job that has ended; the journal has the rest."""
+    """The facts that are kept in memory about a job that has ended. The journal has the rest."""
 
     name: str
     analyst: str

@@ -42,7 +42,7 @@ class Traffic:
 
 
 class ConnectionOwner(Protocol):
-    """What a connection needs from the front end that owns it."""
+    """The part of the front end that its connections use."""
 
     buffers: Buffers
     call_rates: CallRates

@@ -79,7 +79,7 @@ class PartyService(pb_grpc.PartyServiceServicer):
             yield pb.Party(role=Role.ANALYST, name=name, state=CONNECTED, certificate_until=until)
 
     def _standing(self, certificate: bytes, revoked: RevocationList) -> tuple[str | None, float]:
-        """Return what is wrong with a certificate, and until when it is valid; 0 if that is not known."""
+        """Return the fault of a certificate, if any, and until when it is valid; 0 if that is not known."""
         try:
             standing = certificate_status(certificate, self._door.authority_pem, self._door.clock(), revoked)
         except DpspcaError:  # there is none

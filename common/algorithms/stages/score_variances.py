@@ -1,4 +1,4 @@
-"""What components explain: the second moments of the rows' scores, asked for once the components are known.
+"""The variance that components explain: second moments of the rows' scores, asked for once the components are known.
 
 The releases from which components are found cannot say this. There, rows are clipped to need less noise, and nobody
 knows how much of a component the clipped rows had. So a share of the budget goes to a separate query about the scores

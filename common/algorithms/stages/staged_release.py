@@ -98,7 +98,7 @@ class Found:
 
 
 def found_in(released: ReleasedMatrix, components: FloatArray, decision: Decision) -> Found:
-    """Return what components explain of a released matrix, with their noise."""
+    """Return the variances of a released matrix that components explain, with their noise."""
     sure = matrix_noise(released, components)
     return Found(
         components,
@@ -308,7 +308,7 @@ def _dense(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReleasedBlock:
-    """What the release of the candidates' block showed: ``shown`` components above its noise, and their columns."""
+    """The result of the release of the candidates' block: ``shown`` components above its noise, and their columns."""
 
     known: KnownBlock
     shown: int

@@ -36,7 +36,7 @@ class ReleasedFacts:
     rows: float
     sparsity: int | None
     scales: FloatArray | None = None
-    """What columns are divided by."""
+    """The scales by which columns are divided."""
     gain: float = 1.0
     """Factor that rows are multiplied by, so that they are not much shorter than the norm bound."""
     hidden: bool = False
@@ -92,7 +92,7 @@ def ask_reach(
 def length_beyond(counts: FloatArray, noise_std: float) -> float | None:
     """Return twice the longest length that is clear of noise, as a multiple of the norm bound, or None if none is.
 
-    Long rows may be spread over several bins, none of which is clear. So bins also count together with the one or two
+    Long rows may be spread over several bins, so that no bin is clear. So bins also count together with the one or two
     for longer rows, which are still below twice the length at the longer edge of a bin.
     """
     clear = np.zeros(len(counts), dtype=bool)

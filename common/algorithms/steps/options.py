@@ -17,7 +17,7 @@ _DESCRIPTION: Final = "description"
 
 
 class OptionKind(StrEnum):
-    """What an option's value is."""
+    """Types of the values of options."""
 
     WHOLE = "a whole number"
     NUMBER = "a number"

@@ -1,4 +1,4 @@
-"""What power loops have in common, both over rows (A = X^T X) and over providers' shares of a symmetric matrix A.
+"""Common steps of power loops, both over rows (A = X^T X) and over providers' shares of a symmetric matrix A.
 
 The privacy unit of the job says which of the two its data are, and so which query multiplies A by a basis. For a matrix
 there is no mean and no number of rows: all queries are products.

@@ -1,4 +1,4 @@
-"""What methods have in common that release the whole covariance matrix once.
+"""Common steps of methods that release the whole covariance matrix once.
 
 Everything after the release is post-processing and free. The matrix is released as the whole square, whose two halves
 have independent noise and are averaged, or as its upper triangle, as in the papers.

@@ -1,4 +1,4 @@
-"""What algorithms over rows have in common: the number of rows, their mean, and the explained variance.
+"""Common steps of algorithms over rows: the number of rows, their mean, and the explained variance.
 
 Each algorithm divides its budget with ``shares``, begins with ``opening``, ends with ``closing``, and has its own
 queries in between. The budget of common queries that a job does not need goes to the algorithm's own.

@@ -1,4 +1,4 @@
-"""What methods have in common in which each provider releases a subspace once.
+"""Common steps of methods in which each provider releases a subspace once.
 
 Each provider answers once, with a private mechanism over its own rows, and returns the projection onto a subspace (see
 ``queries.subspace``). The coordinator adds the projections (n_i U_i U_i^T under replace-one, U_i U_i^T under

@@ -59,15 +59,15 @@ class LaterRows:
 
 @runtime_checkable
 class KeepsRows(Protocol):
-    """Rows of which some stay in memory between two answers."""
+    """Rows, some of which stay in memory between two answers."""
 
     def forget(self) -> list[object]:
-        """Let go of them, and return them. Whoever calls decides which thread frees the memory."""
+        """Drop the rows that were kept, and return them. The caller decides which thread frees the memory."""
         ...
 
 
 def forget_kept(rows: UsableRows) -> list[object]:
-    """Let go of what stays of rows between two answers, and return it. It is read or made again when next used."""
+    """Drop what stays of rows between two answers, and return it. It is read or made again when next used."""
     return rows.forget() if isinstance(rows, KeepsRows) else []
 
 

@@ -11,7 +11,7 @@ from dpspca.provider.data.files import TemporarilyUnreadableError
 from dpspca.provider.data.tables import import_extra
 
 _OF_LOST: Final = ("FATAL: ", "connection", "receive data")
-"""What libpq says when a session ends."""
+"""Libpq's messages when a session ends."""
 _READ_ONLY: Final = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
 _BATCH_BYTES: Final = "adbc.postgresql.batch_size_hint_bytes", str(2**25)
 

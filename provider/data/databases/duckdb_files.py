@@ -96,7 +96,7 @@ def _selection(database: Any, source: RowSource) -> Selection:  # noqa: ANN401  
 
 
 def _described(database: Any, reading: Reading) -> tuple[str, list[tuple[str, str]]]:  # noqa: ANN401  # of duckdb
-    """Return what stands after FROM, and the names and types of its columns."""
+    """Return the text after FROM, and the names and types of its columns."""
     origin = as_table(reading.query) if reading.query else _table(database, reading.table)[0]
     described = database.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()  # noqa: S608  # a quoted name
     return origin, [(str(name), _plain(str(kind))) for name, kind, *_ in described]

@@ -161,7 +161,7 @@ def _selection(connection: Any, source: RowSource) -> Selection:  # noqa: ANN401
 
 
 def _origin(connection: Any, reading: Reading) -> str:  # noqa: ANN401  # of psycopg
-    """Return what stands after FROM."""
+    """Return the text after FROM."""
     return as_table(reading.query) if reading.query else _table(connection, reading.table)
 
 
@@ -189,7 +189,7 @@ def _table(connection: Any, wanted: str | None) -> str:  # noqa: ANN401  # of ps
 
 
 def _rows_with_texts(connection: Any, chosen: Selection, source: RowSource) -> Iterator[FloatArray]:  # noqa: ANN401
-    """Read rows of which some columns are texts, in batches, through a cursor on the server."""
+    """Read rows with some columns of texts, in batches, through a cursor on the server."""
     if connection.info.parameter_status("server_encoding") not in _PLAIN_ENCODINGS:
         connection.execute("SELECT set_config('client_encoding', current_setting('server_encoding'), false)")
     encoding, names = connection.info.encoding, chosen.columns.names or ()

@@ -1,7 +1,7 @@
-"""What the readers of databases have in common: names in SQL, the table or query, and the columns that are used.
+"""Common parts of the readers of databases: names in SQL, the table or query, and the columns that are used.
 
 Every value that is asked for is cast to floating point by the database, column by column, and comes as NaN where it is
-missing. Only types of which each value can be cast are accepted, so no value decides whether the rows are read. Text is
+missing. A type is accepted only if all its values can be cast, so no value decides whether the rows are read. Text is
 read where a dictionary says which texts are levels of a category. A query is the steward's own, and must not fail for
 any value.
 
@@ -31,7 +31,7 @@ def quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """What can be read from a database: an expression for each type, with ``{}`` for the column."""
+    """Types that can be read from a database: an expression for each type, with ``{}`` for the column."""
 
     numbers: Mapping[str, str]
     texts: Mapping[str, str]

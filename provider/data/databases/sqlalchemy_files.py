@@ -174,7 +174,7 @@ def _quoting(connection: Any) -> Callable[[str], str]:  # noqa: ANN401  # of SQL
 
 
 def _described(connection: Any, source: RowSource) -> tuple[str, list[tuple[str, str]], list[str]]:  # noqa: ANN401
-    """Return what stands after FROM, the names and types of its columns, and its primary key."""
+    """Return the text after FROM, the names and types of its columns, and its primary key."""
     alchemy, quote = import_extra("sqlalchemy"), _quoting(connection)
     if source.reading.query:
         origin = as_table(source.reading.query)
@@ -204,7 +204,7 @@ def _table(inspector: Any, wanted: str | None) -> tuple[str | None, str]:  # noq
 
 
 def _kind(alchemy: Any, of: Any) -> str:  # noqa: ANN401  # of SQLAlchemy
-    """Say what a column's type holds, or name a type that holds neither numbers nor text."""
+    """Return the kind of a column's type, or name a type that holds neither numbers nor text."""
     if isinstance(of, alchemy.Integer | alchemy.Boolean):
         return _WHOLE
     if isinstance(of, alchemy.Numeric | alchemy.Float):

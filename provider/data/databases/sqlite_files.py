@@ -47,7 +47,7 @@ _TOKENS: Final = re.compile(
     r"""'(?:[^']|'')*' | "(?P<name>(?:[^"]|"")*)" | `[^`]*` | \[[^]]*\] | --[^\n]* | /\*.*?\*/""",
     re.DOTALL | re.VERBOSE,
 )
-"""What is quoted in SQL, and comments. Names between double quotes have a group of their own."""
+"""Quoted parts of SQL, and comments. Names between double quotes have a group of their own."""
 _BATCH_ROWS: Final = 65_536
 _REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
@@ -129,7 +129,7 @@ def _opened(source: RowSource) -> Iterator[sqlite3.Connection]:
 
 
 def _sort_of(problem: sqlite3.Error) -> str:
-    """Say what kind of error it is. Only errors about names are quoted, because they hold no values."""
+    """Describe the error. Only errors about names are quoted, because they hold no values."""
     return (
         str(problem) if str(problem).startswith("no such ") else str(getattr(problem, "sqlite_errorname", "an error"))
     )

@@ -1,4 +1,4 @@
-"""What a steward should know about rows before the first job. Nothing of it leaves."""
+"""Facts for a steward about rows before the first job. None of them leaves the provider."""
 
 from .alike_persons import PersonFacts
 from .column_facts import ColumnFacts

@@ -1,4 +1,4 @@
-"""What a steward should know about the columns of a file that no dictionary describes. Pure.
+"""Facts for a steward about the columns of a file that no dictionary describes. Pure.
 
 These are facts about rows, for the person who may see the rows. None of them may leave.
 """
@@ -20,7 +20,7 @@ from dpspca.provider.data.memory import MISSING, Genotypes
 from .unit_errors import SENTINELS
 
 _FIRST_OF_INDEX: Final = (0, 1)
-"""What the first row of a column that numbers the rows holds."""
+"""The possible first numbers of a column that numbers the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class ColumnFacts:
     filled_with: float | None
     is_constant: bool
     is_index: bool
-    """Whether it numbers the rows."""
+    """Whether the column numbers the rows."""
     codes: tuple[float, ...] = ()
     """Values far from all others that often stand for a missing one."""
     suspicion: str | None = None
-    """What its numbers may be, if they are not measurements: one of ``SUSPICIONS``."""
+    """The likely meaning of its numbers, if they are not measurements: one of ``SUSPICIONS``."""
 
     @property
     def spoils(self) -> int:
@@ -110,7 +110,7 @@ class ColumnScan:
     def facts(
         self, names: Sequence[str] | None, types: Sequence[str] | None, reading: Reading
     ) -> tuple[ColumnFacts, ...]:
-        """Return what was gathered."""
+        """Return the facts that were gathered."""
         return tuple(
             self._of(place, None if names is None else names[place], None if types is None else types[place], reading)
             for place in range(len(self._missing))

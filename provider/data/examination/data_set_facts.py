@@ -1,4 +1,4 @@
-"""What a steward should know about a data set before its first job: columns, missing values, persons and memory.
+"""Facts for a steward about a data set before its first job: columns, missing values, persons and memory.
 
 These are facts about rows, for the person who may see the rows. None of them may leave.
 """
@@ -84,9 +84,9 @@ class DataSetFacts:
     rows: int
     rows_as_zeros: int
     columns: tuple[ColumnFacts, ...]
-    """What the file has, if no dictionary describes it."""
+    """The columns of the file, if no dictionary describes it."""
     features: tuple[FeatureFacts, ...]
-    """What the file has in the terms of its dictionary."""
+    """The features of the file, in the terms of its dictionary."""
     absent: tuple[str, ...]
     """Features of the dictionary that this data set does not have."""
     is_sparse: bool
@@ -214,7 +214,7 @@ class _DenseScan:
             scan.add(coded[:, self._places[scan.column]])
 
     def facts(self, whose: Sequence[bytes] | None, square: Callable[[int], int]) -> DataSetFacts:
-        """Return what was gathered."""
+        """Return the facts that were gathered."""
         check_size(self.rows, 1, least=0)
         prepared = self._reading.preparation
         return DataSetFacts(

@@ -1,4 +1,4 @@
-"""What a steward should know about the features of a data set: values outside the public range, codes, units, levels.
+"""Facts for a steward about the features of a data set: values outside the public range, codes, units, levels.
 
 These are facts about rows, for the person who may see the rows. None of them may leave.
 """
@@ -89,7 +89,7 @@ class FeatureScan:
         self._codes |= frozenset(suspected_codes(cells, below | above))
 
     def facts(self, stated: str | None, rows: int, sample: FloatArray) -> FeatureFacts:
-        """Return what was gathered. ``sample`` are cells, of many rows or of all, by which units are suspected."""
+        """Return the gathered facts. ``sample`` are cells, of many rows or of all, by which units are suspected."""
         feature, has_range = self._mapped.feature, bool(self._values) and not self._is_category
         return FeatureFacts(
             name=feature.name,
@@ -174,7 +174,7 @@ def facts_of_features(
 
 
 def _cells_of(matrix: Any, reading: Reading) -> Callable[[int], FloatArray]:  # noqa: ANN401  # sparse or genotypes
-    """Return what gives the cells of a column."""
+    """Return a function that gives the cells of a column."""
     if isinstance(matrix, Genotypes):
         return matrix.column
     by_column = scipy.sparse.csc_array(matrix)

@@ -32,7 +32,7 @@ class PreviewedFeature:
     value: float | str | None
     """In the dictionary's unit, or the level."""
     remark: str
-    """What was done to it, apart from scaling."""
+    """How it was changed, apart from scaling."""
     prepared: dict[str, float]
     """By the columns of prepared rows."""
 
@@ -44,7 +44,7 @@ class PreviewedRow:
     row: int
     rows: int
     is_usable: bool
-    """Whether it counts. Otherwise it is a row of zeros."""
+    """Whether the row is used as it is. Otherwise it counts as a row of zeros."""
     length: float
     norm_bound: float
     """The bound that follows from the features of this data set."""

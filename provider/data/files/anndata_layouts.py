@@ -11,7 +11,7 @@ from dpspca.common.errors import InvalidDataError
 
 RENAMING: Final = "Make the names of genes unique with var_names_make_unique() of AnnData, and write the file again."
 _TEXTS_WITH_MASK: Final = "nullable-string-array"
-"""How newer versions of AnnData write texts of which some may be missing."""
+"""How newer versions of AnnData write texts if some of them may be missing."""
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 _OLD_SPARSE: Final = "h5sparse_format"
 _OLD_REMEDY: Final = (

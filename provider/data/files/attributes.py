@@ -28,7 +28,7 @@ class PlainCopy:
     """How an array is written again as plain numbers."""
 
     module: str
-    """What reads it."""
+    """The module that reads it."""
     array: str
     """The array, in Python."""
     out: str

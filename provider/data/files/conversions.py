@@ -57,7 +57,7 @@ _NOTES: Final[Mapping[str, str]] = MappingProxyType({
     ".bgen": "ref-first: the first allele is the reference; if it is the last, write ref-last",
     ".pkl": _PICKLE_NOTE, ".pickle": _PICKLE_NOTE,
 })  # fmt: skip
-"""What to know about a command."""
+"""Remarks about commands."""
 _GENES_NOTE: Final = (
     "it turns the file, whose rows are genes; then list the genes as names under [reading], in the order of {}"
 )

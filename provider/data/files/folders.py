@@ -2,10 +2,10 @@
 
 When new rows arrive, the steward adds a file whose name sorts last (``2026-01-31.csv``) and restarts the daemon. The
 folder is one data set with one budget. (If rows arrive while jobs run, ``arrivals.py`` watches the folder.) A method
-that uses blocks of rows divides all rows by position: files may have any length, and whoever writes them needs to know
-nothing about jobs.
+that uses blocks of rows divides all rows by position: files may have any length, and their author needs to know nothing
+about jobs.
 
-Whoever writes the files must ensure that a row's position does not depend on the content of rows. Order of arrival is
+The author of the files must ensure that a row's position does not depend on the content of rows. Order of arrival is
 fine, and so is a number that was assigned without looking at the rows. Sorting by a column is not: a changed row would
 move to another position, and so would others.
 """

@@ -156,7 +156,7 @@ _Chosen: TypeAlias = tuple[Columns, Agreement | None]
 """Which variants are used, and how their alleles relate to those of a reference."""
 _PGEN_LISTS: Final = ".pvar", ".psam"
 _SEVERAL: Final = ","
-"""What separates several ALT alleles of a .pvar file."""
+"""The separator of several ALT alleles in a .pvar file."""
 _LOOKED_AT: Final = 1000
 """Variants in which dosages are looked for."""
 

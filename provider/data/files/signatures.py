@@ -24,7 +24,7 @@ _OTHERS: Final = (
 
 
 def other_kind(content: bytes) -> str | None:
-    """Say what a file of words is instead, or return None. A signature that is a word counts only beside zero bytes."""
+    """Name the true kind of a file of words, or None. A signature that is a word counts only beside zero bytes."""
     for signature, what in _OTHERS:
         if content.startswith(signature) and (b"\0" in content or not signature.isalnum()):
             return what.partition(",")[0]

@@ -11,7 +11,7 @@ from dpspca.provider.data.tables import Columns, cell_reader, is_number
 
 
 class Cells:
-    """What is known about the columns of a text file, and how their cells are read."""
+    """Known facts about the columns of a text file, and how their cells are read."""
 
     def __init__(self, names: Sequence[str], columns: Columns, reading: Reading, *, by_spaces: bool = False) -> None:
         """Take what is known. ``by_spaces`` says that spaces divide cells, because no other mark does."""
@@ -58,7 +58,7 @@ class Cells:
         return None
 
     def _reader(self, column: str) -> Callable[[str], float]:
-        """Return what reads the cells of a column. A level that is a number is read as in files with types."""
+        """Return the reader of a column's cells. A level that is a number is read as in files with types."""
         read, texts = cell_reader(self.reading, column, self._number), self.reading.texts.get(column)
         return read if texts is None else partial(self._level, read, texts)
 
@@ -87,7 +87,7 @@ class Cells:
 
 
 def number_parser(reading: Reading) -> Callable[[str], float]:
-    """Return what reads a number with the declared decimal mark."""
+    """Return the function that reads a number with the declared decimal mark."""
     return number_in if reading.decimal == "." else _with_comma
 
 

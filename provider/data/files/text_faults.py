@@ -43,7 +43,7 @@ _DASHES: Final = "\u2212\u2013\u2014"
 
 
 def line_fault(line: int, of: Cells, cells: Sequence[str], text: str | None = None) -> InvalidDataError:
-    """Say what is wrong with a line of cells. ``text`` is the line as in the file, if it was read alone."""
+    """Describe the fault of a line of cells. ``text`` is the line as in the file, if it was read alone."""
     if text is not None and text.count('"') and not cells:
         return InvalidDataError(f"Line {line} has a quote that does not end, or that ends within a cell.", _QUOTES)
     if not cells or (len(cells) == 1 and not cells[0].strip() and len(of.names) > 1):

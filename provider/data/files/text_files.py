@@ -88,7 +88,7 @@ def _some(batches: Iterator[FloatArray]) -> Iterator[FloatArray]:
 
 
 def fault_of_text(source: RowSource, row: int) -> str:
-    """Say what is wrong with a row, counted from 0, that a provider cannot use."""
+    """Describe the fault of a row, counted from 0, that a provider cannot use."""
     with opened_text(source.path, source.reading) as text:
         head, delimiter, before = _head(text, source)
         names = _names(head, source.reading)
@@ -164,7 +164,7 @@ def _without(parts: Sequence[_Part], places: Sequence[int]) -> Sequence[_Part]:
 
 
 def _broken(number: int, line: str, cells: Sequence[str], names: int) -> str:
-    """Say what is wrong with a line that holds no triplet."""
+    """Describe the fault of a line that holds no triplet."""
     if '"' in line and not cells:
         return f"Line {number} has a quote that does not end, or that ends within a cell"
     return f"Line {number} has {counted(len(cells), 'cell')} under {counted(names, 'name')}"
@@ -226,7 +226,7 @@ def _is_tabbed(path: Path) -> bool:
 
 
 def _usual_of(reading: Reading) -> str:
-    """Return what divides cells if the line of names does not show it. A decimal comma divides none."""
+    """Return the separator of cells if the line of names does not show it. A decimal comma is none."""
     return next(mark for mark in DELIMITERS if mark != reading.decimal)
 
 

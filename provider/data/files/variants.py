@@ -234,7 +234,7 @@ def agree(variants: Sequence[Variant], reference: Sequence[Variant]) -> Agreemen
 
 
 def counting(variants: Sequence[Variant], counted: Mapping[str, str]) -> list[Variant]:
-    """Return variants of which these alleles are counted, by the name of the variant. Others stay as they are."""
+    """Return variants with these alleles as the counted ones, by the name of the variant. Others stay as they are."""
 
     def turned(own: Variant) -> Variant:
         allele = counted.get(own.name, own.counted)

@@ -79,7 +79,7 @@ def column_keys(words: Any, labels: Words, blank: Blank = None) -> Words:  # noq
 
 
 class FirstSums(NamedTuple):
-    """What one pass finds: totals with columns in the given order, and the first keys of columns."""
+    """The result of one pass: totals with columns in the given order, and the first keys of columns."""
 
     totals: Words
     keys: Words

@@ -48,7 +48,7 @@ class StoredRows:
     places: NDArray[np.intp] | None = None
     """Which of the columns are meant, in this order, or None for all."""
     first: FirstSums | None = None
-    """What was found out of the fingerprints of exactly these rows while they were stored."""
+    """The sums for the fingerprints of exactly these rows that were computed while they were stored."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -168,7 +168,7 @@ class RowWriter:
             self._first.add(numbers, blank)
 
     def rows(self) -> StoredRows:
-        """Return what was written, after the last row."""
+        """Return the rows that were written, after the last one."""
         files = self._numbers, self._blank
         for file in files:
             file.finish()

@@ -1,4 +1,4 @@
-"""What a source gives before anything is checked: numbers and names, or triplets. And what it takes to read them."""
+"""Raw content of a source before anything is checked: numbers and names, or triplets. And tools to read it."""
 
 from .arrow_numbers import floats
 from .extras import import_extra

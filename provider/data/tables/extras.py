@@ -16,7 +16,7 @@ _EXTRAS: Final = {
     "pyspark": "spark",
 }
 _NEEDS: Final = {"distributed": "The engine dask", "pyspark": "The engine spark"}
-"""What needs a package, if it is not a kind of file."""
+"""The part that needs a package, if it is not a kind of file."""
 
 
 def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module

@@ -1,4 +1,4 @@
-"""What a file of rows gives, before anything is checked: its numbers, its column names, and which columns are used.
+"""A file of rows before anything is checked: its numbers, its column names, and which columns are used.
 
 A number that is missing is NaN. A cell that holds anything else than a number is infinite, which makes its row
 unusable even where missing values are filled in.
@@ -262,7 +262,7 @@ def _require_some(name: str, all_names: Sequence[str]) -> None:
 
 
 def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = number_in) -> Callable[[str], float]:
-    """Return what turns a cell of a column into a number. See ``cell_number``, and for categories ``category_text``."""
+    """Return the function from a column's cell to a number: ``cell_number``, or ``category_text`` for categories."""
     codes = frozenset(composed(code) for code in reading.codes_of(column) if isinstance(code, str))
     texts = reading.texts.get(column)
     if texts is not None:

@@ -47,12 +47,12 @@ class TripletBatch(NamedTuple):
     broken: int = 0
     """Number of lines of text with too few or too many cells."""
     first_broken: str | None = None
-    """What is wrong with the first of them."""
+    """The fault of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TripletFacts:
-    """What the steward should know about triplets that were not used, or added up."""
+    """Facts for the steward about triplets that were not used, or added up."""
 
     triplets: int
     unknown_columns: int
@@ -128,7 +128,7 @@ class TripletRows:
 
     @property
     def facts(self) -> TripletFacts:
-        """What was not used, and, after the rows were built, what was added up."""
+        """The triplets that were not used and, after the rows were built, those that were added up."""
         triplets, unknown_columns, unknown_rows, broken = map(int, self._counts)
         several, columns = self._several
         lacking = np.flatnonzero(self._lacks)
@@ -184,7 +184,7 @@ def arrow_batch(batch: Any, declared: Triplets | None) -> TripletBatch:  # noqa:
 
 
 def value_reader(reading: Reading, parse: Callable[[str], float] = number_in) -> Callable[[str | None, str], float]:
-    """Return what turns a triplet's column and the text of its value into a number: NaN if missing, or infinity.
+    """Return a function from a triplet's column and the text of its value to a number: NaN if missing, or infinity.
 
     Texts for missing values may be declared by column, and are with a dictionary.
     """
