@@ -56,7 +56,7 @@ with them is exact in float64 (``ViewedRows.unclipped``)."""
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What to look at: columns S in ascending order, axes Q with a row for each of them, and the two factors.
+    """The choice of a view: columns S in ascending order, axes Q with a row for each of them, and the two factors.
 
     Entries of Q are at most 1 in size. Without ``along`` both parts of a row have the same factor.
     """

@@ -182,7 +182,7 @@ def read_authority(pem: bytes) -> x509.Certificate:
 
     It is signed with its own key, in exactly the form that this module writes, or by an organisation's CA. The form of
     the latter is the organisation's, within limits (``external_ca.require_form``). In both cases it is the one
-    certificate that parties trust: whoever signed it cannot sign for parties.
+    certificate that parties trust: its signer cannot sign for parties.
     """
     authority = read_certificate(pem, "The authority's certificate")
     public = public_key_of(authority)

@@ -109,7 +109,7 @@ def request_facts(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def job_facts(content: SignedContent) -> dict[str, Any]:
-    """Return what a job asks for, what it costs, and what would leave, as plain values."""
+    """Return the request of a job, its price, and the answers that would leave, as plain values."""
     envelope, plan = content.envelope, content.plan
     spec = plan.spec
     groups = answer_groups(plan)

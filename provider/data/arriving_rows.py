@@ -274,7 +274,7 @@ class ArrivingRows:
         return self.counted_files.part(start, stop, self._last)
 
     def forget(self) -> list[object]:
-        """Let go of the file that was read last, and return it."""
+        """Drop the file that was read last, and return it."""
         gone, self._last.read = self._last.read, None
         return [gone]
 

@@ -219,7 +219,7 @@ class MatrixShard:
                 )
 
     def forget(self) -> list[object]:
-        """Let go of the integers, and return them. They are made again for the next query."""
+        """Drop the integers, and return them. They are made again for the next query."""
         gone, self._made = self._made, None
         return [gone]
 

@@ -241,7 +241,7 @@ class Shard:
         return self._evaluated(query, prepares=False)
 
     def forget(self) -> list[object]:
-        """Let go of what was prepared in memory and scratch, and return it. Later queries are answered without."""
+        """Drop what was prepared in memory and scratch, and return it. Later queries do without it."""
         gone, self._ready = self._ready, None
         return [gone, *forget_kept(self._rows)]
 

@@ -18,7 +18,7 @@ so that d stays below 0.1. Trusted: the system's random numbers and this machine
 measures this machine's load in another way, and what many queries reveal together (docs/privacy.md).
 
 Waiting for a place ends when an earlier answer leaves, and not when it is made (``provider/jobs/row_places.py``). So
-whoever knows when that one left learns nothing more of it from when the clock starts.
+somebody who knows when that one left learns nothing more of it from when the clock starts.
 """
 
 import asyncio

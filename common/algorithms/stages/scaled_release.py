@@ -23,7 +23,7 @@ SHORTEST_PART: Final = 2.0**-18
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KnownBlock:
-    """What is known about a block of columns before its scaled release.
+    """Known facts about a block of columns before its scaled release.
 
     ``matrix`` holds the released second moments. ``axes`` is an orthogonal matrix; its first columns are the components
     that were found, with eigenvalues ``values``. ``stds`` is the standard deviation of the noise in each entry of the

@@ -136,7 +136,7 @@ def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Beyond:
-    """What a product shows beyond a block: columns that stand out, and which part of the energy all others hold."""
+    """The results of a product beyond a block: columns that stand out, and which part of the energy all others hold."""
 
     columns: Columns
     part: float

@@ -39,7 +39,7 @@ class ChosenColumns:
         return with_places(self.rows.part(which), column_places(self.rows.names or (), self.names))
 
     def forget(self) -> list[object]:
-        """Let go of what was kept of the rows in memory, and return it."""
+        """Drop the rows that were kept in memory, and return them."""
         return forget_kept(self.rows)
 
 

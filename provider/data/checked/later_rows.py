@@ -44,7 +44,7 @@ class LaterRows:
         return self.made().part(which)
 
     def forget(self) -> list[object]:
-        """Let go of the rows, and return them. They are made again when next used, which every interval counts."""
+        """Drop the rows, and return them. They are made again when next used, which every interval counts."""
         gone, self._made = self._made, None
         return [gone, *(self._before.forget() if self._before else ())]
 
