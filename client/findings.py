@@ -18,12 +18,10 @@ from dpspca.common.results import LARGE_DELTA, Decision, Model, PrivacyStatement
 from dpspca.common.warn import warn
 
 WITHIN_NOISE: Final = "within the noise"
-
 UNCENTRED: Final = (
     "The rows are not centred. Unless every column is around zero, component 1 shows the mean of the columns, and not "
     "how rows differ. Use a dictionary with public centres, or set center."
 )
-
 PAIRED: Final = (
     "Differences of pairs of rows are used instead of the rows, so no mean is needed. There are half as many of them, "
     "and offsets between providers cancel. Scores of rows are not centred."
@@ -91,11 +89,11 @@ def _uncentred(spec: JobSpec) -> list[str]:
 def of_model(model: Model) -> list[str]:
     """Return warnings for a reader who relies on the numbers of a model."""
     number = "a variance" if model.statement.unit.is_row else "an eigenvalue"
-    too = "" if _asked_apart(model) else " and its component"
-    apart = " The component itself was found from answers with less noise." if _asked_apart(model) else ""
+    itself = "The component itself was found from answers with less noise."
+    too, more = ("", f" {itself}") if _asked_apart(model) else (" and its component", "")
     applies = {
         f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone can be as large. Such {number}{too} may "
-        f"be nothing but noise.{apart}": bool(within_noise(model).any()),
+        f"be nothing but noise.{more}": bool(within_noise(model).any()),
         "Most rows were probably clipped: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared norm bound.": bound_may_be_small(model),
         f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to multiples of a "

@@ -24,7 +24,7 @@ from dpspca.provider.startup import read_data_set
 try:
     import msprime
 except ImportError:
-    sys.exit("This example simulates genotypes with msprime, which is not installed. Run: pip install msprime")
+    sys.exit("This example simulates genotypes with msprime, which is not installed. Run `pip install msprime`.")
 
 ANCESTRY = {"coast": (1, 0, 0), "valley": (0, 1, 0), "hills": (0, 0, 1), "town": (0.6, 0.4, 0)}
 """How much of their ancestry the people of each place have from the coast, the valley and the hills."""

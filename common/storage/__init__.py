@@ -12,7 +12,7 @@ from .event_settings import EventSettings
 from .event_stream import Emit, EventStream, Kinds, ignore
 from .files import PRIVATE, require_private_folder
 from .paths import is_pattern
-from .reading import DELIMITERS, Reading
+from .reading import DELIMITERS, Codes, Reading
 from .routes import Route
 from .settings import (
     AnalystConfig,
@@ -39,6 +39,7 @@ __all__ = [
     "AnalystConfig",
     "AnyConfig",
     "ApprovalSettings",
+    "Codes",
     "CoordinatorConfig",
     "DataConfig",
     "DatabaseUrl",

@@ -4,7 +4,7 @@ Everything here is declared once and in advance. Nothing is guessed from rows, b
 depend on one of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Self, TypeAlias
@@ -130,7 +130,12 @@ class Reading:
 
     def fill_of(self, column: str) -> float | None:
         """Return the number that is used in place of a missing value in a column, if there is one."""
-        return self.missing.get(column) if isinstance(self.missing, Mapping) else self.missing
+        return self.fills_of([column])[0]
+
+    def fills_of(self, columns: Sequence[str]) -> list[float | None]:
+        """Return the number that is used in place of a missing value in each column, where there is one."""
+        missing = self.missing
+        return [*map(missing.get, columns)] if isinstance(missing, Mapping) else [missing] * len(columns)
 
     @property
     def columns_with_fill(self) -> frozenset[str]:

@@ -50,7 +50,7 @@ def places_of_cell(path: Path, reading: Reading, row: int, column: int) -> list[
     else. This reads all triplets again.
     """
     known, bad, good, missing = TripletRows(reading), list[str](), list[str](), list[str]()
-    codes = code_numbers(reading, (known.columns.names or ())[column])
+    (codes,) = code_numbers(reading, [(known.columns.names or ())[column]])
     for file in files_at(path):
         with file_errors(file):
             for batch in _batches(file, reading):

@@ -43,6 +43,10 @@ LEAST_KILLED: Final = 0.95
 TIMEOUT: Final = 900
 """Seconds for the tests of one mutant; a mutant that makes them hang is broken, not killed."""
 
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  # tempfile makes a folder in it that is ours alone
+LEAST_FREE: Final = 4 * 2**30
+"""Bytes that have to be free there for copies of the project: writing them to a disk takes longer than most tests."""
+
 PASSED, FAILED = 0, 1  # exit codes of pytest
 
 WORD: Final = re.compile(
@@ -159,7 +163,8 @@ def _require_test(name: str, test: str) -> None:
 @contextmanager
 def copied() -> Iterator[Path]:
     """Copy the project; the package in the copy is the copy's own. What was compiled saves a second where it is."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+    has_room = MEMORY.is_mount() and shutil.disk_usage(MEMORY).free > LEAST_FREE
+    with tempfile.TemporaryDirectory(prefix="mutant-", dir=MEMORY if has_room else None) as folder:
         copy = Path(folder)
         for name in COPIED:
             if (ROOT / name).is_dir():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache, partial
 from math import inf, nan
 from pathlib import Path
 from typing import Any, Final, Self
@@ -22,7 +23,7 @@ from dpspca.common.dictionary import Preparation, category_text, numbers_of_code
 from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.frames import number_in
 from dpspca.common.job import Schema
-from dpspca.common.storage import Reading
+from dpspca.common.storage import Codes, Reading
 from dpspca.common.text import composed
 
 _LISTED: Final = 8
@@ -298,14 +299,20 @@ def is_number(text: str) -> bool:
 
 def without_codes(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
     """Put NaN in place of the numbers that stand for a missing value. This depends on each cell alone."""
-    codes = [code_numbers(reading, name) for name in _each(matrix, names)]
-    return _replaced(matrix, codes, _code_to_nan)
+    return _replaced(matrix, code_numbers(reading, _each(matrix, names)), _code_to_nan)
 
 
-def code_numbers(reading: Reading, column: str) -> tuple[float, ...]:
-    """Return the numbers that stand for a missing value in a column. Texts may be numbers with the decimal mark."""
-    codes = reading.codes_of(column)
-    with_comma = [code for code in codes if isinstance(code, str) and "." not in code and reading.decimal == ","]
+def code_numbers(reading: Reading, columns: Sequence[str]) -> list[tuple[float, ...]]:
+    """Return the numbers that stand for a missing value in each column. Texts may be numbers with the decimal mark.
+
+    There may be very many columns, and most have the same codes.
+    """
+    numbers_of = cache(partial(_numbers_of_codes, decimal=reading.decimal))
+    return [numbers_of(codes) for codes in map(reading.codes_of, columns)]
+
+
+def _numbers_of_codes(codes: Codes, decimal: str) -> tuple[float, ...]:
+    with_comma = [code for code in codes if isinstance(code, str) and "." not in code and decimal == ","]
     return tuple(numbers_of_codes((*codes, *(code.replace(",", ".") for code in with_comma))))
 
 
@@ -317,7 +324,8 @@ def require_no_code_of_zero(table: RawTable, reading: Reading) -> None:
     if not scipy.sparse.issparse(table.numbers):
         return
     names = table.columns.names
-    coded = [name for name in names or ("",) if 0 in code_numbers(reading, name)]
+    each = names or ("",)
+    coded = [name for name, codes in zip(each, code_numbers(reading, each), strict=True) if 0 in codes]
     if reading.preparation is not None:
         lacking = {each.column for each in reading.preparation.mapped if 0 not in numbers_of_codes(each.all_codes)}
         coded = [name for name in coded if name in lacking]
@@ -332,7 +340,7 @@ def require_no_code_of_zero(table: RawTable, reading: Reading) -> None:
 
 def filled(matrix: Any, names: Sequence[str] | None, reading: Reading) -> Any:  # noqa: ANN401  # dense or sparse
     """Put the declared public number of its column in place of each missing value. This depends on each cell alone."""
-    fills = [reading.fill_of(name) for name in _each(matrix, names)]
+    fills = reading.fills_of(_each(matrix, names))
     values = [() if fill is None else (fill,) for fill in fills]
     return _replaced(matrix, values, _nan_to_value)
 

@@ -160,7 +160,7 @@ class TripletRows:
     def _is_missing(self, table: scipy.sparse.csr_array) -> NDArray[np.bool_]:
         """Tell which numbers are missing, or stand for a missing value in their column."""
         found: NDArray[np.bool_] = np.isnan(table.data)
-        by_column = [code_numbers(self._reading, name) for name in self.columns.names or ()]
+        by_column = code_numbers(self._reading, self.columns.names or ())
         for codes in set(filter(None, by_column)):
             has_codes = np.array([each == codes for each in by_column])
             found |= has_codes[table.indices] & np.isin(table.data, codes)

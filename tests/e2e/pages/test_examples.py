@@ -18,6 +18,7 @@ import forked_programs
 import numpy as np
 import pytest
 from database import program
+from facts import facts
 from forked_command import forked_command
 from live import COMMAND, started
 from local_federation import Enrolment
@@ -136,7 +137,7 @@ def made_up_wheel(folder: Path) -> Path:
 
 def test_genetics_py_says_how_to_install_msprime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "msprime", None)
-    with pytest.raises(SystemExit, match="pip install msprime"):
+    with pytest.raises(SystemExit, match=facts("`pip install msprime`")):
         runpy.run_path(str(EXAMPLES / "genetics.py"))
 
 
