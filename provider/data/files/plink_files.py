@@ -122,9 +122,10 @@ def _notes_on_sex(source: RowSource, variants: Sequence[Variant]) -> list[str]:
     places = _chosen(source, variants)[0].places
     used = variants if places is None else [variants[place] for place in places]
     named = [each.name for each in used if each.place is not None and each.place[0] in NO_AUTOSOME]
+    some = "1 variant is" if len(named) == 1 else f"{len(named)} variants are"
     note = (
-        f"{len(named)} {'variant is' if len(named) == 1 else 'variants are'} on chromosome X, Y or MT, such as {named[0]!r:.60}. They are counted like all "
-        "others, so a component may be the sex of the samples: list them in leave_out under [reading] at every "
+        f"{some} on chromosome X, Y or MT, such as {named[0]!r:.60}. They are counted like all others, so "
+        "a component may be the sex of the samples: list them in leave_out under [reading] at every "
         "provider, or write the file without them (plink2 --autosome)."
         if named
         else ""
