@@ -50,10 +50,12 @@ from .connection import (
     model_from,
     presences,
     require_admissible,
+    require_data_set,
     require_done,
     require_filled,
     require_fit,
     require_in_force,
+    require_providers,
     settings,
     validity_of,
     warn_if_outlived,
@@ -243,20 +245,10 @@ class AsyncFederation:
     async def describe(self, data_set: str, providers: Sequence[str] | None = None) -> tuple[Schema, list[str]]:
         """Return the columns of a data set, and the providers to ask: those named, or all that offer it now."""
         offers = await self.data_sets()
+        require_data_set(data_set, {offer.data_set for offer in offers})
         chosen = {each.provider: each.schema for each in offers if each.data_set == data_set}
-        if not chosen:
-            known = ", ".join(sorted({offer.data_set for offer in offers})) or "none"
-            raise InvalidParameterError(
-                f"No connected provider offers the data set {data_set!r}. Available: {known}.",
-                "Name one of these, or check that the providers are running.",
-            )
         names = sorted(chosen) if providers is None else check_list("providers", providers)
-        absent = [name for name in names if name not in chosen]
-        check(
-            not absent,
-            f"These providers do not offer the data set {data_set!r} now: {', '.join(absent)}.",
-            "Leave them out, or wait until they are connected.",
-        )
+        require_providers(data_set, names, chosen.keys())
         schemas = {chosen[name] for name in names}
         check(
             len(schemas) == 1,

@@ -12,14 +12,16 @@ from dpspca.common.checks import check
 from dpspca.common.decoding import Source, decode, parse_json
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError
-from dpspca.common.job import AutoCentering, Centering, JobSpec
+from dpspca.common.job import PRIVATE, AutoCentering, Centering, JobSpec
 from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
+from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.storage import read_toml
 
 from . import component_count, job_dictionaries
 from .described_jobs import attached
 from .files import reading
+from .private_bounds import finds_bound
 from .unit_names import UNITS
 
 DATA_KEYS: Final = ("data_set", "providers", job_dictionaries.FILE)
@@ -55,7 +57,7 @@ class JobFile:
                 twice = f"The job names the file of its dictionary as dictionary and as {job_dictionaries.FILE}."
                 check(file is None, twice, f"Leave {job_dictionaries.FILE} out.")
                 file, job, known = job_dictionaries.resolved(job, path.parent)
-            job, centering = _with_centering(_with_component_count(job), str(path))
+            job, centering = _with_centering(_with_component_count(_with_norm_bound(job)), str(path))
             spec = JobSpec.from_plain(job, str(path))
             spec.schema.require_named()
             if dictionary is not None:
@@ -96,6 +98,16 @@ def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file 
     """Replace the estimator's short name of a unit by the full name."""
     unit = job.get("unit") if isinstance(job, dict) else None
     return job | {"unit": UNITS[unit].value} if isinstance(unit, str) and unit in UNITS else job
+
+
+def _with_norm_bound(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+    """Have the method find the norm bound if none is given, as the estimator does, and no dictionary implies one."""
+    if not isinstance(job, dict) or {"norm_bound", "dictionary"} & job.keys():
+        return job
+    method, unit = job.get("method", job.get("algorithm", DEFAULT_METHOD)), job.get("unit")
+    if not isinstance(method, str) or unit not in list(PrivacyUnit) or not finds_bound(method, PrivacyUnit(unit)):
+        return job
+    return job | {"norm_bound": PRIVATE}
 
 
 def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds

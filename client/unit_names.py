@@ -1,8 +1,10 @@
 """The names of privacy units for analysts: as in a job, and shorter ones for rows."""
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
+from dpspca.common.choices import choices
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.names import shortened
 from dpspca.common.privacy import PrivacyUnit
 
 UnitName: TypeAlias = Literal[
@@ -21,9 +23,9 @@ def unit_named(unit: str | None) -> PrivacyUnit:
     """Return the privacy unit of this name."""
     if not isinstance(unit, str) or unit not in UNITS:
         raise InvalidParameterError(
-            f"unit is {unit!r}, which is not a privacy unit.",
-            "Choose 'replace-one' (one row replaced by another; the number of rows is public) or 'add-remove' (one row "
-            "added or removed). 'person-replace-one' and 'person-add-remove' protect a person with all their rows. "
-            "'entry' and 'spectral' protect less than a row, and few methods support them.",
+            "unit is None." if unit is None else f"Unknown unit {shortened(unit)}.",
+            f"{choices(unit, get_args(UnitName))} replace-one protects the content of one row (the number of rows is "
+            "public), add-remove also its presence, and those that begin with person a person with all their rows. "
+            "entry and spectral protect less than a row, and few methods support them.",
         )
     return UNITS[unit]

@@ -4,11 +4,12 @@ Every check raises an error of this package (``errors.py``) and no other, whatev
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from .choices import choices
 from .errors import InvalidInputError, InvalidParameterError, InvalidTypeError
 from .names import shortened
 
@@ -41,13 +42,16 @@ def is_real(value: object) -> bool:
         return False
 
 
-def check_whole(name: str, value: Any, *, least: int, most: int) -> int:  # noqa: ANN401  # any value
-    """Return a whole number within the range as an int, or refuse the value. NumPy's integers are whole numbers."""
+def check_whole(name: str, value: Any, *, least: int, most: int, most_is: str = "") -> int:  # noqa: ANN401  # any value
+    """Return a whole number within the range as an int, or refuse the value. NumPy's integers are whole numbers.
+
+    ``most_is`` says what the largest number is, as in "the number of columns".
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InvalidTypeError(f"{name} is {shortened(value)}, not a whole number.", "Give an integer.")
     check(
         least <= int(value) <= most,
-        f"{name} is {shortened(int(value))}; it must lie between {least} and {most}.",
+        f"{name} is {shortened(int(value))}; it must lie between {least} and {most}{most_is and f', {most_is}'}.",
         "Choose a value in that range.",
     )
     return int(value)
@@ -74,8 +78,19 @@ def choice(kind: Any, name: str, value: object) -> Any:  # noqa: ANN401  # any e
     try:
         return kind(value)
     except ValueError:
-        known = ", ".join(member.value for member in kind)
-        raise InvalidParameterError(f"{name} is {shortened(value)}.", f"Choose one of: {known}.") from None
+        raise unknown(name, value, [member.value for member in kind]) from None
+
+
+def unknown(what: str, name: object, known: Iterable[str], *, where: str = "") -> InvalidParameterError:
+    """Return the error about a name that is none of the known. ``where`` follows the name, as in " of the job"."""
+    return InvalidParameterError(f"Unknown {what} {shortened(name)}{where}.", choices(name, known))
+
+
+def check_known(what: str, name: object, known: Iterable[str], *, where: str = "") -> None:
+    """Refuse a name that is none of the known."""
+    names = list(known)
+    if name not in names:
+        raise unknown(what, name, names, where=where)
 
 
 def check_list(name: str, value: Sequence[str]) -> list[str]:

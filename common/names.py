@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
 
+from .choices import choices
 from .errors import InvalidParameterError, InvalidTypeError
 
 MAX_NAME: Final = 63
@@ -39,8 +40,7 @@ class PartyName:
         check_name("the federation", self.federation)
         check_name("the party's name", self.name)
         if self.role not in set(Role):
-            known = ", ".join(Role)
-            raise InvalidParameterError(f"The role is {shortened(self.role)}.", f"Choose one of: {known}.")
+            raise InvalidParameterError(f"Unknown role {shortened(self.role)}.", choices(self.role, list(Role)))
         object.__setattr__(self, "role", Role(self.role))
 
     @property

@@ -12,6 +12,7 @@ from dpspca.client.demo import check_sparsity
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import reading
 from dpspca.client.job_file import DEFAULT_METHOD
+from dpspca.client.private_bounds import finds_bound, methods_that_find_bounds
 from dpspca.client.unit_names import UNITS
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
@@ -31,6 +32,7 @@ from dpspca.common.job import (
     Scaling,
     Schema,
     Weights,
+    check_components,
 )
 from dpspca.common.names import shortened
 from dpspca.common.privacy import PrivacyUnit
@@ -38,6 +40,7 @@ from dpspca.common.privacy import PrivacyUnit
 from . import method_options
 
 REQUIRED: Final = ("dimension", "components", "norm_bound", "unit", "epsilon", "delta")
+"""Flags without a default. The norm bound has one if the method finds it: private."""
 OPTIONAL: Final = (
     *("method", "accounting", "rows_per_person", "explained_variance", "weights", "seed", "minimum_providers"),
     "answer_seconds",
@@ -100,8 +103,8 @@ class Flags:
         str | None,
         typer.Option(
             help="Bound on the length of a row. Longer rows are clipped to it. Choose it from public knowledge, not "
-            "from the rows. private: the method finds it, as part of the price. For the units entry and spectral: how "
-            "large a change of the matrix is protected.",
+            "from the rows. private: the method finds it, as part of the price. That is the default of methods that "
+            "can. For the units entry and spectral: how large a change of the matrix is protected.",
             metavar="NUMBER|private",
         ),
     ] = None
@@ -215,8 +218,8 @@ def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | N
         schema=columns,
         unit=values["unit"].unit,
         budget=Budget(values["epsilon"], values["delta"]),
-        norm_bound=_norm_bound(values["norm_bound"]),
-        components=components,
+        norm_bound=_norm_bound(PRIVATE if values["norm_bound"] is None else values["norm_bound"]),
+        components=check_components("--components", components, columns.dimension),
         scaling=flags.scale or Scaling.NONE,
         options=options,
         **({} if is_open else {"centering": (flags.center or Center.NONE).value} | mean),
@@ -229,6 +232,8 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
     """Refuse flags that do not describe a job. With ``columns_known``, the number of columns may be missing."""
     follow = ["dimension", "norm_bound"] if flags.dictionary is not None else ["dimension"] if columns_known else []
     known, own = {*given_flags(flags), *follow}, _options(flags)
+    if flags.unit is not None and finds_bound(flags.method or DEFAULT_METHOD, flags.unit.unit):
+        known.add("norm_bound")
     check(not flags.feature or flags.dictionary is not None, "--feature needs --dictionary.", "Add --dictionary FILE.")
     check(
         flags.dimension is None or flags.dictionary is None,
@@ -239,7 +244,7 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
     check(
         not missing,
         f"Without a job's file, these flags are needed: {', '.join(missing)}.",
-        "Give them, or a job's file.",
+        f"Give them, or a job's file.{_private_bound_hint(flags) if '--norm-bound' in missing else ''}",
     )
     components, sparsity = _components(flags.components or AUTO), own.get("sparsity")
     if components is None:
@@ -253,6 +258,16 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
         check_sparsity(sparsity, components, flags.dimension)
     _check_unit_and_accounting(flags)
     _check_center(flags)
+
+
+def _private_bound_hint(flags: Flags) -> str:
+    """Say whether the norm bound may be private."""
+    if flags.unit is not None and not flags.unit.unit.is_row:
+        return ""
+    finding = methods_that_find_bounds()
+    if (flags.method or DEFAULT_METHOD) in finding:
+        return f" With a unit of rows, the norm bound may be left out: that means --norm-bound {PRIVATE}."
+    return f" For --norm-bound {PRIVATE}, choose a method that can find it: --method {' or '.join(finding)}."
 
 
 def dictionary_of(flags: Flags) -> Dictionary | None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dpspca.client.job_file import DEFAULT_METHOD
-from dpspca.common.algorithms import AUTO, CATALOGUE, Method, Option, OptionKind, choices
-from dpspca.common.checks import check
+from dpspca.common.algorithms import AUTO, CATALOGUE, Method, Option, OptionKind
+from dpspca.common.checks import check, check_known, unknown
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import Scalar
 
@@ -29,7 +29,7 @@ def names(incomplete: str = "") -> list[str]:
 def find_method(method: str | None) -> Method:
     """Return the method of this name, or the default method. An error names the flag --method."""
     name = method or DEFAULT_METHOD
-    check(name in CATALOGUE, f"--method is {name!r:.80}, which is unknown.", choices(name))
+    check_known("--method", name, CATALOGUE)
     return CATALOGUE[name]
 
 
@@ -39,7 +39,7 @@ def parse(method: str | None, given: Sequence[str], short: Mapping[str, int | st
     values: dict[str, Scalar] = {}
     for flag, value in short.items():
         if value is not None:
-            option = _find_option(entry, name, flag, f"--{flag} is given")
+            option = _find_option(entry, name, flag, None)
             values[flag] = _parse_value(option, value, f"--{flag}") if isinstance(value, str) else value
     for each in given:
         key, equals, text = each.partition("=")
@@ -48,7 +48,7 @@ def parse(method: str | None, given: Sequence[str], short: Mapping[str, int | st
             f"--option is {each!r:.80}, which is not NAME=VALUE.",
             "Write --option NAME=VALUE.",
         )
-        option = _find_option(entry, name, key, f"--option names {key!r:.80}")
+        option = _find_option(entry, name, key, "--option")
         check(key not in values, f"The option {key} is given twice.", "Give every option once.")
         values[key] = _parse_value(option, text, f"--option {key}")
     return values
@@ -60,13 +60,16 @@ def missing(method: str | None, values: Mapping[str, Scalar]) -> list[str]:
     return [f"--{name}" if name in OPTIONS_WITH_FLAGS else f"--option {name}=..." for name in needed]
 
 
-def _find_option(entry: Method, method: str, name: str, what: str) -> Option:
-    option, others = entry.option(name), ", ".join(each.name for each in entry.options)
-    if option is None:
+def _find_option(entry: Method, method: str, name: str, flag: str | None) -> Option:
+    """Return an option of the method, or refuse its name. ``flag`` is None if the option has a flag of its own."""
+    option, others = entry.option(name), [each.name for each in entry.options]
+    if option is None and flag is None:
         raise InvalidParameterError(
-            f"{what}, but {method} has no such option.",
-            f"Available: {others}." if others else "It has no options. Leave this one out.",
+            f"--{name} is given, but {method} has no such option.",
+            f"Leave --{name} out. Available: {', '.join(others) or 'none'}.",
         )
+    if option is None:
+        raise unknown(str(flag), name, others, where=f" of the method {method}")
     return option
 
 
@@ -74,11 +77,8 @@ def _parse_value(option: Option, text: str, flag: str) -> Scalar:
     """Parse the value of an option by its kind. An error names the flag."""
     value = _PARSERS[option.kind](text)
     check(value is not None, f"{flag} is {text!r:.80}, not {option.kind}.", f"Give {option.kind}.")
-    check(
-        not option.choices or value in option.choices,
-        f"{flag} is {text!r:.80}.",
-        f"Choose one of: {', '.join(option.choices)}.",
-    )
+    if option.choices:
+        check_known(flag, value, option.choices)
     return value
 
 

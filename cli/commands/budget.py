@@ -11,7 +11,7 @@ from dpspca.cli.arguments import CHECK_CODES, AsJson, DaemonSettings, job_files,
 from dpspca.cli.render import print_text, to_json
 from dpspca.client.clock import now
 from dpspca.client.steward import balance, check_job, cost
-from dpspca.common.checks import check
+from dpspca.common.checks import check, check_known
 from dpspca.common.privacy import format_down, format_up, round_down, round_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import QUARANTINE_REMEDY, LedgerView, format_time, read_ledger
@@ -67,8 +67,8 @@ def budget(
 
 def _names(view: LedgerView, policy: Policy, chosen: str | None) -> list[str]:
     known = {each.data_set for each in policy.data_sets} | {*view.settings.names, *view.books.data_sets}
-    available = f"Available: {', '.join(sorted(known))}." if known else "The settings and the policy name none."
-    check(chosen is None or chosen in known, f"Unknown data set {chosen!r:.80}.", available)
+    if chosen is not None:
+        check_known("data set", chosen, sorted(known))
     return sorted(known) if chosen is None else [chosen]
 
 

@@ -61,7 +61,10 @@ class Sample(StrEnum):
 @config.command("sample", epilog=EXIT_CODES)
 def _sample(
     of: Annotated[
-        Sample, typer.Argument(help="What to print: settings of a program, a policy, a job, a dictionary or a study.")
+        Sample,
+        typer.Argument(
+            metavar="SAMPLE", help="What to print: settings of a program, a policy, a job, a dictionary or a study."
+        ),
     ],
     *,
     as_json: AsJson = False,

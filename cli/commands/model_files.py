@@ -170,9 +170,10 @@ def _export_for_plink(read: Model, out: Path, alleles: Path, dictionary: Path | 
     score, frequencies = (out.with_name(out.name + end) for end in (".score", ".afreq"))
     write_file(score, made.score)
     write_file(frequencies, made.frequencies)
-    command = made.command(str(score), str(frequencies))
-    facts = {"files": [str(score), str(frequencies)], "command": command, "offsets": made.offsets}
-    lines = [str(score), str(frequencies), command]
+    command, for_bed = (made.command(str(score), str(frequencies), flag) for flag in ("--pfile", "--bfile"))
+    files = [str(score), str(frequencies)]
+    facts = {"files": files, "command": command, "command_for_bed": for_bed, "offsets": made.offsets}
+    lines = [*files, command, "For .bed files, use --bfile PREFIX in place of --pfile PREFIX."]
     if any(made.offsets):
         lines.append(f"Add to the sums: {', '.join(f'{each:.9g}' for each in made.offsets)}.")
     if made.counts_missing_alike:

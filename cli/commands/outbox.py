@@ -8,7 +8,7 @@ import typer
 
 from dpspca.cli.arguments import AsJson, DaemonSettings
 from dpspca.cli.render import print_table, print_text, to_json
-from dpspca.common.checks import check
+from dpspca.common.checks import check_known
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.text import printable
 from dpspca.provider.ledger import Release, format_time, read_ledger, release_facts, short_name
@@ -49,11 +49,8 @@ def outbox(
     start = _time(since) if since is not None else 0
     view = read_ledger(config)
     known = {*view.settings.names, *view.books.data_sets}
-    check(
-        data_set is None or data_set in known,
-        f"Unknown data set {data_set!r:.80}.",
-        f"Available: {', '.join(sorted(known))}." if known else "No answer has left yet.",
-    )
+    if data_set is not None:
+        check_known("data set", data_set, sorted(known))
     every = sorted(view.books.outbox(), key=lambda each: (each.at, each.job, each.position))
     chosen = [
         each

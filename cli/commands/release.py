@@ -10,7 +10,7 @@ import typer
 from dpspca.cli.arguments import AsJson, DaemonSettings
 from dpspca.cli.render import print_output
 from dpspca.client.steward import answers_again, prices_in, prices_to_record
-from dpspca.common.checks import check
+from dpspca.common.checks import check, check_known
 from dpspca.common.privacy import Price, format_up
 from dpspca.common.text import printable
 from dpspca.common.trust import JOB_SKEW
@@ -60,12 +60,8 @@ def release(
     counted = prices_in(count or [], policy)
     lifetimes = {each.data_set: filter_of(each.lifetime) for each in policy.data_sets}
     known = {*lifetimes, *view.settings.names, *view.books.data_sets}
-    unknown = sorted(set(counted) - known)
-    check(
-        not unknown,
-        f"Unknown data set in --count: {', '.join(map(repr, unknown))}.",
-        f"Available: {', '.join(sorted(known))}.",
-    )
+    for name in sorted(counted):
+        check_known("data set", name, sorted(known), where=" in --count")
     if view.quarantine_reason is None:
         prices_to_record(view, lifetimes, reason, counted)  # refuses before anything is written
     with SqliteLedger(*ledger_paths(view.settings, config)) as writer:

@@ -10,9 +10,11 @@ import typer
 
 from dpspca.cli.arguments import CHECK_CODES, AnalystSettings, AsJson, Chosen, Providers, job_files, job_flags
 from dpspca.cli.render import connected, fit_facts, print_fit, print_terms, terms_facts, to_json
+from dpspca.client.connection import require_data_set
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import Fit, fit
 from dpspca.common.checks import check
+from dpspca.common.choices import choices
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import JobSpec, Schema, Terms
 
@@ -72,7 +74,7 @@ async def _terms(federation: AsyncFederation, chosen: Chosen) -> list[Terms]:
     found = await federation.terms(chosen.data_set, chosen.providers)
     if chosen.data_set is not None and not found:
         every = sorted({each.data_set for each in await federation.terms()})
-        shown = f"Available: {', '.join(every)}." if every else "None are shown to you at the moment."
+        shown = choices(chosen.data_set, every) if every else "None are shown to you at the moment."
         raise InvalidParameterError(
             f"No provider that is connected shows you terms of the data set {chosen.data_set!r:.80}.", shown
         )
@@ -91,10 +93,10 @@ def hold_to_terms(
         data_set = chosen.data_set or await federation.only_data_set()
         found = await federation.terms(data_set, chosen.providers)
         stating = {each.party.name for each in found}
+        every = await federation.data_sets()
+        require_data_set(data_set, {each.data_set for each in every})
         offered = [
-            each
-            for each in await federation.data_sets()
-            if each.data_set == data_set and each.provider in (stating or {each.provider})
+            each for each in every if each.data_set == data_set and each.provider in (stating or {each.provider})
         ]
         check(bool(offered), f"No connected provider offers the data set {data_set!r}.", "Try `dpspca datasets`.")
         schema, count = offered[0].schema, len(chosen.providers or offered)

@@ -6,6 +6,7 @@ from .errors import AwayError, DishonestCoordinatorError, FederationError, JobFa
 from .job_checks import require_done, require_fit, validity_of
 from .job_models import model_from
 from .jobs import AWAITING_APPROVAL, JobList, JobStatus, Offer, OfferList, ParticipantStatus
+from .offer_checks import require_data_set, require_providers
 from .presence import AWAY, CONNECTED, UNKNOWN, Presence, presences, require_admissible
 from .progress import JobProgress, job_progress
 from .sign_in import require_filled, require_in_force, settings, warn_if_outlived
@@ -42,10 +43,12 @@ __all__ = [
     "presences",
     "probe",
     "require_admissible",
+    "require_data_set",
     "require_done",
     "require_filled",
     "require_fit",
     "require_in_force",
+    "require_providers",
     "settings",
     "validity_of",
     "warn_if_outlived",

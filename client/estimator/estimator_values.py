@@ -41,6 +41,19 @@ def _numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
     return numbers_of_objects(array) if array.dtype.kind == "O" else array
 
 
+def check_one_source(local: Mapping[str, Any], federation: Any, remote: Mapping[str, Any]) -> None:  # noqa: ANN401
+    """Refuse arguments about rows here beside a federation, and those about a federation's rows without one."""
+    unfit = [name for name, value in (local if federation else remote).items() if value is not None]
+    beside = "and a" if federation else "but no"
+    remedy = (
+        "the providers hold the rows, and know whose they are."
+        if federation
+        else "X has the rows. To fit to a federation's rows, give federation=, too."
+    )
+    listed = " and ".join(unfit)
+    check(not unfit, f"fit was given {listed} {beside} federation.", f"Leave {listed} out: {remedy}")
+
+
 def job_of(values: Mapping[str, Any], *, providers: int | None) -> JobSpec:
     """Make a job, and choose its centring by public facts if that is "auto". ``providers`` is their number, if known.
 

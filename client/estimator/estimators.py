@@ -11,6 +11,7 @@ from dpspca.client import component_count
 from dpspca.client.blocking import Federation, progress_of
 from dpspca.client.described_jobs import whole_and_chosen
 from dpspca.client.forecast import Forecast, forecast
+from dpspca.client.private_bounds import finds_bound
 from dpspca.client.simulation import Watcher, simulate
 from dpspca.client.unit_names import UnitName, unit_named
 from dpspca.common.algorithms import AUTO, OptionKind, catalogue
@@ -29,9 +30,10 @@ from dpspca.common.job import (
     Scaling,
     Schema,
     Weights,
+    check_components,
 )
 
-from .estimator_values import job_of, methods_with, rounds_of, rows_of, seeds_of
+from .estimator_values import check_one_source, job_of, methods_with, rounds_of, rows_of, seeds_of
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -207,15 +209,11 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         all that offer the data set now. The providers add the noise, so ``random_state`` makes only the start
         repeatable.
         """
+        check_one_source({"X": X, "persons": persons}, federation, {"data_set": data_set, "providers": providers})
         if federation is None:
             self._fit_rows(X, persons)
         else:
-            check(
-                persons is None,
-                "fit was given both persons and a federation.",
-                "Leave persons out: the providers know whose rows they hold.",
-            )
-            self._fit_federation(X, federation, data_set, providers)
+            self._fit_federation(federation, data_set, providers)
         self.components_ = self.model_.components
         self.support_ = self.model_.support
         self.explained_variance_ = self.model_.explained_variance
@@ -249,14 +247,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         )
         self.rounds_ = rounds_of(catalogue.plan(spec))
 
-    def _fit_federation(
-        self,
-        X: Any,  # noqa: ANN401  # must be None
-        federation: Federation,
-        data_set: str | None,
-        providers: Sequence[str] | None,
-    ) -> None:
-        check(X is None, "fit was given both X and a federation.", "Leave X out: the providers hold the rows.")
+    def _fit_federation(self, federation: Federation, data_set: str | None, providers: Sequence[str] | None) -> None:
         data_set, known = federation.only_data_set() if data_set is None else data_set, self._known()
         if known is None:
             schema, names = federation.describe(data_set, providers)
@@ -332,17 +323,17 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Return the number of components to ask for."""
         if self._decides_components():
             return component_count.automatic(columns, self.sparsity)
-        return min(USUAL_COMPONENTS, columns) if self.n_components == AUTO else self.n_components
+        if self.n_components == AUTO:
+            return min(USUAL_COMPONENTS, columns)
+        return check_components("n_components", self.n_components, columns)
 
     def _decides_components(self) -> bool:
         return self.n_components == AUTO and component_count.can_decide(catalogue.find(str(self.method)))
 
     def _norm_bound(self) -> float:
         """Return the bound. Where none is given, the method finds it if it can."""
-        finds = catalogue.find(str(self.method)).finds_bound
-        if self.norm_bound == PRIVATE or (self.norm_bound is None and finds and unit_named(self.unit).is_row):
-            return PRIVATE_BOUND
-        return check_bound("norm_bound", self.norm_bound)
+        is_found = self.norm_bound is None and finds_bound(str(self.method), unit_named(self.unit))
+        return PRIVATE_BOUND if is_found or self.norm_bound == PRIVATE else check_bound("norm_bound", self.norm_bound)
 
     def _bound_by(self, features: Dictionary) -> float:
         """Return the bound that follows from a dictionary, unless another is given."""

@@ -32,9 +32,9 @@ _PURPOSE: Final = b"dpspca evidence of a job, version 1\0"
 _METHOD: Final = ec.ECDSA(SHA256())
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """The order of the curve P-256."""
-_UNREADABLE: Final = (
-    "This file is damaged, or it is not an evidence file that this version of dpspca can read. Ask whoever sent it for "
-    "the file again."
+_UNREADABLE: Final = "This file is damaged, or it is not an evidence file that this version of dpspca can read."
+_NO_EVIDENCE: Final = (
+    "Give the file that `dpspca evidence JOB` wrote. If it is that file, get it again from whoever collected it."
 )
 _CHANGED: Final = "Get the file again from whoever collected it. Do not rely on this one."
 
@@ -130,7 +130,7 @@ class Evidence:
             read = decode(cls, parse_form(content, FORMAT), STORED)
             written = read.to_bytes()
         except DpspcaError:
-            raise InvalidDataError(_UNREADABLE, "Do not rely on this one.") from None
+            raise InvalidDataError(_UNREADABLE, _NO_EVIDENCE) from None
         if written != content:
             raise InvalidDataError(
                 "The file is not in the canonical form of evidence: it was cut or changed.", _CHANGED

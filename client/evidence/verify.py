@@ -66,7 +66,7 @@ def verify(
     try:
         evidence = Evidence.from_bytes(content)
     except DpspcaError as problem:
-        found.check("form", "", holds=False, otherwise=problem.what)
+        found.check("form", "", holds=False, otherwise=str(problem))
         return found
     found.check("form", "The file is complete and in the canonical form of evidence.", holds=True, otherwise="")
     _check_authority(found, evidence, authority)

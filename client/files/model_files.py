@@ -12,6 +12,12 @@ _NEW: Final = 0o666  # less what the umask takes away, as for any new file
 _PERMISSIONS: Final = 0o777
 
 
+class MissingModelError(InvalidDataError, FileNotFoundError):
+    """There is no model file at this path."""
+
+    code = "missing-model"
+
+
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model to a file. An existing file is replaced in one step, and stays as it was if anything fails.
 
@@ -38,9 +44,17 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model from a file. Raise ``CorruptModelError`` if the file is not a model."""
+    """Read a model from a file. Raise ``CorruptModelError`` if the file is not a model.
+
+    If there is no such file, the error is a ``MissingModelError``, which is a ``FileNotFoundError`` too.
+    """
     try:
         return Model.from_bytes(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise MissingModelError(
+            f"There is no model file {os.fspath(path)}.",
+            "Give the path of a file that save_model or `dpspca run` wrote.",
+        ) from None
     except CorruptModelError as problem:
         raise CorruptModelError(f"{os.fspath(path)}: {problem.what}", problem.remedy) from None
 

@@ -41,11 +41,14 @@ class PlinkScores:
     counts_missing_alike: bool
     """Whether PLINK counts a missing genotype as the dictionary does."""
 
-    def command(self, score: str, frequencies: str) -> str:
-        """Return the command that computes the scores. The .sscore file has them as sums."""
+    def command(self, score: str, frequencies: str, genotypes: str = "--pfile") -> str:
+        """Return the command that computes the scores. The .sscore file has them as sums.
+
+        ``genotypes`` is the flag for the genotypes: ``--pfile`` for .pgen files, ``--bfile`` for .bed files.
+        """
         last = _FIRST_WEIGHT + len(self.offsets) - 1
         return (
-            f"plink2 --pfile PREFIX --read-freq {frequencies} --score {score} 1 2 header-read center "
+            f"plink2 {genotypes} PREFIX --read-freq {frequencies} --score {score} 1 2 header-read center "
             f"no-mean-imputation cols=+scoresums,-scoreavgs --score-col-nums {_FIRST_WEIGHT}-{last} --out scores"
         )
 
@@ -96,7 +99,8 @@ def _variants(names: Sequence[str], reference: Sequence[Variant], dictionary: Di
         Variant(each.name, allele, each.counted if allele == each.other else each.other)
         for each, allele in zip(found, wanted, strict=True)
     ]
-    agree(found, stated)  # refuses an allele that a variant does not have
+    # refuses an allele that a variant does not have
+    agree(found, stated, "Give as --alleles the list of variants that the providers of the model share.")
     return stated
 
 

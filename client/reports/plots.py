@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from dpspca.common.checks import check
+from dpspca.common.checks import check_known
 from dpspca.common.results import Model
 
 from . import vega_lite
@@ -43,7 +43,7 @@ class Plots:
 
     def vega_lite(self, name: str) -> dict[str, Any]:
         """Return a plot as a Vega-Lite specification."""
-        check(name in VEGA_LITE, f"There is no plot {name!r:.80}.", f"Choose one of: {', '.join(VEGA_LITE)}.")
+        check_known("plot", name, VEGA_LITE)
         return VEGA_LITE[name](self.model)
 
     @property

@@ -1,7 +1,7 @@
 """One coroutine per method. It yields queries, receives noisy aggregates and returns a model."""
 
 from . import catalogue
-from .catalogue import CATALOGUE, Method, choices
+from .catalogue import CATALOGUE, Method
 from .dps_pca import DpsPcaOptions
 from .stages import CHOICES, CLEAR, LEAST_KEPT, SPARSE_FRACTION, Lengths, ReleasedFacts, best_clip, kept_part
 from .steps import AUTO, Option, OptionKind
@@ -21,6 +21,5 @@ __all__ = [
     "ReleasedFacts",
     "best_clip",
     "catalogue",
-    "choices",
     "kept_part",
 ]

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from dpspca.common.checks import check
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.checks import check, unknown
 from dpspca.common.job import PRIVATE_BOUND, Accounting, JobSpec, Scaling, check_pairs
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit
@@ -30,8 +28,6 @@ from . import (
 from .steps import MatrixOptions, Option, declared
 
 BOTH: Final = (Accounting.EXACT, Accounting.PUBLISHED)
-LONGEST_NAME: Final = 80
-"""Letters of an unknown name that are compared with the known names. A stranger may have sent a long one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +159,8 @@ CATALOGUE: Final = MappingProxyType(
 def find(name: str) -> Method:
     """Return the method of this name, or refuse the name."""
     if name not in CATALOGUE:
-        raise InvalidParameterError(f"There is no method {name!r}.", choices(name))
+        raise unknown("method", name, CATALOGUE)
     return CATALOGUE[name]
-
-
-def choices(name: str) -> str:
-    """Return the hint for an unknown method: the name that was probably meant, then all names."""
-    meant = get_close_matches(name[:LONGEST_NAME], CATALOGUE, n=1)
-    return f"{f'Is {meant[0]} meant? ' if meant else ''}Choose one of: {', '.join(CATALOGUE)}."
 
 
 def plan(spec: JobSpec) -> Plan:

@@ -97,8 +97,8 @@ class DpsPcaOptions:
         )
         name = "sparsity (from the number of components to that of columns)"
         kept = check_whole(name, given["sparsity"], least=spec.components, most=spec.schema.dimension)
-        start = choice(Start, "the start", given.get("start", Start.DENSE))
-        loop = choice(LoopKind, "the loop", given.get("loop", LoopKind.PLAIN))
+        start = choice(Start, "start", given.get("start", Start.DENSE))
+        loop = choice(LoopKind, "loop", given.get("loop", LoopKind.PLAIN))
         check(
             loop is LoopKind.PLAIN or (start is Start.DENSE and spec.accounting is Accounting.EXACT),
             "The improved loop has neither the paper's start nor its noise.",

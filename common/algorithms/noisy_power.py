@@ -90,7 +90,7 @@ class NoisyPowerOptions:
             f"low_rank approximates a symmetric matrix, but the unit {spec.unit} is for rows.",
             "Leave low_rank out, and ask for the explained variance.",
         )
-        return cls(columns, rounds, choice(Noise, "the noise", given.get("noise", Noise.GAUSSIAN)), bool(low_rank))
+        return cls(columns, rounds, choice(Noise, "noise", given.get("noise", Noise.GAUSSIAN)), bool(low_rank))
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:

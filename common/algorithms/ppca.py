@@ -60,7 +60,7 @@ class PpcaOptions:
     def of(cls, spec: JobSpec) -> Self:
         """Read and check the spec's options."""
         given = known_options(spec, [each.name for each in fields(cls)])
-        return cls(choice(Sampler, "the sampler", given.get("sampler", Sampler.EXACT)))
+        return cls(choice(Sampler, "sampler", given.get("sampler", Sampler.EXACT)))
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:

@@ -19,7 +19,7 @@ that are not finite, or nested too deeply are refused as well, and texts and int
 
 from .decoder import decode, faults_of, is_whole, keys_of, read_part
 from .documents import parse_form, parse_json, parse_toml
-from .faults import STORED, Source, choices, dotted
+from .faults import STORED, Source, dotted
 from .rules import DERIVED, By, Count, Filled, Rule, between, distinct, one_of
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "Rule",
     "Source",
     "between",
-    "choices",
     "decode",
     "distinct",
     "dotted",

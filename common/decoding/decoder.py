@@ -9,10 +9,11 @@ from itertools import islice
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from dpspca.common.choices import choices
 from dpspca.common.errors import DpspcaError, InvalidInputError
 from dpspca.common.names import shortened
 
-from .faults import MOST_FAULTS, Fault, Source, WrongInput, choices
+from .faults import MOST_FAULTS, Fault, Source, WrongInput
 from .rules import By, Derived, Rule
 
 Of = TypeVar("Of")

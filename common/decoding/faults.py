@@ -1,21 +1,16 @@
 """Faults of raw input: what is wrong, where, and what may be there instead."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from difflib import get_close_matches
 from math import inf
 from typing import Any, Final, NamedTuple
 
+from dpspca.common.choices import plain
 from dpspca.common.errors import InvalidInputError, InvalidParameterError
 from dpspca.common.names import shortened
 
 MOST_FAULTS: Final = 20
 """More faults of one list, table or document are not listed."""
-_MOST_NAMED: Final = 30
-_LONGEST_KEY: Final = 60
-_BARE: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 LONGEST_TEXT: Final = 2**20
 
 
@@ -78,17 +73,3 @@ def dotted(path: Iterable[str | int]) -> str:
     """Write a path of keys as TOML does, and places in a list in brackets."""
     parts = (f"[{key}]" if isinstance(key, int) else f".{plain(key)}" for key in path)
     return "".join(parts).removeprefix(".")
-
-
-def plain(key: object) -> str:
-    """Return a key as it is if it is short and harmless, and escaped and shortened if it is not."""
-    return key if isinstance(key, str) and _BARE.fullmatch(key) else f"{str(key)[:_LONGEST_KEY]!a}"
-
-
-def choices(value: object, known: Iterable[str]) -> str:
-    """Say which known name was meant, or which there are."""
-    names = sorted(known) if isinstance(known, AbstractSet) else list(known)
-    near = get_close_matches(value[:_LONGEST_KEY], names, n=1) if isinstance(value, str) else []
-    more = ", ..." if len(names) > _MOST_NAMED else ""
-    listed = f"Choose one of: {', '.join(map(repr, names[:_MOST_NAMED]))}{more}."
-    return f"Did you mean {near[0]!r}? {listed}" if near else listed

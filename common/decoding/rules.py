@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
 from dpspca.common.checks import is_real
+from dpspca.common.choices import choices
 
-from .faults import Source, choices
+from .faults import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.checks import check
+from dpspca.common.checks import check, unknown
 from dpspca.common.decoding import Source, decode, faults_of, one_of, parse_json
 from dpspca.common.errors import DpspcaError, InvalidInputError
 from dpspca.common.job import MAX_DIMENSION, PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Schema
@@ -107,12 +107,9 @@ class Dictionary:
         """Return the dictionary of some features, in the given order."""
         chosen = tuple(names)
         known = {each.name: each for each in self.features}
-        unknown = [name for name in chosen if name not in known]
-        check(
-            not unknown,
-            f"The dictionary has no feature {_few(unknown)}.",
-            f"Available: {_few(self.names)}.",
-        )
+        for name in chosen:
+            if name not in known:
+                raise unknown("feature", name, self.names, where=" of the dictionary")
         return type(self)(tuple(known[name] for name in chosen), self.title)
 
     def with_columns(self, columns: Sequence[str]) -> Self:

@@ -19,7 +19,8 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_all
-from dpspca.common.decoding import DERIVED, By, Rule, Source, between, choices, decode, distinct
+from dpspca.common.choices import choices
+from dpspca.common.decoding import DERIVED, By, Rule, Source, between, decode, distinct
 from dpspca.common.names import shortened
 
 from . import values

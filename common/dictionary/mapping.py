@@ -13,7 +13,8 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.decoding import By, Filled, Rule, Source, choices, decode
+from dpspca.common.choices import choices
+from dpspca.common.decoding import By, Filled, Rule, Source, decode
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
 from dpspca.common.names import shortened
 from dpspca.common.text import composed

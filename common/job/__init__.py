@@ -1,5 +1,6 @@
 """Jobs that analysts sign, and terms that providers state: values and rules, without a price."""
 
+from .budget import Budget
 from .centering import AutoCentering, Center, check_pairs, pairing_of, pairs_of, reason_in_words
 from .spans import Span
 from .spec import (
@@ -8,11 +9,11 @@ from .spec import (
     MAX_QUERIES,
     PRIVATE,
     PRIVATE_BOUND,
-    Budget,
     JobSpec,
     MethodOptions,
     Scalar,
     Schema,
+    check_components,
 )
 from .spec_values import Accounting, Centering, CenteringReason, Scaling, Weights
 from .terms import Bounds, Conditions, StatedCap, Terms, columns_digest, scaled_bounds
@@ -40,6 +41,7 @@ __all__ = [
     "StatedCap",
     "Terms",
     "Weights",
+    "check_components",
     "check_pairs",
     "columns_digest",
     "pairing_of",

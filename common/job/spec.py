@@ -17,12 +17,13 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 
 import numpy as np
 
-from dpspca.common.checks import check, check_all, check_bound, check_whole, choice, is_real
+from dpspca.common.checks import check, check_bound, check_whole, choice, is_real
 from dpspca.common.decoding import By, Rule, Source, decode, parse_json, read_part
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidTypeError
 from dpspca.common.names import shortened
-from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS, MIN_DELTA, PrivacyUnit
+from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, PrivacyUnit
 
+from .budget import Budget
 from .spec_values import Accounting, Centering, CenteringReason, Scaling, Weights
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "PRIVATE",
     "PRIVATE_BOUND",
     "Accounting",
-    "Budget",
     "Centering",
     "CenteringReason",
     "JobSpec",
@@ -41,6 +41,7 @@ __all__ = [
     "Scaling",
     "Schema",
     "Weights",
+    "check_components",
 ]
 
 Scalar: TypeAlias = bool | int | float | str | None
@@ -111,30 +112,6 @@ class MethodOptions(Mapping[str, Scalar]):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """The most that a job may cost one person, at each provider."""
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        check_all(
-            (
-                is_real(self.epsilon) and 0 < self.epsilon <= MAX_EPSILON,
-                f"epsilon is {shortened(self.epsilon)}; it must be above 0 and at most {MAX_EPSILON}.",
-                "Values up to about 1 are strong promises, 10 is a weak one.",
-            ),
-            (
-                is_real(self.delta) and MIN_DELTA < self.delta < 1,
-                f"delta is {shortened(self.delta)}; it must lie between {MIN_DELTA} and 1, and be neither.",
-                "Take it well below one over the number of people.",
-            ),
-        )
-        object.__setattr__(self, "epsilon", float(self.epsilon))
-        object.__setattr__(self, "delta", float(self.delta))
-
-
-@dataclass(frozen=True, slots=True)
 class Schema:
     """How many columns the rows have and, where that is known, what they are called."""
 
@@ -176,6 +153,11 @@ class Schema:
             f"Column {empty[0] if empty else 0} of {self.dimension} has an empty name.",
             "Give it a name, or remove it: some programs write a column of row numbers without one.",
         )
+
+
+def check_components(name: str, value: Any, columns: int) -> int:  # noqa: ANN401  # any value
+    """Return the number of components, or refuse one that is not from 1 to the number of columns."""
+    return check_whole(name, value, least=1, most=columns, most_is="the number of columns")
 
 
 def _bound(raw: object, source: Source) -> float:
@@ -234,7 +216,7 @@ class JobSpec:
         if wrong:
             raise wrong[0] if len(wrong) == 1 else InvalidInputError(wrong)
         dimension = self.schema.dimension
-        put(self, "components", check_whole("the number of components", self.components, least=1, most=dimension))
+        put(self, "components", check_components("components", self.components, dimension))
         check(
             self.components * dimension <= MAX_COMPONENT_ENTRIES,
             f"{self.components} components of {dimension} columns are more than {MAX_COMPONENT_ENTRIES} numbers.",
@@ -343,16 +325,16 @@ def _of(kind: type, name: str) -> Callable[[Any], Any]:
 
 _SETTLED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "schema": _of(Schema, "schema"),
-    "unit": partial(choice, PrivacyUnit, "the privacy unit"),
+    "unit": partial(choice, PrivacyUnit, "unit"),
     "budget": _of(Budget, "budget"),
     "norm_bound": partial(check_bound, "norm_bound"),
     "method": _of(str, "method"),
-    "accounting": partial(choice, Accounting, "the accounting"),
-    "centering": partial(choice, Centering, "the centring"),
+    "accounting": partial(choice, Accounting, "accounting"),
+    "centering": partial(choice, Centering, "centering"),
     "centering_reason": lambda given: None if given is None else choice(CenteringReason, "centering_reason", given),
-    "scaling": partial(choice, Scaling, "the scaling"),
+    "scaling": partial(choice, Scaling, "scaling"),
     "explained_variance": _of(bool, "explained_variance"),
-    "weights": partial(choice, Weights, "the weights"),
+    "weights": partial(choice, Weights, "weights"),
     "rows_per_person": partial(check_whole, "rows_per_person", least=1, most=MAX_ROWS),
     "minimum_providers": partial(check_whole, "the least number of providers", least=1, most=MAX_PROVIDERS),
     "answer_seconds": partial(check_whole, "the seconds for an answer", least=1, most=86_400),

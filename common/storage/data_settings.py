@@ -6,9 +6,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from dpspca.common.decoding import By, between, choices
+from dpspca.common.checks import check_known
+from dpspca.common.choices import choices
+from dpspca.common.decoding import By, between
 from dpspca.common.dictionary import Preparation
-from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import MAX_DIMENSION, Span
 from dpspca.common.names import check_name
 
@@ -81,10 +82,7 @@ class DataConfig:
 
     def require_name(self, name: str) -> None:
         """Refuse a name that no data set has."""
-        if name not in self.places:
-            raise InvalidParameterError(
-                f"Unknown data set {name!r:.80}.", f"Available: {', '.join(sorted(self.places))}."
-            )
+        check_known("data set", name, sorted(self.places))
 
     def reading_of(self, name: str) -> Reading:
         """Return how the files of a data set are read."""

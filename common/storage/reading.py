@@ -124,6 +124,13 @@ class Reading:
         texts = {column: {text: place for place, text in enumerate(own)} for column, own in preparation.texts.items()}
         return replace(self, columns=columns, missing_codes=codes, preparation=preparation, texts=texts)
 
+    @property
+    def way_to_leave_out(self) -> str:
+        """Say in words how a steward leaves columns out: by the settings, or with a dictionary by its features."""
+        if self.preparation is None:
+            return "list them in leave_out under [reading]"
+        return "list their features in absent under [dictionaries], or remove them from the dictionary"
+
     def codes_of(self, column: str) -> Codes:
         """Return the values that stand for a missing value in a column."""
         return self.missing_codes if isinstance(self.missing_codes, tuple) else self.missing_codes.get(column, ())

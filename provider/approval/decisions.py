@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from dpspca.common.approval_record import APPROVE, REJECT, VERDICTS
-from dpspca.common.checks import check
+from dpspca.common.checks import check, check_known
 from dpspca.common.decoding import STORED, decode, parse_json
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.names import PartyName
@@ -61,7 +61,7 @@ def make_decision(  # noqa: PLR0913  # the parts of a decision
     expires_at: int,
 ) -> Decided:
     """Sign a decision. A rejection needs a reason, because the analyst sees it."""
-    check(verdict in VERDICTS, f"The verdict is {verdict!r:.40}.", f"Choose one of: {', '.join(VERDICTS)}.")
+    check_known("verdict", verdict, VERDICTS)
     check(
         verdict == APPROVE or bool(reason.strip()),
         "A rejection needs a reason, which the analyst sees.",

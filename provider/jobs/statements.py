@@ -39,6 +39,10 @@ NO_STATEMENT: Final = b""
 Maker: TypeAlias = Callable[[StatementRequest, PartyName], bytes]
 """Makes the content of a statement, or refuses to."""
 
+_NO_JOB: Final = (
+    "The analyst gets an empty reply, as anybody does about a job of another analyst. If the analyst expects a record, "
+    "compare the job's name with `dpspca outbox`: the job may never have reached this provider."
+)
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +80,11 @@ class Statements:
         request, analyst = verify_request(signed, self._authority, now=now, revoked=revoked)
         make = self._makers.get(request.kind)
         if make is None:
-            raise RefusedError(f"This provider makes no statements of the kind {request.kind}.", "Nothing to do.")
+            raise RefusedError(
+                f"This provider makes no statements of the kind {request.kind}.",
+                "The analyst gets an empty reply. The analyst's version of dpspca may be newer than this provider's: "
+                "compare them.",
+            )
         made = sign_statement(make(request, analyst), signed, setup.identity()).to_bytes()
         if len(made) > MAX_STATEMENT_BYTES:
             raise RefusedError(
@@ -90,7 +98,11 @@ class Statements:
         rules = setup.policy().rules(name)
         offered = setup.data_sets.get(name)
         if offered is None or not isinstance(rules, Rules):
-            raise RefusedError(f"There is no data set '{name}' with a policy.", "Nothing to do.")
+            raise RefusedError(
+                f"There is no data set '{name}' with a policy.",
+                "The analyst gets an empty reply. If the analyst should see terms, check the name of the data set in "
+                "the settings and in the policy.",
+            )
         limits = Limits(*rules.limits(analyst), rules.promise, rules.quotas)  # refuses an analyst who is not named
         left, refused = self._room(name, analyst, limits)
         return Terms(
@@ -112,7 +124,7 @@ class Statements:
         setup = self._setup
         found = setup.ledger.past_job(request.about)
         if found is None or found.opening.analyst != analyst.uri:
-            raise RefusedError(f"No job {request.about:.12} of {analyst} is recorded here.", "Nothing to do.")
+            raise RefusedError(f"No job {request.about:.12} of {analyst} is recorded here.", _NO_JOB)
         head, me = setup.ledger.attested_head(), setup.identity()
         opening = found.opening
         return LedgerRecord(
@@ -163,7 +175,7 @@ class Statements:
         waiting = setup.approvals.queue.find(job) if setup.approvals else None
         known = admitted.opening if admitted else waiting
         if known is None or known.analyst != analyst.uri:
-            raise RefusedError(f"No job {job:.12} of {analyst} is known here.", "Nothing to do.")
+            raise RefusedError(f"No job {job:.12} of {analyst} is known here.", _NO_JOB)
         return known.data_set
 
     def _room(self, data_set: str, analyst: PartyName, limits: Limits) -> tuple[Price, str | None]:

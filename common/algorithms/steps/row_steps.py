@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.checks import check, check_whole
+from dpspca.common.checks import check, check_known, check_whole
 from dpspca.common.errors import DpspcaError
 from dpspca.common.job import Centering, JobSpec, Scalar
 from dpspca.common.linalg import thin_qr
@@ -48,12 +48,8 @@ class RowTotals:
 def known_options(spec: JobSpec, names: Iterable[str]) -> Mapping[str, Scalar]:
     """Return the spec's options. Refuse those that the algorithm does not have."""
     known = tuple(names)
-    unknown = sorted(set(spec.options) - set(known))
-    check(
-        not unknown,
-        f"The method {spec.method} has no option {', '.join(unknown)}.",
-        f"It has: {', '.join(known)}." if known else "It has no options.",
-    )
+    for name in sorted(spec.options):
+        check_known("option", name, known, where=f" of the method {spec.method}")
     return spec.options
 
 

@@ -150,7 +150,7 @@ def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Column
             f"Columns hide the row numbers of the table ({', '.join(_ROW_NUMBERS)}).", "Write a query instead."
         )
     columns = replace(columns_used(names, source.reading), places=None)
-    _require_stored(database, table, columns)
+    _require_stored(database, table, columns, source.reading.way_to_leave_out)
     chosen = ", ".join(map(_quoted, columns.in_file))
     return f"SELECT {chosen} FROM {table} ORDER BY {number}", columns  # noqa: S608  # quoted names
 
@@ -179,7 +179,7 @@ def _with_backticks(token: re.Match[str]) -> str:
     return token.group() if name is None else "`" + name.replace('""', '"').replace("`", "``") + "`"
 
 
-def _require_stored(database: sqlite3.Connection, table: str, columns: Columns) -> None:
+def _require_stored(database: sqlite3.Connection, table: str, columns: Columns, way_to_leave_out: str) -> None:
     """Refuse columns that are computed while rows are read: for one row, that could fail and stop the reading."""
     listed = database.execute(f"PRAGMA table_xinfo({table})")
     computed = {bytes(name).decode("utf-8", "replace") for _, name, *_, hidden in listed if hidden == _VIRTUAL}
@@ -187,7 +187,7 @@ def _require_stored(database: sqlite3.Connection, table: str, columns: Columns) 
         if name in computed:
             raise InvalidDataError(
                 f"The column {name!r:.60} is computed while it is read, which could fail for one row.",
-                "Make it STORED in the database, or list it in leave_out under [reading].",
+                f"Make it STORED in the database. To leave columns out, {way_to_leave_out}.",
             )
 
 

@@ -124,9 +124,9 @@ def _notes_on_sex(source: RowSource, variants: Sequence[Variant]) -> list[str]:
     named = [each.name for each in used if each.place is not None and each.place[0] in NO_AUTOSOME]
     some = "1 variant is" if len(named) == 1 else f"{len(named)} variants are"
     note = (
-        f"{some} on chromosome X, Y or MT, such as {named[0]!r:.60}. They are counted like all others, so "
-        "a component may be the sex of the samples: list them in leave_out under [reading] at every "
-        "provider, or write the file without them (plink2 --autosome)."
+        f"{some} on chromosome X, Y or MT, such as {named[0]!r:.60}. They are counted like all others, so a component "
+        f"may be the sex of the samples: {source.reading.way_to_leave_out} at every provider, or write the file "
+        "without them (plink2 --autosome)."
         if named
         else ""
     )
@@ -179,13 +179,13 @@ def _variants(source: RowSource, ending: str) -> list[Variant]:
     return read_variants(_beside(source.path, ending))
 
 
-def _require_two_alleles(used: Sequence[Variant]) -> None:
+def _require_two_alleles(used: Sequence[Variant], reading: Reading) -> None:
     several = [each.name for each in used if _SEVERAL in each.counted]
     if several:
         raise InvalidDataError(
             f"The variant {several[0]!r:.60} has several ALT alleles, and {len(several) - 1} more have.",
-            "Leave them out by columns or leave_out, or drop them: plink2 --pfile PREFIX --max-alleles 2 --make-pgen "
-            "--out OTHER",
+            f"Leave them out: {reading.way_to_leave_out}. Or drop them: "
+            "plink2 --pfile PREFIX --max-alleles 2 --make-pgen --out OTHER",
         )
 
 
@@ -208,7 +208,7 @@ def _chosen(source: RowSource, variants: Sequence[Variant]) -> _Chosen:
         reading = replace(reading, columns=listed, leave_out=())
     chosen = columns_used([each.name for each in variants], reading, _RENAMING)
     used = variants if chosen.places is None else [variants[place] for place in chosen.places]
-    _require_two_alleles(used)
+    _require_two_alleles(used, reading)
     agreement = _agreed_alleles(used, reading, reference)
     counted = [(each.counted, each.other) for each in used]
     if agreement is not None:
@@ -218,12 +218,13 @@ def _chosen(source: RowSource, variants: Sequence[Variant]) -> _Chosen:
 
 def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequence[Variant] | None) -> Agreement | None:
     """Compare alleles with those of the reference, if there is one, and with the allele that a dictionary counts."""
+    remedy = f"Correct them, or {reading.way_to_leave_out} at every provider."
     if reading.preparation is None:
-        return None if reference is None else agree(used, reference)
+        return None if reference is None else agree(used, reference, remedy)
     features = [(each.column, each.feature) for each in reading.preparation.mapped]
     counted = {column: feature.allele for column, feature in features if isinstance(feature, Genotype)}
     stated = {column: allele for column, allele in counted.items() if allele}
-    return agree(used, counting(used if reference is None else reference, stated))
+    return agree(used, counting(used if reference is None else reference, stated), remedy)
 
 
 def _table(

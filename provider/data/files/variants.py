@@ -213,22 +213,26 @@ class Agreement:
     """The mean counts that the reference states, or NaN."""
 
 
-def agree(variants: Sequence[Variant], reference: Sequence[Variant]) -> Agreement:
-    """Compare alleles with those of a reference. Refuse variants that it lacks, or whose alleles differ."""
+def agree(variants: Sequence[Variant], reference: Sequence[Variant], remedy: str) -> Agreement:
+    """Compare alleles with those of a reference. Refuse variants that it lacks, or whose alleles differ.
+
+    ``remedy`` says what to do about those.
+    """
     declared = {each.name: each for each in reference}
     if len(declared) < len(reference):
         raise InvalidDataError("The reference has several variants of one name.", "Give each a name of its own.")
-    _refuse("The reference lacks", [each.name for each in variants if each.name not in declared])
+    _refuse("The reference lacks", [each.name for each in variants if each.name not in declared], remedy)
     pairs = [(each, declared[each.name]) for each in variants]
     _refuse("At another place than in the reference, as in another build of the genome",
-            [own.name for own, known in pairs if _is_elsewhere(own.place, known.place)])  # fmt: skip
+            [own.name for own, known in pairs if _is_elsewhere(own.place, known.place)], remedy)  # fmt: skip
     orders = [_is_swapped(own, known) for own, known in pairs]
-    _refuse("On the other strand than in the reference (A for T, C for G)", _where(pairs, orders, is_strand=True))
+    _refuse("On the other strand than in the reference (A for T, C for G)",
+            _where(pairs, orders, is_strand=True), remedy)  # fmt: skip
     _refuse("Alleles that differ from those of the reference in capital and small letters alone",
             [own.name for (own, known), order in zip(pairs, orders, strict=True)
-             if order is None and _is_swapped(_in_capitals(own), _in_capitals(known)) is not None])  # fmt: skip
+             if order is None and _is_swapped(_in_capitals(own), _in_capitals(known)) is not None], remedy)  # fmt: skip
     _refuse("Other alleles than in the reference, or in an order that cannot be told (A and T, C and G)",
-            _where(pairs, orders, is_strand=False))  # fmt: skip
+            _where(pairs, orders, is_strand=False), remedy)  # fmt: skip
     means = [np.nan if known.mean is None else known.mean for _, known in pairs]
     return Agreement(np.array(orders, dtype=np.bool_), np.array(means))
 
@@ -286,10 +290,7 @@ def _is_on_other_strand(own: Variant, known: Variant) -> bool:
     return _is_swapped(replace(own, counted=counted, other=other), known) is not None
 
 
-def _refuse(what: str, names: Sequence[Any]) -> None:
+def _refuse(what: str, names: Sequence[Any], remedy: str) -> None:
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        raise InvalidDataError(
-            f"{what}: {', '.join(f'{name!r:.60}' for name in names[:_NAMED])}{more}.",
-            "Correct them, or list them in leave_out under [reading] at every provider.",
-        )
+        raise InvalidDataError(f"{what}: {', '.join(f'{name!r:.60}' for name in names[:_NAMED])}{more}.", remedy)

@@ -120,15 +120,18 @@ def test_the_help_of_plan_names_every_method(here: Callable[..., Ended]) -> None
     ("arguments", "message"),
     [
         ([*JOB, *LOOP], "these flags are needed: --sparsity"),
-        ([*JOB, "--method", "anlyze-gauss"], "Is analyze-gauss meant? Choose one of: "),
-        ([*JOB, "--method", "magic"], "--method is 'magic', which is unknown. Choose one of: "),
+        (
+            [*JOB, "--method", "anlyze-gauss"],
+            "Unknown --method 'anlyze-gauss'. Did you mean 'analyze-gauss'? Available: ",
+        ),
+        ([*JOB, "--method", "magic"], "Unknown --method 'magic'. Available: "),
         ([*JOB, "--method", "noisy-power", "--sparsity", "5"], "--sparsity is given, but noisy-power has no such"),
         ([*JOB, "--method", "analyze-gauss", "--rounds", "5"], "--rounds is given, but analyze-gauss has no such"),
         ([*JOB, "--option", "sparsity=2"], "--sparsity is 2 and --components is 3"),
         ([*JOB, "--option", "sparsity=many"], "--option sparsity is 'many', not a whole number or auto"),
         ([*JOB, "--option", "sparsity=5", "--sparsity", "5"], "The option sparsity is given twice"),
-        ([*JOB, *LOOP, "--option", "pace=2"], "--option names 'pace', but dps-pca has no such option"),
-        ([*JOB, *LOOP, "--option", "start=warm"], "--option start is 'warm'. Choose one of: dense, publi"),
+        ([*JOB, *LOOP, "--option", "pace=2"], "Unknown --option 'pace' of the method dps-pca. Available: "),
+        ([*JOB, *LOOP, "--option", "start=warm"], "Unknown --option start 'warm'. Available: dense, publi"),
         ([*JOB, "--sparsity", "5", "--seed", "-1"], "the seed is -1"),
         (["job.json", "--option", "rounds=2"], "Both a job and flags are given: --option"),
         (["job.json", "--no-explained-variance"], "Both a job and flags are given: --no-explained-variance"),
@@ -175,7 +178,7 @@ def test_components_auto_is_up_to_ten_of_which_the_method_keeps_some(
         (["--method", "dps-pca", "--sparsity", "9"], "--components is auto, but the method dps-pca cannot decide"),
         (["--option", "fewer=true"], "--components auto sets the option fewer, which is given too"),
         (["--components", "some"], "--components is 'some', neither a whole number nor auto"),
-        (["--components", "0"], "the number of components is 0"),
+        (["--components", "0"], "--components is 0"),
     ],
 )
 def test_a_number_of_components_that_cannot_be_is_refused(

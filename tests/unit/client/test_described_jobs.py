@@ -82,7 +82,7 @@ def test_a_job_needs_no_norm_bound_and_takes_another_if_it_is_given() -> None:
     assert job("age", "sex", norm_bound="private").norm_bound == PRIVATE_BOUND
     assert job("age", centering="private", components=1).mean_bound == 1.0
     assert job("age", centering="private", components=1, mean_bound=0.5).mean_bound == 0.5
-    with pytest.raises(InvalidParameterError, match=facts("'weight'", "'age'")):
+    with pytest.raises(InvalidParameterError, match=facts("'weight'", "age")):
         job("weight")
 
 

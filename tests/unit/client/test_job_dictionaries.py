@@ -97,7 +97,7 @@ def test_a_job_in_canonical_form_is_read_with_or_without_its_dictionary(tmp_path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"features": ["age", "weight"]}, "no feature 'weight'"),
+        ({"features": ["age", "weight"]}, "feature 'weight'"),
         ({"features": []}, "features is []"),
         ({"features": "age"}, "features is 'age'"),
         ({"features": ["age", "age"]}, "used for several features"),

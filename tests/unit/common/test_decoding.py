@@ -93,7 +93,7 @@ def test_every_kind_of_value_is_read_as_it_is_declared() -> None:
         ({"share": float("nan")}, ("share is nan",)),
         ({"share": 10**400 - 1}, ("share is",)),
         ({"share": "1"}, ("share is '1'",)),
-        ({"colour": "bleu"}, ("colour is 'bleu'", "mean 'blue'", "'red', 'blue'")),
+        ({"colour": "bleu"}, ("colour is 'bleu'", "mean 'blue'", "red, blue")),
         ({"mode": "slwo"}, ("mode is 'slwo'", "mean 'slow'")),
         ({"ends": {"low": 3, "high": 2}}, ("form.toml: ends: low is 3.0",)),
         ({"ends": {"low": 3, "hihg": 2}}, ("ends has an unknown key 'hihg'", "mean 'high'", "ends lacks high")),
@@ -110,7 +110,10 @@ def test_every_kind_of_value_is_read_as_it_is_declared() -> None:
         ({"upper": " "}, ("upper is ' '",)),
         ({"made": "x"}, ("unknown key 'made'",)),
         ({"low": 1, "high": 2}, ("unknown keys 'low', 'high'. Write this under 'ends'.",)),
-        ({"high": 2, "q": 1, "z": 3}, ("key 'high'. Write this under 'ends'.", "keys 'q', 'z'. Choose one of")),
+        (
+            {"high": 2, "q": 1, "z": 3},
+            ("key 'high'. Write this under 'ends'.", "keys 'q', 'z'. Available: name, count"),
+        ),
         ({"name": "\ud800"}, ("name is '\\ud800'",)),
         ({"name": "x" * (2**20 + 1)}, ("name has 1048577 characters", "at most 1048576")),
     ],
@@ -131,7 +134,8 @@ def test_all_mistakes_are_reported_at_once_in_one_error() -> None:
         f"form.toml: {place}" for place in places
     ]
     (unknown,) = [each for each in found if "'cuont'" in each]
-    assert unknown.count("'count'") == 2, "as the key that was meant, and among all keys"
+    assert "'count'" in unknown, "as the key that was meant"
+    assert ", count," in unknown, "among all keys"
     assert [each for each in found if each.startswith("form.toml lacks name") and "See the sample." in each]
     assert len(found) == 7
     with pytest.raises(InvalidInputError) as caught:

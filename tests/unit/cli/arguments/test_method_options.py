@@ -56,7 +56,7 @@ def test_a_value_is_parsed_by_the_kind_of_its_option(given: str, read: Any) -> N
     [
         ("count", "--option is 'count', which is not NAME=VALUE"),
         ("=3", "--option is '=3', which is not NAME=VALUE"),
-        ("other=3", "--option names 'other', but made-up has no such option. Available: sparsity, count, wide"),
+        ("other=3", "Unknown --option 'other' of the method made-up. Available: sparsity, count, wide"),
         ("count=2.5", "--option count is '2.5', not a whole number"),
         ("count=1_000", "not a whole number"),
         ("count=" + "9" * 5000, "not a whole number"),
@@ -64,7 +64,7 @@ def test_a_value_is_parsed_by_the_kind_of_its_option(given: str, read: Any) -> N
         ("wide=nan", "not a number"),
         ("wide=1e999", "not a number"),
         ("loud=yes", "--option loud is 'yes', not true or false"),
-        ("shade=red", "--option shade is 'red'. Choose one of: light, dark."),
+        ("shade=red", "Unknown --option shade 'red'. Available: light, dark."),
     ],
 )
 def test_a_wrong_value_is_refused_and_the_error_names_the_flag(given: str, message: str) -> None:

@@ -66,10 +66,10 @@ def test_codes_may_be_declared_for_each_column() -> None:
     ("line", "facts"),
     [
         ('delimeter = ";"', ("unknown key 'delimeter'", "mean 'delimiter'")),
-        ("hue = 1", ("unknown key 'hue'", "'columns', 'leave_out', 'names'")),
+        ("hue = 1", ("unknown key 'hue'", "columns, leave_out, names")),
         ('delimiter = ":"', ("delimiter is ':'", "';'")),
         ("decimal = 1", ("decimal is 1",)),
-        ('encoding = "utf-7"', ("encoding is 'utf-7'", "'cp1252'")),
+        ('encoding = "utf-7"', ("encoding is 'utf-7'", "'utf-8'", "cp1252")),
         ("columns = []", ("columns is []",)),
         ('columns = "age"', ("/age, which cannot be read",)),
         ('columns = ["age", "age"]', ("columns is ['age', 'age']",)),

@@ -165,7 +165,7 @@ def test_a_span_that_makes_no_sense_is_refused_by_name(line: str, why: str, tmp_
 
 
 def test_persons_of_a_data_set_that_is_not_there_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameterError, match=facts("persons", "'cohort'", "'ratings'")):
+    with pytest.raises(InvalidParameterError, match=facts("persons", "'cohort'", "ratings")):
         read_config(ProviderConfig, provider_with('[persons]\ncohort = "whose.txt"', tmp_path))
 
 
@@ -254,7 +254,7 @@ def test_a_bound_on_the_entries_of_a_row_belongs_to_a_data_set(tmp_path: Path) -
         return read_config(ProviderConfig, provider_with(lines, tmp_path))
 
     assert read("[row_entries]\nratings = 40").row_entries == {"ratings": 40}
-    with pytest.raises(InvalidParameterError, match=facts("row_entries", "'labs'", "'ratings'")):
+    with pytest.raises(InvalidParameterError, match=facts("row_entries", "'labs'", "ratings")):
         read("[row_entries]\nlabs = 40")
     with pytest.raises(InvalidParameterError, match=facts("row_entries.ratings", 0)):
         read("[row_entries]\nratings = 0")
