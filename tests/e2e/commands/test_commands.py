@@ -470,7 +470,10 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
     ("words", "message"),
     [
         (["run", "--data-set", "cohort"], "these flags are needed: --components"),
-        (["run", *JOB, "--data-set", "nobody"], "the data set 'nobody'. Available: cohort."),
+        (
+            ["run", *JOB, "--data-set", "nobody"],
+            "data set 'nobody': no connected provider offers it. Available: cohort.",
+        ),
         (["run", *WIDE, "--data-set", "cohort"], "to that of columns) is 21; it must lie between 2 and 20"),
         (["run", *WIDE, "--data-set", "cohort", "--dimension", "20"], "21, but there are only 20 features"),
         (["run", *JOB, "--data-set", "cohort", "--dimension", "9"], "has 9 columns, but 'cohort' at north has 20"),

@@ -81,6 +81,7 @@ def scored_by_plink(folder: Path, prefix: Path, made: dict[str, Any]) -> NDArray
     columns = ["cols=+scoresums,-scoreavgs", "--score-col-nums", "3-5"]
     how = ["--read-freq", frequencies, "--score", score, 1, 2, "header-read", "center", "no-mean-imputation", *columns]
     assert " ".join(map(str, how)) in made["command"]
+    assert made["command"].replace("--pfile PREFIX", "--bfile PREFIX") == made["command_for_bed"] != made["command"]
     plink2("--bfile", prefix, *how, "--out", folder / "plink")
     return sscore(folder / "plink.sscore") + np.array(made["offsets"])
 

@@ -57,6 +57,12 @@ def test_defaults_construct_but_fit_needs_a_unit() -> None:
         DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
 
 
+@pytest.mark.parametrize("given", [{"data_set": "cohort"}, {"providers": ["north"]}])
+def test_a_data_set_or_providers_without_a_federation_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError, match=facts(*given, "federation", "federation=", "X")):
+        estimator().fit(ROWS, **given)
+
+
 def test_a_sparsity_below_ten_limits_the_components_that_auto_looks_for() -> None:
     fitted = DPSPCA(n_components="auto", sparsity=3, unit="replace-one").fit(ROWS)
     assert fitted.model_.decision is not None

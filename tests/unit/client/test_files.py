@@ -99,3 +99,9 @@ def test_saving_an_estimator_is_refused_and_points_to_its_model(tmp_path: Path) 
     with pytest.raises(InvalidTypeError, match=facts("DPSPCA", "Model", "model_")):
         save_model(estimator, tmp_path / "model.dpspca")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for kind in (InvalidDataError, FileNotFoundError):
+        with pytest.raises(kind, match=facts("nope", "save_model", "`dpspca run`")):
+            load_model(tmp_path / "nope")

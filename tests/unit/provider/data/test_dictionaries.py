@@ -205,7 +205,7 @@ def test_arriving_rows_that_another_dictionary_prepares_keep_one_budget(tmp_path
         ({"height": {"factor": float("inf")}}, None, "finite"),
         ({"height": 5}, None, "Give a table"),
         ({"sex": "a", "height": "a"}, None, "Several features use the column"),
-        ({}, ["weight"], "no feature 'weight'"),
+        ({}, ["weight"], "feature 'weight'"),
         ({"sex": "a"}, ["sex"], "columns and absent"),
         ({}, ["height", "sex", "rs1"], "Every feature is absent"),
     ],

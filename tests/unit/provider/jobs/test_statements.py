@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from facts import names_facts
 from ledgers import LIMITS, PRICE, SLACK, Place, opening, respond
 from local_federation import Enrolment, now
 
@@ -121,6 +122,16 @@ def test_t39_others_get_the_answer_for_a_data_set_that_does_not_exist(home: Part
     ):
         assert Statements(home.setup).state(wrong.to_bytes()) == (wrong.digest, nothing)
     assert Statements(home.setup).state(b"") == Statements(home.setup).state(bytes(9999)) == ("", nothing)
+
+
+def test_the_log_says_why_a_reply_is_empty_and_what_to_do(home: PartyDisk, caplog: pytest.LogCaptureFixture) -> None:
+    ada = home.analysts["ada"]
+    asked = StatementRequest.draw(StatementKind.RECORD, "ab" * 32, ada.name, now())
+    assert Statements(home.setup).state(sign_request(asked, ada).to_bytes())[1] == b""
+    assert names_facts(caplog.text, "ab" * 6, "ada", "`dpspca outbox`")
+    home.setup.data_sets.clear()
+    assert home.ask()[1] == b""
+    assert names_facts(caplog.text, "'cohort'", "policy", "settings")
 
 
 def test_t39_a_policy_that_cannot_be_read_or_that_fails_states_nothing(home: PartyDisk) -> None:

@@ -226,8 +226,9 @@ def test_a_dictionary_decides_where_a_reference_counts_the_other_allele(tmp_path
     assert isinstance(told, Genotypes)
     assert (told.toarray() == plain.toarray()).all()
     (tmp_path / "reference.afreq").write_text("\n".join(lines).replace("\tA\tG\t", "\tT\tC\t"), encoding="utf-8")
-    with pytest.raises(DpspcaError, match=facts("'rs1'", "(A and T, C and G)")):
+    with pytest.raises(DpspcaError, match=facts("'rs1'", "(A and T, C and G)", "absent", "[dictionaries]")) as refused:
         read_offered(path, both)
+    assert "leave_out" not in refused.value.remedy, "settings with a dictionary refuse it"
 
 
 def test_an_allele_of_the_dictionary_that_the_file_lacks_is_refused_by_name(tmp_path: Path) -> None:
@@ -351,7 +352,7 @@ missing = 0
     assert reading.alleles == tmp_path / "public" / "reference.afreq"
     assert reading.fill_of("rs1") == 0
     (tmp_path / "provider.toml").write_text(text.replace("missing = 0", 'person = "MID"'), encoding="utf-8")
-    with pytest.raises(InvalidParameterError, match=facts("'MID'", "'IID', 'FID'")):
+    with pytest.raises(InvalidParameterError, match=facts("'MID'", "IID, FID")):
         read_config(ProviderConfig, tmp_path / "provider.toml")
 
 
