@@ -43,12 +43,12 @@ def _numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
 
 def check_one_source(local: Mapping[str, Any], federation: Any, remote: Mapping[str, Any]) -> None:  # noqa: ANN401
     """Refuse arguments about rows here beside a federation, and those about a federation's rows without one."""
-    unfit = [name for name, value in (local if federation else remote).items() if value is not None]
-    beside = "and a" if federation else "but no"
+    unfit = [name for name, value in (remote if federation is None else local).items() if value is not None]
+    beside = "but no" if federation is None else "and a"
     remedy = (
-        "the providers hold the rows, and know whose they are."
-        if federation
-        else "X has the rows. To fit to a federation's rows, give federation=, too."
+        "X has the rows. To fit to a federation's rows, give federation=, too."
+        if federation is None
+        else "the providers hold the rows, and know whose they are."
     )
     listed = " and ".join(unfit)
     check(not unfit, f"fit was given {listed} {beside} federation.", f"Leave {listed} out: {remedy}")
