@@ -130,7 +130,8 @@ def _answer_times(rules: Rules) -> str:
     given = rules.answer_interval
     interval = "follows from the size of the query" if given is None else f"is {given:g} seconds"
     several = rules.unit.is_person or rules.rows_per_person > 1
-    rows, they_are = ("all rows of a person that count add", "they are") if several else ("one row adds", "the row is")
+    one = "a row adds" if rules.unit.is_row else "a row of the matrix adds"
+    rows, they_are = ("all rows of a person that count add", "they are") if several else (one, "the row is")
     return (
         f"a whole number of intervals after the query. The interval {interval}. Suppose {rows} a tenth of an interval "
         f"to the computing time. Somebody who sees when the answer arrives can then guess whether {they_are} there, "
