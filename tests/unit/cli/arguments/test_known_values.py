@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
-from facts import names_facts
+from facts import facts, names_facts
 
 from dpspca.cli.app import whole_program
 from dpspca.client.job_file import JobFile
@@ -96,7 +96,7 @@ def test_a_job_file_may_leave_the_norm_bound_to_auto(method: str | None, tmp_pat
     path.write_text(json.dumps(job | ({} if method is None else {"method": method})), encoding="utf-8")
     assert JobFile.read(path).spec.norm_bound == PRIVATE_BOUND
     path.write_text(json.dumps(job | {"method": "dps-pca", "options": {"sparsity": 4}}), encoding="utf-8")
-    with pytest.raises(InvalidParameterError, match="norm_bound"):
+    with pytest.raises(InvalidParameterError, match=facts("norm_bound")):
         JobFile.read(path)
 
 
