@@ -1,8 +1,9 @@
 """Decisions of persons at a provider about one job, as the provider states it to the job's own analyst. Pure.
 
 A record names the job by the digest of what the analyst signed, so it is about this job and no other. It has every
-decision that the provider's ledger recorded, oldest first, without the account of the operating system from which it
-was made: that concerns the provider alone. A record has one canonical form in bytes.
+decision that the provider's ledger recorded, oldest first, with its entry there, so that a steward can compare it. The
+account of the operating system from which it was made concerns the provider alone. Each decision is the provider's
+word: whoever can use its key can decide in any name. A record has one canonical form in bytes.
 """
 
 import json
@@ -12,12 +13,15 @@ from typing import Any, Final, Self
 from .checks import check
 from .decoding import STORED, decode, parse_form
 from .errors import DpspcaError, InvalidDataError
-from .names import PartyName, Role
+from .names import PartyName, Role, check_name
 
 FORMAT: Final = "dpspca-approval-record-1"
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
 VERDICTS: Final = (APPROVE, REJECT)
+MOST_REASON: Final = 300
+"""Characters of a reason. It is sent to the analyst."""
+ADMITTED: Final = "admitted"
 _ASK: Final = "Use the provider's version of dpspca."
 
 
@@ -29,17 +33,22 @@ class StatedDecision:
     person: str
     reason: str
     decided_at: int
+    entry: int
+    """The number of the ledger's entry."""
+    entry_hash: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRecord:
-    """All decisions about one job at one provider, at one moment. Empty if nobody was asked."""
+    """All decisions about one job at one provider, at one moment."""
 
     provider: str
     job: str
     data_set: str
     analyst: str
     stated_at: int
+    state: str
+    """``admitted``, or how the job stands in the queue of approvals if the provider never admitted it."""
     decisions: tuple[StatedDecision, ...]
     software: str
 
@@ -74,7 +83,11 @@ class ApprovalRecord:
         return asdict(self) | {"decisions": [asdict(each) for each in self.decisions]}
 
     def _check(self) -> None:
-        sound = all(each.verdict in VERDICTS and each.decided_at >= 0 for each in self.decisions)
-        check(sound and self.stated_at >= 0, "The record has an unknown verdict or a negative time.", _ASK)
+        check(self.stated_at >= 0, "The record has a negative time.", _ASK)
+        for each in self.decisions:
+            check_name("a person", each.person)
+            known = each.verdict == APPROVE or (each.verdict == REJECT and bool(each.reason.strip()))
+            check(known and len(each.reason) <= MOST_REASON, "A decision has no known verdict, or no reason.", _ASK)
+            check(min(each.decided_at, each.entry - 1) >= 0, "A decision has a negative time or entry.", _ASK)
         roles = PartyName.parse(self.provider).role, PartyName.parse(self.analyst).role
         check(roles == (Role.PROVIDER, Role.ANALYST), "The record names parties of other roles.", _ASK)

@@ -79,7 +79,9 @@ def _approve(  # noqa: PLR0913  # a command's flags are its parameters
     config: DaemonSettings,
     *,
     person: Person = None,
-    reason: Annotated[str | None, typer.Option(help="Why. The ledger keeps it.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why. The analyst sees it in evidence, and the ledger keeps it.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:

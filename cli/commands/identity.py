@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,8 @@ from dpspca.common.errors import require_trust
 from dpspca.common.names import Role
 from dpspca.common.text import printable
 from dpspca.common.trust import Identity, read_authority, read_certificate, require_root
+
+PROBLEMS: Final = 2
 
 identity = typer.Typer(name="identity", no_args_is_help=True, help="Show or renew a party's certificate.")
 
@@ -147,7 +149,7 @@ def _data_sets(role: Role, given: list[str]) -> dict[str, str]:
 
 
 @identity.command("renew", epilog=EXIT_CODES)
-def _renew(
+def _renew(  # noqa: PLR0913  # a command's flags are its parameters
     config: AnySettings,
     *,
     exchange: Exchange = None,
@@ -159,6 +161,13 @@ def _renew(
             "one if a third of its life is left. Do not wait.",
         ),
     ] = False,
+    revocations: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --if-due: a copy of the revocation list to bring up to date, too. A newer one stays.",
+            show_default=False,
+        ),
+    ] = None,
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -167,10 +176,9 @@ def _renew(
     Daemons with a mailbox do this by themselves. The old certificate stays in use until the new one is installed.
     """
     if if_due:
-        held, renewed = renewal.if_due(config, exchange)
-        line = f"{'Renewed: v' if renewed else 'V'}alid until {held.not_after:%Y-%m-%d}."
-        print_output({"renewed": renewed, "until": held.not_after.isoformat()}, line, as_json=as_json)
+        _renew_if_due(*renewal.if_due(config, exchange, revocations), as_json=as_json)
         return
+    check(revocations is None, "--revocations is given without --if-due.", "Give both, or neither.")
     request, mail = renewal.begin(config, exchange)
     key = request_fingerprint(request)
     _note(f"The new key is {key}. Tell the authority's operator, who signs it with `dpspca study sign`.")
@@ -180,6 +188,17 @@ def _renew(
         print_output({"renewed": False, "key": key}, line, as_json=as_json)
         return
     _print_identity(made, as_json=as_json)
+
+
+def _renew_if_due(held: Identity, renewed: bool, problems: list[str], *, as_json: bool) -> None:  # noqa: FBT001
+    """Print what was done. A timer sees by the exit code that something went wrong."""
+    line = f"{'Renewed: v' if renewed else 'V'}alid until {held.not_after:%Y-%m-%d}."
+    facts = {"renewed": renewed, "until": held.not_after.isoformat(), "problems": problems}
+    print_output(facts, line, as_json=as_json)
+    for problem in problems:
+        _note(problem)
+    if problems:
+        raise typer.Exit(PROBLEMS)
 
 
 @identity.command("show", epilog=EXIT_CODES)

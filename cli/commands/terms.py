@@ -72,6 +72,12 @@ def terms(
 async def _terms(federation: AsyncFederation, chosen: Chosen) -> list[Terms]:
     """Return the terms that providers show. Refuse a data set or a provider of which none are shown."""
     found = await federation.terms(chosen.data_set, chosen.providers)
+    shown_by = {each.party.name for each in found}
+    if silent := [name for name in chosen.providers or () if name not in shown_by]:
+        others = f"Others do: {', '.join(sorted(shown_by))}. " if shown_by else ""
+        raise InvalidParameterError(
+            f"No terms are shown to you by {', '.join(silent)}.", f"{others}`dpspca datasets` lists who is connected."
+        )
     if chosen.data_set is not None and not found:
         every = sorted({each.data_set for each in await federation.terms()})
         shown = choices(chosen.data_set, every) if every else "None are shown to you at the moment."

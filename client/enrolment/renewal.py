@@ -43,16 +43,25 @@ def begin(config: Path, exchange: Path | None) -> tuple[bytes, CertificateMail]:
     return identity.renew_request(settings.identity), mail
 
 
-def if_due(config: Path, exchange: Path | None) -> tuple[Identity, bool]:
+def if_due(config: Path, exchange: Path | None, revocations: Path | None = None) -> tuple[Identity, bool, list[str]]:
     """Do once what a daemon with a mailbox does by itself. Return the identity, and whether its certificate is new.
 
-    Fetch the newest revocation list. Install the certificate if one was asked for and is there. Ask for one if a third
-    of the certificate's life is left.
+    Fetch the newest revocation list, into ``revocations`` too if that has an older one. Install the certificate if one
+    was asked for and is there. Ask for one if a third of the certificate's life is left. The texts say what went wrong.
     """
     settings = read_any_config(config)
-    me = Identity.load(settings.identity)
-    made = renew_if_due(mail_of(settings, config, exchange), me, now())
-    return made or me, made is not None
+    me, mail = Identity.load(settings.identity), mail_of(settings, config, exchange)
+    made, problems = renew_if_due(mail, me, now())
+    if revocations is not None and mail.revocations is not None:
+        _copy_newer(mail.revocations, revocations, me.authority_pem)
+    return made or me, made is not None, problems
+
+
+def _copy_newer(source: Path, target: Path, authority_pem: bytes) -> None:
+    """Copy a revocation list over an older one. A newer one that was installed by hand stays."""
+    fetched, there = (identity.stored_revocations(path, authority_pem) for path in (source, target))
+    if fetched is not None and (there is None or fetched.number > there.number):
+        identity.install_revocations(target, source.read_bytes(), authority_pem)
 
 
 def mail_of(settings: AnyConfig, config: Path, exchange: Path | None = None) -> CertificateMail:

@@ -1,6 +1,7 @@
 """The signed parts of evidence: the job, the requests, and what each provider stated, each compared with the job."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -10,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from dpspca.client.terms import refusals
 from dpspca.common.algorithms import catalogue
-from dpspca.common.approval_record import APPROVE, REJECT, ApprovalRecord
+from dpspca.common.approval_record import ADMITTED, APPROVE, REJECT, ApprovalRecord
 from dpspca.common.errors import InvalidDataError, NotTrustedError, RefusedError, require_trust
 from dpspca.common.job import JobSpec, Terms
 from dpspca.common.ledger_record import OPEN, LedgerRecord, record_facts
@@ -193,20 +194,41 @@ def read_approvals(found: Findings, content: bytes, job: JobOfEvidence, name: st
     about = (record.provider, record.job, record.data_set, record.analyst)
     expected = (job.provider(name).uri, job.signed.job_id, envelope.data_set, job.analyst.uri)
     require_trust(about == expected, "The record of approvals is about something else than this job.", BROKEN)
-    early = any(each.decided_at < envelope.issued_at - JOB_SKEW for each in record.decisions)
+    times = [record.stated_at, *(each.decided_at for each in record.decisions)]
+    early = min(times) < envelope.issued_at - JOB_SKEW
     require_trust(not early, "A person decided about the job before it was signed.", BROKEN)
+    late = max(times) > record.stated_at + JOB_SKEW
+    require_trust(not late, "A person decided about the job after that was stated.", BROKEN)
     return _decisions_in_words(record), record.facts()
 
 
 def _decisions_in_words(record: ApprovalRecord) -> str:
-    if not record.decisions:
-        return "no person decided about the job: its policy admitted it."
+    standing = "it had admitted the job" if record.state == ADMITTED else f"the job was {record.state} there"
+    begin = f"at {_when(record.stated_at)} {standing}"
     decided = (
-        f"{each.person} {_DID[each.verdict]} it at {moment(each.decided_at):%Y-%m-%d %H:%M:%S} UTC"
+        f"{each.person} {_DID[each.verdict]} it at {_when(each.decided_at)}, entry {each.entry}"
         + (f" ({each.reason})" if each.reason else "")
         for each in record.decisions
     )
-    return f"persons decided about the job: {'; '.join(decided)}."
+    return f"{begin}. {'; '.join(decided)}." if record.decisions else f"{begin}, and no person had decided about it."
+
+
+def check_enough_approved(found: Findings, facts: Mapping[str, Any], name: str) -> None:
+    """Say so if a provider admitted a job with fewer approvals than its terms ask for, or after a rejection."""
+    if not {StatementKind.APPROVALS, StatementKind.TERMS} <= facts.keys():
+        return
+    approvals, needed = facts[StatementKind.APPROVALS], facts[StatementKind.TERMS]["conditions"]["approvals_needed"]
+    by = {each["person"] for each in approvals["decisions"] if each["verdict"] == APPROVE}
+    if approvals["state"] == ADMITTED and len(by) < needed:
+        found.cannot_know(
+            f"approved-{name}",
+            f"Why {name} admitted the job: {len(by)} persons approved it, and the terms ask for {needed}. The policy "
+            "may have asked for fewer then.",
+        )
+
+
+def _when(at: int) -> str:
+    return f"{moment(at):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def from_hex(text: str) -> bytes:

@@ -25,6 +25,7 @@ from .findings import Findings
 from .parts import (
     BROKEN,
     JobOfEvidence,
+    check_enough_approved,
     moment,
     read_approvals,
     read_record,
@@ -38,6 +39,11 @@ COLLECTOR: Final = (
     "For these parts there is only the word of the analyst who signed the file: when it was collected, what the "
     "coordinator reported, the model's hash, the wording of the statement, the version of the software and the hash of "
     "its bill of materials. The analyst may also have left statements out."
+)
+
+PERSONS: Final = (
+    "Each provider states that, and whoever can use its key can decide in the name of anybody whom its policy lists. "
+    "Its steward can compare the entries with the ledger."
 )
 
 Reader: TypeAlias = Callable[[Findings, bytes, JobOfEvidence, str], tuple[str, dict[str, Any]]]
@@ -130,11 +136,11 @@ def _check_job(found: Findings, evidence: Evidence) -> JobOfEvidence | None:
 
 def _check_requests(found: Findings, evidence: Evidence, job: JobOfEvidence) -> None:
     """Check that the analyst asked for just the kinds of statements that are known here."""
-    known = {str(kind) for kind in _READERS}
+    known = {str(kind) for kind in _READERS}  # an earlier version knew fewer
     found.check(
         "requests",
-        "The file has a request for each kind of statement that this version knows, and for no other.",
-        holds=evidence.requests.keys() == known,
+        "The file has no request for a kind of statement that this version does not know.",
+        holds=evidence.requests.keys() <= known,
         otherwise=f"The file has other requests than {', '.join(sorted(known))}. Use the version that wrote it.",
     )
     for kind in _READERS:
@@ -174,6 +180,7 @@ def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, nam
             found.check(
                 f"{kind}-{name}", f"{name} signed, with a certificate valid then: {what}", holds=True, otherwise=""
             )
+    check_enough_approved(found, facts, name)
     return facts
 
 
@@ -237,6 +244,10 @@ def _state_limits(found: Findings, evidence: Evidence) -> None:
             f"Whether the job was '{state}' with {answered} answered queries, as the coordinator reported.",
         ),
         ("origin", "Whether the model came from these answers: that rests on the coordinator's honesty."),
+        (
+            "persons",
+            f"Whether the persons named decided. {PERSONS}",
+        ),
         ("rows", "Whether providers used the right rows and fresh noise: each is trusted with its own."),
         ("clocks", "Whether times are exact: each party used its own clock."),
         ("later", "What happened after the file was collected. A job may have spent more, up to what was reserved."),

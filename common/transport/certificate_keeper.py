@@ -81,22 +81,29 @@ def is_due(me: Identity, now: datetime) -> bool:
 
 def catch_up(mail: CertificateMail, me: Identity, now: datetime) -> None:
     """Before a program starts: fetch what came while it was off, and ask for a new certificate if that is due."""
+    for problem in renew_if_due(mail, me, now)[1]:
+        _log.warning("Not all that is new came from the mailbox: %s", problem)
+
+
+def renew_if_due(mail: CertificateMail, me: Identity, now: datetime) -> tuple[Identity | None, list[str]]:
+    """Fetch the revocation list, and ask for a new certificate if that is due. Return it if it is there already.
+
+    A list that is refused, such as an older one, does not keep the certificate from being renewed. The texts say what
+    went wrong, or which certificate was ignored.
+    """
+    problems = list[str]()
     try:
-        renew_if_due(mail, me, now)
+        mail.fetch_revocations(me.authority_pem)
     except DpspcaError as problem:
-        _log.warning("Nothing new came from the mailbox: %s", problem)
-
-
-def renew_if_due(mail: CertificateMail, me: Identity, now: datetime) -> Identity | None:
-    """Fetch the revocation list, and ask for a new certificate if that is due. Return it if it is there already."""
-    mail.fetch_revocations(me.authority_pem)
-    if identity.is_waiting(mail.folder):
-        made, _ = mail.receive(me.authority_pem)
-        if made:
-            return made
-    if is_due(me, now):
-        mail.send(identity.renew_request(mail.folder))
-    return None
+        problems.append(str(problem))
+    try:
+        made, ignored = mail.receive(me.authority_pem) if identity.is_waiting(mail.folder) else (None, "")
+        problems += [ignored] if ignored else []
+        if made is None and is_due(me, now):
+            mail.send(identity.renew_request(mail.folder))
+    except DpspcaError as problem:
+        return None, [*problems, str(problem)]
+    return made, problems
 
 
 class CertificateKeeper:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Final
 
-from dpspca.common.approval_record import APPROVE, REJECT, VERDICTS
+from dpspca.common.approval_record import APPROVE, MOST_REASON, REJECT, VERDICTS
 from dpspca.common.checks import check, check_known
 from dpspca.common.decoding import STORED, decode, parse_json
 from dpspca.common.errors import DpspcaError, RefusedError
@@ -20,8 +20,6 @@ from dpspca.common.trust import Identity, sign_texts, verify_texts
 from dpspca.provider.ledger import Decided
 from dpspca.provider.policy import ApprovalRule
 
-MOST_REASON: Final = 300
-"""Characters of a reason. It is sent to the analyst."""
 _PURPOSE: Final = "a person's decision about a job"
 _SIGNED: Final = (
     "job", "data_set", "verdict", "person", "login", "reason", "decided_at", "expires_at",

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from dpspca.common.approval_record import ApprovalRecord, StatedDecision
+from dpspca.common.approval_record import ADMITTED, ApprovalRecord, StatedDecision
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.job import Schema, Terms, columns_digest
 from dpspca.common.ledger_record import LedgerRecord
@@ -29,7 +29,7 @@ from dpspca.common.trust import (
     verify_request,
 )
 from dpspca.common.version import __version__
-from dpspca.provider.ledger import Limits
+from dpspca.provider.ledger import Decided, Entry, Limits
 from dpspca.provider.policy import Rules, conditions_of
 
 from .registry import ProviderSetup
@@ -150,33 +150,33 @@ class Statements:
     def _approvals(self, request: StatementRequest, analyst: PartyName) -> bytes:
         """State what persons decided about a job. Like its record, it is for the analyst who signed the job alone."""
         setup, job = self._setup, request.about
-        data_set = self._data_set_of(job, analyst)
-        decided = setup.ledger.all_decisions(job)
+        data_set, state = self._known(job, analyst)
         return ApprovalRecord(
             provider=setup.identity().name.uri,
             job=job,
             data_set=data_set,
             analyst=analyst.uri,
             stated_at=int(setup.clock().timestamp()),
-            decisions=tuple(
-                StatedDecision(verdict=each.verdict, person=each.person, reason=each.reason, decided_at=each.decided_at)
-                for each in decided
-            ),
+            state=state,
+            decisions=tuple(map(_stated, setup.ledger.all_decisions(job))),
             software=__version__,
         ).to_bytes()
 
-    def _data_set_of(self, job: str, analyst: PartyName) -> str:
-        """Return the data set of an analyst's job, or refuse.
+    def _known(self, job: str, analyst: PartyName) -> tuple[str, str]:
+        """Return the data set of an analyst's job, and how it stands, or refuse.
 
         A job that was never admitted is known until it expires, because it is in the queue of approvals until then.
         """
         setup = self._setup
         admitted = setup.ledger.past_job(job)
-        waiting = setup.approvals.queue.find(job) if setup.approvals else None
-        known = admitted.opening if admitted else waiting
-        if known is None or known.analyst != analyst.uri:
+        if admitted:
+            owner, known = admitted.opening.analyst, (admitted.opening.data_set, ADMITTED)
+        else:
+            waiting = setup.approvals.queue.find(job) if setup.approvals else None
+            owner, known = (waiting.analyst, (waiting.data_set, waiting.state.value)) if waiting else ("", ("", ""))
+        if owner != analyst.uri:
             raise RefusedError(f"No job {job:.12} of {analyst} is known here.", _NO_JOB)
-        return known.data_set
+        return known
 
     def _room(self, data_set: str, analyst: PartyName, limits: Limits) -> tuple[Price, str | None]:
         """Return the budget left for one further job, or nothing and the code of the error that refuses every job."""
@@ -186,3 +186,17 @@ class Statements:
             return ledger.room(data_set, analyst.uri, limits), None
         except DpspcaError as problem:
             return NOTHING, problem.code
+
+
+def _stated(entry: Entry) -> StatedDecision:
+    """Return a decision as an analyst may see it."""
+    decided = entry.fact
+    assert isinstance(decided, Decided)
+    return StatedDecision(
+        verdict=decided.verdict,
+        person=decided.person,
+        reason=decided.reason,
+        decided_at=decided.decided_at,
+        entry=entry.number,
+        entry_hash=entry.hash,
+    )

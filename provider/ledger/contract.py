@@ -7,7 +7,7 @@ from dpspca.common.arrays import Integers
 from dpspca.common.privacy import Price
 
 from .accounts import JobPosition
-from .entries import Decided, Head, Limits, Named, Opening
+from .entries import Decided, Entry, Head, Limits, Named, Opening
 from .past_jobs import PastJob
 from .promises import Promise
 
@@ -75,8 +75,8 @@ class Ledger(Protocol):
         """Return the most that one further job of an analyst may cost, or refuse if none would be admitted."""
         ...
 
-    def all_decisions(self, job: str) -> tuple[Decided, ...]:
-        """Return every decision about a job that was ever recorded, oldest first, also if the job is over."""
+    def all_decisions(self, job: str) -> tuple[Entry, ...]:
+        """Return the entry of every decision about a job, oldest first, also if the job is over."""
         ...
 
     def past_job(self, job: str) -> PastJob | None:

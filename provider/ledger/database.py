@@ -18,7 +18,6 @@ from dpspca.common.storage import files, sqlite_file
 from .entries import (
     GENESIS,
     DamagedLedgerError,
-    Decided,
     Entry,
     Fact,
     Head,
@@ -185,11 +184,18 @@ class Database:
         )
         return [Entry.read(content, written) for content, written in self._select(query, first, last, job)]
 
-    def decisions(self, job: str, entries: int) -> tuple[Decided, ...]:
-        """Return the decisions of persons about a job, among the first ``entries`` entries, oldest first."""
-        query = f"SELECT content FROM entries WHERE {DECISIONS} AND json_extract(content, '$.job') = ? AND number <= ?"  # noqa: S608  # ours
-        found = (Entry.read(content, "").fact for (content,) in self._select(f"{query} ORDER BY number", job, entries))
-        return tuple(fact for fact in found if isinstance(fact, Decided))
+    def decisions(self, job: str, entries: int) -> tuple[Entry, ...]:
+        """Return what persons decided about a job, among the first ``entries`` entries, oldest first."""
+        query = f"SELECT content, hash FROM entries WHERE {DECISIONS} AND json_extract(content, '$.job') = ?"  # noqa: S608  # ours
+        found = self._select(f"{query} AND number <= ? ORDER BY number", job, entries)
+        return tuple(Entry.read(content, written) for content, written in found)
+
+    def decision_count(self) -> int:
+        """Count the decisions in their index."""
+        query = f"SELECT count(*) FROM entries INDEXED BY decisions_of_jobs WHERE {DECISIONS}"  # noqa: S608  # ours
+        with database_errors(self._path):
+            ((number,),) = self._run(query)
+        return int(number)
 
     def openings(self) -> int:
         """Count the jobs in the index."""

@@ -79,6 +79,8 @@ class History:
         self._open: dict[str, JobAccount] = {}
         self._unasked: dict[str, tuple[str, int]] = {}
         """Jobs that ended before their first query: how they ended, and when they expire. They have no entries."""
+        self.decided = 0
+        """How many decisions there are, about jobs that are over, too."""
         self._decisions: dict[str, tuple[Decided, ...]] = {}
         """Decisions about jobs that are not over, by job."""
         self._untrimmed: list[JobAccount] = []
@@ -264,6 +266,7 @@ class History:
             self.keyed = fact
         elif isinstance(fact, Decided):
             self._decisions[fact.job] = (*self.decisions(fact.job), fact)
+            self.decided += 1
         elif isinstance(fact, Lapsed):
             del self._decisions[fact.job]
             self._unasked[fact.job] = fact.state, fact.expires_at

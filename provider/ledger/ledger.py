@@ -113,7 +113,7 @@ class BaseLedger(ABC):
             return self._books.room(data_set, analyst, limits)
 
     @abstractmethod
-    def all_decisions(self, job: str) -> tuple[Decided, ...]:
+    def all_decisions(self, job: str) -> tuple[Entry, ...]:
         """See ``Ledger``."""
 
     def past_job(self, job: str) -> PastJob | None:
@@ -266,9 +266,8 @@ class MemoryLedger(BaseLedger):
             self._answers[job, position] = content.toreadonly()
         self.entries.extend(entries)
 
-    def all_decisions(self, job: str) -> tuple[Decided, ...]:
-        facts = (each.fact for each in self.entries)
-        return tuple(fact for fact in facts if isinstance(fact, Decided) and fact.job == job)
+    def all_decisions(self, job: str) -> tuple[Entry, ...]:
+        return tuple(each for each in self.entries if isinstance(each.fact, Decided) and each.fact.job == job)
 
     def _fetch(self, job: str, position: int, query: QueryRecord) -> Integers | None:
         content = self._answers.get((job, position))

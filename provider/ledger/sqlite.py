@@ -33,7 +33,6 @@ from .database import Connect, Database
 from .entries import (
     Closed,
     DamagedLedgerError,
-    Decided,
     Entry,
     Fact,
     Founded,
@@ -264,7 +263,7 @@ class SqliteLedger(BaseLedger):
             return None
         return facts[-1].state if isinstance(facts[-1], Closed) else QUARANTINED
 
-    def all_decisions(self, job: str) -> tuple[Decided, ...]:
+    def all_decisions(self, job: str) -> tuple[Entry, ...]:
         with self._lock:
             return self._database.decisions(job, self._books.head.entries)
 
@@ -272,9 +271,10 @@ class SqliteLedger(BaseLedger):
         return past_job(self._database.entries_of(job, self._books.head.entries), QUARANTINED)
 
     def _require_findable(self) -> None:
-        """Refuse a file whose index lacks a job. That job could be admitted again, and answered with fresh noise."""
-        if self._database.openings() != len(self._books.jobs):
-            raise DamagedLedgerError("The ledger is damaged: its index lacks some jobs.", "Restore a backup.")
+        """Refuse a file whose index lacks a job, which could be answered again with fresh noise, or a decision."""
+        found = self._database.openings(), self._database.decision_count()
+        if found != (len(self._books.jobs), self._books.decided):
+            raise DamagedLedgerError("The ledger is damaged: its index lacks some entries.", "Restore a backup.")
 
 
 @contextmanager

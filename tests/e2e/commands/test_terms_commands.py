@@ -62,6 +62,9 @@ def test_terms_of_an_unknown_data_set_are_refused_with_the_choices(here: Callabl
     unknown = here("terms", "cohrt", "--config", "ada.toml", "--json")
     assert unknown.code == 2
     assert re.search(facts("'cohrt'", "cohort"), unknown.error_line)
+    for words in (("terms",), ("terms", "cohort")):
+        silent = here(*words, "--provider", "ghost", "--config", "ada.toml")
+        assert re.search(facts("ghost", "`dpspca datasets`"), silent.error_line)
 
 
 def test_terms_are_shown_in_words_and_as_json(here: Callable[..., Ended]) -> None:

@@ -262,10 +262,16 @@ def test_a_timer_renews_if_due_and_installs_what_came(
     assert list((tmp_path / "post").glob("*.request")) == requests
     later = datetime.now(UTC) + timedelta(days=21)  # of 30
     monkeypatch.setattr(renewal, "now", lambda: later)
-    assert here(*due).facts == {"renewed": False, "until": until}
+    assert here(*due).facts == {"renewed": False, "until": until, "problems": []}
     assert outcomes(sign(here)) == {NORTH: ("renews", None)}
-    renewed = here(*due).facts
+    by_hand = tmp_path / "north" / "copy.pem"
+    newest = Authority.open(tmp_path / "authority", lambda: datetime.now(UTC)).revocation_list()
+    by_hand.write_bytes(newest)
+    renewed = here(*due, "--revocations", "north/copy.pem").facts
+    assert by_hand.read_bytes() == newest != (tmp_path / "north" / "revoked.pem").read_bytes()
     assert renewed["renewed"]
+    assert here(*due, "--revocations", "north/new.pem").facts["problems"] == []
+    assert (tmp_path / "north" / "new.pem").read_bytes() == (tmp_path / "north" / "revoked.pem").read_bytes()
     assert renewed["until"] >= until
 
 

@@ -154,7 +154,7 @@ def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case
         *("model", "bill-of-materials", "request-record", "request-terms", "request-approvals", "audience"),
     }
     assert {each.code for each in found.unknown} == {
-        *("collector-word", "revocation", "coordinator", "origin", "rows", "clocks", "later"),
+        *("collector-word", "revocation", "coordinator", "origin", "persons", "rows", "clocks", "later"),
     }
     north = found.facts["providers"]["north"]
     assert (north["record"]["state"], north["record"]["answers"], north["record"]["queries"]) == ("done", 1, 1)
@@ -404,3 +404,58 @@ def test_t40_a_provider_that_reserved_another_price_is_never_confirmed(
     assert not prices & {each.code for each in found.checked}
     assert (codes(found) >= prices) is known
     assert ({each.code for each in found.unknown} >= prices) is not known
+
+
+@pytest.mark.parametrize(
+    ("changed", "failed"),
+    [
+        ({"state": "waiting", "decisions": ()}, False),
+        ({"decisions": ()}, False),
+        ({"stated_at": 5}, True),
+        ({"person": ""}, True),
+        ({"person": "Dr. X, director"}, True),
+        ({"verdict": "reject", "reason": " "}, True),
+        ({"reason": "x" * 301}, True),
+        ({"decided_at": 4_000_000_000}, True),
+        ({"decided_at": 5}, True),
+        ({"entry": 0}, True),
+    ],
+)
+def test_t40_decisions_that_no_ledger_can_have_are_refused(
+    case: Case, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], failed: bool
+) -> None:
+    """A provider may sign anything; what it says is held against its form, the job and the time."""
+    honest = statements.ApprovalRecord
+
+    def dishonest(**facts: Any) -> Any:
+        own = {key: value for key, value in changed.items() if key in facts}
+        inner = {key: value for key, value in changed.items() if key not in facts}
+        facts |= {"decisions": tuple(replace(each, **inner) for each in facts["decisions"])} | own
+        return honest(**facts)
+
+    monkeypatch.setattr(statements, "ApprovalRecord", dishonest)
+    found = verify(case.collected(case.job))
+    assert ("approvals-north" in codes(found)) is failed
+    if changed.get("state") == "waiting":
+        (said,) = [each.what for each in found.checked if each.code == "approvals-north"]
+        assert "waiting" in said
+        assert "admitted" not in said
+
+
+def test_fewer_approvals_than_the_terms_ask_for_are_named(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = statements.conditions_of
+    monkeypatch.setattr(statements, "conditions_of", lambda rules: replace(honest(rules), approvals_needed=2))
+    found = verify(case.collected(case.job))
+    assert found.holds
+    assert {"approved-south"} == {each.code for each in found.unknown if each.code.startswith("approved-")}
+
+
+def test_evidence_from_before_approvals_were_stated_still_holds(case: Case) -> None:
+    read = Evidence.from_bytes(case.file)
+    requests = {kind: each for kind, each in read.requests.items() if kind != "approvals"}
+    stated = {
+        name: {kind: each for kind, each in own.items() if kind != "approvals"} for name, own in read.statements.items()
+    }
+    found = verify(replace(read, requests=requests, statements=stated).signed_by(case.ada).to_bytes())
+    assert found.holds, found.failed
+    assert {f"approvals-{name}" for name in SITES} <= {each.code for each in found.unknown}

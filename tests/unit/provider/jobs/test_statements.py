@@ -231,6 +231,8 @@ def test_t39_decisions_are_stated_to_the_analyst_of_the_job_alone(home: PartyDis
         record = ApprovalRecord.from_bytes(stated)
         (decision,) = record.decisions
         assert (record.job, record.data_set, record.analyst) == (job, "cohort", ada.uri)
+        assert record.state == ("admitted" if verdict == APPROVE else "waiting")  # no daemon took the decision up
+        assert (decision.entry > 0, len(decision.entry_hash)) == (True, 64)
         assert (decision.verdict, decision.person, decision.reason) == (verdict, "maria", "see protocol 7")
         assert home.state(StatementKind.APPROVALS, job, "bob") == home.state(StatementKind.APPROVALS, job, "eve") == b""
     assert home.state(StatementKind.APPROVALS, "c" * 64) == b""

@@ -15,8 +15,8 @@ from ledgers import EXPIRY, LIMITS, SIGNED, Place, answer, opening, quick_folder
 from dpspca.common.errors import JobEndedError
 from dpspca.common.privacy.costs import Price
 from dpspca.provider.ledger.accounts import JobPosition
-from dpspca.provider.ledger.database import OF_JOBS
-from dpspca.provider.ledger.entries import DamagedLedgerError, Head, LedgerDiskError
+from dpspca.provider.ledger.database import DECISIONS, OF_JOBS
+from dpspca.provider.ledger.entries import DamagedLedgerError, Decided, Head, LedgerDiskError
 from dpspca.provider.ledger.ledger import Ledger
 from dpspca.provider.ledger.sqlite import SqliteLedger, verify
 
@@ -162,17 +162,33 @@ def test_jobs_from_before_the_index_are_found(place: Place) -> None:
         refuses(ledger, "job", "done")
 
 
-def test_a_ledger_whose_index_lacks_a_job_is_refused(place: Place) -> None:
-    """Otherwise that job would be admitted again, and answered with fresh noise."""
+DECIDED = Decided(
+    job="job",
+    data_set="cohort",
+    verdict="approve",
+    person="maria",
+    login="m",
+    reason="",
+    decided_at=1,
+    expires_at=EXPIRY,
+    certificate="c",
+    signature="5",
+)
+
+
+@pytest.mark.parametrize(("index", "of"), [("entries_of_jobs", OF_JOBS), ("decisions_of_jobs", DECISIONS)])
+def test_a_ledger_whose_index_lacks_an_entry_is_refused(index: str, of: str, place: Place) -> None:
+    """Otherwise that job would be admitted again, or evidence would say that nobody had decided about it."""
     with place.start() as ledger:
+        ledger.decide(DECIDED)
         finish(ledger, "job")
-    whole = "CREATE INDEX entries_of_jobs ON entries (json_extract(content, '$.job')) WHERE " + OF_JOBS
+    whole = f"CREATE INDEX {index} ON entries (json_extract(content, '$.job')) WHERE {of}"
     quoted = whole.replace("'", "''")
     place.tamper(
-        "DROP INDEX entries_of_jobs",
+        f"DROP INDEX {index}",
         f"{whole} AND number > 1000",
         "PRAGMA writable_schema = ON",
-        f"UPDATE sqlite_master SET sql = '{quoted}' WHERE name = 'entries_of_jobs'",  # noqa: S608  # ours
+        f"UPDATE sqlite_master SET sql = '{quoted}' WHERE name = '{index}'",  # noqa: S608  # ours
     )
     with pytest.raises(DamagedLedgerError):
         place.start()
