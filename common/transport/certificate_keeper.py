@@ -102,7 +102,8 @@ def renew_if_due(mail: CertificateMail, me: Identity, now: datetime) -> tuple[Id
         if made is None and is_due(me, now):
             mail.send(identity.renew_request(mail.folder))
     except DpspcaError as problem:
-        return None, [*problems, str(problem)]
+        problems.append(str(problem))
+        return None, [*dict.fromkeys(problems)]  # if the mailbox is away, both say so
     return made, problems
 
 
