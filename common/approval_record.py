@@ -57,11 +57,6 @@ class ApprovalRecord:
         """The persons who approved the job, each once."""
         return tuple(dict.fromkeys(each.person for each in self.decisions if each.verdict == APPROVE))
 
-    @property
-    def rejection(self) -> StatedDecision | None:
-        """The first rejection, which is final, or None."""
-        return next((each for each in self.decisions if each.verdict == REJECT), None)
-
     def to_bytes(self) -> bytes:
         """Return the canonical form."""
         return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":")).encode()
@@ -80,7 +75,8 @@ class ApprovalRecord:
 
     def facts(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self) | {"decisions": [asdict(each) for each in self.decisions]}
+        decisions = [asdict(each) for each in self.decisions]
+        return asdict(self) | {"decisions": decisions, "approved_by": list(self.approved_by)}
 
     def _check(self) -> None:
         check(self.stated_at >= 0, "The record has a negative time.", _ASK)

@@ -1,6 +1,7 @@
 """The signed parts of evidence: the job, the requests, and what each provider stated, each compared with the job."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -213,17 +214,28 @@ def _decisions_in_words(record: ApprovalRecord) -> str:
     return f"{begin}. {'; '.join(decided)}." if record.decisions else f"{begin}, and no person had decided about it."
 
 
-def check_enough_approved(found: Findings, facts: Mapping[str, Any], name: str) -> None:
-    """Say so if a provider admitted a job with fewer approvals than its terms ask for, or after a rejection."""
-    if not {StatementKind.APPROVALS, StatementKind.TERMS} <= facts.keys():
-        return
-    approvals, needed = facts[StatementKind.APPROVALS], facts[StatementKind.TERMS]["conditions"]["approvals_needed"]
-    by = {each["person"] for each in approvals["decisions"] if each["verdict"] == APPROVE}
-    if approvals["state"] == ADMITTED and len(by) < needed:
-        found.cannot_know(
-            f"approved-{name}",
-            f"Why {name} admitted the job: {len(by)} persons approved it, and the terms ask for {needed}. The policy "
-            "may have asked for fewer then.",
+def check_approvals(found: Findings, facts: Mapping[str, Any], name: str) -> None:
+    """Compare the decisions that a provider states with its terms and with its ledger's record of the job.
+
+    A policy may have changed since. But no job is admitted after a rejection, which is final.
+    """
+    approvals, terms = facts.get(StatementKind.APPROVALS), facts.get(StatementKind.TERMS)
+    record = facts.get(StatementKind.RECORD)
+    if approvals and terms and approvals["state"] == ADMITTED:
+        by, needed = len(approvals["approved_by"]), terms["conditions"]["approvals_needed"]
+        if by < needed:
+            found.cannot_know(
+                f"approved-{name}",
+                f"Why {name} admitted the job: {by} persons approved it, and the terms ask for {needed}. The policy "
+                "may have asked for fewer then.",
+            )
+    if approvals and record:
+        rejected = [each["decided_at"] for each in approvals["decisions"] if each["verdict"] == REJECT]
+        found.check(
+            f"rejection-{name}",
+            f"{name} admitted the job before anybody rejected it, or nobody did.",
+            holds=min(rejected, default=math.inf) + JOB_SKEW >= record["opened_at"],
+            otherwise=f"{name} states that the job was rejected before it was admitted, which no provider does.",
         )
 
 

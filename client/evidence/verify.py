@@ -25,7 +25,7 @@ from .findings import Findings
 from .parts import (
     BROKEN,
     JobOfEvidence,
-    check_enough_approved,
+    check_approvals,
     moment,
     read_approvals,
     read_record,
@@ -180,7 +180,7 @@ def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, nam
             found.check(
                 f"{kind}-{name}", f"{name} signed, with a certificate valid then: {what}", holds=True, otherwise=""
             )
-    check_enough_approved(found, facts, name)
+    check_approvals(found, facts, name)
     return facts
 
 

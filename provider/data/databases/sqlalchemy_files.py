@@ -241,7 +241,10 @@ def _number(value: Any, read: Callable[[str], float]) -> float:  # noqa: ANN401 
 
 
 def _name(value: Any) -> str | None:  # noqa: ANN401  # whatever a database holds
-    """Return a value as the name of a row or a column."""
+    """Return a value as the name of a row or a column. A query's column may hold 1 as 1.0, as a database likes."""
     if value is None:
         return None
-    return str(int(value)) if isinstance(value, bool) else str(value)
+    is_whole = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, Decimal):
+        is_whole = value.is_finite() and value == value.to_integral_value()
+    return str(int(value)) if is_whole else str(value)

@@ -36,6 +36,16 @@ class MariaServer:
                 connection.cursor().execute(statement)
         return f"mysql+pymysql://root@/{name}?unix_socket={self.folder / 'socket'}"
 
+    def end_sessions(self) -> None:
+        """End every session but the one that does this."""
+        with pymysql.connect(user="root", unix_socket=str(self.folder / "socket"), autocommit=True) as connection:
+            cursor = connection.cursor()
+            cursor.execute(
+                "SELECT id FROM information_schema.processlist WHERE id <> connection_id() AND user = 'root'"
+            )
+            for (number,) in cursor.fetchall():
+                cursor.execute(f"KILL {number}")
+
 
 def program(name: str) -> str:
     """Return the path of a MariaDB program, or skip the test."""

@@ -459,3 +459,17 @@ def test_evidence_from_before_approvals_were_stated_still_holds(case: Case) -> N
     found = verify(replace(read, requests=requests, statements=stated).signed_by(case.ada).to_bytes())
     assert found.holds, found.failed
     assert {f"approvals-{name}" for name in SITES} <= {each.code for each in found.unknown}
+
+
+def test_t40_a_job_admitted_after_a_rejection_is_found(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest, record = statements.ApprovalRecord, statements.LedgerRecord
+
+    def rejected(**facts: Any) -> Any:
+        return honest(**facts | {"decisions": tuple(replace(each, verdict="reject") for each in facts["decisions"])})
+
+    monkeypatch.setattr(statements, "ApprovalRecord", rejected)
+    assert verify(case.collected(case.job)).holds  # persons may reject a job that runs
+    monkeypatch.setattr(
+        statements, "LedgerRecord", lambda **facts: record(**facts | {"opened_at": facts["stated_at"] + 900})
+    )
+    assert codes(verify(case.collected(case.job))) == {"rejection-north"}

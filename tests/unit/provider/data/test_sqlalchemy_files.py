@@ -18,9 +18,11 @@ from people_tables import LEVELS, people, studied
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.triplets import Triplets
+from dpspca.provider.data.databases import read_sqlalchemy
 from dpspca.provider.data.files.folders import TemporarilyUnreadableError
 from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows, types_in
+from dpspca.provider.data.tables import RowSource
 
 SECRET = "hunter2-swordfish"  # noqa: S105  # of no one
 VISITS = "CREATE TABLE visits (visit integer PRIMARY KEY, age double precision, bmi numeric(9, 2), name varchar(20))"
@@ -150,6 +152,20 @@ def test_triplets_have_whole_numbers_or_text_as_names(make: Make, tmp_path: Path
     counted = replace(reading, query=query, triplets=replace(declared, value=None))
     counts: Any = read_offered(path, counted).matrix
     assert counts.toarray().tolist() == [[0, 0], [0, 0], [0, 1]]
+    as_numbers = replace(counted, query="SELECT person * 1.0 AS person, concept FROM long_table")
+    fractions: Any = read_offered(path, as_numbers).matrix
+    assert fractions.toarray().tolist() == [[1, 1], [0, 0], [0, 1]]
+
+
+def test_a_database_that_goes_away_while_rows_are_read_is_named(maria: mariadb.MariaServer, tmp_path: Path) -> None:
+    rows = ", ".join(f"({number}, 1.5)" for number in range(200_000))
+    made = ("CREATE TABLE t (id integer PRIMARY KEY, a double)", f"INSERT INTO t VALUES {rows}")  # noqa: S608
+    path = saved(tmp_path, maria.database(*made))
+    blocks: Any = read_sqlalchemy(RowSource(path, Reading(columns=("a",)), cells=1000))
+    next(reading := iter(blocks.numbers.batches))
+    maria.end_sessions()
+    with pytest.raises(TemporarilyUnreadableError):
+        list(reading)
 
 
 def test_neither_the_url_nor_the_driver_s_words_are_quoted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
