@@ -6,13 +6,11 @@ account of the operating system from which it was made concerns the provider alo
 word: whoever can use its key can decide in any name. A record has one canonical form in bytes.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from .checks import check
-from .decoding import STORED, decode, parse_form
-from .errors import DpspcaError, InvalidDataError
+from .decoding import read_canonical, written
 from .names import PartyName, Role, check_name
 
 FORMAT: Final = "dpspca-approval-record-1"
@@ -59,26 +57,20 @@ class ApprovalRecord:
 
     def to_bytes(self) -> bytes:
         """Return the canonical form."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":")).encode()
+        return written(self, FORMAT)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Read the canonical form, and refuse any other bytes."""
-        try:
-            read: Self = decode(cls, parse_form(content, FORMAT), STORED)
-            read._check()
-        except DpspcaError:
-            raise InvalidDataError("The record of approvals cannot be read.", _ASK) from None
-        if read.to_bytes() != content:
-            raise InvalidDataError("The record of approvals is not in its canonical form.", _ASK)
-        return read
+        return read_canonical(cls, content, FORMAT, "The record of approvals")
 
     def facts(self) -> dict[str, Any]:
         """Return plain values."""
         decisions = [asdict(each) for each in self.decisions]
         return asdict(self) | {"decisions": decisions, "approved_by": list(self.approved_by)}
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse values that no ledger has."""
         check(self.stated_at >= 0, "The record has a negative time.", _ASK)
         for each in self.decisions:
             check_name("a person", each.person)

@@ -5,15 +5,13 @@ and spent, how many answers were stored, and how far the ledger had come. The di
 show later, with ``dpspca outbox``, that these very answers were meant. A record has one canonical form in bytes.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final, Self
 
 from .checks import check
-from .decoding import STORED, decode, parse_form
-from .errors import DpspcaError, InvalidDataError
+from .decoding import read_canonical, written
 from .names import PartyName, Role
 from .privacy import Price
 
@@ -54,21 +52,15 @@ class LedgerRecord:
 
     def to_bytes(self) -> bytes:
         """Return the canonical form."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, separators=(",", ":")).encode()
+        return written(self, FORMAT)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Read the canonical form, and refuse any other bytes."""
-        try:
-            read: Self = decode(cls, parse_form(content, FORMAT), STORED)
-            read._check()
-        except DpspcaError:
-            raise InvalidDataError("The record of a ledger cannot be read.", _ASK) from None
-        if read.to_bytes() != content:
-            raise InvalidDataError("The record of a ledger is not in its canonical form.", _ASK)
-        return read
+        return read_canonical(cls, content, FORMAT, "The record of a ledger")
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse values that no ledger has."""
         amounts = (*self.reserved.pair, *self.spent.pair, self.stated_at, self.opened_at, self.expires_at)
         counts = 0 <= self.answers <= self.queries and self.spent.is_within(self.reserved)
         check(

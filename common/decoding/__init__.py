@@ -17,6 +17,7 @@ Keys that no field has, and needed ones that are not there, are refused. Documen
 that are not finite, or nested too deeply are refused as well, and texts and integers of unusual length.
 """
 
+from .canonical import read_canonical, written
 from .decoder import decode, faults_of, is_whole, keys_of, read_part
 from .documents import parse_form, parse_json, parse_toml
 from .faults import STORED, Source, dotted
@@ -41,5 +42,7 @@ __all__ = [
     "parse_form",
     "parse_json",
     "parse_toml",
+    "read_canonical",
     "read_part",
+    "written",
 ]
