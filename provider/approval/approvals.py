@@ -22,7 +22,7 @@ from .decisions import ApprovalStatus, approval_status, rejection, require_signe
 from .notify import Notifier
 from .queue import ApprovalQueue, QueueError
 from .requests import ApprovalRequest, RequestEvent, RequestState
-from .words import summary
+from .words import request_facts, summary
 
 HOUR: Final = 3600
 
@@ -148,9 +148,7 @@ class Approvals:
                 self._take(stored.number, stored.read)
             for each in self.queue.requests(RequestState.WAITING):
                 if each.lapses_at <= now:
-                    self.queue.change(each.job, RequestEvent.EXPIRE)
-                    _log.warning("Nobody approved job %.12s in time.", each.job)
-                    self.events("approval-expired", **_subject(each))
+                    self._expire(each)
                 elif self._needs_nobody(each):
                     self.queue.change(each.job, RequestEvent.APPROVE)
             self.queue.forget(now)
@@ -158,6 +156,12 @@ class Approvals:
             self._logged = ""
         except DpspcaError as problem:
             self._log_once("Decisions about jobs cannot be taken up now", problem)
+
+    def _expire(self, request: ApprovalRequest) -> None:
+        """Say that nobody decided about a job, and note it. After a crash between the two, it is said again."""
+        self.events("approval-expired", **_subject(request))
+        self.queue.change(request.job, RequestEvent.EXPIRE)
+        _log.warning("Nobody approved job %.12s in time.", request.job)
 
     def _log_once(self, what: str, problem: DpspcaError) -> None:
         """Log a problem that would otherwise be logged every second until it is solved."""
@@ -217,10 +221,17 @@ class Approvals:
     def _announce(self) -> None:
         """Tell the steward's command and the event stream about jobs that began to wait.
 
-        After a crash between telling and noting it, a job is told again.
+        After a crash between telling and noting it, a job is told again. A job that this version cannot read is told
+        with how it stands and the problem.
         """
         for each in self.queue.unannounced():
-            if self.notifier.notify(self.summarize(each, self.queue.signed(each.job))):
+            signed = self.queue.signed(each.job)
+            try:
+                facts = self.summarize(each, signed)
+            except DpspcaError as problem:
+                _log.error("The signed job %.12s in the queue cannot be read: %s", each.job, problem)
+                facts = request_facts(each) | {"problem": str(problem)}
+            if self.notifier.notify(facts):
                 self.events("awaiting-approval", **_subject(each), until=each.lapses_at)
                 self.queue.mark_announced(each.job)
 
