@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
-from dpspca.cli.render import print_output, print_table, to_json, write_file
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, Force
+from dpspca.cli.render import print_output, print_table, require_new, to_json, write_file
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Category, Dictionary, Feature, differences, draft, remarks
 from dpspca.common.storage import dictionary_faults, read_data_config, read_dictionary
@@ -39,7 +39,7 @@ def _init(  # noqa: PLR0913  # a command's flags are its parameters
     out: Annotated[
         Path | None, typer.Option(help="File to write the draft to: .toml. If left out: it is printed.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file if it exists.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Draft a dictionary from the names and types of columns. No row is read.
@@ -52,7 +52,7 @@ def _init(  # noqa: PLR0913  # a command's flags are its parameters
     if out is None:
         print_output({"text": text}, text.removesuffix("\n"), as_json=as_json)
         return
-    check(force or not out.exists(), f"{out} exists.", "Give another --out, or --force to overwrite it.")
+    require_new(out, replace=force)
     write_file(out, text)
     print_output({"file": str(out), "text": text}, f"{out}: {len(columns)} columns", as_json=as_json)
 

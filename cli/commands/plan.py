@@ -13,6 +13,7 @@ from dpspca.cli.arguments import (
     AsJson,
     Chosen,
     DataSet,
+    Force,
     Providers,
     PublicFacts,
     job_files,
@@ -20,7 +21,7 @@ from dpspca.cli.arguments import (
     with_job_flags,
     with_public_facts,
 )
-from dpspca.cli.render import output, print_fit, print_table, print_text, to_json, write_file
+from dpspca.cli.render import output, print_fit, print_table, print_text, require_new, to_json, write_file
 from dpspca.client import expected_error, job_dictionaries, prices
 from dpspca.client.forecast import Hints, answer, curves, draw, of_hints
 from dpspca.client.job_file import JobFile
@@ -70,6 +71,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     data_set: DataSet = None,
     provider: Providers = None,
     write: _Write = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the queries of a job, with the noise and the price of each. Nothing is spent.
@@ -78,6 +80,8 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     --config, also compare the job with the terms of the providers. Without --config nothing is sent.
     """
     check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
+    if write:
+        require_new(write, replace=force)
     read = job_files.from_file(job, flags) if job else None
     chosen = Chosen.of(read, data_set, provider)
     held = _held(config, read, flags, chosen) if config else None

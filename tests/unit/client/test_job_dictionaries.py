@@ -122,9 +122,11 @@ def test_flags_describe_the_same_job(here: Here, tmp_path: Path) -> None:
     assert made.schema.names == ("sex=female", "sex=male", "age")
     assert made.norm_bound == KNOWN.subset(["sex", "age"]).norm_bound()
     for more, bound in ((("--norm-bound", "private"), PRIVATE_BOUND), (("--norm-bound", "2.5"), 2.5)):
-        assert here("plan", *FLAGS, *more, "--write", "made.json", "--json").code == 0
+        assert here("plan", *FLAGS, *more, "--write", "made.json", "--force", "--json").code == 0
         assert job_files.from_file(tmp_path / "made.json", job_flags.Flags()).spec.norm_bound == bound
-    assert here("plan", *FLAGS, "--center", "private", "--write", "made.json", "--json").code == 0
+    again = ("plan", *FLAGS, "--center", "private", "--write", "made.json", "--json")
+    assert "--force" in here(*again).error_line
+    assert here(*again, "--force").code == 0
     assert job_files.from_file(tmp_path / "made.json", job_flags.Flags()).spec.mean_bound == KNOWN.norm_bound()
     assert "--dimension" in here("plan", *FLAGS, "--dimension", "4").error_line
     assert "--feature needs --dictionary" in here("plan", *FLAGS[:-2], "--feature", "age").error_line
