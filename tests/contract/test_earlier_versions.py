@@ -1,9 +1,11 @@
-"""Files of version 0.1.0 are read: a ledger, a journal and a model, with the same results as in 0.1.0.
+"""Files of earlier versions are read: a ledger, a journal and a model of 0.1.0, and evidence of 0.2.0.
 
 ``fixtures/version-0.1.0.tar.gz`` holds the files of a provider and a coordinator after two finished jobs, in the middle
-of a third, and the output of 0.1.0's own commands about them. These files are never regenerated.
+of a third, and the output of 0.1.0's own commands about them. ``fixtures/evidence-0.2.0.json.gz`` is evidence of a
+job of two providers, for one of which persons approved it. These files are never regenerated.
 """
 
+import gzip
 import json
 import signal
 import subprocess
@@ -22,11 +24,14 @@ from html_pages import of_tag
 from ledgers import Place
 
 from dpspca import load_model
+from dpspca.client.evidence import verify
 from dpspca.common.results import Model
 from dpspca.server.journal.contract import RecordedQuery
 from dpspca.server.journal.sqlite import SqliteJournal
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "version-0.1.0.tar.gz"
+EVIDENCE = FIXTURE.with_name("evidence-0.2.0.json.gz")
+AUTHORITY = "F2:13:59:CD:3C:7E:5D:74:DD:FE:AB:47:6B:E5:F8:48:47:59:4F:92:BD:33:B0:63:BB:01:8A:CF:93:65:D8:C8"
 UNFINISHED = "7a674148f9f837869c61641935fb9cc938938c5941ee0ef5fea61e10e48d6eb6"
 
 
@@ -192,3 +197,16 @@ def test_a_model_has_a_report(run: Callable[..., Ended], folder: Path) -> None:
     for component in before["components"]:
         assert component["explained_variance"] in values
         assert {feature["loading"] for feature in component["top_features"]} <= values
+
+
+def test_evidence_collected_by_0_2_0_still_holds() -> None:
+    """Other words for the same promise fail only for the version that wrote the file, while it is not published."""
+    content = gzip.decompress(EVIDENCE.read_bytes())
+    found = verify(content, authority=AUTHORITY, model=b"a model", bill_of_materials=b"a bill of materials")
+    assert {each.code for each in found.failed} <= {"promise"}
+    assert {
+        f"{what}-{name}" for name in ("north", "south") for what in ("record", "terms", "approvals", "receipt")
+    } <= {each.code for each in found.checked}
+    people = [each["person"] for each in found.facts["providers"]["north"]["approvals"]["decisions"]]
+    assert people == ["maria", "ben"]
+    assert not verify(content.replace(b'"software":"0.2.0"', b'"software":"0.3.0"')).holds
