@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from dpspca.client.synthetic import SpikedModel, spiked_rows
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 

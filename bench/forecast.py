@@ -35,7 +35,7 @@ from accuracy_designs import tables
 
 from dpspca import simulate
 from dpspca.client.forecast import Hints, chance, of_job
-from dpspca.client.synthetic import SpikedModel, spiked_rows
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaWarning
 from dpspca.common.job import Budget, JobSpec, Scalar, Schema

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dpspca.client.synthetic import SpikedModel, spiked_rows
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue, dps_pca
 from dpspca.common.arrays import FloatArray
 from dpspca.common.job import Budget, JobSpec, Schema

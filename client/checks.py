@@ -20,12 +20,12 @@ from dpspca.common.names import Role
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.storage import (
     Address,
-    AnalystConfig,
-    AnyConfig,
+    AnalystSettings,
+    AnySettings,
     ApprovalSettings,
-    CoordinatorConfig,
-    ProviderConfig,
-    read_any_config,
+    CoordinatorSettings,
+    ProviderSettings,
+    read_any_settings,
     require_private_folder,
 )
 from dpspca.common.transport import Mail, RemoteMailbox, ends
@@ -63,9 +63,9 @@ _UNUSABLE: Final = (
     "steward alone: do not pass it on."
 )
 _ROLES: Final = {
-    CoordinatorConfig: Role.COORDINATOR,
-    ProviderConfig: Role.PROVIDER,
-    AnalystConfig: Role.ANALYST,
+    CoordinatorSettings: Role.COORDINATOR,
+    ProviderSettings: Role.PROVIDER,
+    AnalystSettings: Role.ANALYST,
 }
 
 Work: TypeAlias = Callable[[], str]
@@ -80,7 +80,7 @@ class Check:
     details: str
 
 
-def require_fit(settings: AnyConfig, me: Identity) -> None:
+def require_fit(settings: AnySettings, me: Identity) -> None:
     """Raise if the identity's role is not the one that the settings are for."""
     require_role(me.name, _ROLES[type(settings)])
 
@@ -88,7 +88,7 @@ def require_fit(settings: AnyConfig, me: Identity) -> None:
 def examine(path: Path) -> Iterator[Check]:
     """Check a settings file and everything that it names, and yield the results."""
     try:
-        settings = read_any_config(path)
+        settings = read_any_settings(path)
     except DpspcaError as problem:
         yield Check("settings", passed=False, details=str(problem))
         return
@@ -113,7 +113,7 @@ def _run(name: str, work: Work) -> Check:
 class _Checks:
     """The checks of one settings file. Each method does one: it returns what it found, or raises what is wrong."""
 
-    settings: AnyConfig
+    settings: AnySettings
     file: Path
     """The file of the settings."""
     digests: dict[str, str] = field(default_factory=dict)
@@ -129,10 +129,10 @@ class _Checks:
         yield "clock", ("identity",), self.clock
         yield "certificate", ("identity", "clock"), self.certificate
         yield "authority", ("identity",), self.authority
-        if not isinstance(settings, AnalystConfig):
+        if not isinstance(settings, AnalystSettings):
             yield "revocation list", ("identity", "clock"), self.revocation_list
             yield "not revoked", ("certificate", "revocation list"), self.not_revoked
-        if isinstance(settings, ProviderConfig):
+        if isinstance(settings, ProviderSettings):
             for name in settings.data_sets:
                 yield f"data set {name}", (), partial(self.data_set, name)
             for name in settings.arriving:
@@ -145,11 +145,11 @@ class _Checks:
             yield "promises", ("policy", "ledger"), partial(self.promises, settings)
             if settings.approval:
                 yield "approval", (), partial(_approval, settings, settings.approval, self.file)
-        if settings.mailbox and not isinstance(settings, CoordinatorConfig):
+        if settings.mailbox and not isinstance(settings, CoordinatorSettings):
             yield "mailbox", ("identity",), partial(self.mailbox, settings.mailbox)
         yield "port", (), self.port
         yield "coordinator", ("identity", "certificate", "port"), self.coordinator
-        if isinstance(settings, ProviderConfig):
+        if isinstance(settings, ProviderSettings):
             yield "connection", ("coordinator",), self.connection
 
     @cached_property
@@ -160,7 +160,7 @@ class _Checks:
     @cached_property
     def revoked(self) -> RevocationList:
         """The revocation list that the settings name."""
-        assert not isinstance(self.settings, AnalystConfig)
+        assert not isinstance(self.settings, AnalystSettings)
         return load_revocations(self.settings.revocations, self.me.authority_pem)
 
     @property
@@ -236,7 +236,7 @@ class _Checks:
 
     def data_set(self, name: str) -> str:
         """Read the rows as the provider does, and remember what identifies them."""
-        assert isinstance(self.settings, ProviderConfig)
+        assert isinstance(self.settings, ProviderSettings)
         persons = (self.settings.persons or {}).get(name)
         with scratch_for_a_check(self.settings, self.file) as scratch:
             rows = read_data_set(self.settings, name, scratch)
@@ -250,7 +250,7 @@ class _Checks:
 
     def arriving(self, name: str) -> str:
         """Count the rows that have arrived."""
-        assert isinstance(self.settings, ProviderConfig)
+        assert isinstance(self.settings, ProviderSettings)
         folder = self.settings.arriving[name]
         with scratch_for_a_check(self.settings, self.file) as scratch:
             rows = arriving_data_set(self.settings, name, scratch)
@@ -263,7 +263,7 @@ class _Checks:
         """Report column names that are too many for a greeting to the coordinator. That is not a failure."""
         return names_warning(self.columns) or "All column names fit into the greeting to the coordinator."
 
-    def names_of_rows(self, settings: ProviderConfig) -> str:
+    def names_of_rows(self, settings: ProviderSettings) -> str:
         """Check that no rows are offered under two names, or were spent on under another name."""
         there = ledger_paths(settings, self.file)[0].exists()
         require_one_name(
@@ -271,13 +271,13 @@ class _Checks:
         )
         return "No rows have two names, here or in the ledger."
 
-    def promises(self, settings: ProviderConfig) -> str:
+    def promises(self, settings: ProviderSettings) -> str:
         """Check that every answered job kept what the policy promises now for its data set."""
         if not ledger_paths(settings, self.file)[0].exists():
             return "Nothing was promised yet: there is no ledger."
-        books, policy = read_ledger(self.file).books, read_policy(settings.policy)
+        state, policy = read_ledger(self.file).state, read_policy(settings.policy)
         for rules in policy.data_sets:
-            books.require_promise(rules.data_set, rules.promise)
+            state.require_promise(rules.data_set, rules.promise)
         return "Every job that was answered kept what the policy promises."
 
     def _ask(self, service: str) -> None:
@@ -288,7 +288,7 @@ def _no_name(_: Sequence[str]) -> None:
     """Return no earlier name for any rows: there is no ledger yet."""
 
 
-def _policy(settings: ProviderConfig) -> str:
+def _policy(settings: ProviderSettings) -> str:
     """Check that the policy can be read and that its units fit. A data set that it does not name is not a failure."""
     policy, problems = read_readable_part(settings.policy)
     if problems:
@@ -314,7 +314,7 @@ def _require_unit(name: str, unit: PrivacyUnit, *, persons: bool) -> None:
         raise InvalidParameterError(what, remedy) from None
 
 
-def _ledger(settings: ProviderConfig, file: Path) -> str:
+def _ledger(settings: ProviderSettings, file: Path) -> str:
     """Check that the daemon can use the ledger, and that it agrees with its head file."""
     path, head_path = ledger_paths(settings, file)
     for folder in (path.parent, head_path.parent):
@@ -329,10 +329,10 @@ def _ledger(settings: ProviderConfig, file: Path) -> str:
         raise QuarantinedError(
             f"The ledger is in quarantine, and every job is refused: {view.quarantine_reason}", QUARANTINE_REMEDY
         )
-    return f"{path}: {view.books.head.entries} entries, in agreement with its head file."
+    return f"{path}: {view.state.head.entries} entries, in agreement with its head file."
 
 
-def _approval(settings: ProviderConfig, approval: ApprovalSettings, file: Path) -> str:
+def _approval(settings: ProviderSettings, approval: ApprovalSettings, file: Path) -> str:
     """Check that the queue of jobs that wait for approval can be read, and that the steward's command exists."""
     waiting = len(approval_queue(settings, file).requests(RequestState.WAITING))
     command = approval.notify[:1]
@@ -353,7 +353,7 @@ def _reach(address: Address) -> None:
         ) from None
 
 
-def _prepared(settings: ProviderConfig, name: str) -> str:
+def _prepared(settings: ProviderSettings, name: str) -> str:
     """Say by which dictionary the rows of a data set are prepared, if by one."""
     held = settings.dictionaries.get(name)
     return "" if held is None else f", prepared with the dictionary {held.dictionary.digest()}"

@@ -9,12 +9,12 @@ from dpspca.client.clock import now
 from dpspca.client.connection import probe, require_in_force
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import (
-    AnalystConfig,
-    AnyConfig,
-    CoordinatorConfig,
-    ProviderConfig,
+    AnalystSettings,
+    AnySettings,
+    CoordinatorSettings,
+    ProviderSettings,
     kind_of,
-    read_any_config,
+    read_any_settings,
     read_toml,
 )
 from dpspca.common.trust import Identity
@@ -23,9 +23,9 @@ from dpspca.provider.policy import read_readable_part
 from dpspca.provider.reload import require_reloaded
 
 _HEALTHY_MESSAGES: Final[dict[type[Any], str]] = {
-    CoordinatorConfig: "serving",
-    ProviderConfig: "connected",
-    AnalystConfig: "serving",
+    CoordinatorSettings: "serving",
+    ProviderSettings: "connected",
+    AnalystSettings: "serving",
 }
 
 
@@ -38,11 +38,11 @@ def health_message(config: Path) -> tuple[bool, str]:
 def _health_problems(config: Path) -> list[str]:
     """Return everything that is wrong with the connection and on this machine."""
     try:
-        settings = read_any_config(config)
+        settings = read_any_settings(config)
     except DpspcaError as problem:
         return [str(problem)]
     found = _problems_of(lambda: _require_connected(settings))
-    if isinstance(settings, ProviderConfig):
+    if isinstance(settings, ProviderSettings):
         found += [str(problem) for problem in read_readable_part(settings.policy)[1]]
         found += _problems_of(lambda: require_trusted(settings, config))
         found += _problems_of(lambda: require_reloaded(settings, config))
@@ -57,7 +57,7 @@ def _problems_of(require: Callable[[], None]) -> list[str]:
     return []
 
 
-def _require_connected(settings: AnyConfig) -> None:
+def _require_connected(settings: AnySettings) -> None:
     me = Identity.load(settings.identity)
     require_in_force(me, now())
     asyncio.run(probe.ask(probe.route_of(settings), me, probe.service_of(settings, me)))

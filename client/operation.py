@@ -18,7 +18,7 @@ import grpc.aio
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import PartyName, Role
-from dpspca.common.storage import CoordinatorConfig, DatabaseUrl, read_config, require_own
+from dpspca.common.storage import CoordinatorSettings, DatabaseUrl, read_settings, require_own
 from dpspca.common.transport import Mail, rpc
 from dpspca.common.trust import (
     EXPIRED,
@@ -43,15 +43,15 @@ JOURNAL_FILE: Final = "journal.db"
 """Name of the coordinator's journal in the folder of its settings, unless they name another."""
 
 
-def journal_location(settings: CoordinatorConfig, config: Path) -> Path | DatabaseUrl:
+def journal_location(settings: CoordinatorSettings, config: Path) -> Path | DatabaseUrl:
     """Return where a coordinator keeps its journal."""
     return settings.journal or config.parent / JOURNAL_FILE
 
 
 async def facts(config: Path) -> dict[str, Any]:
     """Return everything about a coordinator, as plain values."""
-    require_own(CoordinatorConfig, config)
-    settings = read_config(CoordinatorConfig, config)
+    require_own(CoordinatorSettings, config)
+    settings = read_settings(CoordinatorSettings, config)
     me = Identity.load(settings.identity)
     jobs, receipts = await asyncio.to_thread(read_jobs, journal_location(settings, config))
     problem, live = await _ask(settings, me)
@@ -70,7 +70,7 @@ async def facts(config: Path) -> dict[str, Any]:
     }
 
 
-async def _ask(settings: CoordinatorConfig, me: Identity) -> tuple[str, list[Presence] | None]:
+async def _ask(settings: CoordinatorSettings, me: Identity) -> tuple[str, list[Presence] | None]:
     """Ask the running coordinator about all parties. Return its problem if it does not serve, and its list of parties.
 
     The list is None if there is a problem, or if the coordinator still runs an earlier version, which has no such list.
@@ -87,14 +87,14 @@ async def _ask(settings: CoordinatorConfig, me: Identity) -> tuple[str, list[Pre
         return str(problem), None
 
 
-def _revoked(settings: CoordinatorConfig, me: Identity) -> RevocationList | None:
+def _revoked(settings: CoordinatorSettings, me: Identity) -> RevocationList | None:
     try:
         return load_revocations(settings.revocations, me.authority_pem)
     except DpspcaError:  # `certificates` says what is wrong with it
         return None
 
 
-def _invited(settings: CoordinatorConfig, config: Path, me: Identity) -> set[PartyName]:
+def _invited(settings: CoordinatorSettings, config: Path, me: Identity) -> set[PartyName]:
     """Return the parties that used the mailbox. They were invited, and perhaps never connected."""
     if settings.mailbox is None:
         return set()

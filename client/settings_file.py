@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.storage import ProviderConfig, faults, kind_of, read_any_config, read_toml
+from dpspca.common.storage import ProviderSettings, faults, kind_of, read_any_settings, read_toml
 from dpspca.common.trust import Identity
 from dpspca.provider.connection import names_warning
 from dpspca.provider.data import names_in
@@ -33,7 +33,7 @@ def problems_in_settings(file: Path) -> tuple[str | None, list[str]]:
             return None, [f"{file} is {what}, not a settings file. Check it with `{command} {file}`."]
     kind = kind_of(raw)
     problems = [str(fault) for fault in faults(kind, file, raw)]
-    return kind.__name__.removesuffix("Config").lower(), problems or _identity_problems(file)
+    return kind.__name__.removesuffix("Settings").lower(), problems or _identity_problems(file)
 
 
 def _is_policy(tables: object) -> bool:
@@ -43,8 +43,8 @@ def _is_policy(tables: object) -> bool:
 
 def remarks_on_settings(file: Path) -> list[str]:
     """Return a warning if a provider cannot send the names of all columns. That is not an error."""
-    settings = read_any_config(file)
-    if not isinstance(settings, ProviderConfig):
+    settings = read_any_settings(file)
+    if not isinstance(settings, ProviderSettings):
         return []
     places = settings.places
     no_room = names_warning({name: names_in(place, settings.reading_of(name)) for name, place in places.items()})
@@ -53,7 +53,7 @@ def remarks_on_settings(file: Path) -> list[str]:
 
 def _identity_problems(file: Path) -> list[str]:
     """Return an error if the identity that settings name has another role. A missing identity is not an error yet."""
-    settings = read_any_config(file)
+    settings = read_any_settings(file)
     try:
         me = Identity.load(settings.identity)
     except DpspcaError:

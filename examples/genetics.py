@@ -18,7 +18,7 @@ import numpy as np
 
 from dpspca import DpspcaWarning, save_model, simulate
 from dpspca.client.job_file import JobFile
-from dpspca.common.storage import ProviderConfig, read_config
+from dpspca.common.storage import ProviderSettings, read_settings
 from dpspca.provider.startup import read_data_set
 
 try:
@@ -247,7 +247,7 @@ def main(folder: Path) -> None:
         (folder / name / "policy.toml").write_text(policy, encoding="utf-8")
 
     job = JobFile.read(folder / "job.toml")
-    settings = {name: read_config(ProviderConfig, folder / name / "provider.toml") for name in BIOBANKS}
+    settings = {name: read_settings(ProviderSettings, folder / name / "provider.toml") for name in BIOBANKS}
     held = {name: read_data_set(each, "panel") for name, each in settings.items()}
     warnings.simplefilter("ignore", DpspcaWarning)  # `model show` says the same
     model = simulate(held, job.spec, dictionary=job.dictionary)  # the daemons' own code, in one process

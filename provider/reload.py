@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError
-from dpspca.common.storage import EventStream, ProviderConfig, Route, files, keep_until_restart, read_config
+from dpspca.common.storage import EventStream, ProviderSettings, Route, files, keep_until_restart, read_settings
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationList
 
 from .approval import Approvals
@@ -41,7 +41,7 @@ class CurrentSettings:
     """The settings in force. What a daemon asks for again and again, it asks here."""
 
     config: Path
-    settings: ProviderConfig
+    settings: ProviderSettings
     identity: CurrentIdentity
     events: EventStream
     _policy: CurrentPolicy = field(init=False)
@@ -106,7 +106,7 @@ class CurrentSettings:
         )
 
     def _read(self, setup: ProviderSetup, daemon: Daemon, scratch: Scratch | None) -> "_New":
-        settings = read_config(ProviderConfig, self.config)
+        settings = read_settings(ProviderSettings, self.config)
         moved = settings.policy != self.settings.policy
         policy = CurrentPolicy(settings.policy, self._policy_read) if moved else self._policy
         listed = _revocations(settings, self.identity)
@@ -120,14 +120,14 @@ class CurrentSettings:
 class _New:
     """The settings that were read and can be put in force."""
 
-    settings: ProviderConfig
+    settings: ProviderSettings
     route: Route
     policy: CurrentPolicy
     revocations: CurrentRevocations
     offer: OfferedData
 
 
-def require_reloaded(settings: ProviderConfig, config: Path) -> None:
+def require_reloaded(settings: ProviderSettings, config: Path) -> None:
     """Raise if the daemon could not reload its settings, and so goes on with earlier ones."""
     path = _problem_file(settings, config)
     if path.exists():
@@ -137,23 +137,23 @@ def require_reloaded(settings: ProviderConfig, config: Path) -> None:
         )
 
 
-def _problem_file(settings: ProviderConfig, config: Path) -> Path:
+def _problem_file(settings: ProviderSettings, config: Path) -> Path:
     return ledger_paths(settings, config)[0].parent / PROBLEM_FILE
 
 
-def _revocations(settings: ProviderConfig, identity: CurrentIdentity) -> CurrentRevocations:
+def _revocations(settings: ProviderSettings, identity: CurrentIdentity) -> CurrentRevocations:
     return CurrentRevocations(settings.revocations, identity.get().authority_pem)
 
 
-def _configure(approvals: Approvals, settings: ProviderConfig) -> None:
+def _configure(approvals: Approvals, settings: ProviderSettings) -> None:
     wanted = settings.approval
     if wanted != approvals.settings:
         approvals.configure(wanted)
 
 
 def _read_rows(
-    settings: ProviderConfig,
-    before: ProviderConfig,
+    settings: ProviderSettings,
+    before: ProviderSettings,
     setup: ProviderSetup,
     digests: Mapping[str, str],
     scratch: Scratch | None,
@@ -178,6 +178,6 @@ def _read_rows(
     return found
 
 
-def _declared(settings: ProviderConfig, name: str) -> tuple[Any, ...]:
+def _declared(settings: ProviderSettings, name: str) -> tuple[Any, ...]:
     """Return all settings of a data set whose rows arrive."""
     return settings.arriving.get(name), settings.reading_of(name), settings.row_entries.get(name)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage import Emit, ProviderConfig, Reading, ignore
+from dpspca.common.storage import Emit, ProviderSettings, Reading, ignore
 from dpspca.common.trust import Identity
 
 from .approval import QUEUE_FILE, ApprovalQueue, Approvals
@@ -40,14 +40,14 @@ UNUSABLE: Final = (
 _log = logging.getLogger(__name__)
 
 
-def scratch_of(settings: ProviderConfig, config: Path) -> Scratch:
+def scratch_of(settings: ProviderSettings, config: Path) -> Scratch:
     """Return the folder for rows that are not in memory. By default it is in the folder of the ledger."""
     folder = settings.scratch or ledger_paths(settings, config)[0].parent / SCRATCH_FOLDER
     return Scratch(folder, memory_cap(settings.memory_mebibytes))
 
 
 @contextmanager
-def scratch_for_a_check(settings: ProviderConfig, config: Path) -> Iterator[Scratch]:
+def scratch_for_a_check(settings: ProviderSettings, config: Path) -> Iterator[Scratch]:
     """Return the provider's scratch, or a temporary folder if it is not there or is somebody else's.
 
     A check must not make a folder that the provider could then not use.
@@ -60,13 +60,13 @@ def scratch_for_a_check(settings: ProviderConfig, config: Path) -> Iterator[Scra
         yield Scratch(Path(folder) / SCRATCH_FOLDER, own.memory)
 
 
-def data_sets_of(settings: ProviderConfig, scratch: Scratch | None = None) -> dict[str, DataSet]:
+def data_sets_of(settings: ProviderSettings, scratch: Scratch | None = None) -> dict[str, DataSet]:
     """Read all data sets. Of those whose rows arrive over time, read what is there."""
     arriving = {name: arriving_data_set(settings, name, scratch) for name in settings.arriving}
     return {name: read_data_set(settings, name, scratch) for name in settings.data_sets} | arriving
 
 
-def read_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None = None) -> CheckedRows | ClusterRows:
+def read_data_set(settings: ProviderSettings, name: str, scratch: Scratch | None = None) -> CheckedRows | ClusterRows:
     """Read the rows of a data set and whose they are, and check its span if it has one.
 
     If it has an engine, the workers of a cluster read the rows, and this process never does.
@@ -85,7 +85,7 @@ def read_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None =
         raise InvalidDataError(f"{file}, which has a span: {problem.what}", problem.remedy) from None
 
 
-def _cluster_rows(settings: ProviderConfig, name: str) -> ClusterRows:
+def _cluster_rows(settings: ProviderSettings, name: str) -> ClusterRows:
     """Have a cluster count and hash the rows of a data set."""
     reading, row_entries = settings.reading.get(name, Reading()), settings.row_entries.get(name)
     fields = task_fields(settings.data_sets[name], reading, settings.dictionaries.get(name), row_entries)
@@ -96,7 +96,7 @@ def _cluster_rows(settings: ProviderConfig, name: str) -> ClusterRows:
     return rows
 
 
-def arriving_data_set(settings: ProviderConfig, name: str, scratch: Scratch | None = None) -> Arrivals:
+def arriving_data_set(settings: ProviderSettings, name: str, scratch: Scratch | None = None) -> Arrivals:
     """Count the rows that have arrived so far in a data set."""
     row_entries = settings.row_entries.get(name)
     read = partial(read_arriving, reading=settings.reading_of(name), row_entries=row_entries, scratch=scratch)
@@ -104,7 +104,7 @@ def arriving_data_set(settings: ProviderConfig, name: str, scratch: Scratch | No
     return Arrivals(name, folder, read=read, width=width_in(folder, settings.reading_of(name)))
 
 
-def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:
+def open_ledger(settings: ProviderSettings, config: Path) -> SqliteLedger:
     """Open a provider's ledger as its one writer."""
     ledger = SqliteLedger(*ledger_paths(settings, config))
     if ledger.quarantine:
@@ -112,13 +112,13 @@ def open_ledger(settings: ProviderConfig, config: Path) -> SqliteLedger:
     return ledger
 
 
-def approval_queue(settings: ProviderConfig, config: Path) -> ApprovalQueue:
+def approval_queue(settings: ProviderSettings, config: Path) -> ApprovalQueue:
     """Return the queue of jobs that wait for approval. It is a file beside the ledger."""
     return ApprovalQueue(ledger_paths(settings, config)[0].parent / QUEUE_FILE)
 
 
 def approvals_of(  # noqa: PLR0913, PLR0917  # what a daemon has
-    settings: ProviderConfig,
+    settings: ProviderSettings,
     config: Path,
     ledger: Ledger,
     identity: Callable[[], Identity],

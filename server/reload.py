@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.storage import CoordinatorConfig, EventStream, keep_until_restart, read_config
+from dpspca.common.storage import CoordinatorSettings, EventStream, keep_until_restart, read_settings
 from dpspca.common.trust import CurrentIdentity, CurrentRevocations, RevocationList
 
 from .coordinator import Coordinator
@@ -26,7 +26,7 @@ class CurrentSettings:
     """The settings in force."""
 
     config: Path
-    settings: CoordinatorConfig
+    settings: CoordinatorSettings
     identity: CurrentIdentity
     events: EventStream
     failed: bool = False
@@ -64,11 +64,11 @@ class CurrentSettings:
         self.events("settings", taken=True, problem=None)
         _log.info("The settings %s were read again.", self.config)
 
-    def _read(self) -> tuple[CoordinatorConfig, CurrentRevocations]:
-        new = read_config(CoordinatorConfig, self.config)
+    def _read(self) -> tuple[CoordinatorSettings, CurrentRevocations]:
+        new = read_settings(CoordinatorSettings, self.config)
         listed = self._listed(new)
         listed.get().require_succession(self.revocations())
         return new, listed
 
-    def _listed(self, settings: CoordinatorConfig) -> CurrentRevocations:
+    def _listed(self, settings: CoordinatorSettings) -> CurrentRevocations:
         return CurrentRevocations(settings.revocations, self.identity.get().authority_pem)

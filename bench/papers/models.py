@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import hadamard
 
-from dpspca.client.synthetic import SpikedModel, spiked_rows
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.queries.rows import Covariance
 from dpspca.provider.data.checked.preparation import check_rows

@@ -31,10 +31,10 @@ AnySettings = Annotated[
     Path,
     typer.Option("--config", help="Settings file (TOML) of a coordinator, provider or analyst.", show_default=False),
 ]
-AnalystSettings = Annotated[
+AnalystSettingsFile = Annotated[
     Path, typer.Option("--config", help="Settings file (TOML) of the analyst.", show_default=False)
 ]
-DaemonSettings = Annotated[
+DaemonSettingsFile = Annotated[
     Path, typer.Option("--config", help="Settings file (TOML) of the daemon.", show_default=False)
 ]
 Plots = Annotated[

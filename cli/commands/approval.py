@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import EXIT_CODES, AsJson, DaemonSettings
+from dpspca.cli.arguments import EXIT_CODES, AsJson, DaemonSettingsFile
 from dpspca.cli.render import print_output, print_table, print_text, to_json
 from dpspca.client.steward import ApprovalOffice
 from dpspca.common.approval_record import APPROVE, REJECT
@@ -36,7 +36,7 @@ _LATER: Final = "The provider has not recorded it yet. It does so within seconds
 
 @approval.command("list", epilog=EXIT_CODES)
 def _list(
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     every: Annotated[bool, typer.Option("--all", help="Also list jobs that no longer wait.")] = False,
     as_json: AsJson = False,
@@ -67,7 +67,7 @@ def _list(
 
 
 @approval.command("show", epilog=EXIT_CODES)
-def _show(job: Name, config: DaemonSettings, *, as_json: AsJson = False) -> None:
+def _show(job: Name, config: DaemonSettingsFile, *, as_json: AsJson = False) -> None:
     """Explain a job: who asks what, what it costs, what is left of the budgets, and what would be sent."""
     office = ApprovalOffice.of(config)
     _print_facts(office.facts(office.find(job)), as_json=as_json)
@@ -76,7 +76,7 @@ def _show(job: Name, config: DaemonSettings, *, as_json: AsJson = False) -> None
 @approval.command("approve", epilog=EXIT_CODES)
 def _approve(  # noqa: PLR0913  # a command's flags are its parameters
     job: Name,
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     person: Person = None,
     reason: Annotated[
@@ -100,7 +100,7 @@ def _approve(  # noqa: PLR0913  # a command's flags are its parameters
 @approval.command("reject", epilog=EXIT_CODES)
 def _reject(
     job: Name,
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     reason: Annotated[str, typer.Option(help="Why. The analyst sees it, and the ledger keeps it.", show_default=False)],
     person: Person = None,

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, AsJson, DaemonSettings, job_files, job_flags
+from dpspca.cli.arguments import CHECK_CODES, AsJson, DaemonSettingsFile, job_files, job_flags
 from dpspca.cli.render import print_text, to_json
 from dpspca.client.clock import now
 from dpspca.client.steward import balance, check_job, cost
 from dpspca.common.checks import check, check_known
 from dpspca.common.privacy import format_down, format_up, round_down, round_up
 from dpspca.common.text import printable
-from dpspca.provider.ledger import QUARANTINE_REMEDY, LedgerView, format_time, read_ledger
+from dpspca.provider.ledger import QUARANTINE_REMEDY, LedgerReader, format_time, read_ledger
 from dpspca.provider.policy import Policy, Rules, read_policy
 
 REFUSED: Final = 1
@@ -22,7 +22,7 @@ BUDGET_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", 
 
 
 def budget(
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     data_set: Annotated[
         str | None, typer.Option(help="Report this data set only. With --job: the data set of a job that names none.")
@@ -54,7 +54,7 @@ def budget(
     shown = [balance(view, name, _rules(policy, name)) for name in names]
     asked = cost(view, policy, job_file, job_check) if job_file and job_check else None
     if as_json:
-        after = format_time(view.books.signed_after) if view.books.signed_after else None
+        after = format_time(view.state.signed_after) if view.state.signed_after else None
         typer.echo(
             to_json({"quarantine": view.quarantine_reason, "signed_after": after, "data_sets": shown, "job": asked})
         )
@@ -65,8 +65,8 @@ def budget(
         raise typer.Exit(REFUSED)
 
 
-def _names(view: LedgerView, policy: Policy, chosen: str | None) -> list[str]:
-    known = {each.data_set for each in policy.data_sets} | {*view.settings.names, *view.books.data_sets}
+def _names(view: LedgerReader, policy: Policy, chosen: str | None) -> list[str]:
+    known = {each.data_set for each in policy.data_sets} | {*view.settings.names, *view.state.data_sets}
     if chosen is not None:
         check_known("data set", chosen, sorted(known))
     return sorted(known) if chosen is None else [chosen]
@@ -79,8 +79,8 @@ def _rules(policy: Policy, name: str) -> Rules | None:
 # --- As lines of text -------------------------------------------------------------------------------------------------
 
 
-def _signed_after_lines(view: LedgerView) -> Iterator[str]:
-    after = view.books.signed_after
+def _signed_after_lines(view: LedgerReader) -> Iterator[str]:
+    after = view.state.signed_after
     if after >= now().timestamp():
         yield f"A quarantine has just ended: only jobs signed after {format_time(after)} are answered."
 

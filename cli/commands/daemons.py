@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import typer
 
-from dpspca.cli.arguments import DAEMON_CODES, EXIT_CODES, AsJson, DaemonSettings
+from dpspca.cli.arguments import DAEMON_CODES, EXIT_CODES, AsJson, DaemonSettingsFile
 from dpspca.cli.render import logs, print_table, print_text, to_json
 from dpspca.client import operation
 from dpspca.client.clock import now
@@ -22,18 +22,18 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import Role
 from dpspca.common.storage import (
     Address,
-    CoordinatorConfig,
+    CoordinatorSettings,
     DatabaseUrl,
     EventStream,
-    ProviderConfig,
+    ProviderSettings,
     posix,
-    read_config,
+    read_settings,
     require_own,
 )
 from dpspca.common.text import printable
 from dpspca.common.transport import (
-    CertificateKeeper,
     CertificateMail,
+    CertificateRenewer,
     MailFolder,
     MetricsPage,
     ServiceManager,
@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 @coordinator.command("start", epilog=DAEMON_CODES)
 def _start_coordinator(
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     log_format: logs.LogForm = logs.Form.HUMAN,
     log_level: logs.LogLevel = logs.Level.INFO,
@@ -86,7 +86,7 @@ def _start_coordinator(
 
 
 @coordinator.command("show", epilog=EXIT_CODES)
-def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> None:
+def _show_coordinator(config: DaemonSettingsFile, *, as_json: AsJson = False) -> None:
     """Show who is connected to a coordinator, which other parties it knows, its jobs, and certificates.
 
     Run it on the coordinator's machine. It lists providers that are connected, were in a job, or were seen since the
@@ -133,14 +133,14 @@ def _show_coordinator(config: DaemonSettings, *, as_json: AsJson = False) -> Non
 
 def _run_coordinator(config: Path) -> None:
     posix.require()
-    require_own(CoordinatorConfig, config)
-    settings = read_config(CoordinatorConfig, config)
+    require_own(CoordinatorSettings, config)
+    settings = read_settings(CoordinatorSettings, config)
     mail = _mail(settings, config)
     identity = _identity(settings, Role.COORDINATOR, mail)
     events = EventStream(settings.events, coordinator_events.EVENTS, identity.get().name, now)
     current = coordinator_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
-    keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
+    keeper = CertificateRenewer(mail, identity.get, current.revocations, now)
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
@@ -174,7 +174,7 @@ def _run_coordinator(config: Path) -> None:
     asyncio.run(serve())
 
 
-def _note_enrolled(settings: CoordinatorConfig, config: Path, running: Coordinator) -> None:
+def _note_enrolled(settings: CoordinatorSettings, config: Path, running: Coordinator) -> None:
     """Note the certificates that providers got through the mailbox: of one that never connects, it says why."""
     if settings.mailbox is None:
         return
@@ -188,7 +188,7 @@ def _note_enrolled(settings: CoordinatorConfig, config: Path, running: Coordinat
 
 @provider.command("start", epilog=DAEMON_CODES)
 def _start_provider(
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     log_format: logs.LogForm = logs.Form.HUMAN,
     log_level: logs.LogLevel = logs.Level.INFO,
@@ -200,14 +200,14 @@ def _start_provider(
 
 
 def _run_provider(config: Path) -> None:
-    require_own(ProviderConfig, config)
-    settings = read_config(ProviderConfig, config)
+    require_own(ProviderSettings, config)
+    settings = read_settings(ProviderSettings, config)
     mail = _mail(settings, config)
     identity = _identity(settings, Role.PROVIDER, mail)
     events = EventStream(settings.events, provider_events.EVENTS, identity.get().name, now)
     current = provider_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
-    keeper = CertificateKeeper(mail, identity.get, current.revocations, now)
+    keeper = CertificateRenewer(mail, identity.get, current.revocations, now)
     scratch = scratch_of(settings, config)
     rows = data_sets_of(settings, scratch)
     _log_names(settings, rows)
@@ -251,7 +251,7 @@ def _run_provider(config: Path) -> None:
     events.end()
 
 
-def _log_names(settings: ProviderConfig, rows: Mapping[str, DataSet]) -> None:
+def _log_names(settings: ProviderSettings, rows: Mapping[str, DataSet]) -> None:
     """Say how analysts will find the rows: by dictionaries, or by names of columns."""
     if warning := names_warning({name: each.names for name, each in rows.items()}):
         _log.warning("%s", warning)
@@ -280,7 +280,7 @@ async def _metrics_page(address: Address | None, text: Callable[[], str]) -> Asy
 
 
 @asynccontextmanager
-async def _mailbox(settings: CoordinatorConfig, config: Path, me: Identity) -> AsyncIterator[None]:
+async def _mailbox(settings: CoordinatorSettings, config: Path, me: Identity) -> AsyncIterator[None]:
     """Offer the mailbox while the coordinator runs, if its settings name an address for it."""
     if settings.mailbox is None:
         yield
@@ -305,13 +305,13 @@ def _raise_file_limit(most: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _journal(settings: CoordinatorConfig, config: Path) -> Journal:
+def _journal(settings: CoordinatorSettings, config: Path) -> Journal:
     location = operation.journal_location(settings, config)
     return PostgresJournal(location) if isinstance(location, DatabaseUrl) else SqliteJournal(location)
 
 
 def _identity(
-    settings: CoordinatorConfig | ProviderConfig, role: Role, mail: CertificateMail | None
+    settings: CoordinatorSettings | ProviderSettings, role: Role, mail: CertificateMail | None
 ) -> CurrentIdentity:
     """Read the daemon's identity. Refuse one of another role.
 
@@ -330,7 +330,7 @@ def _require_trusted(identity: CurrentIdentity, revocations: Callable[[], Revoca
     peer_of(me.certificate_pem, me.authority_pem, now(), revocations())
 
 
-def _mail(settings: CoordinatorConfig | ProviderConfig, config: Path) -> CertificateMail | None:
+def _mail(settings: CoordinatorSettings | ProviderSettings, config: Path) -> CertificateMail | None:
     """Return the daemon's part of the mailbox, if its settings name one."""
     return None if settings.mailbox is None else mail_of(settings, config)
 

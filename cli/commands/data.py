@@ -13,7 +13,7 @@ from dpspca.cli.render import print_table, print_text, show_rows, to_json
 from dpspca.client.steward import Examined, JobSeconds, examine_file, examine_settings, reading_of_file
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.storage import Reading, read_data_config
+from dpspca.common.storage import Reading, read_data_settings
 from dpspca.common.text import printable
 from dpspca.provider.data import ColumnFacts, DataSetFacts, FeatureFacts, PreviewedFeature, memory_cap, preview_row
 
@@ -118,7 +118,7 @@ def _place_and_reading(
         check(dictionary is not None, "A preview needs a dictionary.", "Add --dictionary FILE.")
         return rows, reading_of_file(rows, dictionary), memory_cap(None)
     check(dictionary is None, _BY_SETTINGS, "Leave --dictionary out.")
-    settings = read_data_config(config or Path())
+    settings = read_data_settings(config or Path())
     described = sorted(settings.dictionaries)
     name = described[0] if data_set is None and len(described) == 1 else data_set
     if name is None:
@@ -150,7 +150,7 @@ def _shown_value(value: float | str | None) -> str:
 
 
 def _of_settings(config: Path, only: str | None, progress: Callable[[int], None]) -> list[Examined]:
-    return list(examine_settings(read_data_config(config), only, progress))
+    return list(examine_settings(read_data_settings(config), only, progress))
 
 
 def _print(examined: Examined) -> None:

@@ -10,7 +10,7 @@ from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, Force
 from dpspca.cli.render import print_output, print_table, require_new, to_json, write_file
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Category, Dictionary, Feature, differences, draft, remarks
-from dpspca.common.storage import dictionary_faults, read_data_config, read_dictionary
+from dpspca.common.storage import dictionary_faults, read_data_settings, read_dictionary
 from dpspca.common.text import printable
 from dpspca.provider.data import outline_of
 
@@ -86,7 +86,7 @@ def _check(
 
 
 def _reading(config: Path, data_set: str) -> Any:  # noqa: ANN401  # how a data set is read
-    settings = read_data_config(config)
+    settings = read_data_settings(config)
     settings.require_name(data_set)
     return settings.reading_of(data_set)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnalystSettings, AsJson, Force, read_fingerprint
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnalystSettingsFile, AsJson, Force, read_fingerprint
 from dpspca.cli.render import connected, print_output, print_text, require_new, to_json, write_file
 from dpspca.client.evidence import Finding, Findings, verify
 from dpspca.client.federation import AsyncFederation
@@ -52,7 +52,7 @@ def _collect(  # noqa: PLR0913  # a command's flags are its parameters
         typer.Argument(metavar="JOB", help="The job's name, or enough of its first characters.", show_default=False),
     ],
     *,
-    config: AnalystSettings,
+    config: AnalystSettingsFile,
     model: Annotated[
         Path | None,
         typer.Option(help="The job's model file. If left out: the model that the coordinator still has, if any."),

@@ -11,7 +11,7 @@ import typer
 
 from dpspca.cli.arguments import (
     EXIT_CODES,
-    AnalystSettings,
+    AnalystSettingsFile,
     AsJson,
     Chosen,
     DataSet,
@@ -88,7 +88,7 @@ MAX_COLUMN_NAMES: Final = 8
 def run(  # noqa: PLR0913  # a command's flags are its parameters
     job: _Job = None,
     *,
-    config: AnalystSettings,
+    config: AnalystSettingsFile,
     flags: job_flags.Flags,
     data_set: DataSet = None,
     provider: Providers = None,
@@ -130,7 +130,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
 
 
 def datasets(
-    config: AnalystSettings,
+    config: AnalystSettingsFile,
     *,
     terms: Annotated[
         bool, typer.Option("--terms", help="Also show what providers allow you to ask, as `dpspca terms` does.")
@@ -194,7 +194,7 @@ def _dictionary(pinned: Mapping[str, str] | None) -> str:
 
 
 @jobs.command("list", epilog=EXIT_CODES)
-def _list(config: AnalystSettings, *, as_json: AsJson = False) -> None:
+def _list(config: AnalystSettingsFile, *, as_json: AsJson = False) -> None:
     """List your jobs, oldest first."""
     found = connected(config, AsyncFederation.jobs)
     if as_json:
@@ -219,7 +219,7 @@ def _list(config: AnalystSettings, *, as_json: AsJson = False) -> None:
 
 
 @jobs.command("show", epilog=EXIT_CODES)
-def _show(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
+def _show(job: Name, config: AnalystSettingsFile, *, as_json: AsJson = False) -> None:
     """Show the state of a job, the providers that take part, and the most that each has spent."""
 
     async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
@@ -231,7 +231,7 @@ def _show(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> Non
 
 @jobs.command("watch", epilog=EXIT_CODES)
 def _watch(
-    job: Name, config: AnalystSettings, *, retry_seconds: RetrySeconds = RETRY_SECONDS, as_json: AsJson = False
+    job: Name, config: AnalystSettingsFile, *, retry_seconds: RetrySeconds = RETRY_SECONDS, as_json: AsJson = False
 ) -> None:
     """Follow a job to its end and show how it ended. Like `dpspca run`, exit with 2 unless it is done."""
 
@@ -245,7 +245,7 @@ def _watch(
 
 
 @jobs.command("cancel", epilog=EXIT_CODES)
-def _cancel(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> None:
+def _cancel(job: Name, config: AnalystSettingsFile, *, as_json: AsJson = False) -> None:
     """Cancel a job. What was asked stays spent. A job that has already ended is not changed."""
 
     async def work(federation: AsyncFederation) -> tuple[AsyncJob, JobStatus]:
@@ -258,7 +258,7 @@ def _cancel(job: Name, config: AnalystSettings, *, as_json: AsJson = False) -> N
 @jobs.command("result", epilog=EXIT_CODES)
 def _result(  # noqa: PLR0913  # a command's flags are its parameters
     job: Name,
-    config: AnalystSettings,
+    config: AnalystSettingsFile,
     *,
     out: ModelFile = Path("model.dpspca"),
     force: Force = False,

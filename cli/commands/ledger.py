@@ -10,25 +10,25 @@ from typing import Annotated, Any, Final, TextIO
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, DaemonSettings, Force
+from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, DaemonSettingsFile, Force
 from dpspca.cli.render import print_output, print_table, print_text, to_json
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.privacy import format_up
-from dpspca.common.storage import PRIVATE, ProviderConfig, read_config, require_own
+from dpspca.common.storage import PRIVATE, ProviderSettings, read_settings, require_own
 from dpspca.common.text import printable
 from dpspca.provider.ledger import (
     QUARANTINE_REMEDY,
     SHORT_LENGTH,
-    LedgerView,
+    LedgerReader,
     approval_facts,
     export,
     file_errors,
     job_facts,
     ledger_paths,
     quarantine_facts,
-    read_books,
     read_ledger,
+    read_ledger_state,
     short_name,
     verify,
 )
@@ -51,17 +51,17 @@ ledger.command("vouch", epilog=EXIT_CODES)(vouch)
 
 
 @ledger.command("show", epilog=EXIT_CODES)
-def _show(config: DaemonSettings, *, as_json: AsJson = False) -> None:
+def _show(config: DaemonSettingsFile, *, as_json: AsJson = False) -> None:
     """List the jobs that sent queries, how they ended and what they cost, and show the state of the ledger.
 
     Also list what persons decided about jobs, and every quarantine.
     """
     view = read_ledger(config)
-    jobs = [job_facts(name, job) for name, job in view.books.jobs.items()]
+    jobs = [job_facts(name, job) for name, job in view.state.jobs.items()]
     approvals = [approval_facts(each) for each in view.approvals]
     quarantines = [quarantine_facts(each) for each in view.quarantines]
     if as_json:
-        facts = {"file": str(view.path), "head": asdict(view.books.head), "quarantine": view.quarantine_reason}
+        facts = {"file": str(view.path), "head": asdict(view.state.head), "quarantine": view.quarantine_reason}
         typer.echo(to_json(facts | {"quarantines": quarantines, "approvals": approvals, "jobs": jobs}))
         return
     if jobs:
@@ -104,8 +104,8 @@ def _approval_row(each: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _ledger_lines(view: LedgerView, quarantines: Sequence[dict[str, Any]]) -> Iterator[str]:
-    head = view.books.head
+def _ledger_lines(view: LedgerReader, quarantines: Sequence[dict[str, Any]]) -> Iterator[str]:
+    head = view.state.head
     yield f"Ledger {head.ledger}: {head.entries} entries, the last with hash {head.hash}."
     for each in quarantines:
         yield f"{each['at']} {each['kind']}: {each['reason']}"
@@ -119,12 +119,14 @@ def _ledger_lines(view: LedgerView, quarantines: Sequence[dict[str, Any]]) -> It
 
 
 @ledger.command("verify", epilog=CHECK_CODES)
-def _verify(config: DaemonSettings, *, as_json: AsJson = False) -> None:
+def _verify(config: DaemonSettingsFile, *, as_json: AsJson = False) -> None:
     """Check the chain of entries, the kept answers and the head file, and report every problem."""
-    require_own(ProviderConfig, config)
-    path, head_path = ledger_paths(read_config(ProviderConfig, config), config)
+    require_own(ProviderSettings, config)
+    path, head_path = ledger_paths(read_settings(ProviderSettings, config), config)
     try:
-        head = asdict(read_books(path).head)  # read first, so that the entries verified next are at least as many
+        head = asdict(
+            read_ledger_state(path).head
+        )  # read first, so that the entries verified next are at least as many
     except DpspcaError:
         head = None
     with file_errors(head_path):
@@ -147,7 +149,7 @@ def _no_problems_line(head: dict[str, Any] | None) -> str:
 
 @ledger.command("export", epilog=EXIT_CODES)
 def _export(
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     out: Annotated[
         Path | None, typer.Option(help="File to write. If left out: standard output.", show_default=False)

@@ -21,7 +21,7 @@ from dpspca.client.files import (
 )
 from dpspca.common.checks import check
 from dpspca.common.results import Model
-from dpspca.common.storage import Reading, read_data_config
+from dpspca.common.storage import Reading, read_data_settings
 from dpspca.provider.data import read_variants
 
 SCORES_WARNING: Final = (
@@ -202,6 +202,6 @@ def _declared(config: Path | None, data_set: str | None) -> Reading:
     check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
     if config is None or data_set is None:
         return Reading()
-    settings = read_data_config(config)
+    settings = read_data_settings(config)
     settings.require_name(data_set)
     return settings.reading_of(data_set)

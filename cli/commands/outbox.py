@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dpspca.cli.arguments import AsJson, DaemonSettings
+from dpspca.cli.arguments import AsJson, DaemonSettingsFile
 from dpspca.cli.render import print_table, print_text, to_json
 from dpspca.common.checks import check_known
 from dpspca.common.errors import InvalidParameterError
@@ -30,7 +30,7 @@ OTHER_MESSAGES: Final = {
 
 
 def outbox(
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     data_set: Annotated[str | None, typer.Option(help="Only answers about this data set.")] = None,
     analyst: Annotated[
@@ -48,10 +48,10 @@ def outbox(
     """
     start = _time(since) if since is not None else 0
     view = read_ledger(config)
-    known = {*view.settings.names, *view.books.data_sets}
+    known = {*view.settings.names, *view.state.data_sets}
     if data_set is not None:
         check_known("data set", data_set, sorted(known))
-    every = sorted(view.books.outbox(), key=lambda each: (each.at, each.job, each.position))
+    every = sorted(view.state.outbox(), key=lambda each: (each.at, each.job, each.position))
     chosen = [
         each
         for each in every

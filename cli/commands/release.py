@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpspca.cli.arguments import AsJson, DaemonSettings
+from dpspca.cli.arguments import AsJson, DaemonSettingsFile
 from dpspca.cli.render import print_output
 from dpspca.client.steward import answers_again, prices_in, prices_to_record
 from dpspca.common.checks import check, check_known
@@ -16,7 +16,7 @@ from dpspca.common.text import printable
 from dpspca.common.trust import JOB_SKEW
 from dpspca.provider.ledger import (
     Account,
-    LedgerView,
+    LedgerReader,
     SqliteLedger,
     format_time,
     ledger_paths,
@@ -27,7 +27,7 @@ from dpspca.provider.policy import filter_of, read_policy
 
 
 def release(
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     reason: Annotated[str, typer.Option(help="Why the ledger may be used again. It stays in the ledger for good.")],
     count: Annotated[
@@ -59,7 +59,7 @@ def release(
     policy = read_policy(view.settings.policy)
     counted = prices_in(count or [], policy)
     lifetimes = {each.data_set: filter_of(each.lifetime) for each in policy.data_sets}
-    known = {*lifetimes, *view.settings.names, *view.books.data_sets}
+    known = {*lifetimes, *view.settings.names, *view.state.data_sets}
     for name in sorted(counted):
         check_known("data set", name, sorted(known), where=" in --count")
     if view.quarantine_reason is None:
@@ -72,11 +72,11 @@ def release(
     _print_release(read_ledger(config), reason, prices, known, as_json=as_json)
 
 
-def _confirmation_lines(view: LedgerView, counted: Mapping[str, Price]) -> Iterator[str]:
+def _confirmation_lines(view: LedgerReader, counted: Mapping[str, Price]) -> Iterator[str]:
     yield f"The ledger {view.path}: {view.quarantine_reason or 'its quarantine was already ended.'}"
     yield "Answers that it does not record may have left. This will count as spent, in addition to its entries:"
     for name, price in counted.items():
-        shown = view.books.data_sets.get(name, Account()).taken.mu
+        shown = view.state.data_sets.get(name, Account()).taken.mu
         more = "nothing" if price.is_free else f"mu {format_up(price.mu, 4)}"
         yield f"  {name}: {more}; the ledger shows mu {format_up(shown, 4)}."
     yield (
@@ -96,11 +96,11 @@ def require_confirmation(lines: Iterator[str], query: str, *, yes: bool) -> None
 
 
 def _print_release(
-    view: LedgerView, reason: str, counted: Mapping[str, Price], known: set[str], *, as_json: bool
+    view: LedgerReader, reason: str, counted: Mapping[str, Price], known: set[str], *, as_json: bool
 ) -> None:
     refused = sorted(name for name in known if not answers_again(view, name))
-    head = asdict(view.books.head)
-    after = format_time(view.books.signed_after)
+    head = asdict(view.state.head)
+    after = format_time(view.state.signed_after)
     facts = {
         "head": head,
         "reason": reason,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.cli.arguments import CHECK_CODES, AnalystSettings, AsJson, Chosen, Providers, job_files, job_flags
+from dpspca.cli.arguments import CHECK_CODES, AnalystSettingsFile, AsJson, Chosen, Providers, job_files, job_flags
 from dpspca.cli.render import connected, fit_facts, print_fit, print_terms, terms_facts, to_json
 from dpspca.client.connection import require_data_set
 from dpspca.client.federation import AsyncFederation
@@ -41,7 +41,7 @@ def terms(
         str | None, typer.Argument(metavar="DATA_SET", help="The data set. If left out: all.", show_default=False)
     ] = None,
     *,
-    config: AnalystSettings,
+    config: AnalystSettingsFile,
     provider: Providers = None,
     job: Annotated[
         Path | None,

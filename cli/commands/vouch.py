@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dpspca.cli.arguments import AsJson, DaemonSettings
+from dpspca.cli.arguments import AsJson, DaemonSettingsFile
 from dpspca.cli.render import print_output
 from dpspca.common.checks import check
 from dpspca.common.text import printable
@@ -19,7 +19,7 @@ WARNING: Final = (
 
 
 def vouch(  # noqa: PLR0913  # a command's flags are its parameters
-    config: DaemonSettings,
+    config: DaemonSettingsFile,
     *,
     data_set: Annotated[str, typer.Option(help="The data set of the jobs.", show_default=False)],
     protects: Annotated[
@@ -46,7 +46,7 @@ def vouch(  # noqa: PLR0913  # a command's flags are its parameters
         f"The ledger is quarantined. {view.quarantine_reason}",
         "Release it first: `dpspca ledger release`.",
     )
-    view.books.to_vouch(data_set, protects, reason)  # refuses before anybody is asked to confirm
+    view.state.to_vouch(data_set, protects, reason)  # refuses before anybody is asked to confirm
     words = f"Every job on the data set '{data_set}' that an earlier version admitted protected {protects:g} or more."
     require_confirmation(iter([words, WARNING]), "Record this?", yes=yes)
     with SqliteLedger(*ledger_paths(view.settings, config)) as writer:

@@ -13,13 +13,13 @@ from dpspca.client.enrolment import certificates
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.errors import DpspcaError
 
-from .views import NoPageError, Page, Section, commands
+from .pages import NoPageError, Page, Section, commands
 
 MOST_KEPT: Final = 8
 """Jobs whose plans and reports are kept in memory."""
 
 
-class AnalystView:
+class AnalystPages:
     """An analyst's dashboard. What the coordinator reports is shown as untrusted text."""
 
     role = "Analyst"

@@ -20,15 +20,15 @@ from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import DpspcaError
 from dpspca.common.markup import Markup
 from dpspca.common.privacy import format_up
-from dpspca.common.storage import AnalystConfig, CoordinatorConfig, kind_of, read_toml
+from dpspca.common.storage import AnalystSettings, CoordinatorSettings, kind_of, read_toml
 from dpspca.common.text import visible
 from dpspca.provider.ledger import short_name
 
-from .analyst import AnalystView
+from .analyst import AnalystPages
 from .guard import Guard
-from .operator import OperatorView
-from .steward import StewardView
-from .views import DashboardView, NoPageError, Page
+from .operator import OperatorPages
+from .pages import DashboardPages, NoPageError, Page
+from .steward import StewardPages
 
 HERE: Final = Path(__file__).parent
 MARK_SECONDS: Final = 1.0
@@ -45,15 +45,15 @@ async def application(config: Path, guard: Guard) -> AsyncGenerator[Guard]:
     """Yield the guarded application for the program whose settings these are."""
     async with AsyncExitStack() as stack:
         kind = kind_of(read_toml(config))
-        view: DashboardView
-        if kind is CoordinatorConfig:
-            view = OperatorView(config)
-        elif kind is AnalystConfig:
-            view = AnalystView(
+        view: DashboardPages
+        if kind is CoordinatorSettings:
+            view = OperatorPages(config)
+        elif kind is AnalystSettings:
+            view = AnalystPages(
                 config, await stack.enter_async_context(AsyncFederation.connect(config, retry_seconds=0))
             )
         else:
-            view = StewardView(config)
+            view = StewardPages(config)
         guard.app = _Site(config, guard, view).app
         yield guard
 
@@ -61,7 +61,7 @@ async def application(config: Path, guard: Guard) -> AsyncGenerator[Guard]:
 class _Site:
     """The pages of one view."""
 
-    def __init__(self, config: Path, guard: Guard, view: DashboardView) -> None:
+    def __init__(self, config: Path, guard: Guard, view: DashboardPages) -> None:
         self._config = config
         self._guard = guard
         self._view = view

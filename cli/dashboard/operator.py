@@ -8,10 +8,10 @@ from typing import Any
 from dpspca.client import operation
 from dpspca.common.errors import DpspcaError
 
-from .views import NoPageError, Page, Section, commands
+from .pages import NoPageError, Page, Section, commands
 
 
-class OperatorView:
+class OperatorPages:
     """A coordinator's dashboard."""
 
     role = "Coordinator"

@@ -17,13 +17,13 @@ from dpspca.provider.ledger import ledger_paths, read_ledger, release_facts
 from dpspca.provider.policy import read_policy
 
 from .chart import Point, spending
-from .views import NoPageError, Page, Section, commands
+from .pages import NoPageError, Page, Section, commands
 
 MOST_RELEASES: Final = 200
 """Answers on the page of the outbox. The command lists all."""
 
 
-class StewardView:
+class StewardPages:
     """A provider's dashboard."""
 
     role = "Provider"
@@ -92,7 +92,7 @@ class StewardView:
         try:
             view = read_ledger(self._config)
             rules = {each.data_set: each for each in read_policy(view.settings.policy).data_sets}
-            for name in sorted(view.settings.names | rules.keys() | view.books.data_sets.keys()):
+            for name in sorted(view.settings.names | rules.keys() | view.state.data_sets.keys()):
                 found = balance(view, name, rules.get(name))
                 points = [Point(each["at"], each["share"]) for each in found.get("history", ())]
                 facts["data_sets"].append(found | {"chart": spending(name, points)})
@@ -149,7 +149,7 @@ class StewardView:
                 commands(self._config, "outbox"),
                 {"releases": [], "problem": str(problem)},
             )
-        every = sorted(view.books.outbox(), key=lambda each: (each.at, each.job, each.position), reverse=True)
+        every = sorted(view.state.outbox(), key=lambda each: (each.at, each.job, each.position), reverse=True)
         facts = {
             "releases": [release_facts(each) for each in every[:MOST_RELEASES]],
             "of": len(every),

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from dpspca.client.connection import RETRY_SECONDS
 from dpspca.client.federation import AsyncFederation
-from dpspca.common.storage import AnalystConfig, require_own
+from dpspca.common.storage import AnalystSettings, require_own
 
 from . import absent_providers
 
@@ -18,7 +18,7 @@ def connected(
     config: Path, work: Callable[[AsyncFederation], Awaitable[Reply]], retry_seconds: float = RETRY_SECONDS
 ) -> Reply:
     """Connect to the federation as the settings say, do the work, and disconnect."""
-    require_own(AnalystConfig, config)
+    require_own(AnalystSettings, config)
 
     async def whole() -> Reply:
         async with AsyncFederation.connect(

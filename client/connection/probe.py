@@ -7,7 +7,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from dpspca.common.errors import InvalidParameterError, RefusedError
-from dpspca.common.storage import Address, AnyConfig, CoordinatorConfig, ProviderConfig, Route
+from dpspca.common.storage import Address, AnySettings, CoordinatorSettings, ProviderSettings, Route
 from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity
 
@@ -18,17 +18,17 @@ _FIX_LISTEN: Final = "Set a fixed port there: with 0 the system picks a free por
 _FIX_COORDINATOR: Final = "Set the port on which the coordinator listens. Its log names the port."
 
 
-def address_of(settings: AnyConfig) -> Address:
+def address_of(settings: AnySettings) -> Address:
     """Return the coordinator's address. For the coordinator's own settings: its address on its own machine."""
-    if isinstance(settings, CoordinatorConfig):
+    if isinstance(settings, CoordinatorSettings):
         return _with_port("listen", settings.listen.from_here, _FIX_LISTEN)
     return _with_port("coordinator", settings.coordinator, _FIX_COORDINATOR)
 
 
-def route_of(settings: AnyConfig) -> Route:
+def route_of(settings: AnySettings) -> Route:
     """Return how this party reaches the coordinator."""
     address = address_of(settings)
-    return Route(address) if isinstance(settings, CoordinatorConfig) else settings.route
+    return Route(address) if isinstance(settings, CoordinatorSettings) else settings.route
 
 
 def _with_port(key: str, address: Address, remedy: str) -> Address:
@@ -37,9 +37,9 @@ def _with_port(key: str, address: Address, remedy: str) -> Address:
     return address
 
 
-def service_of(settings: AnyConfig, me: Identity) -> str:
+def service_of(settings: AnySettings, me: Identity) -> str:
     """Return the service to check: for a provider its own connection, for other parties the coordinator as a whole."""
-    return f"{rpc.CONNECTED}{me.name.name}" if isinstance(settings, ProviderConfig) else ""
+    return f"{rpc.CONNECTED}{me.name.name}" if isinstance(settings, ProviderSettings) else ""
 
 
 async def ask(address: str | Route, me: Identity, service: str) -> None:

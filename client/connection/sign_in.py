@@ -8,7 +8,7 @@ from pathlib import Path
 from dpspca.client.enrolment import keep_fresh
 from dpspca.common.checks import check
 from dpspca.common.errors import NotNowError
-from dpspca.common.storage import AnalystConfig, Route, read_config
+from dpspca.common.storage import AnalystSettings, Route, read_settings
 from dpspca.common.trust import Identity
 
 
@@ -18,7 +18,7 @@ def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -
     if identity is not None:
         require_filled("the folder of the identity", identity)
         return str(where), Identity.load(Path(identity))
-    read = read_config(AnalystConfig, Path(where))
+    read = read_settings(AnalystSettings, Path(where))
     keep_fresh(read, Path(where))
     return read.route, Identity.load(read.identity)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.client.synthetic import LEAST_ROWS, SpikedModel, SpikedRows, spiked_rows, unequal_shards
+from dpspca.client.made_up_rows import LEAST_ROWS, SpikedModel, SpikedRows, spiked_rows, unequal_shards
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole

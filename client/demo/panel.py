@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpspca.client.files import reading
-from dpspca.client.synthetic import unequal_shards
+from dpspca.client.made_up_rows import unequal_shards
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check_whole

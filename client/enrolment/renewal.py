@@ -12,7 +12,7 @@ from dpspca.client.clock import now
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import PartyName
-from dpspca.common.storage import AnalystConfig, AnyConfig, CoordinatorConfig, read_any_config
+from dpspca.common.storage import AnalystSettings, AnySettings, CoordinatorSettings, read_any_settings
 from dpspca.common.transport import (
     CertificateMail,
     Mailbox,
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 def begin(config: Path, exchange: Path | None) -> tuple[bytes, CertificateMail]:
     """Create a key unless a renewal is pending. Return the certificate request and how it is delivered."""
-    settings = read_any_config(config)
+    settings = read_any_settings(config)
     mail = mail_of(settings, config, exchange)
     return identity.renew_request(settings.identity), mail
 
@@ -49,7 +49,7 @@ def if_due(config: Path, exchange: Path | None, revocations: Path | None = None)
     Fetch the newest revocation list, into ``revocations`` too if that has an older one. Install the certificate if one
     was asked for and is there. Ask for one if a third of the certificate's life is left. The texts say what went wrong.
     """
-    settings = read_any_config(config)
+    settings = read_any_settings(config)
     me, mail = Identity.load(settings.identity), mail_of(settings, config, exchange)
     made, problems = renew_if_due(mail, me, now())
     if revocations is not None and mail.revocations is not None:
@@ -64,9 +64,9 @@ def _copy_newer(source: Path, target: Path, authority_pem: bytes) -> None:
         identity.install_revocations(target, source.read_bytes(), authority_pem)
 
 
-def mail_of(settings: AnyConfig, config: Path, exchange: Path | None = None) -> CertificateMail:
+def mail_of(settings: AnySettings, config: Path, exchange: Path | None = None) -> CertificateMail:
     """Return a party's part of the mailbox that its settings name, or of a folder of files."""
-    revocations = None if isinstance(settings, AnalystConfig) else settings.revocations
+    revocations = None if isinstance(settings, AnalystSettings) else settings.revocations
     if exchange:
         has_slot = (settings.identity / SLOT_FILE).exists()
         own = Identity.load(settings.identity).name
@@ -79,19 +79,19 @@ def mail_of(settings: AnyConfig, config: Path, exchange: Path | None = None) -> 
     )
     assert settings.mailbox
     mailbox: Mailbox
-    if isinstance(settings, CoordinatorConfig):
+    if isinstance(settings, CoordinatorSettings):
         mailbox = MailFolder(mailbox_folder(settings, config))
     else:
         mailbox = RemoteMailbox(settings.mailbox)
     return CertificateMail(settings.identity, revocations, mailbox, identity.mailbox_slot(settings.identity))
 
 
-def mailbox_folder(settings: CoordinatorConfig, config: Path) -> Path:
+def mailbox_folder(settings: CoordinatorSettings, config: Path) -> Path:
     """Return where a coordinator with these settings, in this file, keeps its mailbox."""
     return settings.mailbox_folder or config.parent / MAILBOX_FOLDER
 
 
-def keep_fresh(settings: AnalystConfig, config: Path) -> None:
+def keep_fresh(settings: AnalystSettings, config: Path) -> None:
     """Do for an analyst what a daemon does by itself: ask for a new certificate in time, and install it.
 
     Every command that connects does this first, if a third of the certificate's life is left and the settings name a

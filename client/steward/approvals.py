@@ -15,7 +15,7 @@ from typing import Any, Final
 from dpspca.client.clock import now
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, RefusedError
-from dpspca.common.storage import ProviderConfig, read_config, require_own
+from dpspca.common.storage import ProviderSettings, read_settings, require_own
 from dpspca.common.trust import Identity
 from dpspca.provider.approval import (
     ApprovalQueue,
@@ -28,7 +28,7 @@ from dpspca.provider.approval import (
     make_decision,
     request_facts,
 )
-from dpspca.provider.ledger import LedgerView, read_ledger
+from dpspca.provider.ledger import LedgerReader, read_ledger
 from dpspca.provider.policy import ApprovalRule, Rules, read_policy
 from dpspca.provider.startup import approval_queue
 
@@ -44,18 +44,18 @@ class ApprovalOffice:
     """The queue of one provider, and what is needed to understand it and to decide."""
 
     config: Path
-    settings: ProviderConfig
+    settings: ProviderSettings
     queue: ApprovalQueue
 
     @classmethod
     def of(cls, config: Path) -> "ApprovalOffice":
         """Open the queue of the provider that has these settings."""
-        require_own(ProviderConfig, config)
-        settings = read_config(ProviderConfig, config)
+        require_own(ProviderSettings, config)
+        settings = read_settings(ProviderSettings, config)
         return cls(config, settings, approval_queue(settings, config))
 
     @cached_property
-    def _view(self) -> LedgerView | None:
+    def _view(self) -> LedgerReader | None:
         """The ledger, or None before the daemon has made it."""
         try:
             return read_ledger(self.config)
@@ -91,7 +91,7 @@ class ApprovalOffice:
         except DpspcaError as problem:
             return facts | {"policy_problem": str(problem)}
         if self._view:
-            facts["balances"] = balance_facts(self._view.books, rules, request.analyst, content.plan)
+            facts["balances"] = balance_facts(self._view.state, rules, request.analyst, content.plan)
         rule = rules.approval_rule
         return facts | ({"approvers": list(rule.approvers), "approvals_needed": rule.needed} if rule else {})
 
@@ -155,7 +155,7 @@ class ApprovalOffice:
 
     def _decisions(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         """Return the decisions about a job, and of each whether the ledger has it and why it does not count."""
-        recorded = self._view.books.decisions(request.job) if self._view else ()
+        recorded = self._view.state.decisions(request.job) if self._view else ()
         found = []
         for each in self.queue.decisions(request.job):
             decided = each.read()

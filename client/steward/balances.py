@@ -16,8 +16,8 @@ from dpspca.provider.ledger import (
     EXPIRED,
     Account,
     Balance,
-    Books,
-    LedgerView,
+    LedgerReader,
+    LedgerState,
     Limits,
     admission_error,
     format_time,
@@ -35,14 +35,14 @@ _NOBODY: Final = ""
 # --- What is spent, reserved and left ---------------------------------------------------------------------------------
 
 
-def balance(view: LedgerView, name: str, rules: Rules | None) -> dict[str, Any]:
+def balance(view: LedgerReader, name: str, rules: Rules | None) -> dict[str, Any]:
     """Return how a data set's budget stands. Without rules there is no budget, and every job is refused."""
-    books = view.books
-    account, written_off = books.data_sets.get(name, Account()), books.written_off.get(name, Account())
+    state = view.state
+    account, written_off = state.data_sets.get(name, Account()), state.written_off.get(name, Account())
     facts = {
         "data_set": name,
         "written_off": price_facts(written_off.spent),
-        "past_expiry": sum(books.jobs[each].opening.data_set == name for each in books.overdue(now().timestamp())),
+        "past_expiry": sum(state.jobs[each].opening.data_set == name for each in state.overdue(now().timestamp())),
     }
     if rules is None:
         spent = price_facts(account.spent)
@@ -57,7 +57,7 @@ def balance(view: LedgerView, name: str, rules: Rules | None) -> dict[str, Any]:
     largest = rules.largest_job
     further = 0 if refused else balance_now.jobs(largest)
     analysts = [
-        _of_analyst(books, rules, uri, further, largest) for data_set, uri in books.analysts if data_set == name
+        _of_analyst(state, rules, uri, further, largest) for data_set, uri in state.analysts if data_set == name
     ]
     return (
         facts
@@ -68,12 +68,12 @@ def balance(view: LedgerView, name: str, rules: Rules | None) -> dict[str, Any]:
             "largest_job": _budget_facts(rules.per_job),
             "analysts": analysts,
         }
-        | {"newcomers": _of_analyst(books, rules, _NOBODY, further, largest) if rules.per_analyst else None}
+        | {"newcomers": _of_analyst(state, rules, _NOBODY, further, largest) if rules.per_analyst else None}
         | {"history": _history(view, name, balance_now)}
     )
 
 
-def _history(view: LedgerView, name: str, balance_now: Balance) -> list[dict[str, Any]]:
+def _history(view: LedgerReader, name: str, balance_now: Balance) -> list[dict[str, Any]]:
     """Return the spent budget over time, in at most ``MOST_POINTS`` points. The last point is the newest."""
     points = view.spending(name)
     step = -(-len(points) // MOST_POINTS)
@@ -81,20 +81,20 @@ def _history(view: LedgerView, name: str, balance_now: Balance) -> list[dict[str
     return [{"at": format_time(at), "mu": spent.mu, "share": balance_now.share(spent)} for at, spent in chosen]
 
 
-def _reason_for_no_jobs(view: LedgerView, rules: Rules) -> str | None:
+def _reason_for_no_jobs(view: LedgerReader, rules: Rules) -> str | None:
     """Return why no job at all would be admitted, or None if some would."""
     if view.quarantine_reason:
         return f"The ledger is quarantined. {view.quarantine_reason}"
     free = hypothetical_opening(rules.data_set, unit=rules.unit)
-    refusal = admission_error(view.books, free, Limits(filter_of(rules.lifetime), promise=rules.promise))
+    refusal = admission_error(view.state, free, Limits(filter_of(rules.lifetime), promise=rules.promise))
     return refusal.what if refusal else None
 
 
-def _of_analyst(books: Books, rules: Rules, uri: str, further: int, largest: Price) -> dict[str, Any]:
+def _of_analyst(state: LedgerState, rules: Rules, uri: str, further: int, largest: Price) -> dict[str, Any]:
     """Return how one analyst's budget on a data set stands, or the lifetime if analysts have no budget of their own."""
-    accounts = [books.analysts.get((rules.data_set, uri))]
+    accounts = [state.analysts.get((rules.data_set, uri))]
     if rules.per_analyst:
-        accounts.append(books.written_off.get(rules.data_set))
+        accounts.append(state.written_off.get(rules.data_set))
     balance_now = Balance.of(filter_of(rules.per_analyst or rules.lifetime), accounts)
     named = uri == _NOBODY or short_name(uri) in rules.analysts
     fitting = min(further, balance_now.jobs(largest)) if named else 0
@@ -108,15 +108,15 @@ def _budget_facts(of: Budget) -> dict[str, float]:
 # --- What a job would cost --------------------------------------------------------------------------------------------
 
 
-def cost(view: LedgerView, policy: Policy, job_file: JobFile, job_check: dict[str, Any]) -> dict[str, Any]:
-    """Return the price of a job and whether it would be admitted now. Expired jobs are closed in the books."""
+def cost(view: LedgerReader, policy: Policy, job_file: JobFile, job_check: dict[str, Any]) -> dict[str, Any]:
+    """Return the price of a job and whether it would be admitted now. Expired jobs are closed in the ledger's state."""
     price = job_file.plan.price
     facts = {key: job_check[key] for key in ("data_set", "allowed", "refusals", "price")}
     if not job_check["allowed"]:
         return facts | {"fits": False, "analysts": []}
     rules = policy.rules(job_check["data_set"])
-    _expire(view.books)
-    balance_now = Balance.of(filter_of(rules.lifetime), [view.books.data_sets.get(rules.data_set)])
+    _expire(view.state)
+    balance_now = Balance.of(filter_of(rules.lifetime), [view.state.data_sets.get(rules.data_set)])
     who = [job_check["analyst"]] if job_check["analyst"] else rules.analysts
     reasons = [(each, _reason_against(view, rules, each, price)) for each in who]
     fitting = [{"analyst": each, "fits": reason is None, "why_not": reason} for each, reason in reasons]
@@ -127,28 +127,28 @@ def cost(view: LedgerView, policy: Policy, job_file: JobFile, job_check: dict[st
     return facts | room | {"fits": any(each["fits"] for each in fitting), "analysts": fitting}
 
 
-def _expire(books: Books) -> None:
-    """Close in the books the jobs that the daemon will close before it opens the next job."""
-    for name in books.overdue(now().timestamp()):
-        closed = books.to_close(name, EXPIRED)
-        for entry in books.draft(0, [closed] if closed else []):
-            books.append(entry)
+def _expire(state: LedgerState) -> None:
+    """Close in the ledger's state the jobs that the daemon will close before it opens the next job."""
+    for name in state.overdue(now().timestamp()):
+        closed = state.to_close(name, EXPIRED)
+        for entry in state.draft(0, [closed] if closed else []):
+            state.append(entry)
 
 
-def _reason_against(view: LedgerView, rules: Rules, analyst: str, price: Price) -> str | None:
+def _reason_against(view: LedgerReader, rules: Rules, analyst: str, price: Price) -> str | None:
     """Return why the daemon would not admit a job of this price by this analyst now, or None if it would."""
-    uri = _uri(view.books, rules.data_set, analyst)
+    uri = _uri(view.state, rules.data_set, analyst)
     asked = hypothetical_opening(rules.data_set, unit=rules.unit, analyst=uri, price=price)
     refusal = admission_error(
-        view.books, asked, Limits(*rules.limits(PartyName("any", Role.ANALYST, analyst)), rules.promise)
+        view.state, asked, Limits(*rules.limits(PartyName("any", Role.ANALYST, analyst)), rules.promise)
     )
     return _reason_for_no_jobs(view, rules) or (refusal.what if refusal else None)
 
 
-def _uri(books: Books, data_set: str, analyst: str) -> str:
+def _uri(state: LedgerState, data_set: str, analyst: str) -> str:
     """Return the analyst of that short name with the least left. Successive federations may each have had one."""
-    named = [uri for name, uri in books.analysts if name == data_set and short_name(uri) == analyst]
-    return max(named, key=lambda uri: _taken(books.analysts[data_set, uri]), default=_NOBODY)
+    named = [uri for name, uri in state.analysts if name == data_set and short_name(uri) == analyst]
+    return max(named, key=lambda uri: _taken(state.analysts[data_set, uri]), default=_NOBODY)
 
 
 def _taken(account: Account) -> int:

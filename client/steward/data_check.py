@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError
-from dpspca.common.storage import DataConfig, Reading, read_dictionary
+from dpspca.common.storage import DataSettings, Reading, read_dictionary
 from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, is_number, memory_cap, outline_of
 from dpspca.provider.evaluate import square_memory
 
@@ -113,7 +113,9 @@ def reading_of_file(place: Path, dictionary: Path | None) -> Reading:
     return Reading().prepared(Preparation.parse(known, None, absent))
 
 
-def examine_settings(settings: DataConfig, only: str | None = None, progress: Progress = _silent) -> Iterator[Examined]:
+def examine_settings(
+    settings: DataSettings, only: str | None = None, progress: Progress = _silent
+) -> Iterator[Examined]:
     """Examine the data sets of a provider's settings, or one of them, in the memory that the settings allow."""
     places, memory = settings.places, memory_cap(settings.memory_mebibytes)
     if only is not None:

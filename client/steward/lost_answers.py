@@ -12,7 +12,7 @@ from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import Budget
 from dpspca.common.privacy import DRAW_SLACK, SLACK_UNIT, STRETCH_TAIL, Filter, Price
-from dpspca.provider.ledger import LedgerView, Limits, QuarantinedError, admission_error, hypothetical_opening
+from dpspca.provider.ledger import LedgerReader, Limits, QuarantinedError, admission_error, hypothetical_opening
 from dpspca.provider.policy import Policy, filter_of
 
 NOTHING: Final = "nothing"
@@ -86,13 +86,13 @@ def _require_gaussian(given: str, name: str, policy: Policy) -> None:
 
 
 def prices_to_record(
-    view: LedgerView, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
+    view: LedgerReader, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
 ) -> dict[str, Price]:
     """Return the price that a release would count as spent of each data set for which none is recorded yet."""
     whole = {
         name: budget for name, budget in lifetimes.items() if view.quarantine_reason or not answers_again(view, name)
     }
-    fact = view.books.to_release(reason, whole, counted)
+    fact = view.state.to_release(reason, whole, counted)
     check(
         bool(view.quarantine_reason or fact.counted),
         "What counts as spent is already recorded for every data set.",
@@ -101,7 +101,7 @@ def prices_to_record(
     return fact.prices
 
 
-def answers_again(view: LedgerView, name: str) -> bool:
+def answers_again(view: LedgerReader, name: str) -> bool:
     """Whether jobs on a data set are answered again after a quarantine."""
     some = Limits(Filter.for_budget(1.0, 1e-6))
-    return not isinstance(admission_error(view.books, hypothetical_opening(name), some), QuarantinedError)
+    return not isinstance(admission_error(view.state, hypothetical_opening(name), some), QuarantinedError)

@@ -87,7 +87,7 @@ from dpspca.common.queries import (
     RowQuery,
     RowSparse,
     Sketch,
-    read_slots,
+    read_seats,
 )
 from dpspca.common.results import Model, PrivacyStatement, fix_signs
 
@@ -143,8 +143,8 @@ def run(plan: Plan) -> Algorithm:
     dimension, columns, cut = spec.schema.dimension, columns_of(spec), RangeProjectionOptions.of(spec).cut
     committed = yield Commit()
     parties = committed.parties
-    revealed = yield from _ask(Reveal(read_slots(committed.values)), parties)
-    sketched = yield from _ask(Sketch(read_slots(revealed.values), dimension, columns), parties)
+    revealed = yield from _ask(Reveal(read_seats(committed.values)), parties)
+    sketched = yield from _ask(Sketch(read_seats(revealed.values), dimension, columns), parties)
     basis = whitening(sketched.values)
     peaks = yield from _ask(Peaks(basis / cut), parties)
     largest = _largest(peaks.values[:, :-1], cut)

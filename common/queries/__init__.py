@@ -30,8 +30,8 @@ from .sketch import (
     MAP_BITS,
     MAX_COLUMNS,
     PROJECTION_SHIFT,
+    SEATS,
     SKETCH_BITS,
-    SLOTS,
     WEIGHT_BITS,
     Commit,
     MapQuery,
@@ -40,7 +40,7 @@ from .sketch import (
     Reveal,
     Sketch,
     SketchQuery,
-    read_slots,
+    read_seats,
 )
 from .subspace import (
     MAX_DIMENSION,
@@ -87,10 +87,10 @@ __all__ = [
     "PROJECTION_SHIFT",
     "RANGES",
     "SCORES",
+    "SEATS",
     "SIDE",
     "SIZES",
     "SKETCH_BITS",
-    "SLOTS",
     "SUBSPACE_QUERIES",
     "TOTAL_SHIFT",
     "WEIGHT_BITS",
@@ -144,6 +144,6 @@ __all__ = [
     "WeightedWalkedSubspace",
     "basis_size",
     "largest_entry",
-    "read_slots",
+    "read_seats",
     "round_up",
 ]

@@ -30,7 +30,7 @@ from dpspca.common.privacy import (
 
 from .base import Announcement, Content, Extent, RowQuery, check_unit, round_up
 
-SLOTS: Final = MAX_PROVIDERS
+SEATS: Final = MAX_PROVIDERS
 MAX_COLUMNS: Final = 256
 """Most columns of a sketch: up to here every product of the integers below is exact in float64."""
 SKETCH_BITS: Final = 16
@@ -43,10 +43,10 @@ PROJECTION_SHIFT: Final = 7
 """Bits by which a projection is shifted down, so that 2^24 rows fit on the lattice."""
 
 
-def read_slots(total: FloatArray) -> Words:
+def read_seats(total: FloatArray) -> Words:
     """Read the words in all slots from the sum of the answers; refuse a sum that does not consist of words."""
     words = np.asarray(total)
-    if words.shape != (SLOTS, NONCE_WORDS) or not ((words >= 0) & (words < 2.0**32) & (words == np.rint(words))).all():
+    if words.shape != (SEATS, NONCE_WORDS) or not ((words >= 0) & (words < 2.0**32) & (words == np.rint(words))).all():
         refuse(
             "The random numbers of the providers do not add up to 32-bit words: one wrote into another's slot.",
             "Submit the job again, with fewer providers, to find out which.",
@@ -94,7 +94,7 @@ class Commit(SketchQuery):
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
-        return (SLOTS, NONCE_WORDS)
+        return (SEATS, NONCE_WORDS)
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
@@ -109,10 +109,10 @@ class SlotsQuery(SketchQuery):
 
     def __post_init__(self) -> None:
         words = np.array(self.words, order="C")
-        if words.shape != (SLOTS, NONCE_WORDS) or words.dtype != np.uint32:
+        if words.shape != (SEATS, NONCE_WORDS) or words.dtype != np.uint32:
             refuse(
                 f"The list has shape {words.shape} and type {words.dtype}.",
-                f"Send {SLOTS} x {NONCE_WORDS} words of 32 bits.",
+                f"Send {SEATS} x {NONCE_WORDS} words of 32 bits.",
             )
         words.setflags(write=False)
         object.__setattr__(self, "words", words)
@@ -131,11 +131,11 @@ class SlotsQuery(SketchQuery):
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
-        return 4 * SLOTS * NONCE_WORDS
+        return 4 * SEATS * NONCE_WORDS
 
     @classmethod
     def _read_words(cls, content: Content) -> Words:
-        return np.frombuffer(content, dtype="<u4").astype(np.uint32).reshape(SLOTS, NONCE_WORDS)
+        return np.frombuffer(content, dtype="<u4").astype(np.uint32).reshape(SEATS, NONCE_WORDS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +158,7 @@ class Reveal(SlotsQuery):
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
-        return (SLOTS, NONCE_WORDS)
+        return (SEATS, NONCE_WORDS)
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
@@ -259,7 +259,7 @@ class Peaks(MapQuery):
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:
-        return (SLOTS, extent.columns + 1)
+        return (SEATS, extent.columns + 1)
 
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:

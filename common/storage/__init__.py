@@ -5,7 +5,7 @@ from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
 from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
-from .data_settings import MAX_DATA_SETS, DataConfig
+from .data_settings import MAX_DATA_SETS, DataSettings
 from .dictionaries import dictionary_faults, read_dictionary
 from .engine_settings import EngineKind, EngineSettings
 from .event_settings import EventSettings
@@ -15,15 +15,15 @@ from .paths import is_pattern
 from .reading import DELIMITERS, Codes, Reading
 from .routes import Route
 from .settings import (
-    AnalystConfig,
-    AnyConfig,
-    CoordinatorConfig,
-    ProviderConfig,
+    AnalystSettings,
+    AnySettings,
+    CoordinatorSettings,
+    ProviderSettings,
     faults,
     kind_of,
-    read_any_config,
-    read_config,
-    read_data_config,
+    read_any_settings,
+    read_data_settings,
+    read_settings,
     require_own,
 )
 from .study_file import Study
@@ -36,12 +36,12 @@ __all__ = [
     "PRIVATE",
     "UNUSABLE",
     "Address",
-    "AnalystConfig",
-    "AnyConfig",
+    "AnalystSettings",
+    "AnySettings",
     "ApprovalSettings",
     "Codes",
-    "CoordinatorConfig",
-    "DataConfig",
+    "CoordinatorSettings",
+    "DataSettings",
     "DatabaseUrl",
     "Emit",
     "EngineKind",
@@ -49,7 +49,7 @@ __all__ = [
     "EventSettings",
     "EventStream",
     "Kinds",
-    "ProviderConfig",
+    "ProviderSettings",
     "Reading",
     "Route",
     "Study",
@@ -63,10 +63,10 @@ __all__ = [
     "keep_until_restart",
     "kind_of",
     "posix",
-    "read_any_config",
-    "read_config",
-    "read_data_config",
+    "read_any_settings",
+    "read_data_settings",
     "read_dictionary",
+    "read_settings",
     "read_toml",
     "require_own",
     "require_private_folder",

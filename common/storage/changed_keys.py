@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from .settings import CoordinatorConfig, ProviderConfig
+from .settings import CoordinatorSettings, ProviderSettings
 
-Daemon = TypeVar("Daemon", CoordinatorConfig, ProviderConfig)
+Daemon = TypeVar("Daemon", CoordinatorSettings, ProviderSettings)
 
 
 def keep_until_restart(before: Daemon, now: Daemon, keys: Iterable[str]) -> tuple[Daemon, list[str]]:

@@ -37,7 +37,7 @@ _Tables: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DataConfig:
+class DataSettings:
     """The data sets of a provider, and the memory for them.
 
     ``data_sets`` maps the names that jobs use to files, and ``persons`` to persons files. ``arriving`` maps other names

@@ -11,7 +11,7 @@ from dpspca.common.errors import DpspcaError, InvalidParameterError
 
 from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
-from .data_settings import SAMPLES, DataConfig
+from .data_settings import SAMPLES, DataSettings
 from .event_settings import EventSettings
 from .paths import FilePath, located
 from .routes import ProxyAddress, Route
@@ -35,7 +35,7 @@ Place: TypeAlias = Annotated[Path | DatabaseUrl, By(_place, Filled)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CoordinatorConfig:
+class CoordinatorSettings:
     """A coordinator's settings. By default, its journal is a file beside them, and stored results may take a GiB."""
 
     listen: AddressText
@@ -52,7 +52,7 @@ class CoordinatorConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProviderConfig(DataConfig):
+class ProviderSettings(DataSettings):
     """A provider's settings: its data sets, and everything else.
 
     By default, the ledger is in a folder beside the settings, and its head file is in the folder of the identity.
@@ -82,7 +82,7 @@ class ProviderConfig(DataConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnalystConfig:
+class AnalystSettings:
     """The settings of an analyst's commands."""
 
     coordinator: AddressText
@@ -97,34 +97,34 @@ class AnalystConfig:
         return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
 
 
-Config = TypeVar("Config", CoordinatorConfig, ProviderConfig, AnalystConfig)
-AnyConfig: TypeAlias = CoordinatorConfig | ProviderConfig | AnalystConfig
+Settings = TypeVar("Settings", CoordinatorSettings, ProviderSettings, AnalystSettings)
+AnySettings: TypeAlias = CoordinatorSettings | ProviderSettings | AnalystSettings
 
 
-def read_config(kind: type[Config], path: Path) -> Config:
+def read_settings(kind: type[Settings], path: Path) -> Settings:
     """Read a program's settings, or say everything that is wrong with them."""
     return _decoded(kind, path, read_toml(path))
 
 
-def read_any_config(path: Path) -> AnyConfig:
+def read_any_settings(path: Path) -> AnySettings:
     """Read settings of any program."""
     raw = read_toml(path)
-    read: AnyConfig = _decoded(kind_of(raw), path, raw)
+    read: AnySettings = _decoded(kind_of(raw), path, raw)
     return read
 
 
-def read_data_config(path: Path) -> DataConfig:
+def read_data_settings(path: Path) -> DataSettings:
     """Read the tables about data sets in a provider's settings, before or after the provider is enrolled.
 
     All other keys may be missing, and their values are ignored.
     """
-    require_own(ProviderConfig, path)
-    others = keys_of(ProviderConfig) - keys_of(DataConfig)
+    require_own(ProviderSettings, path)
+    others = keys_of(ProviderSettings) - keys_of(DataSettings)
     raw = {key: value for key, value in read_toml(path).items() if key not in others}
-    return decode(DataConfig, raw, _source(path))
+    return decode(DataSettings, raw, _source(path))
 
 
-def _decoded(kind: type[Config], path: Path, raw: dict[str, Any]) -> Config:
+def _decoded(kind: type[Settings], path: Path, raw: dict[str, Any]) -> Settings:
     return decode(kind, raw, _source(path))
 
 
@@ -135,8 +135,8 @@ def _source(path: Path) -> Source:
 def kind_of(raw: dict[str, Any]) -> type[Any]:
     """Tell by its keys which program a file of settings is for."""
     if "listen" in raw:
-        return CoordinatorConfig
-    return ProviderConfig if raw.keys() & {"data_sets", "arriving", "revocations"} else AnalystConfig
+        return CoordinatorSettings
+    return ProviderSettings if raw.keys() & {"data_sets", "arriving", "revocations"} else AnalystSettings
 
 
 def faults(kind: type[Any], path: Path, raw: dict[str, Any]) -> Sequence[DpspcaError]:
@@ -144,7 +144,7 @@ def faults(kind: type[Any], path: Path, raw: dict[str, Any]) -> Sequence[DpspcaE
     return faults_of(lambda: _decoded(kind, path, raw))
 
 
-def require_own(kind: type[AnyConfig], path: Path) -> None:
+def require_own(kind: type[AnySettings], path: Path) -> None:
     """Refuse settings that are, to the last key, another program's."""
     raw = read_toml(path)
     other = kind_of(raw)
@@ -155,6 +155,6 @@ def require_own(kind: type[AnyConfig], path: Path) -> None:
         )
 
 
-def program_of(kind: type[AnyConfig]) -> str:
+def program_of(kind: type[AnySettings]) -> str:
     """Name the program that a kind of settings is for."""
-    return {CoordinatorConfig: "the coordinator", ProviderConfig: "a provider", AnalystConfig: "an analyst"}[kind]
+    return {CoordinatorSettings: "the coordinator", ProviderSettings: "a provider", AnalystSettings: "an analyst"}[kind]

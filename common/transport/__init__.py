@@ -1,8 +1,8 @@
 """How signed jobs, queries and answers are sent: gRPC, frames, limits on what a peer may cause; and the mailbox."""
 
 from . import message_parts, provider_stream, rpc, wire
-from .certificate_keeper import SOON, CertificateKeeper, End, catch_up, days_until, ends, is_due, renew_if_due
 from .certificate_mail import CertificateMail
+from .certificate_renewal import SOON, CertificateRenewer, Expiry, catch_up, days_until, ends, is_due, renew_if_due
 from .log_limits import LogLimiter, SummaryWriter
 from .mailbox import LIST_FILE, MAX_BYTES, Mail, Mailbox, MailboxAwayError, MailFolder, RemoteMailbox, is_loopback
 from .metrics_page import MetricsPage
@@ -15,9 +15,9 @@ __all__ = [
     "MAX_BYTES",
     "SOON",
     "AnswerReader",
-    "CertificateKeeper",
     "CertificateMail",
-    "End",
+    "CertificateRenewer",
+    "Expiry",
     "LogLimiter",
     "Mail",
     "MailFolder",

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from dpspca.cli.app import app
-from dpspca.client.synthetic import SpikedModel, spiked_rows, unequal_shards
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows, unequal_shards
 from dpspca.common.algorithms import catalogue
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit

@@ -15,7 +15,7 @@ from dpspca.common.job import PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Scalin
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit, format_up
 from dpspca.common.trust import JobEnvelope, SignedJob
-from dpspca.provider.ledger import ANSWER, Balance, Books, Decided, format_time, price_facts
+from dpspca.provider.ledger import ANSWER, Balance, Decided, LedgerState, format_time, price_facts
 from dpspca.provider.policy import Rules, filter_of
 
 from .requests import ApprovalRequest
@@ -175,14 +175,14 @@ def _noise(step: Step) -> str:
     return "noise is added" if step.event else "exact, because the privacy unit leaves it public"
 
 
-def balance_facts(books: Books, rules: Rules, analyst: str, plan: Plan) -> dict[str, Any]:
+def balance_facts(state: LedgerState, rules: Rules, analyst: str, plan: Plan) -> dict[str, Any]:
     """Return the rest of the budgets now and after the job, as plain values.
 
     What is reserved for open jobs counts as gone.
     """
-    accounts = {"data_set": (rules.lifetime, books.data_sets.get(rules.data_set))}
+    accounts = {"data_set": (rules.lifetime, state.data_sets.get(rules.data_set))}
     if rules.per_analyst:
-        accounts["analyst"] = (rules.per_analyst, books.analysts.get((rules.data_set, analyst)))
+        accounts["analyst"] = (rules.per_analyst, state.analysts.get((rules.data_set, analyst)))
     found = {}
     for name, (budget, account) in accounts.items():
         balance = Balance.of(filter_of(budget), [account])

@@ -66,7 +66,7 @@ class Rows(Protocol):
         ...
 
 
-class Engine(Protocol):
+class BlockEvaluator(Protocol):
     """Evaluates sums over rows. How it divides the work follows from public numbers, and never from how many rows."""
 
     def total(self, rows: Rows, visit: Visit, entries: int, parts: Callable[[tuple[int, int]], Parts]) -> WideIntegers:

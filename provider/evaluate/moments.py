@@ -32,7 +32,7 @@ from dpspca.common.queries import RowSparse
 from .block_sums import (
     EXACT_ROWS,
     SMALL_PRODUCT,
-    Engine,
+    BlockEvaluator,
     LocalThreads,
     Parts,
     Rows,
@@ -198,16 +198,16 @@ class SparseRows:
 class StreamedMoments:
     """Every query is one pass over the rows, in blocks, on all cores."""
 
-    def __init__(self, rows: Rows, threads: int | None = None, engine: Engine | None = None) -> None:
+    def __init__(self, rows: Rows, threads: int | None = None, engine: BlockEvaluator | None = None) -> None:
         self._rows = rows
-        self._engine = engine or LocalThreads(threads)
+        self._evaluator = engine or LocalThreads(threads)
 
     def product(self, basis: Basis) -> Integers:
         return floor_product(self.halves(basis))
 
     def halves(self, basis: Basis) -> WideIntegers:
         """Return X^T high and X^T low side by side. They add up over rows, and ``floor_product`` joins them."""
-        return self._engine.products(self._rows, whole(basis))
+        return self._evaluator.products(self._rows, whole(basis))
 
     def compressed(self, basis: Basis) -> Exact:
         return joined_square(self.squares(basis))
@@ -221,7 +221,7 @@ class StreamedMoments:
             return np.stack([high.T @ high, high.T @ low, low.T @ low])
 
         parts = partial(stepped, step=self._rows.block_rows)
-        return self._engine.total(self._rows, visit, written.size, parts)
+        return self._evaluator.total(self._rows, visit, written.size, parts)
 
     def gram(self) -> WideIntegers:
         def visit(block: Any) -> Any:  # noqa: ANN401
@@ -248,7 +248,7 @@ class StreamedMoments:
 
     def _total(self, visit: Visit, entries: int, tall: int = 0) -> WideIntegers:
         """Add up sums of ``entries`` numbers. Blocks of dense rows have at least ``tall`` rows."""
-        return self._engine.total(self._rows, visit, entries, partial(self._rows.parts, sums=entries, tall=tall))
+        return self._evaluator.total(self._rows, visit, entries, partial(self._rows.parts, sums=entries, tall=tall))
 
 
 def floor_product(halves: WideIntegers) -> Integers:

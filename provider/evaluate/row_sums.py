@@ -79,7 +79,7 @@ class LocalSums:
         self._rows = rows
         self._norm_bound = norm_bound
         self._mean_bound = mean_bound
-        self._engine = engine or LocalThreads()
+        self._evaluator = engine or LocalThreads()
         self._keeps = keeps
 
     def of(self, query: RowQuery, rows: slice = ALL) -> Sums:  # noqa: PLR0911  # one return for each query
@@ -111,8 +111,8 @@ class LocalSums:
             return SummedMoments(partial(self._in_pieces, self._rows.pieces, center))
         rows = self.integers(self._norm_bound, center)
         if self._keeps and not once and isinstance(rows, PackedRows):
-            rows = rows.kept(self._engine.threads)
-        return StreamedMoments(rows, engine=self._engine)
+            rows = rows.kept(self._evaluator.threads)
+        return StreamedMoments(rows, engine=self._evaluator)
 
     def integers(
         self, bound: float, center: FloatArray | None = None, part: slice = ALL, scales: FloatArray | None = None
@@ -129,7 +129,7 @@ class LocalSums:
         return SparseRows(integer_csr(_scaled(matrix, scales), bound))
 
     def _streamed(self, part: slice, center: FloatArray | None) -> StreamedMoments:
-        return StreamedMoments(self.integers(self._norm_bound, center, part), engine=self._engine)
+        return StreamedMoments(self.integers(self._norm_bound, center, part), engine=self._evaluator)
 
     def _in_pieces(self, pieces: Sequence[slice], center: FloatArray | None) -> Iterator[Moments]:
         """Prepare rows piece by piece, because they are not in memory together."""
@@ -153,7 +153,7 @@ class LocalSums:
         rows = self._columns(query, part)
         if isinstance(query, GroupedScores):
             return group_cells(query, rows, groups_of(blocks_of(self._centred(part, None)[0]), query.group_columns))
-        return answer_view(query, rows, self._engine)
+        return answer_view(query, rows, self._evaluator)
 
     def _columns(self, query: ViewQuery, part: slice) -> BlockRows:
         """Clip rows to the bound, keep the columns of a view, and make integers of them."""

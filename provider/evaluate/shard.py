@@ -131,11 +131,11 @@ class Shard:
         self._norm_bound = norm_bound
         self._mean_bound = mean_bound
         self._strategy = strategy
-        self._engine = LocalThreads(threads, memory)
+        self._evaluator = LocalThreads(threads, memory)
         keeps = keeps and strategy is Strategy.STREAM
         self.kept_columns: Final = rows.dimension if keeps else 0
         """Numbers of a row that are kept, as integers, by the first query about second moments."""
-        self._sums = sums or LocalSums(self._rows, norm_bound, mean_bound, engine=self._engine, keeps=keeps)
+        self._sums = sums or LocalSums(self._rows, norm_bound, mean_bound, engine=self._evaluator, keeps=keeps)
         self._memory = memory
         self._ready: _Prepared | None = None
         self._preparing = Lock()
@@ -178,13 +178,13 @@ class Shard:
         Sparse rows count as all of the memory, whatever they take, because how many entries they have is private. An
         answer takes at most about as much as reading them did, which had to fit.
         """
-        answer = self._engine.memory_of(*need_of(step)) + self._block_memory(step)
+        answer = self._evaluator.memory_of(*need_of(step)) + self._block_memory(step)
         if self.is_sparse and isinstance(self._sums, LocalSums):
             answer = max(answer, self._memory or 0)
         if not self._makes_gram:
             return answer
         dimension = self._rows.dimension  # whichever query makes the matrix
-        return max(answer, self._engine.memory_of(dimension**2, Need.of_gram(dimension)))
+        return max(answer, self._evaluator.memory_of(dimension**2, Need.of_gram(dimension)))
 
     def _block_memory(self, step: Step) -> int:
         """Return how many bytes the rows of a block take if they are read from files that arrived.

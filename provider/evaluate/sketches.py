@@ -59,8 +59,8 @@ from dpspca.common.privacy import (
 from dpspca.common.queries import (
     MAP_BITS,
     PROJECTION_SHIFT,
+    SEATS,
     SKETCH_BITS,
-    SLOTS,
     WEIGHT_BITS,
     Commit,
     MapQuery,
@@ -139,10 +139,10 @@ class SketchAnswers:
     # --- The directions -----------------------------------------------------------------------------------------------
 
     def _check_slot(self) -> None:
-        if not 0 <= self._slot < SLOTS:
+        if not 0 <= self._slot < SEATS:
             raise RefusedError(
-                f"This provider is number {self._slot + 1} in the job's audience, and a sketch allows {SLOTS}.",
-                f"Name at most {SLOTS} providers.",
+                f"This provider is number {self._slot + 1} in the job's audience, and a sketch allows {SEATS}.",
+                f"Name at most {SEATS} providers.",
             )
 
     def _check_reveal(self, query: Reveal) -> None:
@@ -160,7 +160,7 @@ class SketchAnswers:
         commitments = self._commitments
         if commitments is None:
             raise _lost()
-        for slot in range(SLOTS):
+        for slot in range(SEATS):
             shown, fixed = query.entry(slot), commitments[slot].astype("<u4").tobytes()
             opened = shown if fixed == EMPTY_SLOT else commitment(self._job, slot, shown)
             if opened != fixed:
@@ -184,7 +184,7 @@ class SketchAnswers:
         return self._in_slot(self._require_nonce())
 
     def _in_slot(self, entry: bytes) -> Integers:
-        answer = np.zeros((SLOTS, NONCE_WORDS), dtype=np.int64)
+        answer = np.zeros((SEATS, NONCE_WORDS), dtype=np.int64)
         answer[self._slot] = np.frombuffer(entry, dtype="<u4")
         return answer
 
@@ -220,7 +220,7 @@ class SketchAnswers:
             seen = weights(sketch[start : start + EXACT_ROWS], query.map)
             np.maximum(largest, np.abs(seen).max(axis=0).astype(np.int64), out=largest)
             longest = max(longest, float(np.square(seen).sum(axis=1).max()))
-        answer = np.zeros((SLOTS, len(largest) + 1), dtype=np.int64)
+        answer = np.zeros((SEATS, len(largest) + 1), dtype=np.int64)
         answer[self._slot] = [*largest, _root_above(int(longest))]
         return answer
 

@@ -34,7 +34,7 @@ from dpspca.common.queries import (
     ViewSquares,
 )
 
-from .block_sums import EXACT_ROWS, Engine
+from .block_sums import EXACT_ROWS, BlockEvaluator
 from .groups import Groups
 from .integer_rows import IntegerRows, integer_rows, row_sums
 from .moments import SQUARE_SHIFT, DenseBlocks, LatticeBasis, SparseRows, StreamedMoments, floor_product
@@ -102,7 +102,7 @@ class ViewedRows(DenseBlocks):
             yield self.unclipped(start, min(start + self.block_rows, self.count))
 
 
-def answer_view(query: ViewQuery, rows: BlockRows, engine: Engine | None = None) -> Integers | WideIntegers:
+def answer_view(query: ViewQuery, rows: BlockRows, engine: BlockEvaluator | None = None) -> Integers | WideIntegers:
     """Answer exactly, but for the floor of second moments, which is taken of the whole sum (``floor_view``).
 
     ``rows`` have the columns of the view alone. They were multiplied by the query's lift, clipped and rounded.

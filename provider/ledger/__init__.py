@@ -25,12 +25,10 @@ from .past_jobs import PastJob
 from .peer_receipts import PeerReceipts
 from .promises import Promise, extent_of
 from .quotas import Quotas
-from .rules import EXPIRED, Books
-from .sqlite import SqliteLedger, export, read_books, verify
-from .view import (
+from .reader import (
     SHORT_LENGTH,
     Balance,
-    LedgerView,
+    LedgerReader,
     admission_error,
     approval_facts,
     epsilon_of,
@@ -45,6 +43,8 @@ from .view import (
     require_trusted,
     short_name,
 )
+from .rules import EXPIRED, LedgerState
+from .sqlite import SqliteLedger, export, read_ledger_state, verify
 
 __all__ = [
     "ANSWER",
@@ -53,7 +53,6 @@ __all__ = [
     "SHORT_LENGTH",
     "Account",
     "Balance",
-    "Books",
     "Closed",
     "Decided",
     "Entry",
@@ -62,7 +61,8 @@ __all__ = [
     "JobPosition",
     "Lapsed",
     "Ledger",
-    "LedgerView",
+    "LedgerReader",
+    "LedgerState",
     "Limits",
     "MemoryLedger",
     "Named",
@@ -91,9 +91,9 @@ __all__ = [
     "ledger_paths",
     "price_facts",
     "quarantine_facts",
-    "read_books",
     "read_head",
     "read_ledger",
+    "read_ledger_state",
     "release_facts",
     "require_trusted",
     "short_name",

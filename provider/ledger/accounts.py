@@ -138,7 +138,7 @@ FindEnd: TypeAlias = Callable[[str, int], str | None]
 
 
 def no_forgotten_jobs(_job: str, _entries: int) -> None:
-    """Find no job. For books that never forget one."""
+    """Find no job. For a ledger that never forgets one."""
 
 
 def admit(budget: Filter, taken: Iterable[Account | None], plan: Price, whose: str) -> None:

@@ -25,7 +25,7 @@ from dpspca.common.storage import PRIVATE, files, posix
 from .entries import Head, LedgerDiskError, LedgerInUseError
 from .row_key import KEY_BYTES, RowKey
 
-SLOT_BYTES: Final = 512
+COPY_BYTES: Final = 512
 """The size of a slot: one sector of its own, which disks write whole or not at all."""
 UNREADABLE: Final = Head("unreadable", 0, "")
 """Stands for the content of a head file that holds something, but no valid head."""
@@ -72,14 +72,14 @@ class HeadFile:
     def write(self, head: Head) -> None:
         """Write a head, and wait until it is on the disk."""
         self._turn += 1
-        self._put(_slot(self._turn, head), self._turn % 2 * SLOT_BYTES)
+        self._put(_slot(self._turn, head), self._turn % 2 * COPY_BYTES)
 
     def end(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
 
     def _content(self) -> bytes:
-        return os.pread(self._descriptor, 2 * SLOT_BYTES, 0)
+        return os.pread(self._descriptor, 2 * COPY_BYTES, 0)
 
     def _put(self, content: bytes, offset: int) -> None:
         os.pwrite(self._descriptor, content, offset)
@@ -87,7 +87,7 @@ class HeadFile:
 
     def _make_room(self, folder: Path) -> None:
         """Take the disk space now, so that a full disk cannot stop a later write."""
-        self._put(bytes(2 * SLOT_BYTES), 0)
+        self._put(bytes(2 * COPY_BYTES), 0)
         posix.flush_folder(folder)
 
 
@@ -95,7 +95,7 @@ def read_head(path: Path) -> Head | None:
     """Return the head in a head file, even while its ledger is in use. Return None if there is none."""
     try:
         with path.open("rb") as file:
-            return _newest(file.read(2 * SLOT_BYTES))[1]
+            return _newest(file.read(2 * COPY_BYTES))[1]
     except FileNotFoundError:
         return None
 
@@ -148,7 +148,7 @@ def _lock(descriptor: int, path: Path, holder: str) -> None:
 
 def _slot(turn: int, head: Head) -> bytes:
     text = json.dumps({"turn": turn, "ledger": head.ledger, "entries": head.entries, "hash": head.hash})
-    return f"{text} {sha256(text.encode()).hexdigest()}\n".encode().ljust(SLOT_BYTES)
+    return f"{text} {sha256(text.encode()).hexdigest()}\n".encode().ljust(COPY_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ class _Slot:
 def _newest(content: bytes) -> tuple[int, Head | None]:
     """Return the last head that was written whole, and its turn."""
     found: list[tuple[int, Head]] = []
-    for start in (0, SLOT_BYTES):
-        text, _, check = content[start : start + SLOT_BYTES].strip().rpartition(b" ")
+    for start in (0, COPY_BYTES):
+        text, _, check = content[start : start + COPY_BYTES].strip().rpartition(b" ")
         if text and sha256(text).hexdigest().encode() == check:
             with suppress(DpspcaError):
                 slot = decode(_Slot, parse_json(text, "The head file"), STORED)

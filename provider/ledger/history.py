@@ -91,10 +91,10 @@ class History:
     @classmethod
     def replay(cls, entries: Iterable[Entry]) -> Self:
         """Compute every balance from the entries."""
-        books = cls()
+        state = cls()
         for entry in entries:
-            books.append(entry)
-        return books
+            state.append(entry)
+        return state
 
     @property
     def rewritten(self) -> int:

@@ -23,7 +23,7 @@ from .entries import Closed, Decided, Entry, Fact, Founded, Head, LedgerError, L
 from .past_jobs import PastJob
 from .promises import Promise
 from .row_key import KEY_BYTES, RowKey
-from .rules import EXPIRED, Books
+from .rules import EXPIRED, LedgerState
 
 __all__ = ["BaseLedger", "Head", "Ledger", "LedgerError", "Limits", "MemoryLedger", "Opening", "QuarantinedError"]
 
@@ -44,73 +44,73 @@ class BaseLedger(ABC):
 
     def __init__(self, clock: Clock, find_end: FindEnd = no_forgotten_jobs) -> None:
         self._clock = clock
-        self._books = Books(find_end)
+        self._state = LedgerState(find_end)
         self._lock = RLock()
         self.observer: Observer = _nobody
 
     def open(self, opening: Opening, limits: Limits, named: Named | None = None) -> JobPosition | None:
         with self._lock:
             at = int(self._clock())
-            if admitted := self._books.to_open(opening, limits, at):
-                self._books.admit(admitted, at, self._books.to_name(named) if named else None)
+            if admitted := self._state.to_open(opening, limits, at):
+                self._state.admit(admitted, at, self._state.to_name(named) if named else None)
                 self.observer(admitted)
-            return self._books.standing(opening.job)
+            return self._state.standing(opening.job)
 
     def standing(self, job: str) -> JobPosition | None:
         with self._lock:
-            return self._books.standing(job)
+            return self._state.standing(job)
 
     def reserve(self, job: str, query: str, digest: str, before: JobPosition | None, after: JobPosition) -> bool:
         with self._lock:
-            reserved = self._books.to_reserve(job, query, digest, before, after)
-            return reserved is not None and self._record(*self._books.unwritten(job), reserved)
+            reserved = self._state.to_reserve(job, query, digest, before, after)
+            return reserved is not None and self._record(*self._state.unwritten(job), reserved)
 
     def store(self, job: str, position: int, answer: Integers) -> None:
         content = _content(answer)
         digest = sha256(content).hexdigest()
         answer.setflags(write=False)  # so that what is sent is what was stored
         with self._lock:
-            fact = self._books.to_store(job, position, answer.shape, content.nbytes, digest)
+            fact = self._state.to_store(job, position, answer.shape, content.nbytes, digest)
             self._record(fact, answer=(job, position, content))
 
     def query_digest(self, job: str, position: int) -> str | None:
         with self._lock:
-            self._books.require_trusted()
-            query = self._books.query(job, position)
+            self._state.require_trusted()
+            query = self._state.query(job, position)
             return query.digest if query else None
 
     def stored(self, job: str, position: int) -> Integers | None:
         with self._lock:
-            self._books.require_trusted()  # the answer stored here may not be the one that was sent
-            query = None if self._books.is_over(job) else self._books.query(job, position)
+            self._state.require_trusted()  # the answer stored here may not be the one that was sent
+            query = None if self._state.is_over(job) else self._state.query(job, position)
             return self._fetch(job, position, query) if query and query.answer else None
 
     def close(self, job: str, state: str) -> None:
         with self._lock:
-            lapsed = None if self._books.quarantine else self._books.to_lapse(job, state)
+            lapsed = None if self._state.quarantine else self._state.to_lapse(job, state)
             self._withdraw(job, state)
-            self._record(self._books.to_close(job, state), lapsed)
+            self._record(self._state.to_close(job, state), lapsed)
             self._drop()
 
     def require_admissible(self, opening: Opening, limits: Limits) -> None:
         with self._lock:
-            self._books.to_open(opening, limits, int(self._clock()))
+            self._state.to_open(opening, limits, int(self._clock()))
 
     def decide(self, decided: Decided) -> None:
         with self._lock:
-            self._record(self._books.to_decide(decided))
+            self._record(self._state.to_decide(decided))
 
     def decisions(self, job: str) -> tuple[Decided, ...]:
         with self._lock:
-            return self._books.decisions(job)
+            return self._state.decisions(job)
 
     def require_within(self, data_set: str, analyst: str, limits: Limits) -> None:
         with self._lock:
-            self._books.require_within(data_set, analyst, limits)
+            self._state.require_within(data_set, analyst, limits)
 
     def room(self, data_set: str, analyst: str, limits: Limits) -> Price:
         with self._lock:
-            return self._books.room(data_set, analyst, limits)
+            return self._state.room(data_set, analyst, limits)
 
     @abstractmethod
     def all_decisions(self, job: str) -> tuple[Entry, ...]:
@@ -118,7 +118,7 @@ class BaseLedger(ABC):
 
     def past_job(self, job: str) -> PastJob | None:
         with self._lock:
-            found = self._books.jobs.get(job)
+            found = self._state.jobs.get(job)
             return PastJob.of(found) if found else self._forgotten_job(job)
 
     def _forgotten_job(self, job: str) -> PastJob | None:
@@ -127,7 +127,7 @@ class BaseLedger(ABC):
 
     def open_jobs(self) -> tuple[str, ...]:
         with self._lock:
-            return self._books.open_jobs()
+            return self._state.open_jobs()
 
     def name_of(self, identifier: str) -> str:
         return self._row_key().name_of(identifier)
@@ -142,33 +142,33 @@ class BaseLedger(ABC):
 
     def data_set_of_rows(self, names: Iterable[str]) -> str | None:
         with self._lock:
-            return self._books.data_set_of_rows(names)
+            return self._state.data_set_of_rows(names)
 
     def name_rows(self, named: Named, *, anew: bool = False) -> None:
         with self._lock:
-            self._record(self._books.to_name(named, anew=anew))
+            self._record(self._state.to_name(named, anew=anew))
 
     def expire(self, now: float) -> None:
         with self._lock:
-            overdue = self._books.overdue(now)
+            overdue = self._state.overdue(now)
             for job in overdue:
                 self._withdraw(job, EXPIRED)
-            self._record(*(self._books.to_close(job, EXPIRED) for job in overdue))
+            self._record(*(self._state.to_close(job, EXPIRED) for job in overdue))
             self._drop()
-            self._books.forget(now)
+            self._state.forget(now)
 
     def require_promise(self, data_set: str, stated: Promise) -> None:
         with self._lock:
-            self._books.require_promise(data_set, stated)
+            self._state.require_promise(data_set, stated)
 
     def head(self) -> Head:
         with self._lock:
-            return self._books.head
+            return self._state.head
 
     def vouch(self, data_set: str, protects: float, reason: str) -> None:
         """Record an operator's statement of what earlier jobs protected, where an earlier version did not record it."""
         with self._lock:
-            self._record(self._books.to_vouch(data_set, protects, reason))
+            self._record(self._state.to_vouch(data_set, protects, reason))
 
     @abstractmethod
     def attested_head(self) -> Head | None:
@@ -180,22 +180,22 @@ class BaseLedger(ABC):
 
     def _record(self, *facts: Fact | None, answer: "StoredAnswer | None" = None) -> bool:
         """Write and apply the facts that are not None: all of them or none. Return whether there were any."""
-        entries = self._books.draft(int(self._clock()), [fact for fact in facts if fact is not None])
+        entries = self._state.draft(int(self._clock()), [fact for fact in facts if fact is not None])
         if not entries:
             return False
         self._write(entries, answer)
         for entry in entries:
-            self._books.append(entry)
+            self._state.append(entry)
             if not isinstance(entry.fact, Opening):  # seen when the job was admitted
                 self.observer(entry.fact)
         return True
 
     def _withdraw(self, job: str, state: str) -> None:
         """End a job that has no entry, if this is one."""
-        found = self._books.jobs.get(job)
+        found = self._state.jobs.get(job)
         if found and found.unwritten:
             self.observer(Closed(job, state, *found.opening.price.pair))
-        self._books.withdraw(job, state)
+        self._state.withdraw(job, state)
 
     @abstractmethod
     def _write(self, entries: Sequence[Entry], answer: "StoredAnswer | None") -> None:
@@ -250,8 +250,8 @@ class MemoryLedger(BaseLedger):
 
     def reserve(self, job: str, query: str, digest: str, before: JobPosition | None, after: JobPosition) -> bool:
         with self._lock:
-            if job not in self._opened and job not in self._books.jobs:
-                self._books.admit(_by_itself(job), int(self._clock()))
+            if job not in self._opened and job not in self._state.jobs:
+                self._state.admit(_by_itself(job), int(self._clock()))
             return super().reserve(job, query, digest, before, after)
 
     def attested_head(self) -> None:
@@ -276,7 +276,7 @@ class MemoryLedger(BaseLedger):
         return np.frombuffer(content, dtype=ANSWER).reshape(query.answer.shape)
 
     def _drop(self) -> None:
-        for key in [key for key in self._answers if self._books.is_over(key[0])]:
+        for key in [key for key in self._answers if self._state.is_over(key[0])]:
             del self._answers[key]
 
 

@@ -33,14 +33,14 @@ from .entries import (
 from .history import QUARANTINED, History
 from .promises import Promise, require_kept
 
-__all__ = ["EXPIRED", "QUARANTINED", "Books"]
+__all__ = ["EXPIRED", "QUARANTINED", "LedgerState"]
 
 EXPIRED: Final = "expired"
 
 _PINNED: Final = ("data_set", "data_digest", "analyst", "unit", "spec_epsilon", "spec_delta", "units", "slack_units")
 
 
-class Books(History):
+class LedgerState(History):
     """The records of a ledger, and the rules for new ones."""
 
     # --- Deciding -----------------------------------------------------------------------------------------------------

@@ -48,9 +48,9 @@ from .files import UNREADABLE, HeadFile, WriterLock, file_errors, make_row_key, 
 from .ledger import ANSWER, BaseLedger, Clock, StoredAnswer
 from .past_jobs import PastJob, past_job
 from .row_key import KEY_BYTES, RowKey
-from .rules import QUARANTINED, Books
+from .rules import QUARANTINED, LedgerState
 
-__all__ = ["SqliteLedger", "export", "read_books", "verify"]
+__all__ = ["SqliteLedger", "export", "read_ledger_state", "verify"]
 
 HEAD_FILE: Final = "The head file shows"
 RECEIPT: Final = "A receipt that was sent with an answer shows"
@@ -116,7 +116,7 @@ class SqliteLedger(BaseLedger):
     @property
     def quarantine(self) -> str | None:
         """Why the ledger is in quarantine, or None."""
-        return self._books.quarantine
+        return self._state.quarantine
 
     def release(self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price] | None = None) -> None:
         """End a quarantine as an operator decided. The decision is an entry like any other.
@@ -126,7 +126,7 @@ class SqliteLedger(BaseLedger):
         signed before now are refused, because their answers may be in the entries that are lost.
         """
         with self._lock:
-            released = self._books.to_release(reason, budgets, counted or {})
+            released = self._state.to_release(reason, budgets, counted or {})
             self._record(replace(released, ledger=token_hex(16)))
 
     def key_names(self) -> None:
@@ -137,36 +137,36 @@ class SqliteLedger(BaseLedger):
         quarantine stays as it is, as evidence.
         """
         with self._lock:
-            if self._books.keyed is not None or self.quarantine is not None:
+            if self._state.keyed is not None or self.quarantine is not None:
                 return
             self._key = self._key or make_row_key(self._path)
-            if self._books.rows:
+            if self._state.rows:
                 self._rewrite(self._key)
             else:
                 self._record(Keyed(self._key.check))
 
     def _rewrite(self, key: RowKey) -> None:
-        books = Books(self._find_end)
+        state = LedgerState(self._find_end)
 
         def changed(entries: Iterable[Entry]) -> Iterator[tuple[Entry, str | None]]:
             """Hide rows in each entry, and check that the entries are still a ledger."""
             for old in entries:
-                new = old.after(books.head, key.hide(old.fact))
-                books.append(new)
+                new = old.after(state.head, key.hide(old.fact))
+                state.append(new)
                 yield new, key.hide_hash(old.hash)
-            (last,) = books.draft(int(self._clock()), [Keyed(key.check, books.head.entries)])
-            books.append(last)
+            (last,) = state.draft(int(self._clock()), [Keyed(key.check, state.head.entries)])
+            state.append(last)
             yield last, None
 
-        self._database.rewrite(self._books.head, changed)
-        self._books = books
-        self._books.trim()
+        self._database.rewrite(self._state.head, changed)
+        self._state = state
+        self._state.trim()
         self._cover()
         self._database.empty_log()
 
     def _row_key(self) -> RowKey:
         """Return the key. In quarantine nothing is answered, and no row needs a name that lasts."""
-        if self._key is not None and self._books.keyed is not None:
+        if self._key is not None and self._state.keyed is not None:
             return self._key
         if self.quarantine is None:
             raise LedgerError("The ledger has no key for the names of rows yet.", "Start the provider again.")
@@ -178,8 +178,8 @@ class SqliteLedger(BaseLedger):
 
     def check_head(self, seen: Head) -> str | None:
         with self._lock:
-            reason = missing_entries(self._books, seen, has_entry(self._database, self._books, self._key), RECEIPT)
-            if reason is None or self._books.is_decided(seen):
+            reason = missing_entries(self._state, seen, has_entry(self._database, self._state, self._key), RECEIPT)
+            if reason is None or self._state.is_decided(seen):
                 return None
             self._record(Quarantined.over(reason, seen))
             return reason
@@ -187,20 +187,20 @@ class SqliteLedger(BaseLedger):
     def _start(self, remembered: Head | None) -> None:
         with _no_garbage_collection():
             for entry in self._database.entries():
-                self._books.append(entry)
+                self._state.append(entry)
         self._require_findable()
         self._key = read_row_key(self._path)
-        require_row_key(self._path, self._books, self._key)
+        require_row_key(self._path, self._state, self._key)
         stored = {job for job, _ in self._database.answers()}  # raises if an answer belongs to no query
-        reason = missing_entries(self._books, remembered, has_entry(self._database, self._books, self._key))
+        reason = missing_entries(self._state, remembered, has_entry(self._database, self._state, self._key))
         self._record(
-            None if self._books.head.entries else Founded(token_hex(16)),
+            None if self._state.head.entries else Founded(token_hex(16)),
             Quarantined.over(reason, remembered) if reason and not self.quarantine else None,
             Started(self.instance),
         )
         # A crash or an earlier version may have left answers of jobs that are over.
-        self._drop_those([job for job in self._books.ended if job in stored])
-        if self._books.rewritten:  # a crash may have come before this
+        self._drop_those([job for job in self._state.ended if job in stored])
+        if self._state.rewritten:  # a crash may have come before this
             self._database.empty_log()
 
     def _record(self, *facts: Fact | None, answer: StoredAnswer | None = None) -> bool:
@@ -212,7 +212,7 @@ class SqliteLedger(BaseLedger):
 
     def _cover(self) -> None:
         """Write the head to the head file. In quarantine the head file stays as it is, as evidence."""
-        head = self._books.head
+        head = self._state.head
         if self.quarantine is None and self._covered != head:
             try:
                 self._head_store.write(head)
@@ -224,7 +224,7 @@ class SqliteLedger(BaseLedger):
             self._covered = head
 
     def _write(self, entries: Sequence[Entry], answer: StoredAnswer | None) -> None:
-        self._database.write(self._books.head, entries, answer)
+        self._database.write(self._state.head, entries, answer)
 
     def _fetch(self, job: str, position: int, query: QueryRecord) -> Integers | None:
         self._cover()
@@ -245,15 +245,15 @@ class SqliteLedger(BaseLedger):
         return content.view(ANSWER).reshape(answer.shape)
 
     def _drop(self) -> None:
-        self._drop_those(self._books.ended)
+        self._drop_those(self._state.ended)
 
     def _drop_those(self, ended: list[str]) -> None:
         """Delete the answers of these jobs, and trim jobs that are over. A ledger in quarantine stays as it was."""
         if self.quarantine is not None:
             return
         if ended:
-            self._database.drop(self._books.head, ended)
-        self._books.trim()
+            self._database.drop(self._state.head, ended)
+        self._state.trim()
         self._database.make_room()
 
     def _find_end(self, job: str, entries: int) -> str | None:
@@ -265,15 +265,15 @@ class SqliteLedger(BaseLedger):
 
     def all_decisions(self, job: str) -> tuple[Entry, ...]:
         with self._lock:
-            return self._database.decisions(job, self._books.head.entries)
+            return self._database.decisions(job, self._state.head.entries)
 
     def _forgotten_job(self, job: str) -> PastJob | None:
-        return past_job(self._database.entries_of(job, self._books.head.entries), QUARANTINED)
+        return past_job(self._database.entries_of(job, self._state.head.entries), QUARANTINED)
 
     def _require_findable(self) -> None:
         """Refuse a file whose index lacks a job, which could be answered again with fresh noise, or a decision."""
         found = self._database.openings(), self._database.decision_count()
-        if found != (len(self._books.jobs), self._books.decided):
+        if found != (len(self._state.jobs), self._state.decided):
             raise DamagedLedgerError("The ledger is damaged: its index lacks some entries.", "Restore a backup.")
 
 
@@ -293,22 +293,22 @@ HasEntry: TypeAlias = Callable[[Head], bool]
 """Tells whether a ledger has the entry at a head, also if it was rewritten since."""
 
 
-def has_entry(database: Database, books: Books, key: RowKey | None) -> HasEntry:
+def has_entry(database: Database, state: LedgerState, key: RowKey | None) -> HasEntry:
     """Return a function that says whether a ledger's file has an entry."""
 
     def has(head: Head) -> bool:
         if database.hash_at(head.entries) == head.hash:
             return True
-        if key is None or head.entries > books.rewritten:
+        if key is None or head.entries > state.rewritten:
             return False
         return key.was_hidden(head.hash, database.hidden_hash(head.entries))
 
     return has
 
 
-def require_row_key(ledger: Path, books: Books, key: RowKey | None) -> None:
+def require_row_key(ledger: Path, state: LedgerState, key: RowKey | None) -> None:
     """Refuse a ledger without its key for the names of rows. With another key, all rows would have a new budget."""
-    if books.keyed is None or (key is not None and key.check == books.keyed.check):
+    if state.keyed is None or (key is not None and key.check == state.keyed.check):
         return
     path = row_key_path(ledger)
     raise DamagedLedgerError(
@@ -320,14 +320,14 @@ def require_row_key(ledger: Path, books: Books, key: RowKey | None) -> None:
     )
 
 
-def missing_entries(books: Books, remembered: Head | None, has: HasEntry, who: str = HEAD_FILE) -> str | None:
+def missing_entries(state: LedgerState, remembered: Head | None, has: HasEntry, who: str = HEAD_FILE) -> str | None:
     """Describe what a ledger lacks, as a head file or a receipt shows. Return None if it lacks nothing."""
-    head = books.head
+    head = state.head
     if remembered is None:
-        return "The head file is empty, but the ledger has jobs." if books.has_jobs else None
+        return "The head file is empty, but the ledger has jobs." if state.has_jobs else None
     if remembered == UNREADABLE:
         return "The head file cannot be read."
-    if remembered.ledger not in books.names:
+    if remembered.ledger not in state.names:
         return f"{who} another ledger than this one."
     if remembered.entries > head.entries:
         return f"{who} {remembered.entries} entries, but the ledger has {head.entries}: it went back."
@@ -345,10 +345,10 @@ def _answer_lost() -> LedgerError:
 # --- Reading beside a daemon that writes ------------------------------------------------------------------------------
 
 
-def read_books(path: Path) -> Books:
+def read_ledger_state(path: Path) -> LedgerState:
     """Compute all balances, and what left, from the entries as they are now."""
     with Database.readable(path) as database:
-        return Books.replay(database.entries())
+        return LedgerState.replay(database.entries())
 
 
 def export(path: Path) -> Iterator[dict[str, Any]]:
@@ -371,22 +371,22 @@ def verify(path: Path, head_path: Path | None = None) -> list[str]:
 def _problems(path: Path, database: Database, remembered: Head | None, *, beside: bool) -> Iterator[str]:
     yield from database.damages()
     key = read_row_key(path)
-    books = Books.replay(database.entries())
-    if books.quarantine:
-        yield f"Quarantined: {books.quarantine}"
-    elif beside and (found := missing_entries(books, remembered, has_entry(database, books, key))):
+    state = LedgerState.replay(database.entries())
+    if state.quarantine:
+        yield f"Quarantined: {state.quarantine}"
+    elif beside and (found := missing_entries(state, remembered, has_entry(database, state, key))):
         yield found
     try:
-        require_row_key(path, books, key)
+        require_row_key(path, state, key)
     except LedgerError as problem:
         yield problem.what
-    yield from _answer_problems(database, books)
+    yield from _answer_problems(database, state)
 
 
-def _answer_problems(database: Database, books: Books) -> Iterator[str]:
+def _answer_problems(database: Database, state: LedgerState) -> Iterator[str]:
     kept = set(database.answers())
     for job, position in sorted(kept):
-        query = books.query(job, position)
+        query = state.query(job, position)
         digest = sha256()
         for piece in database.pieces(job, position):
             digest.update(piece)
@@ -394,7 +394,7 @@ def _answer_problems(database: Database, books: Books) -> Iterator[str]:
             yield f"Query {position + 1} of job {job} has a stored answer but no entry."
         elif digest.hexdigest() != query.answer.sha256:
             yield f"The answer to query {position + 1} of job {job} is not the one that was stored."
-    for name, found in books.jobs.items():
+    for name, found in state.jobs.items():
         for position, asked in enumerate(found.queries):
             if found.state is None and asked.answer and (name, position) not in kept:
                 yield f"The answer to query {position + 1} of job {name} is missing."

@@ -3,8 +3,8 @@
 from .contract import Journal, JournalError, RecordedJob, StoppingError, Sum, damaged_error
 from .journal_thread import JournalThread
 from .postgres import PostgresJournal
+from .reader import read_jobs
 from .sqlite import SqliteJournal, TemporaryJournal
-from .view import read_jobs
 
 __all__ = [
     "Journal",

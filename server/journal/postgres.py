@@ -132,7 +132,7 @@ def _unusable_error(problem: Exception) -> JournalError:
     )
 
 
-class PostgresView(PostgresJournal):
+class PostgresReader(PostgresJournal):
     """The journal in PostgreSQL, connected to be read beside its holder."""
 
     def __init__(self, url: str) -> None:

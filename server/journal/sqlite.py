@@ -82,7 +82,7 @@ class _Tables(SqlJournal):
             self._connection = None
 
 
-class SqliteView(_Tables):
+class SqliteReader(_Tables):
     """The journal in a file, opened to be read beside its holder."""
 
     def __init__(self, path: Path, connection: JournalConnection) -> None:

@@ -36,8 +36,8 @@ from dpspca.common.privacy.costs import Price
 from dpspca.provider.ledger.accounts import Account
 from dpspca.provider.ledger.entries import DamagedLedgerError, Decided, Lapsed
 from dpspca.provider.ledger.ledger import BaseLedger, Head, Limits, MemoryLedger, Opening
-from dpspca.provider.ledger.rules import Books
-from dpspca.provider.ledger.sqlite import SqliteLedger, read_books
+from dpspca.provider.ledger.rules import LedgerState
+from dpspca.provider.ledger.sqlite import SqliteLedger, read_ledger_state
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Kept:
     """A ledger, and its balances recomputed from its entries."""
 
     ledger: BaseLedger
-    replayed: Callable[[], Books]
+    replayed: Callable[[], LedgerState]
 
     def account(self, data_set: str = "cohort") -> Account:
         """Return a data set's balance: what is recorded, and what is reserved for jobs without a query."""
         found = replace(self.replayed().data_sets.get(data_set, Account()))
-        books = self.ledger._books
-        for job in (fact for name in books.open_jobs() for fact in books.unwritten(name)):
+        state = self.ledger._state
+        for job in (fact for name in state.open_jobs() for fact in state.unwritten(name)):
             if isinstance(job, Opening) and job.data_set == data_set:
                 found.reserved += job.price
-        assert books.data_sets.get(data_set, Account()) == found
+        assert state.data_sets.get(data_set, Account()) == found
         return found
 
     def taken(self, data_set: str = "cohort") -> tuple[int, int]:
@@ -67,13 +67,13 @@ class Kept:
 
 def in_memory() -> Kept:
     ledger = MemoryLedger()
-    return Kept(ledger, lambda: Books.replay(ledger.entries))
+    return Kept(ledger, lambda: LedgerState.replay(ledger.entries))
 
 
 def in_a_file(folder: Path) -> tuple[Kept, SqliteLedger]:
     path = folder / "kept" / "ledger.sqlite"
     ledger = SqliteLedger(path, folder / "second" / "head")
-    return Kept(ledger, lambda: read_books(path)), ledger
+    return Kept(ledger, lambda: read_ledger_state(path)), ledger
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -512,13 +512,13 @@ def attempt(ledger: BaseLedger, step: tuple[str, str, int]) -> Any:
 
 
 def seen(kept: Kept) -> Any:
-    books = kept.replayed()
-    stored = {(job, at): kept.ledger.stored(job, at) for job in books.jobs for at in range(4)}
+    state = kept.replayed()
+    stored = {(job, at): kept.ledger.stored(job, at) for job in state.jobs for at in range(4)}
     return (
-        books.data_sets,
-        {name: (job.state, job.account, len(job.queries)) for name, job in books.jobs.items()},
+        state.data_sets,
+        {name: (job.state, job.account, len(job.queries)) for name, job in state.jobs.items()},
         {key: None if each is None else each.tobytes() for key, each in stored.items()},
-        [(each.job, each.position, each.sha256) for each in books.outbox()],
+        [(each.job, each.position, each.sha256) for each in state.outbox()],
     )
 
 
@@ -602,7 +602,7 @@ def test_every_decision_is_found_long_after_its_job_ended(kept: Kept) -> None:
     respond(kept.ledger, "job", 0)
     kept.ledger.decide(decided(verdict="reject", person="ben"))
     kept.ledger.close("job", "withdrawn")
-    kept.ledger._books.forget(EXPIRY)
+    kept.ledger._state.forget(EXPIRY)
     facts = [each.fact for each in kept.ledger.all_decisions("job")]
     assert facts == [decided(), decided(verdict="reject", person="ben")]
     assert [each.fact for each in kept.ledger.all_decisions("rejected")] == [decided("rejected", "reject")]
@@ -617,10 +617,10 @@ def test_decisions_are_used_up_also_if_their_job_ends_before_its_first_query(kep
         kept.ledger.open(opening(), LIMITS)
     kept.ledger.close("job", "cancelled")
     kept.ledger.close("job", "cancelled")
-    for books in (kept.ledger._books, kept.replayed()):
-        assert books.decisions("job") == ()
+    for state in (kept.ledger._state, kept.replayed()):
+        assert state.decisions("job") == ()
         with pytest.raises(JobEndedError, match=facts("(cancelled)")):
-            books.to_open(opening(), LIMITS)
+            state.to_open(opening(), LIMITS)
 
 
 def test_decisions_about_expired_jobs_are_forgotten_and_others_stay(kept: Kept) -> None:
@@ -629,7 +629,7 @@ def test_decisions_about_expired_jobs_are_forgotten_and_others_stay(kept: Kept) 
     kept.ledger.decide(decided("later", expires_at=EXPIRY + 1))
     kept.ledger.open(opening(), LIMITS)
     respond(kept.ledger, "job", 0)
-    kept.ledger._books.forget(EXPIRY)
+    kept.ledger._state.forget(EXPIRY)
     assert [bool(kept.ledger.decisions(job)) for job in ("job", "other", "later")] == [True, False, True]
 
 
@@ -644,13 +644,13 @@ def test_what_would_be_refused_is_refused_without_a_reservation(kept: Kept) -> N
 
 def test_a_lapse_that_does_not_follow_is_refused(kept: Kept) -> None:
     """Entries that nobody wrote: a lapse of a job without decisions, and of one that was asked a query."""
-    books = kept.ledger._books
-    (stray,) = books.draft(1, [Lapsed("job", "cancelled", EXPIRY)])
+    state = kept.ledger._state
+    (stray,) = state.draft(1, [Lapsed("job", "cancelled", EXPIRY)])
     with pytest.raises(DamagedLedgerError, match=facts("Entry")):
-        books.append(stray)
+        state.append(stray)
     kept.ledger.decide(decided())
     kept.ledger.open(opening(), LIMITS)
     respond(kept.ledger, "job", 0)
-    (late,) = books.draft(1, [Lapsed("job", "cancelled", EXPIRY)])
+    (late,) = state.draft(1, [Lapsed("job", "cancelled", EXPIRY)])
     with pytest.raises(DamagedLedgerError, match=facts("Entry")):
-        books.append(late)
+        state.append(late)

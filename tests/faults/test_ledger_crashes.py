@@ -20,7 +20,7 @@ from ledgers import BUDGET, EXPIRY, LIMITS, PRICE, answer, digest, opening, quic
 from dpspca.common.errors import DpspcaError, JobEndedError, RefusedError
 from dpspca.provider.ledger.entries import Head
 from dpspca.provider.ledger.ledger import Ledger
-from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.rules import LedgerState
 from dpspca.provider.ledger.sqlite import SqliteLedger, verify
 
 JOBS = ("first", "aborted", "second")
@@ -105,24 +105,26 @@ def record(seed: int) -> Disk:
 
 def check(ledger: SqliteLedger, notes: list[Any]) -> None:
     assert ledger.quarantine is None
-    books = Books.replay(ledger._database.entries())  # of jobs that are over, a ledger remembers no more than entries
+    state = LedgerState.replay(
+        ledger._database.entries()
+    )  # of jobs that are over, a ledger remembers no more than entries
     for note in notes:
         match note:
             case ("head", Head(entries=entries, hash=chained)):
-                assert books.head.entries >= entries
+                assert state.head.entries >= entries
                 assert ledger._database.hash_at(entries) == chained
             case ("paid", job, position):
-                asked = books.query(job, position)
+                asked = state.query(job, position)
                 assert asked is not None
                 assert asked.digest == digest(job, position)
             case ("sent", job, position, content):
                 again = ledger.stored(job, position)
-                assert books.is_over(job) if again is None else again.tobytes() == content
+                assert state.is_over(job) if again is None else again.tobytes() == content
                 with pytest.raises(RefusedError):
                     ledger.store(job, position, answer(job, position))
-    for job in books.jobs.values():
+    for job in state.jobs.values():
         assert job.account.spent.units == PRICE * len(job.queries)
-    taken = books.data_sets.values()
+    taken = state.data_sets.values()
     assert sum(each.spent.units + each.reserved.units for each in taken) <= BUDGET.whole.units
 
 

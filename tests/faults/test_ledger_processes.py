@@ -14,7 +14,7 @@ from ledgers import BUDGET, PRICE
 from timeouts import TIMEOUT
 
 from dpspca.provider.ledger.ledger import LedgerError
-from dpspca.provider.ledger.sqlite import SqliteLedger, read_books, verify
+from dpspca.provider.ledger.sqlite import SqliteLedger, read_ledger_state, verify
 
 WORKER = Path(__file__).parents[1] / "support" / "data" / "ledger_worker.py"
 
@@ -56,7 +56,7 @@ def kills(paths: tuple[Path, Path], times: int) -> None:
             assert ledger.quarantine is None
             assert ledger.head().entries > entries
             entries = ledger.head().entries
-            jobs = read_books(paths[0]).jobs
+            jobs = read_ledger_state(paths[0]).jobs
             for _, job, position, begins in sent[0] + sent[-1]:
                 again = ledger.stored(job, int(position))
                 if again is None:
@@ -65,7 +65,7 @@ def kills(paths: tuple[Path, Path], times: int) -> None:
                     assert again.tobytes().hex()[:64] == begins
         assert verify(*paths) == []
     told = {(job, position) for run in sent for _, job, position, _ in run}
-    released = {(each.job, str(each.position)) for each in read_books(paths[0]).outbox()}
+    released = {(each.job, str(each.position)) for each in read_ledger_state(paths[0]).outbox()}
     assert len(told) >= times
     assert released >= told
     assert len(released) <= len(told) + times  # at most one of each run was stored and not yet told of
@@ -100,6 +100,6 @@ def test_t11_processes_that_race_for_one_budget_take_it_exactly_once(paths: tupl
         said = [process.communicate(timeout=TIMEOUT)[0].splitlines() for process in (first, second, third)]
     assert sum(line.startswith("admitted") for lines in said for line in lines) == 10
     assert all(lines[-1] == "nothing left" for lines in said)
-    books = read_books(paths[0])
-    assert books.data_sets["cohort"].spent.units == 10 * PRICE <= BUDGET.whole.units
+    state = read_ledger_state(paths[0])
+    assert state.data_sets["cohort"].spent.units == 10 * PRICE <= BUDGET.whole.units
     assert verify(*paths) == []

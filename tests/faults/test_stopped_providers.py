@@ -22,7 +22,7 @@ from dpspca.client.connection.jobs import JobStatus, ParticipantStatus
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.provider.ledger.sqlite import read_books
+from dpspca.provider.ledger.sqlite import read_ledger_state
 
 COLUMNS = 20
 SITES = ("north", "south", "west")
@@ -74,7 +74,7 @@ class Scene:
 
     def stored(self, name: str) -> int:
         """Return the number of answers to a job that the stopped provider has stored."""
-        return sum(each.job == name for each in read_books(self.daemons.ledger(STOPPED)).outbox())
+        return sum(each.job == name for each in read_ledger_state(self.daemons.ledger(STOPPED)).outbox())
 
 
 @asynccontextmanager

@@ -100,27 +100,27 @@ class ProviderHarness:
     def require_consistent(self) -> None:
         """Require that exactly the answers were charged, and that an honest coordinator still gets an answer."""
         self._require_exact_charges()
-        spent = {name: account.spent.units for name, account in self.ledger._books.data_sets.items()}
+        spent = {name: account.spent.units for name, account in self.ledger._state.data_sets.items()}
         self.run_conversation([welcome(), pb.ToProvider(ask=ask(b"last", PLAIN, 0))])
         last = self.fuzz_parties.good[b"last"].job_id
         assert self.answers.get((last, 0)), self.sent[-1:]
         self._require_exact_charges()
         price = catalogue.plan(PLAIN)[0].event
         assert price is not None
-        assert self.ledger._books.data_sets["cohort"].spent.units == spent.get("cohort", 0) + cost_units([price])
+        assert self.ledger._state.data_sets["cohort"].spent.units == spent.get("cohort", 0) + cost_units([price])
 
     def _require_exact_charges(self) -> None:
         answered: list[Any] = []
-        for name, job in self.ledger._books.jobs.items():
+        for name, job in self.ledger._state.jobs.items():
             plan = catalogue.plan(self.fuzz_parties.specs[name])
             kept = [step for step, asked in zip(plan, job.queries, strict=False) if asked.answer is not None]
             own = job.account
             assert (own.spent.units, own.spent.slack_units) == (cost_units(events(kept)), slack_units(events(kept)))
             answered += kept
-        total = self.ledger._books.data_sets.get("cohort")
+        total = self.ledger._state.data_sets.get("cohort")
         assert (total.spent.units if total else 0) == sum(cost_units(events([step])) for step in answered)
         for (name, position), answers in self.answers.items():
-            told = self.ledger._books.jobs[name].queries[position].answer  # also of a job that is over
+            told = self.ledger._state.jobs[name].queries[position].answer  # also of a job that is over
             assert told is not None
             assert [sha256(answer).hexdigest() for answer in answers] == [told.sha256]
         assert len(self.registry._jobs) <= min(MAX_OPEN_JOBS, len(self.fuzz_parties.good))

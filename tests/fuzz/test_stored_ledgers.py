@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from ledgers import LIMITS, Place, opening, quick_folder, respond
 
 from dpspca.provider.ledger.entries import GENESIS, Entry, Head, LedgerError, Named, link
-from dpspca.provider.ledger.files import SLOT_BYTES, HeadFile, read_head
+from dpspca.provider.ledger.files import COPY_BYTES, HeadFile, read_head
 from dpspca.provider.ledger.ledger import MemoryLedger
-from dpspca.provider.ledger.rules import Books
-from dpspca.provider.ledger.sqlite import export, read_books, verify
+from dpspca.provider.ledger.rules import LedgerState
+from dpspca.provider.ledger.sqlite import export, read_ledger_state, verify
 
 
 @cache
@@ -44,8 +44,8 @@ def test_t36_a_damaged_entry_is_refused_with_a_reason(data: st.DataObject) -> No
     whole = chained([written(entry) for entry in told()])
     spoilt = data.draw(damaged(whole[place].content.encode())).decode("utf-8", "replace")
 
-    def read() -> Books:
-        return Books.replay([*whole[:place], Entry.read(spoilt, whole[place].hash), *whole[place + 1 :]])
+    def read() -> LedgerState:
+        return LedgerState.replay([*whole[:place], Entry.read(spoilt, whole[place].hash), *whole[place + 1 :]])
 
     require_reason(read, LedgerError)
 
@@ -54,7 +54,7 @@ def test_t36_a_damaged_entry_is_refused_with_a_reason(data: st.DataObject) -> No
 def test_t36_an_invalid_entry_in_a_valid_chain_is_refused_with_a_reason(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(told()) - 1))
     changed = [*told()[:place], data.draw(altered(told()[place])), *told()[place + 1 :]]
-    require_reason(lambda: Books.replay(chained([written(each) for each in changed])), LedgerError)
+    require_reason(lambda: LedgerState.replay(chained([written(each) for each in changed])), LedgerError)
 
 
 @cache
@@ -79,7 +79,7 @@ def test_t36_a_damaged_ledger_file_is_used_or_refused_with_a_reason(data: st.Dat
         place.head.write_bytes(data.draw(damaged(head) | st.just(head)))
         for read in (
             lambda: verify(place.path, place.head),
-            lambda: read_books(place.path),
+            lambda: read_ledger_state(place.path),
             lambda: list(export(place.path)),
             lambda: use(place),
         ):
@@ -112,7 +112,7 @@ HEADS = altered({"turn": 3, "ledger": "one", "entries": 9, "hash": "0" * 64}) | 
 @st.composite
 def head_files(draw: st.DrawFn) -> bytes:
     """Return two slots with any content and correct checksums."""
-    return b"".join(summed(value).ljust(SLOT_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
+    return b"".join(summed(value).ljust(COPY_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
 
 
 @given(st.binary(max_size=1100) | head_files())

@@ -23,7 +23,7 @@ from dpspca.client.simulation import simulate
 from dpspca.common.errors import CorruptModelError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.results import Model
-from dpspca.common.storage.settings import read_any_config
+from dpspca.common.storage.settings import read_any_settings
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.authority import INDEX_FILE, Authority
 from dpspca.common.trust.certificates import read_authority, read_key, read_request
@@ -104,12 +104,12 @@ COORDINATOR: Final = (
 def test_t36_any_settings_are_read_or_refused_with_a_reason(content: bytes) -> None:
     with quick_folder() as folder:
         (folder / "settings.toml").write_bytes(content)
-        require_reason(lambda: read_any_config(folder / "settings.toml"))
+        require_reason(lambda: read_any_settings(folder / "settings.toml"))
 
 
 def test_t36_endlessly_nested_settings_are_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(f"listen = {DEEP}")
-    require_reason(lambda: read_any_config(tmp_path / "settings.toml"))
+    require_reason(lambda: read_any_settings(tmp_path / "settings.toml"))
 
 
 @given(rewritten(POLICY))

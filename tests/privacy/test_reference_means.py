@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpspca.client.synthetic import SpikedModel, spiked_rows
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.job import Budget, JobSpec, Schema

@@ -25,7 +25,7 @@ from dpspca.common.ledger_record import LedgerRecord
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import Price, PrivacyUnit
 from dpspca.common.results import Model, PrivacyStatement, Weighed
-from dpspca.common.storage import dictionary_faults, read_any_config, read_dictionary
+from dpspca.common.storage import dictionary_faults, read_any_settings, read_dictionary
 from dpspca.provider.approval.decisions import read_decision
 from dpspca.provider.ledger.entries import Entry, Head, Named
 from dpspca.provider.policy.rules import Policy
@@ -165,12 +165,12 @@ def entry() -> Any:
 READERS: Final = {
     "a coordinator's settings": Reader(
         lambda: sample("coordinator") | {"journal": "j.db", "result_mebibytes": 3},
-        from_path(read_any_config, "s.toml"),
+        from_path(read_any_settings, "s.toml"),
         is_toml=True,
         is_written_by_people=True,
     ),
     "a provider's settings": Reader(
-        lambda: tomllib.loads(PROVIDER), from_path(read_any_config, "s.toml"), is_toml=True, is_written_by_people=True
+        lambda: tomllib.loads(PROVIDER), from_path(read_any_settings, "s.toml"), is_toml=True, is_written_by_people=True
     ),
     "a policy": Reader(
         lambda: sample("policy"),

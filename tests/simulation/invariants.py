@@ -35,7 +35,7 @@ def require_invariants(
     for (site, name, position), contents in simulated.answers.items():
         require_paid_and_kept(left.ledgers[site], name, position, contents)
     for site, ledger in left.ledgers.items():
-        for name, job in ledger.books.jobs.items():
+        for name, job in ledger.state.jobs.items():
             require_exact_price(job, catalogue_plan(specs[name]))
         require_within_budget(ledger, simulated.budgets[site].data_set, simulated.budgets[site].analyst)
     for planned, end in zip(planned_jobs, ended, strict=True):
@@ -46,7 +46,7 @@ def require_invariants(
 
 def require_paid_and_kept(ledger: FinalLedger, job: str, position: int, contents: set[bytes]) -> None:
     """I1 and I2: only one answer to a query was sent. It was charged, and it is the stored one."""
-    query = ledger.books.query(job, position)
+    query = ledger.state.query(job, position)
     assert query is not None
     assert query.answer is not None
     assert {sha256(content).hexdigest() for content in contents} == {query.answer.sha256}
@@ -70,9 +70,9 @@ def require_exact_price(job: JobAccount, plan: Sequence[Step]) -> None:
 
 def require_within_budget(ledger: FinalLedger, data_set: Filter, analyst: Filter | None) -> None:
     """I1 for all jobs together."""
-    require_affordable(ledger.books.data_sets.values(), data_set)
+    require_affordable(ledger.state.data_sets.values(), data_set)
     if analyst:
-        require_affordable(ledger.books.analysts.values(), analyst)
+        require_affordable(ledger.state.analysts.values(), analyst)
 
 
 def require_affordable(accounts: Iterable[Account], budget: Filter) -> None:

@@ -16,7 +16,7 @@ from dpspca.common.arrays import Integers
 from dpspca.common.errors import DpspcaError
 from dpspca.provider.ledger.entries import Entry
 from dpspca.provider.ledger.ledger import MemoryLedger
-from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.rules import LedgerState
 from dpspca.provider.ledger.sqlite import SqliteLedger, verify
 from dpspca.server.job import JobRecord
 from dpspca.server.journal.contract import Journal
@@ -32,7 +32,7 @@ class FinalLedger:
     """Errors found in it."""
 
     def __post_init__(self) -> None:
-        self.books = Books.replay(self.entries)
+        self.state = LedgerState.replay(self.entries)
 
 
 @dataclass

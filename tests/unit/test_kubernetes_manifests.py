@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dpspca.common.storage.settings import kind_of, read_config
+from dpspca.common.storage.settings import kind_of, read_settings
 from dpspca.common.storage.toml_file import read_toml
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate")
@@ -95,7 +95,7 @@ def test_names_fit_together(role: str) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_settings_are_read_and_what_they_name_is_mounted(role: str) -> None:
     path = FOLDER / role / "settings.toml"
-    settings = read_config(kind_of(read_toml(path)), path)
+    settings = read_settings(kind_of(read_toml(path)), path)
     pod = resources(role)["StatefulSet"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["args"][:4] == [role, "start", "--config", "/config/settings.toml"]
@@ -121,7 +121,7 @@ def vars_of(settings: Any) -> dict[str, Any]:
 def test_the_coordinator_s_mailbox_can_be_reached_and_kept() -> None:
     """Parties renew through it. What it keeps is on the volume of the journal, since settings are read-only."""
     found, path = resources("coordinator"), FOLDER / "coordinator" / "settings.toml"
-    settings = read_config(kind_of(read_toml(path)), path)
+    settings = read_settings(kind_of(read_toml(path)), path)
     assert settings.mailbox
     assert settings.mailbox_folder
     assert settings.revocations == settings.mailbox_folder / "revoked.pem"

@@ -106,7 +106,7 @@ async def waits(exchange: Exchange, job: SignedJob) -> None:
 
 
 def untouched(exchange: Exchange) -> bool:
-    return not exchange.ledger._books.data_sets and not exchange.ledger.open_jobs()  # type: ignore[attr-defined]
+    return not exchange.ledger._state.data_sets and not exchange.ledger.open_jobs()  # type: ignore[attr-defined]
 
 
 def test_t42_nothing_that_a_coordinator_sends_gets_a_waiting_job_answered(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_t42_an_approval_is_good_for_one_job_once_also_after_a_restart(tmp_path:
             (tmp_path / side).unlink()
     with SqliteLedger(*places) as ledger:
         assert ledger.decisions(kept[0].job_id) == ()
-        assert ledger._books._unasked[kept[0].job_id][0] == "cancelled"
+        assert ledger._state._unasked[kept[0].job_id][0] == "cancelled"
 
 
 def test_t42_a_decision_taken_up_again_after_a_crash_is_recorded_once(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_t17_equal_queries_of_two_jobs_get_separate_answers(tmp_path: Path) -> N
         for at, query in enumerate(QUERIES):  # the same in the other order
             for job, own in reversed([*zip(jobs, answers[at], strict=True)]):
                 assert (await exchange.ask(job.to_bytes(), at, query)).answer == own
-        spent = exchange.ledger._books.data_sets["cohort"].spent.units
+        spent = exchange.ledger._state.data_sets["cohort"].spent.units
         assert spent == 2 * COSTS[-1].units
 
     run_exchange(tmp_path, scene)
@@ -188,7 +188,7 @@ def test_t31_a_provider_asked_another_query_pays_the_same_price(
             assert {charged_queries(exchange, job) for exchange in stages.values()} == {at + 1}
         for exchange in stages.values():
             assert (await exchange.ask(job.to_bytes(), len(PLAN), SPARSE)).HasField("refusal")
-            assert exchange.ledger._books.data_sets["cohort"].spent.units == COSTS[-1].units
+            assert exchange.ledger._state.data_sets["cohort"].spent.units == COSTS[-1].units
 
     run_scene_with_three(tmp_path, scene)
 
@@ -205,7 +205,7 @@ def test_t10_a_price_is_reserved_once_and_freed_when_the_job_ends(tmp_path: Path
 
         async def admitted() -> None:
             assert (await exchange.admit(job.to_bytes())).admitted.job == job.job_id
-            account = exchange.ledger._books.data_sets["cohort"]
+            account = exchange.ledger._state.data_sets["cohort"]
             promised.append(account.reserved.units)
             assert account.spent.units + account.reserved.units == COSTS[-1].units
 
@@ -218,7 +218,7 @@ def test_t10_a_price_is_reserved_once_and_freed_when_the_job_ends(tmp_path: Path
         assert promised[2:] == [COSTS[-1].units - cost.units for cost in COSTS[:2]]
         await exchange.say(farewell=pb.Farewell(job=job.job_id, state="cancelled"))
         assert (await exchange.admit(job.to_bytes())).HasField("refusal")
-        account = exchange.ledger._books.data_sets["cohort"]
+        account = exchange.ledger._state.data_sets["cohort"]
         assert (account.spent.units, account.reserved.units) == (COSTS[1].units, 0)
 
     run_exchange(tmp_path, scene)
@@ -355,11 +355,11 @@ def test_t30_a_job_signed_with_another_key_is_refused(tmp_path: Path) -> None:
         for name, each in forged.items():
             assert each.job_id == job.job_id, name
             assert (await exchange.ask(each.to_bytes(), 0, DENSE)).refusal.code, name
-            assert exchange.ledger._books.jobs == {}, name
+            assert exchange.ledger._state.jobs == {}, name
         answer = (await exchange.ask(job.to_bytes(), 0, DENSE)).answer
         for each in forged.values():  # the bytes that ada signed are already her job, so nothing else is checked
             assert (await exchange.ask(each.to_bytes(), 0, DENSE)).answer == answer
-        assert exchange.ledger._books.jobs[job.job_id].opening.analyst == exchange.analyst.name.uri
+        assert exchange.ledger._state.jobs[job.job_id].opening.analyst == exchange.analyst.name.uri
         assert charged_queries(exchange, job) == 1
 
     run_exchange(tmp_path, scene)
@@ -378,7 +378,7 @@ def test_t30_a_coordinator_with_an_untrusted_key_is_disconnected(tmp_path: Path,
         assert (await exchange.reply()).HasField("hello")  # it disconnected, and connected again
         assert exchange.home.authority_pem == trusted
         assert (await exchange.ask(signed_by_false_ada.to_bytes(), 0, DENSE)).HasField("refusal")
-        assert exchange.ledger._books.jobs == {}
+        assert exchange.ledger._state.jobs == {}
         assert (await exchange.ask(job.to_bytes(), 0, DENSE)).HasField("answer")
 
     run_exchange(tmp_path, scene)

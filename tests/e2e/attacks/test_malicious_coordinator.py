@@ -207,7 +207,7 @@ def test_t02_equal_unit_columns_are_refused_at_no_cost(tmp_path: Path) -> None:
             await exchange.say(farewell=pb.Farewell(job=signed.job_id, state="cancelled"))
         last = exchange.job(wide(50))
         assert (await exchange.ask(last.to_bytes(), 0, CovarianceProduct(np.eye(WIDE)[:, :50]))).answer.content
-        spent, standing = exchange.ledger._books.data_sets["cohort"], exchange.ledger.standing(last.job_id)
+        spent, standing = exchange.ledger._state.data_sets["cohort"], exchange.ledger.standing(last.job_id)
         assert standing is not None
         assert (spent.spent.units, spent.reserved.units) == (standing.spent.units, 0)
 

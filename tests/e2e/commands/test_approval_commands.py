@@ -22,7 +22,7 @@ from timeouts import TIMEOUT
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.common.job import Schema
 from dpspca.provider.approval.notify import Notifier
-from dpspca.provider.ledger.sqlite import read_books, verify
+from dpspca.provider.ledger.sqlite import read_ledger_state, verify
 
 ROWS = {name: {"cohort": np.random.default_rng(0).standard_normal((300, 6))} for name in ("north",)}
 SPEC = spec(schema=Schema(6), options={"sparsity": 6, "rounds": 2}, minimum_providers=1)
@@ -85,8 +85,8 @@ def test_a_waiting_job_survives_kills_and_runs_once_two_persons_approve(tmp_path
                 await north.start()
                 assert (await job.result()).statement.parties == 1
             assert await north.end() == 0
-        books = read_books(running.ledger("north"))
-        assert books.jobs[job.name].state == "done"
+        state = read_ledger_state(running.ledger("north"))
+        assert state.jobs[job.name].state == "done"
         assert verify(running.ledger("north"), running.head("north")) == []
 
     asyncio.run(scenario())

@@ -80,7 +80,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
         (["plan", *JOB, "--center", "private"], "--mean-bound and --center private go together"),
         (["plan", *JOB, "--mean-bound", "5"], "--mean-bound and --center private go together"),
         (["plan", *JOB, "--center", "public"], "--public-mean and --center public go together"),
-        (["plan", *JOB, "--write", "no/folder.json"], "no/folder.json cannot be written"),
+        (["plan", *JOB, "--write", "no/folder.json"], "no is not a folder"),
     ],
 )
 def test_an_error_in_a_plan_is_one_line(arguments: list[str], message: str, here: Callable[..., Ended]) -> None:

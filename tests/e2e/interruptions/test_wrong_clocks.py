@@ -67,7 +67,7 @@ class WatchingLedger(MemoryLedger):
     def require_charged_once(self, job: str) -> None:
         """Check that nothing was answered twice, and that at most one charged query was not answered."""
         assert self.kept == list(range(len(self.kept)))
-        known = self._books.jobs.get(job)
+        known = self._state.jobs.get(job)
         if known is None:
             assert not self.kept
             return
@@ -213,6 +213,6 @@ def test_t15_a_job_signed_by_a_wrong_clock_is_done_or_refused_free(enrolment: En
             with pytest.raises(DpspcaError, match=facts("clock")):
                 await here.job_ends()
             for ledger in here.ledgers.values():
-                assert not ledger._books.jobs
+                assert not ledger._state.jobs
 
     asyncio.run(scenario())

@@ -25,9 +25,9 @@ def enrolment(tmp_path: Path) -> Enrolment:
 
 def is_unspent(ledger: MemoryLedger) -> bool:
     """Return whether nothing was answered, and nothing is reserved."""
-    (account,) = ledger._books.data_sets.values()
+    (account,) = ledger._state.data_sets.values()
     assert len(ledger.entries) == 1  # the entry that founds the ledger
-    return not ledger._books.jobs and not any(
+    return not ledger._state.jobs and not any(
         (account.spent.units, account.reserved.units, account.spent.slack_units, account.reserved.slack_units)
     )
 

@@ -17,7 +17,7 @@ from dpspca.client.connection import JobFailedError
 from dpspca.client.evidence import verify
 from dpspca.common.approval_record import APPROVE, REJECT
 from dpspca.common.errors import InvalidParameterError, RefusedError
-from dpspca.provider.ledger.sqlite import read_books
+from dpspca.provider.ledger.sqlite import read_ledger_state
 
 SPEC = spec(minimum_providers=2, answer_seconds=20)
 NAMES = ["site-0", "site-1"]
@@ -35,8 +35,8 @@ async def town_with(tmp_path: Path, policy: str, more: str = "") -> AsyncIterato
 
 
 def nothing_is_taken(site: Site) -> bool:
-    books = read_books(site.folder / "ledger" / "ledger.db")
-    return not books.jobs and not books.data_sets
+    state = read_ledger_state(site.folder / "ledger" / "ledger.db")
+    return not state.jobs and not state.data_sets
 
 
 @pytest.mark.slow
@@ -187,9 +187,9 @@ def test_a_job_rejected_after_it_began_is_answered_no_further(tmp_path: Path) ->
             await site.decide(job.name, REJECT, reason="a mistake")
             with pytest.raises(JobFailedError, match=facts("site-0", "withdrawn", "maria", "a mistake")):
                 await job.result()
-            books = read_books(site.folder / "ledger" / "ledger.db")
-            assert books.jobs[job.name].state == "withdrawn"
-            assert books.data_sets["cohort"].reserved.units == 0
+            state = read_ledger_state(site.folder / "ledger" / "ledger.db")
+            assert state.jobs[job.name].state == "withdrawn"
+            assert state.data_sets["cohort"].reserved.units == 0
 
     asyncio.run(scenario())
 

@@ -70,7 +70,7 @@ class TwoProviders:
         return standing.reached if standing else 0
 
     def spent(self) -> int:
-        return sum(account.spent.units for account in self.ledger._books.data_sets.values())
+        return sum(account.spent.units for account in self.ledger._state.data_sets.values())
 
     async def wait_until_north_waits(self, job: AsyncJob, position: int) -> None:
         """Wait until south has answered a query for which north waits. Check that north paid only for earlier ones."""

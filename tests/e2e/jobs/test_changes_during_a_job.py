@@ -319,7 +319,7 @@ def test_a_job_cancelled_at_any_query_costs_the_queries_so_far(enrolment: Enrolm
                     await asyncio.sleep(0.05)
             output = {each.name: each for each in cancelled.participants}
             for name, ledger in ledgers.items():
-                known = ledger._books.jobs.get(job.name)
+                known = ledger._state.jobs.get(job.name)
                 if known is None:  # the job was cancelled before the first query
                     assert reached == 0
                     continue

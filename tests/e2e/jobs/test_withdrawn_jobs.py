@@ -52,10 +52,10 @@ def test_an_analyst_removed_from_a_policy_gets_no_more_answers(tmp_path: Path) -
             assert model.statement.parties == 2
             told_of = {each.name: each for each in (await job.status()).participants}
             assert names_facts(told_of["site-1"].reason, "(withdrawn)", "policy changed")
-            account = ledgers["site-1"]._books.data_sets["cohort"]
+            account = ledgers["site-1"]._state.data_sets["cohort"]
             assert account.reserved.units == 0
             assert account.spent.units in COSTS[:-1]
-            assert ledgers["site-1"]._books.jobs[job.name].state == "withdrawn"
+            assert ledgers["site-1"]._state.jobs[job.name].state == "withdrawn"
 
     asyncio.run(scenario())
 
@@ -76,6 +76,6 @@ def test_a_finished_answer_is_not_sent_if_the_policy_has_changed(broken: str, tm
             told_of = {each.name: each for each in (await job.status()).participants}
             assert told_of["site-1"].answered == 1
             assert ("cannot be read" in told_of["site-1"].reason) == (broken == "nonsense")
-            assert ledger._books.data_sets["cohort"].spent.units == COSTS[1]  # the answer was made and charged
+            assert ledger._state.data_sets["cohort"].spent.units == COSTS[1]  # the answer was made and charged
 
     asyncio.run(scenario())

@@ -271,9 +271,9 @@ def test_a_party_that_is_killed_while_it_joins_goes_on_with_the_same_key(town: T
 
 FREQUENT_LOOKS = """
 from dpspca.cli import main
-from dpspca.common.transport import certificate_keeper
+from dpspca.common.transport import certificate_renewal
 
-certificate_keeper.LOOK_SECONDS = 0.3
+certificate_renewal.LOOK_SECONDS = 0.3
 main.main()
 """
 """The program, which looks into the mailbox several times a second."""

@@ -23,7 +23,7 @@ from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import Address, files
 from dpspca.common.storage.routes import ProxyAddress, Route
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 
 PROGRAM = shutil.which("tinyproxy")
 VARIABLES = ("http_proxy", "https_proxy", "grpc_proxy", "HTTPS_PROXY", "ALL_PROXY")
@@ -156,7 +156,7 @@ def test_settings_with_a_wrong_proxy_are_refused(tmp_path: Path, line: str, word
         f'{line}\ncoordinator = "hub:1"\nidentity = "i"\nrevocations = "r"\npolicy = "p"\n[data_sets]\ncohort = "c"\n'
     )
     with pytest.raises(InvalidParameterError) as caught:
-        read_config(ProviderConfig, settings)
+        read_settings(ProviderSettings, settings)
     assert words in str(caught.value)
     assert "moon" not in str(caught.value)
 

@@ -24,7 +24,7 @@ from timeouts import TIMEOUT
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.job import JobSpec
 from dpspca.common.trust import identity as identities
-from dpspca.provider.ledger.sqlite import read_books
+from dpspca.provider.ledger.sqlite import read_ledger_state
 
 DRAW = np.random.default_rng(5)
 ROWS = {
@@ -94,7 +94,7 @@ async def begin(town: Daemons, analyst: AsyncFederation, what: JobSpec, data_set
 
 
 def state_of(town: Daemons, job: Any, provider: str = "north") -> str | None:
-    return read_books(town.ledger(provider)).jobs[job.name].state
+    return read_ledger_state(town.ledger(provider)).jobs[job.name].state
 
 
 @pytest.mark.slow
@@ -125,9 +125,9 @@ def test_a_job_ends_if_its_data_set_is_gone_or_changed_and_others_go_on(tmp_path
         async with asyncio.timeout(TIMEOUT):
             assert (await gone.result()).statement.parties == 1
         assert (await kept.result()).statement.parties == 2
-        books = read_books(town.ledger("north"))
-        assert (books.jobs[gone.name].state, books.jobs[kept.name].state) == ("withdrawn", "done")
-        account = books.data_sets["labs"]
+        state = read_ledger_state(town.ledger("north"))
+        assert (state.jobs[gone.name].state, state.jobs[kept.name].state) == ("withdrawn", "done")
+        account = state.data_sets["labs"]
         assert account.spent.units > account.reserved.units == 0
 
         changed = await begin(town, analyst, LONG, "cohort")

@@ -24,8 +24,8 @@ from dpspca.provider.ledger.accounts import JobAccount
 from dpspca.provider.ledger.database import Database
 from dpspca.provider.ledger.entries import Head
 from dpspca.provider.ledger.ledger import ANSWER
-from dpspca.provider.ledger.rules import Books
-from dpspca.provider.ledger.sqlite import export, read_books, verify
+from dpspca.provider.ledger.rules import LedgerState
+from dpspca.provider.ledger.sqlite import export, read_ledger_state, verify
 from dpspca.provider.policy.file import read_policy
 from dpspca.server.jobs.rounds import JobSums
 
@@ -89,7 +89,7 @@ def problems(record: RunRecord) -> Iterator[str]:
 def _ledger_problems(record: RunRecord, site: str) -> Iterator[str]:
     path = record.daemons.ledger(site)
     yield from verify(path, record.daemons.head(site))
-    yield from _account_problems(record, read_books(path))
+    yield from _account_problems(record, read_ledger_state(path))
     yield from _history_problems(path, [each.head for each in record.deaths if each.site == site])
 
 
@@ -97,12 +97,12 @@ def _ledger_problems(record: RunRecord, site: str) -> Iterator[str]:
 class StoredAnswers:
     """A ledger whose answers were never dropped (``daemons.KEEPING``)."""
 
-    books: Books
+    state: LedgerState
     database: Database
 
     def stored(self, job: str, position: int) -> Integers | None:
         """Return the stored answer, if its hash is the recorded one."""
-        query = self.books.query(job, position)
+        query = self.state.query(job, position)
         content = b"".join(self.database.pieces(job, position))
         if query is None or query.answer is None or sha256(content).hexdigest() != query.answer.sha256:
             return None
@@ -113,7 +113,7 @@ class StoredAnswers:
 def _kept(record: RunRecord, site: str) -> Iterator[StoredAnswers]:
     path = record.daemons.ledger(site)
     with Database.readable(path) as database:
-        yield StoredAnswers(read_books(path), database)
+        yield StoredAnswers(read_ledger_state(path), database)
 
 
 # --- Jobs -------------------------------------------------------------------------------------------------------------
@@ -161,15 +161,15 @@ def _content(model: Model) -> list[bytes | None]:
 # --- Ledgers ----------------------------------------------------------------------------------------------------------
 
 
-def _account_problems(record: RunRecord, books: Books) -> Iterator[str]:
+def _account_problems(record: RunRecord, state: LedgerState) -> Iterator[str]:
     """I1: spent is the price of every query that was asked, within the lifetime budget."""
     plans = {each.name: catalogue.plan(each.spec) for each in record.outcomes}
-    if books.jobs.keys() - plans.keys():
-        yield f"jobs that nobody signed: {books.jobs.keys() - plans.keys()}"
+    if state.jobs.keys() - plans.keys():
+        yield f"jobs that nobody signed: {state.jobs.keys() - plans.keys()}"
         return
     policy = read_policy(record.daemons.enrolment.folder / "policy.toml")
-    for name, taken in books.data_sets.items():
-        jobs = {job: found for job, found in books.jobs.items() if found.opening.data_set == name}
+    for name, taken in state.data_sets.items():
+        jobs = {job: found for job, found in state.jobs.items() if found.opening.data_set == name}
         paid = [_paid(found, plans[job]) for job, found in jobs.items()]
         if [taken.spent.units, taken.spent.slack_units] != [sum(part) for part in zip(*paid, strict=True)]:
             asked = sum(units for units, _ in paid)

@@ -14,11 +14,11 @@ from dpspca.client.connection.jobs import JobStatus
 from dpspca.client.federation import AsyncJob
 from dpspca.client.steward.approvals import ApprovalOffice
 from dpspca.common.names import Role
-from dpspca.common.storage import read_config
-from dpspca.common.storage.settings import ProviderConfig
+from dpspca.common.storage import read_settings
+from dpspca.common.storage.settings import ProviderSettings
 from dpspca.common.trust.identity import Identity
+from dpspca.provider.ledger.reader import ledger_paths
 from dpspca.provider.ledger.sqlite import SqliteLedger
-from dpspca.provider.ledger.view import ledger_paths
 from dpspca.provider.policy.file import CurrentPolicy
 from dpspca.provider.startup import approvals_of
 
@@ -66,7 +66,7 @@ class Site:
     @contextmanager
     def open(self) -> Iterator[dict[str, Any]]:
         """Open the ledger, and yield the settings of a daemon."""
-        settings = read_config(ProviderConfig, self.config)
+        settings = read_settings(ProviderSettings, self.config)
         policy = CurrentPolicy(settings.policy)
         with SqliteLedger(*ledger_paths(settings, self.config)) as ledger:
             harness = approvals_of(settings, self.config, ledger, lambda: self.identity, policy.get, now)

@@ -10,7 +10,7 @@ from facts import a_line_names, facts
 from local_federation import permissive_policy
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 from dpspca.provider.data.arrivals import Arrivals
 from dpspca.provider.startup import data_sets_of
 
@@ -39,7 +39,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], fol
 
 def test_arriving_rows_are_offered_and_shown_by_doctor(folder: Path, here: Callable[..., Ended]) -> None:
     np.save(folder / "measurements" / "2026-01.npy", np.eye(3))
-    (rows,) = data_sets_of(read_config(ProviderConfig, folder / "provider.toml")).values()
+    (rows,) = data_sets_of(read_settings(ProviderSettings, folder / "provider.toml")).values()
     assert isinstance(rows, Arrivals)
     assert (rows.count, rows.dimension) == (3, 3)
     assert here("config", "check", "provider.toml").code == 0
@@ -53,4 +53,4 @@ def test_an_empty_folder_is_reported_by_doctor_and_at_start(folder: Path, here: 
         "measurements holds 0 files" in line for line in here("doctor", "--config", "provider.toml").failed_checks
     )
     with pytest.raises(InvalidDataError, match=facts("measurements", 0)):
-        data_sets_of(read_config(ProviderConfig, folder / "provider.toml"))
+        data_sets_of(read_settings(ProviderSettings, folder / "provider.toml"))

@@ -11,7 +11,7 @@ import pytest
 from commands import Ended, commands_in
 from facts import a_line_names, names_facts
 
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 from dpspca.provider.startup import data_sets_of
 
 Here = Callable[..., Ended]
@@ -76,7 +76,7 @@ def test_data_sets_are_read_as_the_settings_declare(here: Here, tmp_path: Path) 
         "persons": 2, "most_rows": 2, "rows_of_nobody": 0, "alike": 0, "divided": 0,
     }  # fmt: skip
     assert (labs["facts"]["rows"], visits["facts"]["rows"]) == (6, 1)
-    rows = data_sets_of(read_config(ProviderConfig, tmp_path / "north.toml"))
+    rows = data_sets_of(read_settings(ProviderSettings, tmp_path / "north.toml"))
     assert rows["cohort"].first(None).part(slice(0, 3)).tolist() == [[50.5, 24.5], [55, 25], [60, 24]]  # type: ignore[union-attr]
     text = here("data", "check", "--config", "north.toml", "--data-set", "cohort")
     assert text.code == 0

@@ -10,7 +10,7 @@ import pytest
 from commands import Ended, commands_in
 from facts import a_line_names, names_facts
 
-from dpspca.common.storage import ProviderConfig, read_config
+from dpspca.common.storage import ProviderSettings, read_settings
 from dpspca.provider.startup import read_data_set
 
 Here = Callable[..., Ended]
@@ -166,7 +166,7 @@ def test_a_preview_shows_where_each_number_of_a_row_came_from(here: Here, tmp_pa
     assert by_name["sex"]["read"] == 2.0
     assert by_name["sex"]["value"] == "male"
     assert by_name["sex"]["prepared"] == {"sex=female": -0.5, "sex=male": 0.5}
-    settings = read_config(ProviderConfig, tmp_path / "north.toml")
+    settings = read_settings(ProviderSettings, tmp_path / "north.toml")
     row = read_data_set(settings, "cohort").part(slice(37, 38))
     prepared = [value for each in shown["features"] for value in each["prepared"].values()]
     np.testing.assert_array_equal(np.asarray(row)[0], prepared)

@@ -11,7 +11,7 @@ from ledgers import LIMITS, opening, standing_at
 from local_federation import Enrolment, permissive_policy
 
 from dpspca.common.names import Role
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 from dpspca.provider.data.memory.scratch import ScratchFile
 from dpspca.provider.ledger.entries import Head
 from dpspca.provider.startup import data_sets_of, open_ledger, scratch_of
@@ -42,16 +42,16 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], fol
     return commands_in(folder, monkeypatch, capfd)
 
 
-def write(folder: Path, **rows: np.ndarray) -> ProviderConfig:
+def write(folder: Path, **rows: np.ndarray) -> ProviderSettings:
     for name, table in rows.items():
         np.save(folder / f"{name}.npy", table)
     (folder / "north.toml").write_text(SETTINGS + "".join(f'{name} = "{name}.npy"\n' for name in rows))
-    return read_config(ProviderConfig, folder / "north.toml")
+    return read_settings(ProviderSettings, folder / "north.toml")
 
 
 def settled(folder: Path) -> None:
     """Create the ledger, as the first start of a daemon does."""
-    open_ledger(read_config(ProviderConfig, folder / "north.toml"), folder / "north.toml").shut()
+    open_ledger(read_settings(ProviderSettings, folder / "north.toml"), folder / "north.toml").shut()
 
 
 def health(here: Callable[..., Ended]) -> str:
@@ -77,7 +77,7 @@ def test_health_reports_an_unreadable_policy(folder: Path, here: Callable[..., E
 def test_health_reports_a_quarantined_ledger(folder: Path, here: Callable[..., Ended]) -> None:
     settled(folder)
     assert "quarantine" not in health(here)
-    read = read_config(ProviderConfig, folder / "north.toml")
+    read = read_settings(ProviderSettings, folder / "north.toml")
     with open_ledger(read, folder / "north.toml") as ledger:
         lost = ledger.head()
         assert ledger.check_head(Head(lost.ledger, lost.entries + 9, "0" * 64))
@@ -99,7 +99,10 @@ def test_doctor_reads_rows_into_scratch_and_makes_no_folder_of_the_provider(
     folder: Path, here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a folder that whoever runs it makes could not be used by the provider."""
-    used, scratch = list[Path](), scratch_of(read_config(ProviderConfig, folder / "north.toml"), folder / "north.toml")
+    used, scratch = (
+        list[Path](),
+        scratch_of(read_settings(ProviderSettings, folder / "north.toml"), folder / "north.toml"),
+    )
     monkeypatch.setattr(ScratchFile, "__init__", lambda self, at: (used.append(at), own(self, at))[1])
     assert "5 rows" in here("doctor", "--config", "north.toml").out
     assert used
@@ -127,7 +130,7 @@ def test_doctor_finds_arriving_rows_that_have_another_name_too(folder: Path, her
 
 def test_doctor_finds_a_policy_that_promises_more_than_was_kept(folder: Path, here: Callable[..., Ended]) -> None:
     settled(folder)
-    own = read_config(ProviderConfig, folder / "north.toml")
+    own = read_settings(ProviderSettings, folder / "north.toml")
     with open_ledger(own, folder / "north.toml") as ledger:
         assert not any("promises" in line for line in here("doctor", "--config", "north.toml").failed_checks)
         ledger.open(opening(protects=1.0, unit="row-replace-one", issued_at=2**40, expires_at=2**41), LIMITS)

@@ -8,13 +8,13 @@ from steward import POLICY
 
 from dpspca.client.checks import _policy
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.storage.settings import Address, ProviderConfig
+from dpspca.common.storage.settings import Address, ProviderSettings
 
 
-def settings(folder: Path, unit: str, *, persons: bool) -> ProviderConfig:
+def settings(folder: Path, unit: str, *, persons: bool) -> ProviderSettings:
     file = folder / "policy.toml"
     file.write_text(POLICY.replace('unit = "row-add-remove"', f'unit = "{unit}"'), encoding="utf-8")
-    return ProviderConfig(
+    return ProviderSettings(
         coordinator=Address.parse("127.0.0.1:1"),
         identity=folder,
         revocations=folder,

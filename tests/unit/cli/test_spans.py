@@ -13,7 +13,7 @@ from facts import a_line_names, facts
 from dpspca.client.matrices import dilation
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.job import Span
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.startup import data_sets_of
 
@@ -47,7 +47,7 @@ def write(folder: Path, span: str, name: str = "ratings") -> Path:
 
 
 def test_a_data_set_is_offered_with_its_span(folder: Path, here: Callable[..., Ended]) -> None:
-    settings = read_config(ProviderConfig, write(folder, "{ start = 2, rows = 3, of = 7 }"))
+    settings = read_settings(ProviderSettings, write(folder, "{ start = 2, rows = 3, of = 7 }"))
     rows = data_sets_of(settings)["ratings"]
     assert isinstance(rows, CheckedRows)
     assert rows.span == Span(2, 3, 7)
@@ -64,7 +64,7 @@ def test_a_data_set_is_offered_with_its_span(folder: Path, here: Callable[..., E
 def test_a_span_that_contradicts_the_data_is_refused_at_start(
     span: str, why: object, folder: Path, here: Callable[..., Ended]
 ) -> None:
-    settings = read_config(ProviderConfig, write(folder, span))
+    settings = read_settings(ProviderSettings, write(folder, span))
     with pytest.raises(InvalidDataError, match=facts("ratings.npz", why)) as caught:
         data_sets_of(settings)
     assert "ratings.npz" in str(caught.value)

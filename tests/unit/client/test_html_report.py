@@ -20,10 +20,10 @@ from dpspca.client.html_report import page
 from dpspca.client.html_report.origin import NOT_HELD
 from dpspca.client.html_report.scree import ticks
 from dpspca.client.html_report.style import PAIRS, policy, sheet
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.client.reports import report
 from dpspca.client.reports.readings import best_guess
 from dpspca.client.simulation import simulate
-from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue
 from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.privacy import PrivacyUnit

@@ -14,10 +14,10 @@ from facts import a_line_names, facts, names_facts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.client.reports import report
 from dpspca.client.reports.score_plot import score_contours
 from dpspca.client.simulation import simulate
-from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import Budget, JobSpec, Schema

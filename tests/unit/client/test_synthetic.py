@@ -9,7 +9,7 @@ from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.client.synthetic import LEAST_ROWS, SpikedModel, SpikedRows, spiked_rows, unequal_shards
+from dpspca.client.made_up_rows import LEAST_ROWS, SpikedModel, SpikedRows, spiked_rows, unequal_shards
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 
 SMALL = SpikedModel(dimension=30, components=3, support=6)

@@ -17,10 +17,10 @@ from dpspca.client.federation import AsyncFederation, settings
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import Schema
 from dpspca.common.storage.settings import (
-    AnalystConfig,
-    AnyConfig,
-    CoordinatorConfig,
-    ProviderConfig,
+    AnalystSettings,
+    AnySettings,
+    CoordinatorSettings,
+    ProviderSettings,
     faults,
     read_toml,
 )
@@ -58,16 +58,19 @@ def test_run_refuses_an_empty_data_set_name(here: Callable[..., Ended]) -> None:
 
 @pytest.mark.parametrize("blank", BLANKS)
 @pytest.mark.parametrize(
-    ("kind", "name"), [(CoordinatorConfig, "coordinator"), (ProviderConfig, "provider"), (AnalystConfig, "analyst")]
+    ("kind", "name"),
+    [(CoordinatorSettings, "coordinator"), (ProviderSettings, "provider"), (AnalystSettings, "analyst")],
 )
-def test_every_key_of_settings_refuses_empty_text(kind: type[AnyConfig], name: str, blank: str, tmp_path: Path) -> None:
+def test_every_key_of_settings_refuses_empty_text(
+    kind: type[AnySettings], name: str, blank: str, tmp_path: Path
+) -> None:
     good = read_toml(SAMPLES / f"{name}.toml")
     for key, value in good.items():
         if isinstance(value, str):
             output = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: blank})))
             assert names_facts(output, "s.toml", key, repr(blank))
     for key in ("data_sets", "arriving", "persons"):
-        if kind is ProviderConfig:
+        if kind is ProviderSettings:
             for table, named in (({"cohort": blank}, f"{key}.cohort"), ({blank: "rows.csv"}, 63)):
                 output = " ".join(map(str, faults(kind, tmp_path / "s.toml", good | {key: table})))
                 assert names_facts(output, "s.toml", key, repr(blank), named)

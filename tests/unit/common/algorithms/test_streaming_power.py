@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from facts import facts
 
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.client.simulation import simulate
-from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue, dps_pca, streaming_power
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError, RefusedError

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from facts import facts
 
+from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.client.simulation import Progress, simulate
-from dpspca.client.synthetic import SpikedModel, spiked_rows
 from dpspca.common.algorithms import catalogue, mod_sulq, sulq
 from dpspca.common.errors import InvalidParameterError, PlanOverBudgetError
 from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema

@@ -13,20 +13,20 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import Announcement, Extent, RowQuery
 from dpspca.common.queries.sketch import (
     MAX_COLUMNS,
+    SEATS,
     SKETCH_QUERIES,
-    SLOTS,
     Commit,
     Peaks,
     Projection,
     Reveal,
     Sketch,
     SketchQuery,
-    read_slots,
+    read_seats,
 )
 from dpspca.common.transport import wire
 
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE
-WORDS = np.random.default_rng(1).integers(0, 2**32, (SLOTS, NONCE_WORDS), dtype=np.uint32)
+WORDS = np.random.default_rng(1).integers(0, 2**32, (SEATS, NONCE_WORDS), dtype=np.uint32)
 MAP = np.random.default_rng(2).standard_normal((3, 3))
 QUERIES: list[SketchQuery] = [
     Commit(),
@@ -73,7 +73,7 @@ def test_queries_of_other_content_are_other_queries() -> None:
         WORDS.astype(float),
         WORDS[1:],
         WORDS[:, 1:],
-        np.zeros((SLOTS, NONCE_WORDS, 1), dtype=np.uint32),
+        np.zeros((SEATS, NONCE_WORDS, 1), dtype=np.uint32),
     ],
 )
 def test_a_list_of_words_with_another_shape_or_type_is_refused(words: np.ndarray) -> None:
@@ -112,7 +112,7 @@ def test_no_other_unit_has_a_price(query: SketchQuery, unit: PrivacyUnit) -> Non
 
 
 def test_the_words_in_all_slots_are_read_from_the_sum_of_answers() -> None:
-    assert (read_slots(WORDS.astype(float)) == WORDS).all()
+    assert (read_seats(WORDS.astype(float)) == WORDS).all()
 
 
 @pytest.mark.parametrize("entry", [2.0**32, -1.0, 0.5, np.nan])
@@ -120,7 +120,7 @@ def test_a_sum_with_two_answers_in_one_slot_is_refused(entry: float) -> None:
     total = WORDS.astype(float)
     total[3, 3] = entry
     with pytest.raises(InvalidQueryError, match=facts("32-bit")):
-        read_slots(total)
+        read_seats(total)
 
 
 def test_no_query_moves_further_than_its_extent_says() -> None:

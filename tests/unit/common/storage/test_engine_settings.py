@@ -7,16 +7,16 @@ import pytest
 from facts import facts
 
 from dpspca.common.errors import InvalidInputError, InvalidParameterError
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 
 PLAIN = 'coordinator = "127.0.0.1:1"\nidentity = "me"\nrevocations = "r.pem"\npolicy = "p.toml"\n'
 TLS = 'ca = "ca.pem"\ncert = "me.pem"\nkey = "me-key.pem"\n'
 
 
-def read(text: str, folder: Path, before: str = '[data_sets]\ncohort = "/rows"\n') -> ProviderConfig:
+def read(text: str, folder: Path, before: str = '[data_sets]\ncohort = "/rows"\n') -> ProviderSettings:
     path = folder / "north.toml"
     path.write_text(f"{PLAIN}{before}{text}", encoding="utf-8")
-    return read_config(ProviderConfig, path)
+    return read_settings(ProviderSettings, path)
 
 
 def test_files_are_found_from_the_folder_of_the_settings(tmp_path: Path) -> None:

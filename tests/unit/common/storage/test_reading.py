@@ -8,7 +8,7 @@ from facts import facts
 from dpspca.common.decoding import decode
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage.reading import KEYS, Reading
-from dpspca.common.storage.settings import ProviderConfig, faults, read_config, read_toml
+from dpspca.common.storage.settings import ProviderSettings, faults, read_settings, read_toml
 from dpspca.common.storage.triplets import Triplets
 
 SETTINGS = 'coordinator = "hub:1"\nidentity = "north"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
@@ -36,7 +36,7 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
     alleles = "panel.bim"
     person = "FID"
     """
-    read = read_config(ProviderConfig, settings(tmp_path, lines)).reading_of("cohort")
+    read = read_settings(ProviderSettings, settings(tmp_path, lines)).reading_of("cohort")
     assert read == Reading(
         columns=("age", "bmi"),
         names=("bmi", "age"),
@@ -53,7 +53,7 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
         person="FID",
     )
     assert read.declared == KEYS - {"leave_out", "query"}
-    assert read_config(ProviderConfig, settings(tmp_path, "")).reading_of("cohort") == Reading()
+    assert read_settings(ProviderSettings, settings(tmp_path, "")).reading_of("cohort") == Reading()
 
 
 def test_codes_may_be_declared_for_each_column() -> None:
@@ -91,7 +91,7 @@ def test_a_declaration_that_makes_no_sense_is_refused_by_name(
     line: str, facts: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = settings(tmp_path, f"[reading.cohort]\n{line}")
-    (fault,) = faults(ProviderConfig, path, read_toml(path))
+    (fault,) = faults(ProviderSettings, path, read_toml(path))
     for fact in ("reading.cohort", *facts):
         assert fact in str(fault)
 
@@ -109,7 +109,7 @@ def test_a_declaration_that_makes_no_sense_is_refused_by_name(
 )
 def test_a_declaration_needs_a_data_set_of_rows(lines: str, fact: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError) as caught:
-        read_config(ProviderConfig, settings(tmp_path, lines))
+        read_settings(ProviderSettings, settings(tmp_path, lines))
     assert fact in str(caught.value)
 
 
@@ -117,11 +117,11 @@ def test_a_tilde_stands_for_the_home_folder(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     path = settings(tmp_path, '[persons]\ncohort = "~/whose.txt"', "~/data/rows.csv")
     path.write_text(path.read_text().replace('"policy.toml"', '"~/policy.toml"'))
-    read = read_config(ProviderConfig, path)
+    read = read_settings(ProviderSettings, path)
     assert read.data_sets == {"cohort": tmp_path / "home" / "data" / "rows.csv"}
     assert (read.persons, read.policy) == ({"cohort": tmp_path / "home" / "whose.txt"}, tmp_path / "home/policy.toml")
     path = settings(tmp_path, "", "~nobody-of-this-name/rows.csv")
-    assert read_config(ProviderConfig, path).data_sets["cohort"].name == "rows.csv"
+    assert read_settings(ProviderSettings, path).data_sets["cohort"].name == "rows.csv"
 
 
 @pytest.mark.parametrize("other", ["data/a.csv", "data/*.csv", "data/a*", "data", "link.csv", "data/../data/?.csv"])
@@ -131,6 +131,6 @@ def test_a_pattern_and_a_file_that_it_matches_are_the_same_rows(other: str, tmp_
         (tmp_path / "data" / name).touch()
     (tmp_path / "link.csv").symlink_to(tmp_path / "data" / "b.csv")
     with pytest.raises(InvalidParameterError, match=facts("'cohort'", "'other'", "data_sets")):
-        read_config(ProviderConfig, settings(tmp_path, f'other = "{other}"', "data/*.csv"))
-    read = read_config(ProviderConfig, settings(tmp_path, 'other = "data/*.tsv"\nmore = "*.npy"', "data/*.csv"))
+        read_settings(ProviderSettings, settings(tmp_path, f'other = "{other}"', "data/*.csv"))
+    read = read_settings(ProviderSettings, settings(tmp_path, 'other = "data/*.tsv"\nmore = "*.npy"', "data/*.csv"))
     assert read.names == {"cohort", "other", "more"}

@@ -13,8 +13,8 @@ from facts import names_facts
 from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import Address
 from dpspca.common.transport import (
-    CertificateKeeper,
     CertificateMail,
+    CertificateRenewer,
     Mail,
     MailFolder,
     RemoteMailbox,
@@ -45,7 +45,7 @@ class Site:
         self.mail = CertificateMail(self.home, self.list, self.mailbox, self.slot)
         self.identity = CurrentIdentity(self.home)
         self.revoked = CurrentRevocations(self.list, north.pem)
-        self.keeper = CertificateKeeper(self.mail, self.identity.get, self.revoked.get, lambda: north.now)
+        self.keeper = CertificateRenewer(self.mail, self.identity.get, self.revoked.get, lambda: north.now)
 
     def look(self, later: timedelta = timedelta()) -> None:
         self.north.now += later
@@ -149,7 +149,7 @@ def test_a_list_that_comes_with_a_certificate_does_not_go_back(site: Site) -> No
 def test_warnings_begin_ten_days_before_an_end_and_come_once_a_day(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = CertificateKeeper(None, site.identity.get, site.revoked.get, lambda: site.north.now)
+    keeper = CertificateRenewer(None, site.identity.get, site.revoked.get, lambda: site.north.now)
     heard: list[int] = []
     for days in range(29):
         site.north.now += timedelta(days=days > 0)
@@ -175,7 +175,7 @@ def test_short_lives_are_warned_of_when_a_third_is_left(days: int, hours: int, n
 
 def test_a_mailbox_that_is_away_stops_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     nowhere = CertificateMail(site.home, site.list, RemoteMailbox(Address("127.0.0.1:1"), 1.0), site.slot)
-    keeper = CertificateKeeper(nowhere, site.identity.get, site.revoked.get, lambda: site.north.now)
+    keeper = CertificateRenewer(nowhere, site.identity.get, site.revoked.get, lambda: site.north.now)
     site.north.now += timedelta(days=25)
     for _ in range(3):
         keeper.look()

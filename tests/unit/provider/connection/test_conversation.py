@@ -32,7 +32,6 @@ from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.connection.conversation import Conversation
 from dpspca.provider.data.checked.preparation import check_rows
-from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.ledger import Head, MemoryLedger
 from dpspca.provider.ledger.peer_receipts import PeerReceipts
@@ -180,7 +179,7 @@ def test_admitting_a_job_reserves_its_price_and_spends_nothing(table: Table) -> 
         for _ in range(2):  # a coordinator that was restarted asks again
             await table.stream.put(pb.ToProvider(admit=pb.Admit(signed_job=job.to_bytes())))
             assert (await table.reply()).admitted.job == job.job_id
-        account = table.ledger._books.data_sets["cohort"]
+        account = table.ledger._state.data_sets["cohort"]
         assert account.reserved.units == [*prices(catalogue.plan(SPEC))][-1].units
         assert account.spent.units == 0
         await table.ask(job)
@@ -198,7 +197,7 @@ def test_an_invalid_job_is_refused_and_the_next_one_is_answered(table: Table, co
         refusal = (await table.reply()).refusal
         assert refusal.position == 0
         assert refusal.what
-        assert not table.ledger._books.jobs
+        assert not table.ledger._state.jobs
         await table.ask(table.job())
         assert (await table.reply()).HasField("answer")
 
@@ -238,7 +237,7 @@ def test_t23_an_unexpected_error_is_refused_in_a_constant_text(table: Table, cap
 
 def test_t22_a_query_is_answered_once_if_its_job_was_forgotten(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two open copies of one job would each make the answer, and show twice how long that takes."""
-    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
+    monkeypatch.setattr("dpspca.provider.jobs.registry.MAX_OPEN_JOBS", 2)
     made = []
     evaluate = Responder.evaluate
     monkeypatch.setattr(Responder, "evaluate", lambda self, paid: made.append(self) or evaluate(self, paid))
@@ -260,7 +259,7 @@ def test_t22_a_query_is_answered_once_if_its_job_was_forgotten(table: Table, mon
 
 
 def test_many_unfinished_jobs_do_not_block_other_jobs(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 3)
+    monkeypatch.setattr("dpspca.provider.jobs.registry.MAX_OPEN_JOBS", 3)
 
     async def scene(table: Table) -> None:
         jobs = [table.job() for _ in range(7)]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from dpspca.cli.app import app
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage.reading import Reading
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 from dpspca.provider.data.files.folders import TemporarilyUnreadableError
 from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows, types_in
@@ -229,7 +229,7 @@ def test_no_password_is_quoted(
     assert caught.value.__suppress_context__
     assert all(each.exit_code == 1 for each in shown)
     assert str(path) in told
-    assert read_config(ProviderConfig, settings).data_sets["cohort"] == path
+    assert read_settings(ProviderSettings, settings).data_sets["cohort"] == path
 
 
 def test_the_password_may_come_from_the_environment_or_a_file(
@@ -324,11 +324,11 @@ def test_two_tables_of_one_database_are_two_data_sets(tmp_path: Path) -> None:
         '[data_sets]\na = "w.postgresql"\nb = "w.postgresql"\n[reading.a]\ntable = "x"\n[reading.b]\ntable = "y"\n'
     )
     settings.write_text(text, encoding="utf-8")
-    assert set(read_config(ProviderConfig, settings).data_sets) == {"a", "b"}
+    assert set(read_settings(ProviderSettings, settings).data_sets) == {"a", "b"}
     for same in (text.replace('"y"', '"x"'), text.replace('table = "y"', "missing = 0")):
         settings.write_text(same, encoding="utf-8")
         with pytest.raises(DpspcaError, match=facts("'a'", "'b'", "data_sets")):
-            read_config(ProviderConfig, settings)
+            read_settings(ProviderSettings, settings)
 
 
 # --- Categories -------------------------------------------------------------------------------------------------------

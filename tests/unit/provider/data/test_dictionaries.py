@@ -18,7 +18,7 @@ from facts import facts
 from dpspca.common.dictionary import Dictionary, MappedFeature, Preparation
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, RefusedError
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.storage import ProviderConfig, Reading, read_config
+from dpspca.common.storage import ProviderSettings, Reading, read_settings
 from dpspca.provider.data import Arrivals, names_in, read_arriving, read_offered, read_rows, require_unit
 
 STUDY = """
@@ -252,5 +252,5 @@ def test_settings_that_contradict_a_dictionary_are_refused(tmp_path: Path, writt
     (tmp_path / "wrong.toml").write_text(STUDY.replace("[100, 200]", '["?", "?"]'), encoding="utf-8")
     (tmp_path / "north.toml").write_text(SETTINGS + written, encoding="utf-8")
     with pytest.raises(InvalidParameterError) as refused:
-        read_config(ProviderConfig, tmp_path / "north.toml")
+        read_settings(ProviderSettings, tmp_path / "north.toml")
     assert said in str(refused.value)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dpspca.client.files.score_files import RowNames
-from dpspca.common.storage import read_config
-from dpspca.common.storage.settings import DataConfig
+from dpspca.common.storage import read_settings
+from dpspca.common.storage.settings import DataSettings
 from dpspca.provider.data.files import TemporarilyUnreadableError
 from dpspca.provider.data.offered_rows import read_offered
 
@@ -28,7 +28,7 @@ def test_a_mark_before_lists_of_rows_and_columns_is_no_part_of_a_name(tmp_path: 
     written(tmp_path / "columns.list", f"{MARK}7\n8\n")
     written(tmp_path / "persons.list", f"{MARK}p1\np2\n")
     written(tmp_path / "long.csv", "person,concept\np1,7\np2,8\n")
-    settings = read_config(DataConfig, written(tmp_path / "north.toml", SETTINGS))
+    settings = read_settings(DataSettings, written(tmp_path / "north.toml", SETTINGS))
     rows = read_offered(tmp_path / "long.csv", settings.reading_of("x"))
     assert rows.names == ("7", "8")
     assert rows.matrix.toarray().tolist() == [[1, 0], [0, 1]]  # type: ignore[union-attr]
@@ -37,7 +37,7 @@ def test_a_mark_before_lists_of_rows_and_columns_is_no_part_of_a_name(tmp_path: 
 def test_a_mark_before_the_names_of_all_columns_is_no_part_of_a_name(tmp_path: Path) -> None:
     written(tmp_path / "names.list", f"{MARK}a\nb\n")
     text = '[data_sets]\nx = "rows.csv"\n[reading.x]\nnames = "names.list"\n'
-    settings = read_config(DataConfig, written(tmp_path / "north.toml", text))
+    settings = read_settings(DataSettings, written(tmp_path / "north.toml", text))
     assert settings.reading_of("x").names == ("a", "b")
 
 

@@ -12,9 +12,9 @@ from facts import facts, names_facts
 from dpspca.client.steward.data_check import Examined, examine_settings
 from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import InvalidDataError
-from dpspca.common.storage import read_config
+from dpspca.common.storage import read_settings
 from dpspca.common.storage.reading import Reading
-from dpspca.common.storage.settings import DataConfig
+from dpspca.common.storage.settings import DataSettings
 from dpspca.common.storage.triplets import Triplets
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.offered_rows import read_offered
@@ -74,7 +74,7 @@ def checked(folder: Path, text: str, before: str = COLUMNS) -> Examined:
     told = 'row = "person", column = "concept", value = "val", rows = "persons.list"'
     settings = f'[data_sets]\nx = "long.csv"\n{before}triplets = {{ {told} }}\n'
     path = written(folder / "north.toml", settings)
-    return next(examine_settings(read_config(DataConfig, path)))
+    return next(examine_settings(read_settings(DataSettings, path)))
 
 
 def test_the_check_says_what_becomes_of_such_lines(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.storage import read_dictionary
 from dpspca.common.storage.reading import Reading
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 from dpspca.common.storage.triplets import Triplets
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.examination.preview import preview_row
@@ -284,7 +284,7 @@ def test_settings_name_files_of_rows_and_columns(tmp_path: Path) -> None:
     how = reading(tmp_path)
     (tmp_path / "concepts.list").write_text("4001\n4002\n\n4003\n", encoding="utf-8")
     (tmp_path / "north.toml").write_text(SETTINGS + DECLARED, encoding="utf-8")
-    settings = read_config(ProviderConfig, tmp_path / "north.toml")
+    settings = read_settings(ProviderSettings, tmp_path / "north.toml")
     assert settings.reading_of("cohort") == how
     (examined,) = examine_settings(settings)
     assert examined.passed
@@ -309,7 +309,7 @@ def test_a_declaration_that_makes_no_sense_is_refused(line: str, fact: str, tmp_
         (tmp_path / "concepts.list").write_text("4001\n", encoding="utf-8")
     (tmp_path / "north.toml").write_text(SETTINGS + line, encoding="utf-8")
     with pytest.raises(InvalidParameterError) as caught:
-        read_config(ProviderConfig, tmp_path / "north.toml")
+        read_settings(ProviderSettings, tmp_path / "north.toml")
     assert fact in str(caught.value)
 
 

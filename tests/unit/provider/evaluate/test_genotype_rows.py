@@ -87,7 +87,7 @@ def test_a_job_with_several_passes_computes_factors_once(monkeypatch: pytest.Mon
     answers = [shard.evaluate(query) for _ in range(3)]
     dense = Shard(CheckedRows(table.toarray()), 2.0).evaluate(query)
     assert all((answer == dense).all() for answer in answers)
-    assert len(calls) <= shard._engine.threads
+    assert len(calls) <= shard._evaluator.threads
 
 
 def test_a_pass_holds_a_few_tiles_and_no_widened_rows() -> None:

@@ -26,7 +26,7 @@ from dpspca.common.privacy.directions import (
 from dpspca.common.privacy.events import ApproximateEvent, GaussianEvent
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.queries.sketch import SLOTS, WEIGHT_BITS, Commit, Peaks, Projection, Reveal, Sketch
+from dpspca.common.queries.sketch import SEATS, WEIGHT_BITS, Commit, Peaks, Projection, Reveal, Sketch
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.integer_rows import integer_csr, integer_rows
 from dpspca.provider.evaluate.moments import DenseRows, SparseRows
@@ -150,7 +150,7 @@ def test_a_nonce_that_does_not_open_its_commitment_is_refused() -> None:
     job = Job()
     nonces = job.revealed()
     before = job.ledger.standing("the job")
-    for slot in (0, 1, 2, SLOTS - 1):
+    for slot in (0, 1, 2, SEATS - 1):
         with refused(f"provider {slot + 1}", "committed"):
             job.ask(SKETCH, Sketch(changed(nonces, slot), DIMENSION, COLUMNS))
     assert job.ledger.standing("the job") == before
@@ -179,10 +179,10 @@ def test_a_sketch_is_made_once_whatever_nonces_are_sent_afterwards() -> None:
 
 
 def test_directions_follow_from_all_nonces_and_the_job_on_every_machine() -> None:
-    nonces = np.arange(SLOTS * NONCE_WORDS, dtype=np.uint32).reshape(SLOTS, NONCE_WORDS)
+    nonces = np.arange(SEATS * NONCE_WORDS, dtype=np.uint32).reshape(SEATS, NONCE_WORDS)
     key = directions_key("job", nonces)
-    others = {directions_key("job", changed(nonces, slot)) for slot in range(SLOTS)} | {directions_key("jo", nonces)}
-    assert len(others | {key}) == SLOTS + 2
+    others = {directions_key("job", changed(nonces, slot)) for slot in range(SEATS)} | {directions_key("jo", nonces)}
+    assert len(others | {key}) == SEATS + 2
     drawn = directions(key, 300, 4)
     assert (drawn == directions(key, 300, 4)).all()
     assert drawn[:2].tolist() == STORED
@@ -462,4 +462,4 @@ def test_a_sketch_answers_nothing_else() -> None:
 
 def test_a_provider_beyond_the_last_slot_refuses_to_take_part() -> None:
     with refused(129, 128):
-        Job(slot=SLOTS).committed()
+        Job(slot=SEATS).committed()

@@ -16,7 +16,7 @@ from dpspca.common.names import Role
 from dpspca.common.privacy.keystream import repeatable_entropy
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.rows import CovarianceProduct
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 from dpspca.common.trust.identity import Identity
 from dpspca.provider import startup
 from dpspca.provider.data.cluster_rows import ClusterRows
@@ -109,11 +109,11 @@ def test_rows_keep_their_budget_when_a_cluster_reads_them(enrolment: Enrolment, 
         JobRegistry(ProviderSetup("", lambda: me, enrolment.revocations, now, both, AllowEverything))
 
 
-def config(tmp_path: Path, more: str, cohort: str = "cohort") -> ProviderConfig:
+def config(tmp_path: Path, more: str, cohort: str = "cohort") -> ProviderSettings:
     plain = 'coordinator = "127.0.0.1:1"\nidentity = "me"\nrevocations = "r.pem"\npolicy = "p.toml"\n'
     path = tmp_path / "north.toml"
     path.write_text(f'{plain}[data_sets]\ncohort = "{cohort}"\n{more}', encoding="utf-8")
-    return read_config(ProviderConfig, path)
+    return read_settings(ProviderSettings, path)
 
 
 def test_settings_with_an_engine_never_open_the_rows_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

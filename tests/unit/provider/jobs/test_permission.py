@@ -85,7 +85,7 @@ class Provider:
     @property
     def account(self) -> tuple[int, int]:
         """Say what is spent and what is reserved on the data set."""
-        found = self.ledger._books.data_sets["cohort"]
+        found = self.ledger._state.data_sets["cohort"]
         return found.spent.units, found.reserved.units
 
 
@@ -132,7 +132,7 @@ def test_a_job_that_the_policy_no_longer_allows_gets_no_more_answers(policy: str
             provider.answer(opened, position)
         assert caught.value.remedy == permission._OVER, "not the remedy of a refusal, which says that it cost nothing"
     assert provider.account == (COSTS[0], 0)
-    assert provider.ledger._books.jobs[signed.job_id].state == WITHDRAWN
+    assert provider.ledger._state.jobs[signed.job_id].state == WITHDRAWN
     with pytest.raises(WithdrawnError):
         provider.registry.find(signed.job_id)
     provider.write(POLICY)

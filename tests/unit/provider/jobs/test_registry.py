@@ -35,7 +35,6 @@ from dpspca.provider.data.checked.preparation import CheckedRows, check_rows
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.open_job import OpenJob
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 from dpspca.provider.ledger.entries import Entry, Head, Opening
@@ -340,7 +339,7 @@ def test_a_repeated_query_is_not_answered_sooner(enrolment: Enrolment) -> None:
 
 
 def test_a_busy_job_is_kept_when_others_are_opened(enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
+    monkeypatch.setattr("dpspca.provider.jobs.registry.MAX_OPEN_JOBS", 2)
 
     async def crowd() -> None:
         registry = JobRegistry(replace(settings(enrolment, Slow), toss=lambda: 0.5))
@@ -521,7 +520,7 @@ def test_an_answer_is_not_in_the_ledger_before_it_leaves(enrolment: Enrolment) -
             await asked
 
     asyncio.run(ended())
-    account = told.ledger._books.data_sets["cohort"]  # type: ignore[attr-defined]
+    account = told.ledger._state.data_sets["cohort"]  # type: ignore[attr-defined]
     assert (account.spent.units, account.reserved.units) == (next(prices(catalogue.plan(SPEC))).units, 0)
 
 

@@ -15,11 +15,10 @@ from dpspca.common.names import Role
 from dpspca.common.privacy.costs import Price
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.base import RowQuery
-from dpspca.common.queries.sketch import SLOTS, Commit, Reveal, Sketch
+from dpspca.common.queries.sketch import SEATS, Commit, Reveal, Sketch
 from dpspca.common.transport.wire import QueryReader, frames
 from dpspca.common.trust.signing import SignedJob
 from dpspca.provider.data.checked.preparation import check_rows
-from dpspca.provider.jobs import registry as dockets
 from dpspca.provider.jobs.kept_jobs import MOST_SKETCHES
 from dpspca.provider.jobs.registry import JobRegistry, ProviderSetup
 
@@ -74,14 +73,14 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def listed(answer: np.ndarray) -> np.ndarray:
-    return answer.astype("<u4").reshape(SLOTS, -1)
+    return answer.astype("<u4").reshape(SEATS, -1)
 
 
 def test_t15_free_jobs_of_another_analyst_end_no_job_that_has_draws(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was paid for, and could not go on without them."""
-    monkeypatch.setattr(dockets, "MAX_OPEN_JOBS", 2)
+    monkeypatch.setattr("dpspca.provider.jobs.registry.MAX_OPEN_JOBS", 2)
     job = scene.signed("ada")
     nonces = scene.ask(job, 1, Reveal(listed(scene.ask(job, 0, Commit()))))
     assert scene.spent(job) != Price()

@@ -12,7 +12,7 @@ from dpspca.common.privacy.costs import NOTHING, Price, cost_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.provider.ledger.accounts import Account, Answer, JobAccount, JobPosition, QueryRecord
 from dpspca.provider.ledger.ledger import MemoryLedger
-from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.rules import LedgerState
 
 KEPT = Answer(1, (2, 2), 32, "a" * 64)
 
@@ -81,6 +81,6 @@ def test_blocks_cost_one_price_whichever_answers_were_stored(stored: tuple[int, 
         if at in stored:
             ledger.store("job", at, answer("job", at))
     ledger.close("job", "done")
-    account = Books.replay(ledger.entries).data_sets["cohort"]
+    account = LedgerState.replay(ledger.entries).data_sets["cohort"]
     assert Price(account.spent.units, account.spent.slack_units) == whole
     assert (account.reserved.units, account.reserved.slack_units) == (0, 0)

@@ -133,4 +133,4 @@ def test_vouching_for_recorded_jobs_is_refused(ledger: MemoryLedger) -> None:
             ledger.vouch(data_set, 5.0, "I would like more")
     forged = Entry.following(ledger.head(), 5, Vouched("cohort", 5.0, "by hand"))
     with pytest.raises(DamagedLedgerError, match=facts("Entry 6")):
-        ledger._books.append(forged)
+        ledger._state.append(forged)

@@ -11,7 +11,7 @@ from ledgers import LIMITS, SIGNED, YEAR, Place, answer, opening, reserve, respo
 from dpspca.common.privacy.costs import Price
 from dpspca.provider.ledger.entries import Entry, Head, Quarantined, Released
 from dpspca.provider.ledger.ledger import QuarantinedError
-from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_books, verify
+from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_ledger_state, verify
 
 NEW = {"issued_at": SIGNED + YEAR, "expires_at": SIGNED + 2 * YEAR}
 NOTHING = {"cohort": Price(0, 0)}
@@ -221,7 +221,7 @@ def test_t12_the_head_file_has_the_new_name_after_a_release(lost: Lost) -> None:
             names.append(ledger.head().ledger)
         assert verify(lost.place.path, lost.place.head) == []
         lost.place.start().shut()
-        assert read_books(lost.place.path).head.ledger == names[-1]
+        assert read_ledger_state(lost.place.path).head.ledger == names[-1]
     assert len(set(names)) == 3
 
 

@@ -26,7 +26,7 @@ from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.privacy.costs import Price
 from dpspca.provider.ledger.database import Database
 from dpspca.provider.ledger.entries import Head, LedgerDiskError, NotQuarantinedError
-from dpspca.provider.ledger.files import SLOT_BYTES, UNREADABLE, HeadFile
+from dpspca.provider.ledger.files import COPY_BYTES, UNREADABLE, HeadFile
 from dpspca.provider.ledger.ledger import QuarantinedError
 from dpspca.provider.ledger.sqlite import SqliteLedger, export, missing_entries, verify
 
@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Place:
 
 def why(ledger: SqliteLedger, remembered: Head | None) -> str | None:
     """Tell what such a head file says of a ledger."""
-    return missing_entries(ledger._books, remembered, lambda _: True)
+    return missing_entries(ledger._state, remembered, lambda _: True)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) 
     assert verify(place.path, place.head) == []
     with place.start() as ledger:
         assert ledger.quarantine is None
-        assert ledger._books.data_sets["cohort"].spent.units == BUDGET.whole.units
+        assert ledger._state.data_sets["cohort"].spent.units == BUDGET.whole.units
 
 
 def test_t12_an_operator_may_count_less_and_leave_the_rest_usable(place: Place) -> None:
@@ -168,7 +168,7 @@ def test_t12_a_ledger_that_diverged_after_a_backup_is_found(used: Place, tmp_pat
 
 
 def test_t12_a_missing_or_unreadable_head_file_is_found(used: Place) -> None:
-    used.head.write_bytes(b"x" * 2 * SLOT_BYTES)
+    used.head.write_bytes(b"x" * 2 * COPY_BYTES)
     with used.start() as ledger:
         assert ledger.quarantine == why(ledger, UNREADABLE)
         ledger.release("the file was overwritten, the ledger was not touched", {}, {"cohort": Price(0, 0)})
@@ -194,8 +194,8 @@ def test_after_a_power_cut_the_last_whole_head_counts(
         file.write(head)
     file.end()
     whole = path.read_bytes()
-    assert len(whole) == 2 * SLOT_BYTES
-    for start in range(SLOT_BYTES, SLOT_BYTES + 100):
+    assert len(whole) == 2 * COPY_BYTES
+    for start in range(COPY_BYTES, COPY_BYTES + 100):
         path.write_bytes(whole[:start] + bytes([whole[start] ^ 1]) + whole[start + 1 :])
         torn = HeadFile(path)
         assert torn.read() == heads[-2]

@@ -48,7 +48,7 @@ def written(place: Place) -> bytes:
 
 
 def spent(ledger: SqliteLedger) -> list[tuple[int, int]]:
-    accounts = ledger._books.data_sets["cohort"]
+    accounts = ledger._state.data_sets["cohort"]
     return [accounts.spent.pair, accounts.reserved.pair]
 
 
@@ -234,7 +234,7 @@ def test_a_second_rewriting_does_not_follow(place: Place) -> None:
     used_by_an_earlier_version(place)
     with place.start() as ledger:
         ledger.key_names()
-        books = ledger._books
-        (again,) = books.draft(5, [Keyed("c" * 64, books.head.entries)])
+        state = ledger._state
+        (again,) = state.draft(5, [Keyed("c" * 64, state.head.entries)])
         with pytest.raises(DamagedLedgerError, match=facts("Entry 13")):
-            books.append(again)
+            state.append(again)

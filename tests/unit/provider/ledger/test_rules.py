@@ -32,7 +32,7 @@ from dpspca.provider.ledger.entries import (
     Stored,
 )
 from dpspca.provider.ledger.ledger import MemoryLedger
-from dpspca.provider.ledger.rules import Books
+from dpspca.provider.ledger.rules import LedgerState
 
 
 def written() -> list[Entry]:
@@ -45,14 +45,14 @@ def written() -> list[Entry]:
     return ledger.entries
 
 
-def after(books: Books, *facts: Fact, at: int = SIGNED) -> Books:
-    for entry in books.draft(at, facts):
-        books.append(entry)
-    return books
+def after(state: LedgerState, *facts: Fact, at: int = SIGNED) -> LedgerState:
+    for entry in state.draft(at, facts):
+        state.append(entry)
+    return state
 
 
-def founded() -> Books:
-    return after(Books(), Founded("one"))
+def founded() -> LedgerState:
+    return after(LedgerState(), Founded("one"))
 
 
 def reread(entry: Entry) -> Entry:
@@ -61,14 +61,14 @@ def reread(entry: Entry) -> Entry:
 
 def test_replaying_entries_gives_the_same_books() -> None:
     entries = written()
-    books = Books.replay(map(reread, entries))
-    assert books.head == Head("memory", len(entries), entries[-1].hash)
-    account = books.data_sets["cohort"]
+    state = LedgerState.replay(map(reread, entries))
+    assert state.head == Head("memory", len(entries), entries[-1].hash)
+    account = state.data_sets["cohort"]
     assert (account.spent.units, account.reserved.units) == (2 * PRICE, 2 * PRICE)
     assert (account.spent.slack_units, account.reserved.slack_units) == (2 * SLACK, 2 * SLACK)
-    assert books.analysts["cohort", opening().analyst] == account
-    assert books.standing("job") == stands(1)
-    assert books.jobs["job"].state == "done"
+    assert state.analysts["cohort", opening().analyst] == account
+    assert state.standing("job") == stands(1)
+    assert state.jobs["job"].state == "done"
 
 
 def test_the_chain_can_be_checked_with_a_hash_alone() -> None:
@@ -124,7 +124,7 @@ def test_no_character_of_any_entry_can_be_changed_unnoticed() -> None:
         for at in range(0, len(entry.content), 7):
             changed = entry.content[:at] + chr(ord(entry.content[at]) ^ 1) + entry.content[at + 1 :]
             with pytest.raises(LedgerError):
-                Books.replay([*entries[:place], Entry.read(changed, entry.hash), *entries[place + 1 :]])
+                LedgerState.replay([*entries[:place], Entry.read(changed, entry.hash), *entries[place + 1 :]])
 
 
 def test_no_entry_can_be_left_out_doubled_or_moved_unnoticed() -> None:
@@ -137,7 +137,7 @@ def test_no_entry_can_be_left_out_doubled_or_moved_unnoticed() -> None:
         ]
         for sequence in altered:
             with pytest.raises(DamagedLedgerError, match=rf"entry ({place + 1}|{place + 2})\b"):
-                Books.replay(sequence)
+                LedgerState.replay(sequence)
 
 
 OUT_OF_PLACE: list[list[Fact]] = [
@@ -160,15 +160,15 @@ OUT_OF_PLACE: list[list[Fact]] = [
 @pytest.mark.parametrize("made", OUT_OF_PLACE)
 def test_well_chained_entries_that_break_a_rule_are_refused(made: list[Fact]) -> None:
     """Whoever can write the file can make a valid chain, but its entries must still follow the rules."""
-    books = founded()
+    state = founded()
     with pytest.raises(DamagedLedgerError, match=facts(f"Entry {1 + len(made)}")):
-        after(books, *made)
-    assert books.head.entries == len(made)
+        after(state, *made)
+    assert state.head.entries == len(made)
 
 
 def test_a_chain_must_begin_with_founded() -> None:
     with pytest.raises(DamagedLedgerError, match=facts("Entry 1")):
-        after(Books(), Started("instance"))
+        after(LedgerState(), Started("instance"))
 
 
 @pytest.mark.parametrize(
@@ -180,17 +180,17 @@ def test_a_line_that_is_not_an_entry_is_a_ledger_error(line: str) -> None:
 
 
 def test_deciding_changes_nothing() -> None:
-    books = after(founded(), opening())
-    before = replace(books.data_sets["cohort"]), books.head
-    assert books.to_open(opening("other"), LIMITS) == opening("other")
-    assert books.to_reserve("job", "q", "d", None, standing_at(1)) == Reserved("job", 0, "q", "d", PRICE, SLACK)
-    assert books.to_close("job", "done") == Closed("job", "done", 3 * PRICE, 3 * SLACK)
-    assert books.draft(1, [opening("other")])[0].number == 3
-    assert (books.data_sets["cohort"], books.head) == before
+    state = after(founded(), opening())
+    before = replace(state.data_sets["cohort"]), state.head
+    assert state.to_open(opening("other"), LIMITS) == opening("other")
+    assert state.to_reserve("job", "q", "d", None, standing_at(1)) == Reserved("job", 0, "q", "d", PRICE, SLACK)
+    assert state.to_close("job", "done") == Closed("job", "done", 3 * PRICE, 3 * SLACK)
+    assert state.draft(1, [opening("other")])[0].number == 3
+    assert (state.data_sets["cohort"], state.head) == before
 
 
 def test_the_outbox_lists_what_left_when_for_whom_and_its_signature() -> None:
-    (first, second) = Books.replay(written()).outbox()
+    (first, second) = LedgerState.replay(written()).outbox()
     assert (first.at, first.job, first.data_set, first.analyst) == (5, "job", "cohort", opening().analyst)
     assert (first.position, first.query, first.signature_hash) == (0, "query 0", "5" * 64)
     assert first.bytes == 96
@@ -205,22 +205,22 @@ def test_the_outbox_leaves_out_queries_without_an_answer() -> None:
 # --- Quarantine -------------------------------------------------------------------------------------------------------
 
 
-def quarantined() -> Books:
-    books = after(founded(), opening(), Reserved("job", 0, "q", "d", PRICE, SLACK))
-    return after(books, Quarantined("it went back"))
+def quarantined() -> LedgerState:
+    state = after(founded(), opening(), Reserved("job", 0, "q", "d", PRICE, SLACK))
+    return after(state, Quarantined("it went back"))
 
 
 def test_a_quarantine_refuses_everything_and_counts_open_jobs_as_spent() -> None:
-    books = quarantined()
-    account = books.data_sets["cohort"]
+    state = quarantined()
+    account = state.data_sets["cohort"]
     assert (account.spent.units, account.reserved.units) == (3 * PRICE, 0)
-    assert books.jobs["job"].state == "quarantined"
+    assert state.jobs["job"].state == "quarantined"
     attempts: list[Any] = [
-        lambda: books.to_open(opening(), LIMITS),
-        lambda: books.to_open(opening("other"), LIMITS),
-        lambda: books.to_reserve("job", "q", "d", stands(1), standing_at(2)),
-        lambda: books.to_store("job", 0, (1,), 8, "d"),
-        lambda: books.to_close("job", "done"),
+        lambda: state.to_open(opening(), LIMITS),
+        lambda: state.to_open(opening("other"), LIMITS),
+        lambda: state.to_reserve("job", "q", "d", stands(1), standing_at(2)),
+        lambda: state.to_store("job", 0, (1,), 8, "d"),
+        lambda: state.to_close("job", "done"),
     ]
     for attempted in attempts:
         with pytest.raises(QuarantinedError):
@@ -232,47 +232,47 @@ def test_a_release_counts_all_as_spent_unless_the_operator_states_less() -> None
     released = quarantined().to_release("looked into", budgets, {"another": Price(PRICE, 0)})
     assert released.counted["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
     assert released.counted["another"] == [PRICE, 0]
-    books = after(quarantined(), released)
+    state = after(quarantined(), released)
     late = {"issued_at": SIGNED + JOB_SKEW + 1}
     with pytest.raises(BudgetExceededError):
-        books.to_open(opening("new", units=1, slack_units=0, **late), LIMITS)
+        state.to_open(opening("new", units=1, slack_units=0, **late), LIMITS)
     left = opening("new", data_set="another", units=BUDGET.whole.units - PRICE, **late)
-    assert books.to_open(left, LIMITS) == left
+    assert state.to_open(left, LIMITS) == left
     with pytest.raises(BudgetExceededError):
-        books.to_open(replace(left, units=left.units + 1), LIMITS)
+        state.to_open(replace(left, units=left.units + 1), LIMITS)
 
 
 def test_a_write_off_counts_against_every_analyst() -> None:
     """The lost answers could have been any analyst's."""
-    books = quarantined()
-    after(books, books.to_release("looked into", {}, {"cohort": Price(PRICE, 0)}))
+    state = quarantined()
+    after(state, state.to_release("looked into", {}, {"cohort": Price(PRICE, 0)}))
     limits = Limits(BUDGET, analyst=BUDGET)
     plan = opening("new", analyst="another", units=BUDGET.whole.units, slack_units=0, issued_at=SIGNED + YEAR)
     with pytest.raises(BudgetExceededError, match=facts("another", "'cohort'")):
-        books.to_open(plan, Limits(Filter.for_budget(2.0, 1e-5), limits.analyst))
+        state.to_open(plan, Limits(Filter.for_budget(2.0, 1e-5), limits.analyst))
 
 
 def test_a_data_set_stays_refused_until_a_release_names_it() -> None:
-    books = quarantined()
-    after(books, books.to_release("looked into", {"cohort": BUDGET}, {}))
+    state = quarantined()
+    after(state, state.to_release("looked into", {"cohort": BUDGET}, {}))
     forgotten = opening("new", data_set="forgotten", issued_at=SIGNED + YEAR)
     with pytest.raises(QuarantinedError, match=facts("'forgotten'")):
-        books.to_open(forgotten, LIMITS)
-    after(books, books.to_release("it is new", {}, {"forgotten": Price(0, 0)}))
-    assert books.to_open(forgotten, LIMITS) == forgotten
+        state.to_open(forgotten, LIMITS)
+    after(state, state.to_release("it is new", {}, {"forgotten": Price(0, 0)}))
+    assert state.to_open(forgotten, LIMITS) == forgotten
 
 
 def test_a_job_signed_before_the_release_is_refused() -> None:
-    books = quarantined()
-    after(books, books.to_release("looked into", {}, {"cohort": Price(0, 0)}), at=SIGNED)
+    state = quarantined()
+    after(state, state.to_release("looked into", {}, {"cohort": Price(0, 0)}), at=SIGNED)
     with pytest.raises(RefusedError, match=facts("300 seconds")):
-        books.to_open(opening("lost", issued_at=SIGNED + JOB_SKEW), LIMITS)
+        state.to_open(opening("lost", issued_at=SIGNED + JOB_SKEW), LIMITS)
     newer = opening("newer", issued_at=SIGNED + JOB_SKEW + 1)
-    assert books.to_open(newer, LIMITS) == newer
+    assert state.to_open(newer, LIMITS) == newer
 
 
 @pytest.mark.parametrize(
-    ("books", "reason", "counted", "kind", "refusal"),
+    ("state", "reason", "counted", "kind", "refusal"),
     [
         (founded(), "why not", {}, NotQuarantinedError, None),
         (quarantined(), " ", {}, LedgerError, facts("--reason")),
@@ -281,7 +281,7 @@ def test_a_job_signed_before_the_release_is_refused() -> None:
     ],
 )
 def test_a_release_without_a_reason_or_valid_amounts_is_refused(
-    books: Books, reason: str, counted: dict[str, Price], kind: type[LedgerError], refusal: str | None
+    state: LedgerState, reason: str, counted: dict[str, Price], kind: type[LedgerError], refusal: str | None
 ) -> None:
     with pytest.raises(kind, match=refusal):
-        books.to_release(reason, {}, counted)
+        state.to_release(reason, {}, counted)

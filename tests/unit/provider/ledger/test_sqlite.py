@@ -50,7 +50,7 @@ from dpspca.provider.ledger.entries import (
     link,
 )
 from dpspca.provider.ledger.ledger import LedgerError, Opening
-from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_books, verify
+from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_ledger_state, verify
 from dpspca.provider.release.entropy import system_entropy
 from dpspca.provider.release.responder import Responder
 
@@ -139,14 +139,14 @@ def test_readers_see_the_ledger_while_its_daemon_writes_it(used: Place) -> None:
         respond(ledger, "other", 0)
         assert first["kind"] == "founded"
         assert "other" not in {entry.get("job") for entry in reading}
-        assert read_books(used.path).data_sets["cohort"].spent.units == 3 * PRICE
-        assert [each.position for each in read_books(used.path).outbox()] == [0, 1, 0]
+        assert read_ledger_state(used.path).data_sets["cohort"].spent.units == 3 * PRICE
+        assert [each.position for each in read_ledger_state(used.path).outbox()] == [0, 1, 0]
         assert verify(used.path, used.head) == []
 
 
 def test_reading_never_creates_a_ledger(place: Place) -> None:
     place.path.parent.mkdir()
-    for read in (read_books, lambda path: list(export(path))):
+    for read in (read_ledger_state, lambda path: list(export(path))):
         with pytest.raises(LedgerError, match=facts(place.path, "`dpspca ledger release --help`")):
             read(place.path)
     assert "no ledger at" in verify(place.path)[0]
@@ -173,10 +173,10 @@ def test_t05_a_restarted_provider_sends_the_same_bytes_and_continues(place: Plac
             asked = responder(ledger, "job")
             assert [asked.respond(at, queries[at]).tobytes() for at in range(position)] == sent
             sent.append(asked.respond(position, queries[position]).tobytes())
-    books = read_books(place.path)
-    assert [each.query for each in books.outbox()] == [step.name for step in catalogue.plan(SPEC)]
-    assert books.jobs["job"].account.reserved.units == 0
-    assert books.jobs["job"].account.spent.units == priced("job").units
+    state = read_ledger_state(place.path)
+    assert [each.query for each in state.outbox()] == [step.name for step in catalogue.plan(SPEC)]
+    assert state.jobs["job"].account.reserved.units == 0
+    assert state.jobs["job"].account.spent.units == priced("job").units
 
 
 def test_a_lost_answer_is_made_after_a_restart_or_stays_paid_for(place: Place) -> None:
@@ -202,7 +202,7 @@ def test_a_lost_answer_is_made_after_a_restart_or_stays_paid_for(place: Place) -
             ledger.close(job, "aborted")
     assert len(answers) == 1
     assert paid is not None
-    accounts = read_books(place.path).data_sets
+    accounts = read_ledger_state(place.path).data_sets
     gone = {name: (account.spent.units, account.reserved.units) for name, account in accounts.items()}
     assert gone == dict.fromkeys(("cohort", "elsewhere"), (paid.spent.units, 0))
 
@@ -244,7 +244,7 @@ def test_t13_a_second_writer_past_the_locks_is_found_before_reserving(used: Plac
                 with pytest.raises(LedgerInUseError):
                     attempted()
             respond(second, "job", 2)
-    assert read_books(used.path).data_sets["cohort"].spent.units == 3 * PRICE
+    assert read_ledger_state(used.path).data_sets["cohort"].spent.units == 3 * PRICE
 
 
 def test_t11_two_daemons_past_the_locks_never_overspend(used: Place) -> None:
@@ -267,7 +267,7 @@ def test_t11_two_daemons_past_the_locks_never_overspend(used: Place) -> None:
                 thread.start()
             for thread in threads:
                 thread.join()
-    account = read_books(used.path).data_sets["cohort"]
+    account = read_ledger_state(used.path).data_sets["cohort"]
     assert account.spent.units + account.reserved.units == 9 * PRICE
 
 
@@ -394,7 +394,7 @@ def test_any_damaged_page_is_a_ledger_error(used: Place) -> None:
         used.head.write_bytes(head)
         try:
             with used.start() as ledger:
-                assert ledger._books.data_sets["cohort"].spent.units == 2 * PRICE
+                assert ledger._state.data_sets["cohort"].spent.units == 2 * PRICE
                 for position in range(2):
                     served(ledger, position)
         except LedgerError as problem:
@@ -452,7 +452,7 @@ def test_a_read_only_disk_is_a_ledger_error_and_spends_nothing(used: Place) -> N
     shim = Shim("only reads", disk)
     with pytest.raises(LedgerDiskError):
         used.start(connect=lambda path: Connection(path, shim))
-    assert read_books(used.path).data_sets["cohort"].spent.units == 2 * PRICE
+    assert read_ledger_state(used.path).data_sets["cohort"].spent.units == 2 * PRICE
 
 
 def read_only(_tried: int, _step: object) -> None:

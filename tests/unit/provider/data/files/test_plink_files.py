@@ -17,7 +17,7 @@ from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.errors import DpspcaError, InvalidParameterError, MissingExtraError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.storage.reading import Reading
-from dpspca.common.storage.settings import ProviderConfig, read_config
+from dpspca.common.storage.settings import ProviderSettings, read_settings
 from dpspca.provider.data import require_unit
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.examination.preview import preview_row
@@ -348,12 +348,12 @@ alleles = "public/reference.afreq"
 missing = 0
 """
     (tmp_path / "provider.toml").write_text(text, encoding="utf-8")
-    reading = read_config(ProviderConfig, tmp_path / "provider.toml").reading_of("cohort")
+    reading = read_settings(ProviderSettings, tmp_path / "provider.toml").reading_of("cohort")
     assert reading.alleles == tmp_path / "public" / "reference.afreq"
     assert reading.fill_of("rs1") == 0
     (tmp_path / "provider.toml").write_text(text.replace("missing = 0", 'person = "MID"'), encoding="utf-8")
     with pytest.raises(InvalidParameterError, match=facts("'MID'", "IID, FID")):
-        read_config(ProviderConfig, tmp_path / "provider.toml")
+        read_settings(ProviderSettings, tmp_path / "provider.toml")
 
 
 def test_data_check_counts_missing_genotypes(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.privacy import NOTHING, UNIT, Filter, Mixture, Price, PrivacyLoss, root_down, round_down, round_up
-from dpspca.common.storage import ProviderConfig, read_config, require_own
+from dpspca.common.storage import ProviderSettings, read_settings, require_own
 
 from .accounts import Account, JobAccount, Release
 from .database import Database
 from .entries import QUARANTINE_REMEDY, Decided, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
 from .files import file_errors, read_head, read_row_key
 from .row_key import RowKey
-from .rules import Books
+from .rules import LedgerState
 from .sqlite import has_entry, missing_entries, require_row_key
 
 LEDGER: Final = "ledger/ledger.db"
@@ -30,15 +30,15 @@ NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerView:
+class LedgerReader:
     """A ledger as it was at one moment.
 
     ``quarantine_reason`` says why the ledger may have forgotten what was spent. It is None if it has not.
     """
 
-    settings: ProviderConfig
+    settings: ProviderSettings
     path: Path
-    books: Books
+    state: LedgerState
     quarantines: tuple[Entry, ...]
     """The entries that began a quarantine or ended one."""
     approvals: tuple[Entry, ...]
@@ -53,7 +53,7 @@ class LedgerView:
         """
         changes = [
             (each.answer.stored_at if each.answer else job.opened_at, each.price)
-            for job in self.books.jobs.values()
+            for job in self.state.jobs.values()
             if job.opening.data_set == data_set
             for each in job.queries
             if each.answer or job.state is None
@@ -71,9 +71,9 @@ class LedgerView:
 
     def data_set_of_rows(self, identifiers: Iterable[str]) -> str | None:
         """Return the data set under which rows with one of these digests or fingerprints were first used, or None."""
-        require_row_key(self.path, self.books, self.row_key)
-        names = identifiers if self.books.keyed is None or self.row_key is None else self.row_key.names_of(identifiers)
-        return self.books.data_set_of_rows(names)
+        require_row_key(self.path, self.state, self.row_key)
+        names = identifiers if self.state.keyed is None or self.row_key is None else self.row_key.names_of(identifiers)
+        return self.state.data_set_of_rows(names)
 
     @property
     def gaps(self) -> list[str]:
@@ -82,7 +82,7 @@ class LedgerView:
             (format_time(each.at), each.fact.reason) for each in self.quarantines if isinstance(each.fact, Quarantined)
         ]
         gaps = [f"Found {at}: {reason} Answers from before may be missing here." for at, reason in found]
-        if self.quarantine_reason and not self.books.quarantine:
+        if self.quarantine_reason and not self.state.quarantine:
             gaps.append(f"{self.quarantine_reason} Answers may be missing here.")
         return gaps
 
@@ -132,32 +132,32 @@ class Balance:
         return [Fraction(part, whole) for part, whole in zip(taken.pair, self.budget.whole.pair, strict=True)]
 
 
-def ledger_paths(settings: ProviderConfig, config: Path) -> tuple[Path, Path]:
+def ledger_paths(settings: ProviderSettings, config: Path) -> tuple[Path, Path]:
     """Return the paths of a provider's ledger and of its head file."""
     return settings.ledger or config.parent / LEDGER, settings.ledger_head or settings.identity / LEDGER_HEAD
 
 
-def read_ledger(config: Path) -> LedgerView:
+def read_ledger(config: Path) -> LedgerReader:
     """Read a provider's ledger and compare it with its head file, as the daemon does when it starts."""
-    require_own(ProviderConfig, config)
-    settings = read_config(ProviderConfig, config)
+    require_own(ProviderSettings, config)
+    settings = read_settings(ProviderSettings, config)
     path, head_path = ledger_paths(settings, config)
     with file_errors(head_path):
         remembered = read_head(head_path)  # before the ledger, which may grow in the meantime
-    books, quarantines, approvals = Books(), list[Entry](), list[Entry]()
+    state, quarantines, approvals = LedgerState(), list[Entry](), list[Entry]()
     with file_errors(path), Database.readable(path) as database:
         for entry in database.entries():
-            books.append(entry)
+            state.append(entry)
             if isinstance(entry.fact, Quarantined | Released):
                 quarantines.append(entry)
             elif isinstance(entry.fact, Decided):
                 approvals.append(entry)
         key = read_row_key(path)
-        reason = books.quarantine or missing_entries(books, remembered, has_entry(database, books, key))
-    return LedgerView(settings, path, books, tuple(quarantines), tuple(approvals), reason, key)
+        reason = state.quarantine or missing_entries(state, remembered, has_entry(database, state, key))
+    return LedgerReader(settings, path, state, tuple(quarantines), tuple(approvals), reason, key)
 
 
-def require_trusted(settings: ProviderConfig, config: Path) -> None:
+def require_trusted(settings: ProviderSettings, config: Path) -> None:
     """Refuse a ledger that is in quarantine, quickly; ``read_ledger`` also compares it with its head file."""
     path, _ = ledger_paths(settings, config)
     with file_errors(path), Database.readable(path) as database:
@@ -166,10 +166,10 @@ def require_trusted(settings: ProviderConfig, config: Path) -> None:
         raise QuarantinedError(f"The ledger is in quarantine, and every job is refused: {reason}", QUARANTINE_REMEDY)
 
 
-def admission_error(books: Books, opening: Opening, limits: Limits) -> DpspcaError | None:
+def admission_error(state: LedgerState, opening: Opening, limits: Limits) -> DpspcaError | None:
     """Return why a job that is signed now would not be admitted, or None if it would."""
     try:
-        books.to_open(opening, limits)
+        state.to_open(opening, limits)
     except DpspcaError as refusal:
         return refusal
     return None

@@ -32,7 +32,7 @@ WARN_SECONDS: Final = 86_400.0
 _log = logging.getLogger(__name__)
 
 
-class End(NamedTuple):
+class Expiry(NamedTuple):
     """Until when something is valid, and from when on that is worth a warning."""
 
     what: str
@@ -40,7 +40,7 @@ class End(NamedTuple):
     soon: datetime
 
     @classmethod
-    def of(cls, what: str, since: datetime, until: datetime) -> "End":
+    def of(cls, what: str, since: datetime, until: datetime) -> "Expiry":
         """Return the end of something that is valid for this time."""
         return cls(what, until, until - min(SOON, (until - since) / 3))
 
@@ -56,15 +56,15 @@ class End(NamedTuple):
         return f"{self.what} ends in {size}, at {self.until:%Y-%m-%d %H:%M} UTC."
 
 
-def ends(me: Identity, revoked: RevocationList | None) -> list[End]:
+def ends(me: Identity, revoked: RevocationList | None) -> list[Expiry]:
     """Return until when a party's certificate, its authority's and its revocation list are valid."""
     own, authority = read_certificate(me.certificate_pem), read_authority(me.authority_pem)
     found = [
-        End.of(f"The certificate of {me.name}", own.not_valid_before_utc, own.not_valid_after_utc),
-        End.of("The authority's certificate", authority.not_valid_before_utc, authority.not_valid_after_utc),
+        Expiry.of(f"The certificate of {me.name}", own.not_valid_before_utc, own.not_valid_after_utc),
+        Expiry.of("The authority's certificate", authority.not_valid_before_utc, authority.not_valid_after_utc),
     ]
     if revoked is not None:
-        found.append(End.of("The revocation list", revoked.issued_at, revoked.next_update))
+        found.append(Expiry.of("The revocation list", revoked.issued_at, revoked.next_update))
     return found
 
 
@@ -107,7 +107,7 @@ def renew_if_due(mail: CertificateMail, me: Identity, now: datetime) -> tuple[Id
     return made, problems
 
 
-class CertificateKeeper:
+class CertificateRenewer:
     """Renews, fetches and warns, for as long as a daemon runs. Without ``mail`` it only warns."""
 
     def __init__(

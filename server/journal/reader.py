@@ -8,8 +8,8 @@ from dpspca.common.storage import DatabaseUrl, sqlite_file
 from dpspca.server.job import JobRecord
 
 from .contract import JournalError
-from .postgres import PostgresView
-from .sqlite import SqliteView
+from .postgres import PostgresReader
+from .sqlite import SqliteReader
 
 _MISSING: Final = "The coordinator makes it at its first start. Check `journal` in its settings."
 
@@ -17,12 +17,12 @@ _MISSING: Final = "The coordinator makes it at its first start. Check `journal` 
 def read_jobs(location: Path | DatabaseUrl) -> tuple[list[JobRecord], dict[str, bytes]]:
     """Return all jobs, oldest first, and the last receipt of each provider, as they are recorded now."""
     if isinstance(location, DatabaseUrl):
-        journal: SqliteView | PostgresView = PostgresView(location)
+        journal: SqliteReader | PostgresReader = PostgresReader(location)
     else:
         if not location.exists():
             raise JournalError(f"There is no journal at {location}.", _MISSING)
         try:
-            journal = SqliteView(location, sqlite_file.connect(location, "ro"))
+            journal = SqliteReader(location, sqlite_file.connect(location, "ro"))
         except sqlite3.Error as problem:
             raise JournalError(f"The journal {location} cannot be read: {problem}.", "Check its permissions.") from None
     try:

@@ -40,7 +40,7 @@ class NoPageError(RefusedError):
         super().__init__("There is no such page.", "Choose one from the navigation.")
 
 
-class DashboardView(Protocol):
+class DashboardPages(Protocol):
     """The dashboard of one role."""
 
     role: str
