@@ -101,7 +101,7 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     own_spans = _spans(spans, shards, len(tables), spec.unit)
     own_persons = _persons(persons, shards, tables, spec.unit)
     responders = [
-        Responder(plan, _shard(rows, plan, chosen), MemoryLedger(), _entropy(seed), slot=number)
+        Responder(plan, _shard(rows, plan, chosen), MemoryLedger(), _entropy(seed), seat=number)
         for number, rows in enumerate(_all_checked(tables, spec, own_spans, own_persons))
     ]
     federation = _Federation(plan, responders, watch)

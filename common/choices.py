@@ -1,4 +1,4 @@
-"""What may stand in the place of an unknown name: the name that was probably meant, and those that there are."""
+"""Suggestions for an unknown name: the name that was probably meant, and the names that exist."""
 
 import re
 from collections.abc import Iterable

@@ -49,7 +49,7 @@ def run_prepared(shards: Sequence[Shard], spec: JobSpec, noise_seed: int, bases:
     """Query every shard through its responder, and record every basis that is multiplied."""
     plan = iter(catalogue.plan(spec))
     responders = [
-        Responder(catalogue.plan(spec), shard, MemoryLedger(), repeatable_entropy(noise_seed), slot=number)
+        Responder(catalogue.plan(spec), shard, MemoryLedger(), repeatable_entropy(noise_seed), seat=number)
         for number, shard in enumerate(shards)
     ]
     positions = iter(range(len(catalogue.plan(spec))))

@@ -119,7 +119,7 @@ def _balance_lines(facts: dict[str, Any]) -> Iterator[str]:
     yield f"  Reserved for open jobs: mu {_up(facts['reserved'])}, {_percent_up(facts['reserved'])}."
     if facts["past_expiry"]:
         yield (
-            f"    {facts['past_expiry']} open jobs have expired. What they reserve is released when the next job "
+            f"    {facts['past_expiry']} open jobs have expired. What they reserve is given back when the next job "
             "is opened."
         )
     yield f"  Left: mu {_down(facts['left'])}, {_percent_down(facts['left'])}."

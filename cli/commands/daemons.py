@@ -14,7 +14,7 @@ import typer
 
 from dpspca.cli.arguments import DAEMON_CODES, EXIT_CODES, AsJson, DaemonSettingsFile
 from dpspca.cli.render import logs, print_table, print_text, to_json
-from dpspca.client import operation
+from dpspca.client import coordinator_report
 from dpspca.client.clock import now
 from dpspca.client.demo import PARENT_VARIABLE
 from dpspca.client.enrolment import mail_of, mailbox_folder
@@ -93,7 +93,7 @@ def _show_coordinator(config: DaemonSettingsFile, *, as_json: AsJson = False) ->
     coordinator started; analysts who run a command now or submitted a job; and parties that used the mailbox. It says
     which certificates were revoked. At the authority, `dpspca study show` lists all parties.
     """
-    facts = asyncio.run(operation.facts(config))
+    facts = asyncio.run(coordinator_report.facts(config))
     if as_json:
         typer.echo(to_json(facts))
         return
@@ -306,7 +306,7 @@ def _raise_file_limit(most: int) -> None:
 
 
 def _journal(settings: CoordinatorSettings, config: Path) -> Journal:
-    location = operation.journal_location(settings, config)
+    location = coordinator_report.journal_location(settings, config)
     return PostgresJournal(location) if isinstance(location, DatabaseUrl) else SqliteJournal(location)
 
 

@@ -33,7 +33,7 @@ from dpspca.provider.ledger import (
     verify,
 )
 
-from .release import release
+from .end_quarantine import end_quarantine
 from .vouch import vouch
 
 CHECK_FAILED: Final = 1
@@ -46,7 +46,7 @@ DATE: Final = len("2026-01-31")
 ledger = typer.Typer(
     name="ledger", no_args_is_help=True, help="Show, verify or export a provider's ledger, or end its quarantine."
 )
-ledger.command("release", epilog=EXIT_CODES)(release)
+ledger.command("end-quarantine", epilog=EXIT_CODES)(end_quarantine)
 ledger.command("vouch", epilog=EXIT_CODES)(vouch)
 
 

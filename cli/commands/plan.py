@@ -22,7 +22,7 @@ from dpspca.cli.arguments import (
     with_public_facts,
 )
 from dpspca.cli.render import output, print_fit, print_table, print_text, require_new, to_json, write_file
-from dpspca.client import expected_error, job_dictionaries, prices
+from dpspca.client import expected_error, job_dictionaries, plan_facts
 from dpspca.client.forecast import Hints, answer, curves, draw, of_hints
 from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import catalogue
@@ -88,7 +88,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     spec = held.made.spec if held else _spec(read, flags, known.providers or len(chosen.providers or ()) or None)
     hints = known.hints(len(chosen.providers or ()) or 1)
     planned = catalogue.plan(spec)
-    facts = prices.facts(planned) | (expected(planned, hints, known) if hints else {})
+    facts = plan_facts.facts(planned) | (expected(planned, hints, known) if hints else {})
     facts |= held.facts if held else {}
     if write:
         file = read.dictionary_file if read else flags.dictionary

@@ -19,7 +19,7 @@ from dpspca.common.text import printable
 from dpspca.common.transport import SOON, Mailbox, MailFolder, RemoteMailbox
 from dpspca.common.trust import Authority, IndexEntry, Invitation
 
-from .release import require_confirmation
+from .end_quarantine import require_confirmation
 
 REFUSED_SOME: Final = 1
 _COLUMNS: Final = ("", "role", "name", "key", "days")

@@ -10,7 +10,7 @@ from dpspca.common.checks import check
 from dpspca.common.text import printable
 from dpspca.provider.ledger import SqliteLedger, ledger_paths, read_ledger
 
-from .release import require_confirmation
+from .end_quarantine import require_confirmation
 
 WARNING: Final = (
     "The ledger does not show this. If the jobs protected less, the promise to the people whose data these are is "
@@ -43,8 +43,8 @@ def vouch(  # noqa: PLR0913  # a command's flags are its parameters
     view = read_ledger(config)
     check(
         not view.quarantine_reason,
-        f"The ledger is quarantined. {view.quarantine_reason}",
-        "Release it first: `dpspca ledger release`.",
+        f"The ledger is in quarantine. {view.quarantine_reason}",
+        "End the quarantine first: `dpspca ledger end-quarantine`.",
     )
     view.state.to_vouch(data_set, protects, reason)  # refuses before anybody is asked to confirm
     words = f"Every job on the data set '{data_set}' that an earlier version admitted protected {protects:g} or more."

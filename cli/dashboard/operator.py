@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpspca.client import operation
+from dpspca.client import coordinator_report
 from dpspca.common.errors import DpspcaError
 
 from .pages import NoPageError, Page, Section, commands
@@ -42,6 +42,6 @@ class OperatorPages:
 
     async def _facts(self) -> dict[str, Any]:
         try:
-            return await operation.facts(self._config) | {"unreadable": None}
+            return await coordinator_report.facts(self._config) | {"unreadable": None}
         except DpspcaError as problem:
             return {"unreadable": str(problem), "certificates": [], "parties": [], "jobs": []}

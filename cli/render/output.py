@@ -24,7 +24,7 @@ from rich.text import Text
 
 from dpspca.client.connection import JobProgress
 from dpspca.client.findings import WITHIN_NOISE
-from dpspca.client.prices import MECHANISM
+from dpspca.client.plan_facts import MECHANISM
 from dpspca.client.reports import Plots, remarks, score_contours, with_noise
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
@@ -105,7 +105,7 @@ def _write_json(facts: dict[str, Any], path: Path) -> None:
 
 def require_new(path: Path, *, replace: bool) -> None:
     """Refuse a file that exists, unless it may be replaced, or whose folder does not."""
-    check(replace or not path.exists(), f"{path} exists.", "Choose another file, or overwrite it with --force.")
+    check(replace or not path.exists(), f"{path} already exists.", "Choose another file, or overwrite it with --force.")
     check(path.parent.is_dir(), f"{path.parent} is not a folder.", "Choose another file.")
 
 

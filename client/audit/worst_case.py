@@ -37,7 +37,7 @@ Judge: TypeAlias = Callable[[float], AuditResult]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CommonRows:
-    """The rows that both neighbours have, and what makes an evaluator of a whole table."""
+    """The rows that both neighbours share, and the function that makes an evaluator of a table."""
 
     common: FloatArray
     evaluator: Callable[[FloatArray], Evaluator]

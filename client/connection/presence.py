@@ -94,7 +94,7 @@ def require_admissible(found: Sequence[Presence]) -> None:
         raise RefusedError(
             f"The coordinator refuses {len(revoked)} of these providers. {listed}",
             "Nothing was sent. Leave such a provider out, or run the job when it has a new certificate and is "
-            "connected. The federation's operator knows why it was revoked.",
+            "connected. The authority's operator knows why it was revoked.",
         )
 
 

@@ -95,7 +95,7 @@ def keep_fresh(settings: AnalystSettings, config: Path) -> None:
     """Do for an analyst what a daemon does by itself: ask for a new certificate in time, and install it.
 
     Every command that connects does this first, if a third of the certificate's life is left and the settings name a
-    mailbox. What goes wrong is logged, and the certificate of before stays in use.
+    mailbox. What goes wrong is logged, and the earlier certificate stays in use.
     """
     if settings.mailbox is None or not (settings.identity / SLOT_FILE).exists():
         return

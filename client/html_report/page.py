@@ -42,7 +42,7 @@ def page(model: Model, *, top: int = report.TOP) -> str:
 
 
 def _sections(facts: dict[str, Any]) -> Iterator[Markup]:
-    """Yield the page from top to bottom. What must not be released says so first."""
+    """Yield the page from top to bottom. A result that must not be released is marked so first."""
     statement = facts["statement"]
     if not statement["releasable"]:
         yield element("p", statement["headline"], class_="alarm")

@@ -58,7 +58,7 @@ _ON_EVERY_PAGE: Final = (
 
 
 def sheet(*, releasable: bool) -> str:
-    """Return the style sheet. What must not be released says so at the top of every printed page."""
+    """Return the style sheet. A result that must not be released is marked so at the top of every page."""
     return _ALWAYS if releasable else _ALWAYS + _ON_EVERY_PAGE
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dpspca.client import prices
+from dpspca.client import plan_facts
 from dpspca.client.job_file import JobFile
 from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.names import PartyName, Role
@@ -44,5 +44,5 @@ def _lifetime_refusal(read: Policy, job_file: JobFile, name: str) -> list[Refuse
 
 
 def _price(job_file: JobFile, rules: Rules | None) -> dict[str, Any]:
-    price = {"price": prices.facts(job_file.plan)["total"]}
+    price = {"price": plan_facts.facts(job_file.plan)["total"]}
     return price | ({"such_jobs": jobs_that_fit(rules, job_file.plan.price)} if rules else {})

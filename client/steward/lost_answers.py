@@ -92,7 +92,7 @@ def prices_to_record(
     whole = {
         name: budget for name, budget in lifetimes.items() if view.quarantine_reason or not answers_again(view, name)
     }
-    fact = view.state.to_release(reason, whole, counted)
+    fact = view.state.to_end_quarantine(reason, whole, counted)
     check(
         bool(view.quarantine_reason or fact.counted),
         "What counts as spent is already recorded for every data set.",

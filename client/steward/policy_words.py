@@ -107,7 +107,7 @@ def _factor(budget: Budget) -> str:
 
 def _queries(rules: Rules) -> str:
     rows = " or ".join(CENTERING[each] for each in rules.centering) if rules.unit.is_row else "a symmetric matrix"
-    how = "; ".join(f"{name}, {catalogue.find(name).summary}" for name in rules.methods)
+    how = "; ".join(f"{name} ({catalogue.find(name).summary})" for name in rules.methods)
     also = ", and the variance that they explain" if rules.explained_variance else ""
     with_dictionary = ", prepared with the shared dictionary of the provider's settings" if rules.dictionary else ""
     of = f"principal components of {rows}{with_dictionary}{also}"

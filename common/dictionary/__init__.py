@@ -7,7 +7,7 @@ from .draft import draft
 from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
-from .pinned import MOST_TITLE, PinnedDictionary
+from .pinned_dictionary import MOST_TITLE, PinnedDictionary
 from .remarks import remarks
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table

@@ -29,7 +29,7 @@ from .continuous import cauchys, normals, random_frame, random_orthogonal, stude
 from .costs import NOTHING, SLACK_UNIT, UNIT, Mixture, Price, cost_units, mu_of, slack_units
 from .directions import (
     DIRECTION_BITS,
-    EMPTY_SLOT,
+    EMPTY_SEAT,
     NONCE_WORDS,
     STRETCH_TAIL,
     Words,
@@ -66,7 +66,7 @@ __all__ = [
     "BASIS_BITS",
     "DIRECTION_BITS",
     "DRAW_SLACK",
-    "EMPTY_SLOT",
+    "EMPTY_SEAT",
     "MAX_EPSILON",
     "MAX_PROVIDERS",
     "MAX_ROWS",

@@ -22,8 +22,8 @@ Words: TypeAlias = NDArray[np.uint32]
 
 NONCE_WORDS: Final = 8
 """Number of 32-bit words in a nonce and in a hash, both as long as SHA-256."""
-EMPTY_SLOT: Final = bytes(4 * NONCE_WORDS)
-"""Fills the slot of a party that took no part from the beginning."""
+EMPTY_SEAT: Final = bytes(4 * NONCE_WORDS)
+"""Fills the seat of a party that took no part from the beginning."""
 
 DIRECTION_BITS: Final = 11
 """The entries of Omega are integers with standard deviation 2^11."""
@@ -58,9 +58,9 @@ def stretch(columns: int, tail: float = STRETCH_TAIL) -> float:
     return math.sqrt(high) * (1 + 2.0**-30)
 
 
-def commitment(job: str, slot: int, nonce: bytes) -> bytes:
+def commitment(job: str, seat: int, nonce: bytes) -> bytes:
     """Hash a nonce, so that a party can fix it before revealing it."""
-    return sha256(b"dpspca commitment\0" + f"{job}\0{slot}\0".encode() + nonce).digest()
+    return sha256(b"dpspca commitment\0" + f"{job}\0{seat}\0".encode() + nonce).digest()
 
 
 def directions_key(job: str, nonces: Words) -> bytes:

@@ -5,7 +5,7 @@ into such words with AES-256 in counter mode: somebody who distinguishes them fr
 pure function of its key.
 
 Every draw for a release has a key of its own. ``keyed_stream`` makes it with HMAC-SHA-256 from random bytes and the
-draw's full name: the job, the provider's slot, the position in the plan, the query's digest, and the purpose of the
+draw's full name: the job, the provider's seat, the position in the plan, the query's digest, and the purpose of the
 words. HMAC is a pseudo-random function, so if nobody knows the random bytes, two facts hold. Draws with different names
 have independent words *even if their random bytes are the same*, as they are in two copies of a virtual machine whose
 system generator was copied too. And if the random bytes are fresh, the words are fresh, whatever the name.
@@ -88,12 +88,12 @@ class Purpose(StrEnum):
 class Draw:
     """The full name of one draw. Two draws that need different words differ in at least one field.
 
-    ``job`` is the job's name, ``slot`` this provider's place among the job's providers, ``position`` the query's
+    ``job`` is the job's name, ``seat`` this provider's place among the job's providers, ``position`` the query's
     place in the plan, and ``query`` the digest of the query's whole content.
     """
 
     job: str
-    slot: int
+    seat: int
     position: int
     query: str
     purpose: Purpose

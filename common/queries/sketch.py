@@ -5,8 +5,8 @@ together every provider derives the same random directions Omega. It keeps Y = M
 remaining queries with it. ``provider/evaluate/sketches.py`` enforces this; this module defines the queries and their
 sensitivities.
 
-A provider has a *slot*, its place in the job's audience. A value that must reach everybody individually, and not as a
-sum, is answered in that slot of an array that is zero elsewhere.
+A provider has a *seat*, its position in the job's audience. A value that must reach everybody individually, and not as
+a sum, is answered in that seat of an array that is zero elsewhere.
 """
 
 import math
@@ -44,11 +44,11 @@ PROJECTION_SHIFT: Final = 7
 
 
 def read_seats(total: FloatArray) -> Words:
-    """Read the words in all slots from the sum of the answers; refuse a sum that does not consist of words."""
+    """Read the words in all seats from the sum of the answers; refuse a sum that does not consist of words."""
     words = np.asarray(total)
     if words.shape != (SEATS, NONCE_WORDS) or not ((words >= 0) & (words < 2.0**32) & (words == np.rint(words))).all():
         refuse(
-            "The random numbers of the providers do not add up to 32-bit words: one wrote into another's slot.",
+            "The random numbers of the providers do not add up to 32-bit words: one wrote into another's seat.",
             "Submit the job again, with fewer providers, to find out which.",
         )
     return words.astype(np.uint32)
@@ -84,7 +84,7 @@ class SketchQuery(RowQuery):
 
 @dataclass(frozen=True, eq=False)
 class Commit(SketchQuery):
-    """Draw a nonce, and answer with its hash in your slot. The answer does not depend on any row."""
+    """Draw a nonce, and answer with its hash in your seat. The answer does not depend on any row."""
 
     kind = "commit"
 
@@ -103,7 +103,7 @@ class Commit(SketchQuery):
 
 @dataclass(frozen=True, eq=False)
 class SlotsQuery(SketchQuery):
-    """A query that carries a list with one entry of words for every slot."""
+    """A query that carries a list with one entry of words for every seat."""
 
     words: ArrayLike
 
@@ -119,12 +119,12 @@ class SlotsQuery(SketchQuery):
 
     @property
     def listed(self) -> Words:
-        """The words, a row for each slot."""
+        """The words, a row for each seat."""
         return np.asarray(self.words, dtype=np.uint32)
 
-    def entry(self, slot: int) -> bytes:
-        """Return the bytes of a slot."""
-        return bytes(self.listed[slot].astype("<u4").data)
+    def entry(self, seat: int) -> bytes:
+        """Return the bytes of a seat."""
+        return bytes(self.listed[seat].astype("<u4").data)
 
     def content(self) -> Content:
         return bytes(self.listed.astype("<u4").data)
@@ -140,7 +140,7 @@ class SlotsQuery(SketchQuery):
 
 @dataclass(frozen=True, eq=False)
 class Reveal(SlotsQuery):
-    """Given all commitments, reveal your nonce, in your slot.
+    """Given all commitments, reveal your nonce, in your seat.
 
     The answer does not depend on any row. Still, its price is the probability of an unlucky Omega: from now on, a party
     with all nonces knows Omega, and can abandon jobs until one has an unlucky Omega. So every such attempt is paid for.
@@ -246,7 +246,7 @@ class MapQuery(SketchQuery):
 
 @dataclass(frozen=True, eq=False)
 class Peaks(MapQuery):
-    """The largest entry of each column of U and the length of its longest row, in your slot.
+    """The largest entry of each column of U and the length of its longest row, in your seat.
 
     Computed from the private sketch, so it is free. In units of 2^-20, each rounded up.
     """

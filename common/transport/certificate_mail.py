@@ -2,7 +2,7 @@
 
 Nothing that comes out of a mailbox is believed for where it comes from. A certificate is installed only if it is for
 the key that waits here, for the name that was asked for, and from the authority that this party knows. Anything else is
-ignored, as if the mailbox were empty: it may be a certificate of before, or a trick.
+ignored, as if the mailbox were empty: it may be an earlier certificate, or a trick.
 """
 
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Expiry(NamedTuple):
-    """Until when something is valid, and from when on that is worth a warning."""
+    """When something expires, and from when on to warn."""
 
     what: str
     until: datetime

@@ -196,8 +196,8 @@ class CallLimit:
         self._open: Counter[PartyName] = Counter()
 
     @asynccontextmanager
-    async def slot(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
-        """Hold one of the caller's slots, or end the call."""
+    async def counted(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
+        """Count the caller's call while it lasts, or end it."""
         await self._take(caller, context)
         try:
             yield
@@ -222,7 +222,7 @@ class ConnectionLimit:
         self._open: defaultdict[PartyName, Counter[str]] = defaultdict(Counter)
 
     @asynccontextmanager
-    async def slot(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
+    async def counted(self, caller: PartyName, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
         """Count the caller's connection while the call lasts, or end the call."""
         calls, connection = self._open[caller], context.peer()
         if connection not in calls and len(calls) >= self._most:
@@ -240,11 +240,11 @@ class ConcurrencyLimit:
     """Limits the calls of one kind that are served at a time for each party. Its other calls wait."""
 
     def __init__(self, most: int) -> None:
-        self._slots: defaultdict[PartyName, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
+        self._permits: defaultdict[PartyName, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
 
-    def slots(self, caller: PartyName) -> asyncio.Semaphore:
+    def permits(self, caller: PartyName) -> asyncio.Semaphore:
         """Return the semaphore that a call of this caller must hold."""
-        return self._slots[caller]
+        return self._permits[caller]
 
 
 on_refusal: ContextVar[Callable[[str], None]] = ContextVar("on_refusal", default=lambda _: None)

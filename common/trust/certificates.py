@@ -48,7 +48,7 @@ MAX_LIFE: Final = timedelta(days=90)
 MAX_PEM_BYTES: Final = 1 << 16
 
 Extensions: TypeAlias = list[tuple[x509.ExtensionType, bool]]
-_ASK: Final = "Ask the federation's operator for a new certificate."
+_ASK: Final = "Ask the authority's operator for a new certificate."
 
 
 def new_key() -> PrivateKey:

@@ -45,7 +45,7 @@ def verify_challenge(certificate_pem: bytes, signature: bytes, challenge: bytes,
         key.verify(signature, _signed_bytes(challenge, provider), ec.ECDSA(SHA256()))
     except (InvalidSignature, ValueError):
         raise NotTrustedError(
-            "The coordinator does not hold the key of the certificate it shows.", "Ask the federation's operator."
+            "The coordinator does not hold the key of the certificate it shows.", "Ask the coordinator's operator."
         ) from None
 
 

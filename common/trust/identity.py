@@ -150,7 +150,11 @@ def install(folder: Path, certificate_pem: bytes, authority_pem: bytes) -> Ident
     key, asked_for = _read_blocks(folder / WAITING_FILE, _WAITING)
     asked, _ = read_request(asked_for)
     made = Identity.of(key, certificate_pem, authority_pem)
-    require_trust(made.name == asked, f"The certificate is for {made.name}, not for {asked}.", "Ask the operator.")
+    require_trust(
+        made.name == asked,
+        f"The certificate is for {made.name}, not for {asked}.",
+        "Ask the authority's operator to sign the request again.",
+    )
     if files.stamp(folder / IDENTITY_FILE) is not None:
         same = Identity.load(folder).authority_pem == made.authority_pem
         require_trust(

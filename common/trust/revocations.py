@@ -48,7 +48,7 @@ MAX_REMEMBERED: Final = 1024
 """Number of certificates whose check against the authority is cached."""
 Validity: TypeAlias = tuple[datetime, datetime]
 """Start and end of a validity period."""
-_FETCH: Final = "Install the operator's newest revocation list."
+_FETCH: Final = "Install the authority's newest revocation list."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class RevocationList:
         if not self.issued_at <= whole_second(now) < self.next_update:
             raise NotNowError(
                 f"The revocation list is valid from {self.issued_at} to {self.next_update}; it is {now} now.",
-                "Install the operator's newest revocation list, or correct the clock.",
+                "Install the authority's newest revocation list, or correct the clock.",
             )
 
 
@@ -143,7 +143,7 @@ def peer_of(certificate_pem: bytes, authority_pem: bytes, now: datetime, revoked
     require_trust(ours, "The installed revocation list is another authority's.", _FETCH, WrongSignerError)
     revoked.require_current(now)
     free = known.serial not in revoked.serials
-    require_trust(free, f"The certificate of {party} was revoked.", "Ask the federation's operator why.", RevokedError)
+    require_trust(free, f"The certificate of {party} was revoked.", "Ask the authority's operator why.", RevokedError)
     return party
 
 

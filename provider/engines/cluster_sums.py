@@ -11,8 +11,8 @@ from dpspca.common.queries import RowQuery
 from dpspca.provider.data import CheckedRows, ClusterRows
 from dpspca.provider.evaluate import LocalSums, LocalThreads, Moments, QueriedMoments, Sums, WideIntegers
 
-from .asking import ClusterProblemError, EngineError, ask, grouped
 from .messages import PartTask, Task, Words, Work, announced, read_arrays
+from .task_sender import ClusterProblemError, EngineError, ask, grouped
 
 ALL: Final = slice(None)
 

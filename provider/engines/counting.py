@@ -18,8 +18,8 @@ from dpspca.common.storage import Reading
 from dpspca.common.version import __version__
 from dpspca.provider.data import Cluster, ClusterRows, Part, check_size, names_of
 
-from .asking import ask, grouped
 from .messages import PartFacts, PartTask, Task, Words, Work, read_arrays, written
+from .task_sender import ask, grouped
 
 _A_STAGE: Final = 2
 """Number of sums for each stage of rows while they are counted: totals of rows as they stand, and keys of columns."""

@@ -15,7 +15,7 @@ from uuid import uuid4
 from dpspca.common.storage import EngineSettings
 from dpspca.provider.data import import_extra
 
-from .asking import ClusterProblemError, reason
+from .task_sender import ClusterProblemError, reason
 from .worker import work
 
 CONNECT_SECONDS: Final = 20.0

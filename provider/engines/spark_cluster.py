@@ -17,7 +17,7 @@ from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import EngineSettings, files
 from dpspca.provider.data import import_extra
 
-from .asking import ClusterProblemError, reason
+from .task_sender import ClusterProblemError, reason
 from .worker import work
 
 TASKS_A_PROCESSOR: Final = 4

@@ -60,7 +60,7 @@ def work(message: bytes) -> bytes:
     except OSError as problem:
         what = f"A worker cannot read {problem.filename or 'a file'}: {problem.strerror or type(problem).__name__}."
         return _failed(UNREADABLE, what, "Mount the folder of the data set on every worker, under the same path.")
-    except Exception as problem:  # noqa: BLE001  # its text may hold a value, so only its type is told
+    except Exception as problem:  # noqa: BLE001  # its text may hold a value, so only its type is reported
         return _failed(FAULT, f"A worker failed with {type(problem).__name__}.", "See the worker's own log.")
 
 

@@ -289,10 +289,10 @@ class Shard:
             return release_columns(totals, query.view, event, words, self._rows.count)
         raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 
-    def start_sketch(self, spec: JobSpec, slot: int) -> SketchAnswers:
+    def start_sketch(self, spec: JobSpec, seat: int) -> SketchAnswers:
         """Start one job's sketch of these rows."""
         assert isinstance(self._sums, LocalSums)  # others are refused by ``require_sums``
-        return SketchAnswers(partial(self._sums.integers, self._norm_bound), spec.digest(), slot)
+        return SketchAnswers(partial(self._sums.integers, self._norm_bound), spec.digest(), seat)
 
     def _block_product(self, query: CovarianceProduct, block: int, blocks: int) -> Integers:
         """Multiply by the rows of one block alone. Rows are in a block by position, whatever other rows contain.

@@ -43,7 +43,7 @@ from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.errors import InvalidQueryError, LostDrawsError, RefusedError
 from dpspca.common.privacy import (
     DIRECTION_BITS,
-    EMPTY_SLOT,
+    EMPTY_SEAT,
     NONCE_WORDS,
     ROW_BITS,
     DiscreteGaussian,
@@ -85,11 +85,11 @@ _FURTHEST_SHIFT: Final = 200
 class SketchAnswers:
     """Answers one job's queries about a sketch. The responder asks them one after the other."""
 
-    def __init__(self, rows: Callable[[], BlockRows], job: str, slot: int) -> None:
-        """``rows`` makes the integer rows, ``job`` is the spec's digest, ``slot`` is the place in the audience."""
+    def __init__(self, rows: Callable[[], BlockRows], job: str, seat: int) -> None:
+        """``rows`` makes the integer rows, ``job`` is the spec's digest, ``seat`` is the place in the audience."""
         self._rows = rows
         self._job = job
-        self._slot = slot
+        self._seat = seat
         self._nonce: bytes | None = None
         self._commitments: Words | None = None
         self._sketch: SketchArray | None = None
@@ -99,7 +99,7 @@ class SketchAnswers:
         """Refuse a query that does not fit the earlier draws and lists. A refusal changes nothing."""
         match query:
             case Commit():
-                self._check_slot()
+                self._check_seat()
             case Reveal():
                 self._check_reveal(query)
             case Sketch():
@@ -138,18 +138,18 @@ class SketchAnswers:
 
     # --- The directions -----------------------------------------------------------------------------------------------
 
-    def _check_slot(self) -> None:
-        if not 0 <= self._slot < SEATS:
+    def _check_seat(self) -> None:
+        if not 0 <= self._seat < SEATS:
             raise RefusedError(
-                f"This provider is number {self._slot + 1} in the job's audience, and a sketch allows {SEATS}.",
+                f"This provider is number {self._seat + 1} in the job's audience, and a sketch allows {SEATS}.",
                 f"Name at most {SEATS} providers.",
             )
 
     def _check_reveal(self, query: Reveal) -> None:
         """Refuse to reveal the nonce for a second list, or for one without this provider's commitment."""
-        if query.entry(self._slot) != commitment(self._job, self._slot, self._require_nonce()):
+        if query.entry(self._seat) != commitment(self._job, self._seat, self._require_nonce()):
             raise RefusedError(
-                f"This provider's commitment is not in place {self._slot + 1} of the list.",
+                f"This provider's commitment is not in place {self._seat + 1} of the list.",
                 "Send the commitments as providers sent them.",
             )
         if self._commitments is not None and (self._commitments != query.listed).any():
@@ -160,12 +160,12 @@ class SketchAnswers:
         commitments = self._commitments
         if commitments is None:
             raise _lost()
-        for slot in range(SEATS):
-            shown, fixed = query.entry(slot), commitments[slot].astype("<u4").tobytes()
-            opened = shown if fixed == EMPTY_SLOT else commitment(self._job, slot, shown)
+        for seat in range(SEATS):
+            shown, fixed = query.entry(seat), commitments[seat].astype("<u4").tobytes()
+            opened = shown if fixed == EMPTY_SEAT else commitment(self._job, seat, shown)
             if opened != fixed:
                 raise RefusedError(
-                    f"The random number of provider {slot + 1} of the job is not the one that it committed itself to.",
+                    f"The random number of provider {seat + 1} of the job is not the one that it committed itself to.",
                     "Submit a new job. This also happens if a provider left before it revealed its number.",
                 )
         if self._sketched not in {"", query.digest()}:
@@ -177,15 +177,15 @@ class SketchAnswers:
         """Draw the nonce, once."""
         if self._nonce is None:
             self._nonce = words.words(NONCE_WORDS).astype("<u4").tobytes()
-        return self._in_slot(commitment(self._job, self._slot, self._nonce))
+        return self._in_seat(commitment(self._job, self._seat, self._nonce))
 
     def _reveal(self, query: Reveal) -> Integers:
         self._commitments = query.listed
-        return self._in_slot(self._require_nonce())
+        return self._in_seat(self._require_nonce())
 
-    def _in_slot(self, entry: bytes) -> Integers:
+    def _in_seat(self, entry: bytes) -> Integers:
         answer = np.zeros((SEATS, NONCE_WORDS), dtype=np.int64)
-        answer[self._slot] = np.frombuffer(entry, dtype="<u4")
+        answer[self._seat] = np.frombuffer(entry, dtype="<u4")
         return answer
 
     def _require_nonce(self) -> bytes:
@@ -221,7 +221,7 @@ class SketchAnswers:
             np.maximum(largest, np.abs(seen).max(axis=0).astype(np.int64), out=largest)
             longest = max(longest, float(np.square(seen).sum(axis=1).max()))
         answer = np.zeros((SEATS, len(largest) + 1), dtype=np.int64)
-        answer[self._slot] = [*largest, _root_above(int(longest))]
+        answer[self._seat] = [*largest, _root_above(int(longest))]
         return answer
 
 

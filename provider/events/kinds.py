@@ -15,7 +15,7 @@ from dpspca.provider.ledger import (
     Lapsed,
     Opening,
     Quarantined,
-    Released,
+    QuarantineEnded,
     Reserved,
     Stored,
     Vouched,
@@ -66,7 +66,7 @@ def emit_fact(emit: Emit, fact: Fact) -> None:
             emit("lapsed", job=fact.job, state=fact.state)
         case Quarantined():
             emit("quarantined", reason=fact.reason)
-        case Released():
+        case QuarantineEnded():
             emit("quarantine-ended", reason=fact.reason)
         case Vouched():
             emit("vouched", data_set=fact.data_set, reason=fact.reason)

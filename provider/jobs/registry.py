@@ -308,7 +308,7 @@ class JobRegistry:
     def _prepare(self, job: _Admitted, shard: Shard | MatrixShard) -> OpenJob:
         settings, plan, data_set, name = self._settings, job.plan, job.envelope.data_set, job.signed.job_id
         rows = job.offer.data_sets[data_set]
-        slot = job.envelope.audience.index(settings.identity().name.name)
+        seat = job.envelope.audience.index(settings.identity().name.name)
         schedule = Schedule(
             plan,
             interval=lambda: job.permission.answer_interval,
@@ -324,7 +324,7 @@ class JobRegistry:
             job.signed,
             job.envelope,
             plan,
-            Responder(plan, shard, settings.ledger, settings.entropy, job=name, slot=slot, attempts=self._attempts),
+            Responder(plan, shard, settings.ledger, settings.entropy, job=name, seat=seat, attempts=self._attempts),
             schedule,
             self._receipt,
             RowWait(rows, shard, job.envelope.analyst, plan.spec.answer_seconds, job.permission.require, self._waiting),

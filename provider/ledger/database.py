@@ -33,7 +33,7 @@ PIECE_BYTES: Final = 1 << 20
 
 LOST: Final = (
     "The provider makes it at its first start. If it was lost, restore the newest copy and start the provider, which "
-    "finds what the copy lacks. Then read `dpspca ledger release --help`."
+    "finds what the copy lacks. Then read `dpspca ledger end-quarantine --help`."
 )
 
 OF_JOBS: Final = "json_valid(content) AND json_extract(content, '$.kind') IN ('opened', 'closed')"
@@ -151,7 +151,7 @@ class Database:
     def quarantine(self) -> str | None:
         """Return why the ledger is in quarantine, or None, without reading all of it.
 
-        Until a quarantine is released, only starts and other quarantines follow its entry.
+        Until a quarantine ends, only starts and other quarantines follow its entry.
         """
         with database_errors(self._path):
             rows = self._connection.execute("SELECT content, hash FROM entries ORDER BY number DESC")

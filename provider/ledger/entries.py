@@ -22,7 +22,9 @@ GENESIS: Final = "0" * 64
 """The previous hash of the first entry."""
 
 
-QUARANTINE_REMEDY: Final = "Restore the newer ledger, or state what counts as spent: `dpspca ledger release --help`."
+QUARANTINE_REMEDY: Final = (
+    "Restore the newer ledger, or state what counts as spent: `dpspca ledger end-quarantine --help`."
+)
 """The operator's remedy for a quarantine."""
 
 
@@ -245,7 +247,7 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class QuarantineEnded:
     """An operator ended a quarantine, and stated for each data set what was spent beyond what the ledger shows.
 
     From here on the ledger has the name ``ledger``, so that entries it loses later cannot be mistaken for the ones that
@@ -302,7 +304,7 @@ Fact: TypeAlias = (
     | Stored
     | Closed
     | Quarantined
-    | Released
+    | QuarantineEnded
     | Vouched
     | Decided
     | Lapsed
@@ -318,7 +320,7 @@ _KINDS: Final[Mapping[str, type[Fact]]] = {
     "stored": Stored,
     "closed": Closed,
     "quarantined": Quarantined,
-    "released": Released,
+    "released": QuarantineEnded,
     "vouched": Vouched,
     "decided": Decided,
     "lapsed": Lapsed,

@@ -1,9 +1,9 @@
 """The small files beside a ledger: the lock file, the key of the names of rows (``row_key.py``), and the head file.
 
-The lock file keeps a ledger to one writer. The head file has the ledger's head, in two slots, which are written in turn
-and synced each time. A crash can spoil the slot being written, and leaves the other. The head file holds no secret and
-needs no backup: it exists to notice when the ledger was restored from one. Keep it on another volume, so that restoring
-the ledger does not restore it too.
+The lock file keeps a ledger to one writer. The head file has the ledger's head, in two copies, which are written in
+turn and synced each time. A crash can spoil the copy being written, and leaves the other. The head file holds no secret
+and needs no backup: it exists to notice when the ledger was restored from one. Keep it on another volume, so that
+restoring the ledger does not restore it too.
 """
 
 import json
@@ -26,7 +26,7 @@ from .entries import Head, LedgerDiskError, LedgerInUseError
 from .row_key import KEY_BYTES, RowKey
 
 COPY_BYTES: Final = 512
-"""The size of a slot: one sector of its own, which disks write whole or not at all."""
+"""The size of a copy: one sector of its own, which disks write whole or not at all."""
 UNREADABLE: Final = Head("unreadable", 0, "")
 """Stands for the content of a head file that holds something, but no valid head."""
 
@@ -72,7 +72,7 @@ class HeadFile:
     def write(self, head: Head) -> None:
         """Write a head, and wait until it is on the disk."""
         self._turn += 1
-        self._put(_slot(self._turn, head), self._turn % 2 * COPY_BYTES)
+        self._put(_copy(self._turn, head), self._turn % 2 * COPY_BYTES)
 
     def end(self) -> None:
         """Close the file."""
@@ -146,13 +146,13 @@ def _lock(descriptor: int, path: Path, holder: str) -> None:
         )
 
 
-def _slot(turn: int, head: Head) -> bytes:
+def _copy(turn: int, head: Head) -> bytes:
     text = json.dumps({"turn": turn, "ledger": head.ledger, "entries": head.entries, "hash": head.hash})
     return f"{text} {sha256(text.encode()).hexdigest()}\n".encode().ljust(COPY_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
+class _HeadCopy:
     turn: Count
     ledger: str
     entries: Count
@@ -166,8 +166,8 @@ def _newest(content: bytes) -> tuple[int, Head | None]:
         text, _, check = content[start : start + COPY_BYTES].strip().rpartition(b" ")
         if text and sha256(text).hexdigest().encode() == check:
             with suppress(DpspcaError):
-                slot = decode(_Slot, parse_json(text, "The head file"), STORED)
-                found.append((slot.turn, Head(slot.ledger, slot.entries, slot.hash)))
+                copy = decode(_HeadCopy, parse_json(text, "The head file"), STORED)
+                found.append((copy.turn, Head(copy.ledger, copy.entries, copy.hash)))
     if found:
         return max(found, key=lambda each: each[0])
     return 0, (UNREADABLE if content.strip(b"\0") else None)

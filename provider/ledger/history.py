@@ -37,7 +37,7 @@ from .entries import (
     Named,
     Opening,
     Quarantined,
-    Released,
+    QuarantineEnded,
     Reserved,
     Stored,
     Vouched,
@@ -204,7 +204,7 @@ class History:
             raise DamagedLedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup.")
         self._apply(entry)
         ledger = self.head.ledger
-        if isinstance(entry.fact, (Founded, Released)):
+        if isinstance(entry.fact, (Founded, QuarantineEnded)):
             ledger = entry.fact.ledger or ledger
             self.names.add(ledger)
         self.head = Head(ledger, entry.number, entry.hash)
@@ -233,7 +233,7 @@ class History:
                 return self.keyed is None and fact.rewritten in {0, self.head.entries}
             case Vouched():
                 return self._promises.lacks(fact.data_set) and 0 < fact.protects < math.inf
-            case Released():
+            case QuarantineEnded():
                 return self._accounted is not None and all(map(_is_amount, fact.counted.values()))
             case _:
                 return self.head.entries > 0
@@ -253,8 +253,8 @@ class History:
                 self._apply_closed(fact)
             case Quarantined() as fact:
                 self._apply_quarantined(fact)
-            case Released() as fact:
-                self._apply_released(fact, entry.at)
+            case QuarantineEnded() as fact:
+                self._apply_quarantine_end(fact, entry.at)
             case _:
                 self._apply_ledger_fact(entry.fact)
 
@@ -338,7 +338,7 @@ class History:
                 account.spent += held
         self._open.clear()
 
-    def _apply_released(self, fact: Released, at: int) -> None:
+    def _apply_quarantine_end(self, fact: QuarantineEnded, at: int) -> None:
         self.quarantine, self.signed_after = None, at + JOB_SKEW
         self._accounted = (self._accounted or set()) | set(fact.counted)
         for name, price in fact.prices.items():

@@ -14,7 +14,7 @@ from dpspca.common.storage import ProviderSettings, read_settings, require_own
 
 from .accounts import Account, JobAccount, Release
 from .database import Database
-from .entries import QUARANTINE_REMEDY, Decided, Entry, Limits, Opening, Quarantined, QuarantinedError, Released
+from .entries import QUARANTINE_REMEDY, Decided, Entry, Limits, Opening, Quarantined, QuarantinedError, QuarantineEnded
 from .files import file_errors, read_head, read_row_key
 from .row_key import RowKey
 from .rules import LedgerState
@@ -61,7 +61,7 @@ class LedgerReader:
         changes += [
             (each.at, each.fact.prices[data_set])
             for each in self.quarantines
-            if isinstance(each.fact, Released) and data_set in each.fact.counted
+            if isinstance(each.fact, QuarantineEnded) and data_set in each.fact.counted
         ]
         total, found = NOTHING, list[tuple[int, Price]]()
         for at, price in sorted(changes, key=lambda change: change[0]):
@@ -148,7 +148,7 @@ def read_ledger(config: Path) -> LedgerReader:
     with file_errors(path), Database.readable(path) as database:
         for entry in database.entries():
             state.append(entry)
-            if isinstance(entry.fact, Quarantined | Released):
+            if isinstance(entry.fact, Quarantined | QuarantineEnded):
                 quarantines.append(entry)
             elif isinstance(entry.fact, Decided):
                 approvals.append(entry)
@@ -254,9 +254,9 @@ def quarantine_facts(entry: Entry) -> dict[str, Any]:
     """Return how a quarantine began or ended, as plain values."""
     facts: dict[str, Any] = {"at": format_time(entry.at), "entry": entry.number}
     match entry.fact:
-        case Released() as released:
-            counted = {name: price_facts(price) for name, price in released.prices.items()}
-            return facts | {"kind": "released", "reason": released.reason, "counted": counted}
+        case QuarantineEnded() as ended:
+            counted = {name: price_facts(price) for name, price in ended.prices.items()}
+            return facts | {"kind": "ended", "reason": ended.reason, "counted": counted}
         case Quarantined(reason):
             return facts | {"kind": "quarantined", "reason": reason}
         case other:

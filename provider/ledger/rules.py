@@ -25,7 +25,7 @@ from .entries import (
     NotQuarantinedError,
     Opening,
     QuarantinedError,
-    Released,
+    QuarantineEnded,
     Reserved,
     Stored,
     Vouched,
@@ -162,7 +162,9 @@ class LedgerState(History):
         found = self.decisions(job)
         return Lapsed(job, state, found[0].expires_at) if found and not self._was_asked(job) else None
 
-    def to_release(self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price]) -> Released:
+    def to_end_quarantine(
+        self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price]
+    ) -> QuarantineEnded:
         """End a quarantine. A data set in ``budgets`` but not in ``counted`` counts as wholly spent.
 
         A data set that is in neither stays refused, and can be named in a later release.
@@ -175,7 +177,7 @@ class LedgerState(History):
         if negative:
             raise LedgerError(f"The amount for '{negative[0]}' is negative.", "Count what may have been spent, or 0.")
         whole = {name: self._rest(name, budget) for name, budget in budgets.items()}
-        return Released(reason, {name: list(price.pair) for name, price in sorted({**whole, **counted}.items())})
+        return QuarantineEnded(reason, {name: list(price.pair) for name, price in sorted({**whole, **counted}.items())})
 
     def overdue(self, now: float) -> list[str]:
         """List the open jobs that have expired."""
@@ -207,7 +209,7 @@ class LedgerState(History):
         if self._accounted is not None and data_set not in self._accounted:
             raise QuarantinedError(
                 f"Since a quarantine, nobody has decided what counts as spent for the data set '{data_set}'.",
-                "The provider's operator must decide: see `dpspca ledger release --help`.",
+                "The provider's operator must decide: see `dpspca ledger end-quarantine --help`.",
             )
 
     def _open_job(self, name: str) -> JobAccount:

@@ -2,8 +2,7 @@
 
 A start replays every entry, so that every balance follows from the chain. It then compares the ledger with the head
 file, and later with receipts that others kept. If the ledger lacks entries that these show, it may have forgotten what
-was spent. Then it goes into quarantine: nothing is answered until an operator states what counts as spent
-(``release``).
+was spent. Then it goes into quarantine, and answers nothing until an operator states what counts as spent.
 
 The head file is written and synced after every commit that allows something to be sent. If a crash comes between the
 two, the head file only lacks what was never sent, and the next start accepts that.
@@ -118,16 +117,17 @@ class SqliteLedger(BaseLedger):
         """Why the ledger is in quarantine, or None."""
         return self._state.quarantine
 
-    def release(self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price] | None = None) -> None:
+    def end_quarantine(
+        self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price] | None = None
+    ) -> None:
         """End a quarantine as an operator decided. The decision is an entry like any other.
 
-        ``counted`` states what was spent on a data set beyond what the ledger shows. A data set in ``budgets`` but not
-        in ``counted`` counts as wholly spent. One that is in neither stays refused until a later release names it. Jobs
-        signed before now are refused, because their answers may be in the entries that are lost.
+        ``counted`` states what was spent on a data set beyond what the ledger shows. One in ``budgets`` but not in
+        ``counted`` counts as wholly spent. One in neither stays refused until it is named later. Jobs signed before now
+        are refused, because their answers may be in the entries that are lost.
         """
         with self._lock:
-            released = self._state.to_release(reason, budgets, counted or {})
-            self._record(replace(released, ledger=token_hex(16)))
+            self._record(replace(self._state.to_end_quarantine(reason, budgets, counted or {}), ledger=token_hex(16)))
 
     def key_names(self) -> None:
         """Replace everything that identifies rows by names under a key. This happens once, before any job.

@@ -76,7 +76,7 @@ class CurrentPolicy:
         self._on_read(self._path, policy, wrong)
 
     def _stamp(self) -> "files.Stamp | None":
-        """Look at the file; one that cannot be looked at is as good as gone, and where it is, is not for analysts."""
+        """Return the file's stamp, or None if it cannot be read: its error has the path, which is not for analysts."""
         try:
             return files.stamp(self._path, linked=True)
         except DpspcaError:

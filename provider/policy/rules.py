@@ -57,7 +57,7 @@ from .approval import ApprovalKeys, Persons
 from .caps import Range, covers_as_signed, filter_of, read_budget
 from .job_request import JobRequest
 from .phrases import providers, rows, written
-from .unusable import unusable
+from .unusable_methods import unusable
 
 MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer interval, jobs would take too long
 _SAMPLE: Final = "`dpspca config sample policy` shows what belongs there."

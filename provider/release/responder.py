@@ -10,7 +10,7 @@ Privacy rests on this order:
   answers that are ever made to one query, one leaves.
 
 No noise exists before its query is known. A draw takes its words from fresh system randomness and from its full name:
-job, slot, position, query, purpose. So two copies of this process, for example two virtual machines that were resumed
+job, seat, position, query, purpose. So two copies of this process, for example two virtual machines that were resumed
 from one snapshot, never use the same noise for different queries (``provider/release/entropy.py``).
 """
 
@@ -81,7 +81,7 @@ class SketchSession(Protocol):
 class SketchSource(Protocol):
     """Data that can answer queries about a sketch."""
 
-    def start_sketch(self, spec: JobSpec, slot: int) -> SketchSession:
+    def start_sketch(self, spec: JobSpec, seat: int) -> SketchSession:
         """Start a job's queries about a sketch. Each query builds on the ones before."""
         ...
 
@@ -146,12 +146,12 @@ class Responder:
         entropy: Entropy,
         *,
         job: str | None = None,
-        slot: int = 0,
+        seat: int = 0,
         attempts: EvaluationAttempts | None = None,
     ) -> None:
         """``job`` identifies the signed job, so that two jobs can have equal specs. The default is the spec's digest.
 
-        ``slot`` is this provider's index in the job's audience, from 0. ``entropy`` returns the words for each draw.
+        ``seat`` is this provider's index in the job's audience, from 0. ``entropy`` returns the words for each draw.
         ``attempts`` counts evaluations, over all responders of a job.
         """
         spec = plan.spec
@@ -161,8 +161,8 @@ class Responder:
         self._job = job or spec.digest()
         self._shard = shard
         self._unit = spec.unit
-        self._sketch = self._start_sketch(spec, slot)
-        self._slot = slot
+        self._sketch = self._start_sketch(spec, seat)
+        self._seat = seat
         self._entropy = entropy
         self._ledger = ledger
         self._turn = Lock()
@@ -213,13 +213,13 @@ class Responder:
             return stored
         return made.answer
 
-    def _start_sketch(self, spec: JobSpec, slot: int) -> SketchSession | None:
+    def _start_sketch(self, spec: JobSpec, seat: int) -> SketchSession | None:
         """Keep state between answers only if the plan needs it. State that was lost is never made again."""
         if not any(issubclass(step.query, SketchQuery) for step in self._gate.plan):
             return None
         if not isinstance(self._shard, SketchSource):
             raise InvalidQueryError("A matrix cannot answer queries about a sketch.", "Use a data set of rows.")
-        return self._shard.start_sketch(spec, slot)
+        return self._shard.start_sketch(spec, seat)
 
     def _repeat(self, position: int, query: RowQuery, digest: str) -> "PaidQuery | PaidAnswer":
         if self._ledger.query_digest(self._job, position) != digest:
@@ -242,7 +242,7 @@ class Responder:
         step = self._gate.plan[position].fit_to(query, self._unit)
         asked = self._sketch if self._sketch and isinstance(query, SketchQuery) else self._shard
         purpose = Purpose.MECHANISM if step.query.is_private else Purpose.NOISE
-        draw = Draw(self._job, self._slot, position, digest, purpose)
+        draw = Draw(self._job, self._seat, position, digest, purpose)
         if step.query.is_private:
             answer = asked.release(query, step.event, self._entropy(draw))
             _require_form(step, answer)

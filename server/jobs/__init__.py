@@ -2,7 +2,7 @@
 
 from .job_runner import JobRunner
 from .name_events import NameEvents
-from .outgoing import OutgoingQuery
+from .outgoing_query import OutgoingQuery
 from .presence import PresenceLog
 from .roster import Link, ProviderLostError, Roster
 from .rounds import LARGEST_ANSWER, JobSums, combine

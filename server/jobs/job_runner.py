@@ -40,12 +40,12 @@ from dpspca.common.results import FULL, Model, ProviderWeights, Weighed, rows_in
 from dpspca.common.transport import wire
 from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.server.events import asked_facts
-from dpspca.server.job import Event, JobParticipant, JobRecord, State
+from dpspca.server.job_states import Event, JobParticipant, JobRecord, State
 from dpspca.server.journal import JournalError, JournalThread, Sum
 
-from .asking import ask_until_replied
 from .job_errors import PlanExceededError, ReplayError, TooFewProvidersError
-from .outgoing import OutgoingQuery
+from .outgoing_query import OutgoingQuery
+from .provider_call import ask_until_replied
 from .roster import Link, Roster
 from .rounds import aggregate
 

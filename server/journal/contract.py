@@ -22,7 +22,7 @@ from dpspca.common.decoding import STORED, decode, parse_json
 from dpspca.common.errors import DpspcaError
 from dpspca.common.results import Weighed
 from dpspca.common.transport import FRAME
-from dpspca.server.job import JobRecord
+from dpspca.server.job_states import JobRecord
 
 PIECE: Final = FRAME
 """Bytes of a stored piece of a sum or model: large ones are never copied whole, and models are sent piece by piece."""

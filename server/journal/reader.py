@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from dpspca.common.storage import DatabaseUrl, sqlite_file
-from dpspca.server.job import JobRecord
+from dpspca.server.job_states import JobRecord
 
 from .contract import JournalError
 from .postgres import PostgresReader

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from dpspca.common.arrays import Integers
 from dpspca.common.storage import sqlite_file
 from dpspca.common.transport import answer_content
-from dpspca.server.job import JobRecord, State
+from dpspca.server.job_states import JobRecord, State
 
 from .contract import (
     NO_RECEIPTS,

@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import Any, Final, Protocol, TypeAlias
 
 from dpspca.common.storage import files, posix, sqlite_file
-from dpspca.server.job import JobRecord
+from dpspca.server.job_states import JobRecord
 
 from .contract import NO_RECEIPTS, JournalError, JournalLostError
 from .sql import Cursor, Migrations, SqlJournal, not_held_error

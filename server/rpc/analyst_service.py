@@ -28,7 +28,7 @@ from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity, SignedJob, verify
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.server.job import Event, JobRecord, Results, State
+from dpspca.server.job_states import Event, JobRecord, Results, State
 from dpspca.server.jobs import JobRunner, NameEvents, Roster
 from dpspca.server.journal import Journal, JournalError, JournalThread, RecordedJob, StoppingError, damaged_error
 
@@ -119,7 +119,7 @@ class AnalystService(pb_grpc.AnalystServiceServicer):
     async def Watch(self, request: pb.JobName, context: Context) -> AsyncIterator[pb.Job]:  # noqa: N802
         """Send the job now and after every change, until it has ended."""
         caller, known = await self._find_own(request, context, "Watch")
-        async with self._watches.slot(caller, context):
+        async with self._watches.counted(caller, context):
             async for job in self._states(known):
                 self._door.identify(context, "Watch")  # the certificate may have been revoked
                 yield as_message(job)

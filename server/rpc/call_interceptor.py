@@ -125,13 +125,13 @@ class CallInterceptor(_Interceptor):
     async def _admit(self, method: str, context: Context) -> AsyncIterator[PartyName]:
         """Admit a caller and take a place for it; wait for its turn if the method runs a few calls at once."""
         caller = await self._door.admit(context, method)
-        turn = self._turns[method].slots(caller) if method in self._turns else nullcontext()
-        async with self._lines.slot(caller, context), self._open.slot(caller, context), turn:
+        turn = self._turns[method].permits(caller) if method in self._turns else nullcontext()
+        async with self._lines.counted(caller, context), self._open.counted(caller, context), turn:
             yield caller
 
     async def _read_request(self, caller: PartyName, requests: _Requests, context: Context) -> Any:  # noqa: ANN401  # a message
         """Read the one request of a call."""
-        async with self._unread.slot(caller, context):
+        async with self._unread.counted(caller, context):
             try:
                 async with asyncio.timeout(self._seconds):
                     async for request in requests:

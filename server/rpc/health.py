@@ -54,7 +54,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         """Answer now and after every change; skip states that a newer one replaced."""
         caller = await self._door.admit(context, "Health.Watch")
-        async with self._watches.slot(caller, context):
+        async with self._watches.counted(caller, context):
             sent = None
             while True:
                 changed = self._changed

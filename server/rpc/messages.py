@@ -4,7 +4,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
 from dpspca.common.job import JobSpec
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.job import JobRecord
+from dpspca.server.job_states import JobRecord
 
 
 def as_message(job: JobRecord, signed: bytes = b"") -> pb.Job:

@@ -69,7 +69,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         """Welcome a provider, then carry queries out and answers in until either side ends."""
         name = await self._door.admit(context, "Connect")
         try:
-            async with self._waiting.slot(name, context), asyncio.timeout(MAX_MISSED_HEARTBEATS * self._heartbeat):
+            async with self._waiting.counted(name, context), asyncio.timeout(MAX_MISSED_HEARTBEATS * self._heartbeat):
                 hello = await _read_hello(request_iterator)
                 link = _make_link(name, hello, self._door.certificate(context))
                 welcome = self._welcome(name, hello.challenge)

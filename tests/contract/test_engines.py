@@ -28,10 +28,10 @@ from dpspca.common.storage.engine_settings import EngineSettings
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.cluster_rows import Cluster
 from dpspca.provider.data.offered_rows import read_offered
-from dpspca.provider.engines.asking import ClusterProblemError
 from dpspca.provider.engines.cluster_sums import ClusterSums
 from dpspca.provider.engines.clusters import open_cluster
 from dpspca.provider.engines.counting import count_rows, task_fields
+from dpspca.provider.engines.task_sender import ClusterProblemError
 from dpspca.provider.evaluate.shard import Shard
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries of clusters

@@ -8,7 +8,7 @@ import pytest
 from facts import facts
 
 from dpspca.common.storage import DatabaseUrl
-from dpspca.server.job import Event, JobParticipant, JobRecord
+from dpspca.server.job_states import Event, JobParticipant, JobRecord
 from dpspca.server.journal import JournalError, PostgresJournal, SqliteJournal, read_jobs
 
 JOB = JobRecord("a" * 64, "dpspca://town/analyst/ada", "cohort", 3, participants={"north": JobParticipant()})

@@ -17,7 +17,7 @@ from facts import facts
 
 from dpspca.common.results import Weighed
 from dpspca.common.storage.sqlite_file import EXTRA
-from dpspca.server.job import Event, JobParticipant, JobRecord
+from dpspca.server.job_states import Event, JobParticipant, JobRecord
 from dpspca.server.journal import sql
 from dpspca.server.journal.contract import (
     PIECE,

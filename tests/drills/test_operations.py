@@ -47,7 +47,7 @@ def test_a_restored_ledger_is_noticed_and_counts_what_is_missing(federation: Ope
     federation.start("north", QUARANTINE)
     assert refused_at_north(federation)
     federation.stop("north")
-    federation.release("north", "job.json")  # one job is missing, and it was this one
+    federation.end_quarantine("north", "job.json")  # one job is missing, and it was this one
     assert federation.spent("north") == both
     federation.start("north")
     federation.job()
@@ -62,7 +62,7 @@ def test_a_lost_ledger_without_a_copy_counts_what_may_be_missing(federation: Ope
     shutil.rmtree(federation.home("north") / "ledger")
     federation.start("north", QUARANTINE)
     federation.stop("north")
-    federation.release("north", "job.json")
+    federation.end_quarantine("north", "job.json")
     assert federation.spent("north") == once
     federation.start("north")
     federation.job()
@@ -94,7 +94,7 @@ def test_a_lost_head_file_is_noticed_and_costs_nothing(federation: OperatedFeder
     shutil.rmtree(federation.home("north") / "head")
     federation.start("north", QUARANTINE)
     federation.stop("north")
-    federation.release("north", "nothing")
+    federation.end_quarantine("north", "nothing")
     federation.start("north")
     federation.job()
     assert federation.spent("north") == 2 * once

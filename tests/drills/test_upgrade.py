@@ -97,7 +97,7 @@ def test_a_federation_of_0_1_0_goes_on_and_back_with_what_it_spent(
         federation.copy(f"{name}-of-0.1.0/ledger", f"{name}/ledger")  # and its head file stays where it is
         federation.start(name, QUARANTINE)
         federation.stop(name)
-        federation.release(name, "job.json")
+        federation.end_quarantine(name, "job.json")
         federation.start(name)
     federation.job()
     assert federation.parties() == 2

@@ -16,7 +16,7 @@ import pytest
 from disks import Connection, Disk, Shim, keep_all, keep_none, keep_some
 from ledgers import quick_folder
 
-from dpspca.server.job import Event, JobParticipant, JobRecord
+from dpspca.server.job_states import Event, JobParticipant, JobRecord
 from dpspca.server.journal.contract import Journal, Sum, write_job
 from dpspca.server.journal.sqlite import SqliteJournal
 

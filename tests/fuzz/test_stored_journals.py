@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ledgers import quick_folder
 from messages import few
 
-from dpspca.server.job import Event, JobParticipant, JobRecord
+from dpspca.server.job_states import Event, JobParticipant, JobRecord
 from dpspca.server.journal.contract import JournalError, Sum, read_job, write_job
 from dpspca.server.journal.sqlite import SqliteJournal
 from dpspca.server.rpc.messages import as_message

@@ -101,7 +101,7 @@ def test_t36_an_endlessly_nested_entry_is_refused_with_a_reason() -> None:
 
 
 def summed(value: Any) -> bytes:
-    """Return a slot of the head file with any content and a correct checksum."""
+    """Return a copy in the head file with any content and a correct checksum."""
     text = written(value).encode()
     return text + b" " + sha256(text).hexdigest().encode() + b"\n"
 
@@ -111,7 +111,7 @@ HEADS = altered({"turn": 3, "ledger": "one", "entries": 9, "hash": "0" * 64}) | 
 
 @st.composite
 def head_files(draw: st.DrawFn) -> bytes:
-    """Return two slots with any content and correct checksums."""
+    """Return two copies with any content and correct checksums."""
     return b"".join(summed(value).ljust(COPY_BYTES) for value in draw(st.lists(HEADS, max_size=2)))
 
 

@@ -62,13 +62,13 @@ def test_copies_with_their_own_system_bytes_use_independent_noise(tmp_path: Path
 NAMED = Draw("a job", 1, 23, "a query", Purpose.NOISE)
 OTHERS = [
     replace(NAMED, job="another job"),
-    replace(NAMED, slot=2),
+    replace(NAMED, seat=2),
     replace(NAMED, position=3),
     replace(NAMED, query="another query"),
     replace(NAMED, purpose=Purpose.MECHANISM),
-    replace(NAMED, slot=23, position=1),
-    replace(NAMED, slot=12, position=3),
-    replace(NAMED, job="a job1", slot=2, position=3),
+    replace(NAMED, seat=23, position=1),
+    replace(NAMED, seat=12, position=3),
+    replace(NAMED, job="a job1", seat=2, position=3),
 ]
 
 

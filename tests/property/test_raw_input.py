@@ -29,7 +29,7 @@ from dpspca.common.storage import dictionary_faults, read_any_settings, read_dic
 from dpspca.provider.approval.decisions import read_decision
 from dpspca.provider.ledger.entries import Entry, Head, Named
 from dpspca.provider.policy.rules import Policy
-from dpspca.server.job import JobParticipant, JobRecord
+from dpspca.server.job_states import JobParticipant, JobRecord
 from dpspca.server.journal.contract import read_job, write_job
 
 SAMPLES: Final = Path(__file__).parents[2] / "deploy" / "samples"

@@ -18,7 +18,7 @@ from dpspca.provider.ledger.entries import Entry
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.rules import LedgerState
 from dpspca.provider.ledger.sqlite import SqliteLedger, verify
-from dpspca.server.job import JobRecord
+from dpspca.server.job_states import JobRecord
 from dpspca.server.journal.contract import Journal
 from dpspca.server.journal.sqlite import SqliteJournal, TemporaryJournal
 

@@ -77,4 +77,4 @@ def test_facts_are_found_as_whole_words_and_numbers_in_any_order() -> None:
         assert not re.search(facts(absent), message)
     with pytest.raises(AssertionError):
         facts("a part of a sentence")
-    assert not is_prose("`dpspca ledger release --help`, columns, rounds, noise")
+    assert not is_prose("`dpspca ledger end-quarantine --help`, columns, rounds, noise")

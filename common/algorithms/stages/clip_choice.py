@@ -62,7 +62,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A bound on squared lengths, which parts of second moments and of a turn it leaves, and the squared error."""
+    """A bound on squared lengths, the shares of moments and rotation that remain below it, and the error."""
 
     square: float
     left: float

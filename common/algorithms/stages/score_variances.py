@@ -126,7 +126,7 @@ def _length(facts: ReleasedFacts, found: Found, histogram: Aggregate, far: float
 
 
 def _longer(histogram: Aggregate, length: float) -> float:
-    """Return how many rows may be longer than a part of what the histogram reaches to. It reaches to all if that is 1.
+    """Return how many rows may be longer than a fraction of the longest length that the histogram counts.
 
     The count has noise, and is exceeded with a probability of about a thousandth.
     """

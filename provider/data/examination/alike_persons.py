@@ -15,7 +15,7 @@ _WHOLE_AS_DECIMAL: Final = re.compile(r"([+-]?\d+)[.,]0+")
 
 @dataclass(frozen=True, slots=True)
 class PersonFacts:
-    """Whose the rows are."""
+    """Which persons the rows belong to."""
 
     persons: int
     most_rows: int

@@ -42,7 +42,7 @@ from dpspca.common.transport.rpc import MAX_MESSAGE
 from dpspca.common.transport.wire import FRAME
 from dpspca.common.trust.signing import MAX_JOB_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.jobs import asking
+from dpspca.server.jobs import provider_call
 
 WIDE = spec(schema=Schema(70_000), answer_seconds=2)
 """A job whose answers take two frames each."""
@@ -158,7 +158,7 @@ def test_unrequested_answers_are_ignored(enrolment: Enrolment) -> None:
 def test_a_provider_that_is_busy_is_sent_the_same_query_again(
     enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(provider_call, "FIRST_PAUSE", 0.01)
 
     async def lie(site: DishonestProvider, ask: pb.Ask) -> None:
         await site.refuse(ask, "Later.", "busy")

@@ -51,7 +51,7 @@ def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..
     written = here("evidence", job[:12], "--config", "ada.toml", "--out", "two.evidence", "--json").facts
     assert written == {"file": "two.evidence", "holds": True, "missing": [], "failed": []}
     again = here("evidence", job, "--config", "ada.toml", "--out", "two.evidence")
-    assert "two.evidence exists" in again.error_line
+    assert "two.evidence already exists" in again.error_line
     assert here("evidence", "verify", "two.evidence", "--model", "two.model").code == 0
     assert here("evidence", "verify", "two.evidence", "--model", "ada.toml").code == 1
     raw = json.loads((enrolment / "two.evidence").read_text())

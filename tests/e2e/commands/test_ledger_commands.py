@@ -91,7 +91,7 @@ def test_a_running_ledger_can_be_verified_and_exported_not_released(beside: Here
     lines = beside("ledger", "export", *NORTH).out.splitlines()
     assert len(lines) == verified["head"]["entries"]
     assert json.loads(lines[-1])["hash"] == verified["head"]["hash"]
-    assert "never quarantined" in beside("ledger", "release", *NORTH, "--reason", "to see").error_line
+    assert "never quarantined" in beside("ledger", "end-quarantine", *NORTH, "--reason", "to see").error_line
     assert beside("budget", *NORTH, "--json").facts["data_sets"][0]["spent"]["mu"] > 0.23
     assert enrolment.joinpath("north-ledger").stat().st_mode & 0o077 == 0
 
@@ -268,10 +268,10 @@ def test_verify_reports_a_damaged_ledger_and_exits_with_1(here: Here, site: Site
         assert names_facts(here(*command.split(), *OWN).error_line, "chain", "entry 3")
 
 
-@pytest.mark.parametrize("command", ["ledger show", "ledger export", "outbox", "ledger release --reason why"])
+@pytest.mark.parametrize("command", ["ledger show", "ledger export", "outbox", "ledger end-quarantine --reason why"])
 def test_commands_do_not_create_a_missing_ledger(command: str, here: Here, tmp_path: Path) -> None:
     Site.made(tmp_path)
-    missing = ("no ledger", "ledger/ledger.db", "`dpspca ledger release --help`")
+    missing = ("no ledger", "ledger/ledger.db", "`dpspca ledger end-quarantine --help`")
     assert names_facts(here(*command.split(), *OWN).error_line, missing)
     verified = here("ledger", "verify", *OWN)
     assert (verified.code, names_facts(verified.out, missing)) == (1, True)
@@ -320,7 +320,7 @@ def test_a_ledger_folder_open_to_others_is_reported(here: Here, site: Site) -> N
 
 
 def released(here: Here, *words: str) -> dict[str, Any]:
-    return here("ledger", "release", *OWN, "--reason", "disk failed, ticket 12", "--yes", "--json", *words).facts
+    return here("ledger", "end-quarantine", *OWN, "--reason", "disk failed, ticket 12", "--yes", "--json", *words).facts
 
 
 def test_a_release_counts_everything_as_spent_and_records_it(here: Here, older: Site) -> None:
@@ -339,7 +339,7 @@ def test_a_release_counts_everything_as_spent_and_records_it(here: Here, older: 
     assert f"only jobs signed after {facts['signed_after']} are answered." in here("budget", *OWN).out
     words = here("ledger", "show", *OWN).out
     assert a_line_names(words, "quarantined", "head file")
-    assert a_line_names(words, "released", "disk failed, ticket 12")
+    assert a_line_names(words, "ended", "disk failed, ticket 12")
     assert "QUARANTINED" not in words
     assert here("ledger", "verify", *OWN).code == 0
     (gap,) = here("outbox", *OWN, "--json").facts["gaps"]
@@ -404,7 +404,7 @@ def test_a_data_set_without_policy_stays_refused_until_named(here: Here, older: 
     assert "nobody has decided" in refused(here, "trial", older)
     later = released(here, "--count", "trial=1,1e-6")
     assert (list(later["counted"]), later["refused"]) == (["trial"], [])
-    again = here("ledger", "release", *OWN, "--reason", "again", "--yes")
+    again = here("ledger", "end-quarantine", *OWN, "--reason", "again", "--yes")
     assert names_facts(again.error_line, "already recorded", "--count")
 
 
@@ -418,7 +418,7 @@ def refused(here: Here, name: str, site: Site) -> str:
 
 
 def test_a_release_needs_confirmation(here: Here, older: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    asking = ("ledger", "release", *OWN, "--reason", "why")
+    asking = ("ledger", "end-quarantine", *OWN, "--reason", "why")
     for reply in ("n\n", ""):
         monkeypatch.setattr(sys, "stdin", io.StringIO(reply))
         ended = here(*asking)
@@ -432,14 +432,14 @@ def test_a_release_needs_confirmation(here: Here, older: Site, monkeypatch: pyte
     agreed = here(*asking)
     assert agreed.code == 0
     assert re.fullmatch(
-        r"Released as entry \d+\. Start the provider\. .*`dpspca budget`.*\n.* jobs signed after \S+Z .* 5 minutes.*\n",
+        r"The quarantine ended with entry \d+\. .*`dpspca budget`.*\n.* jobs signed after \S+Z .* 5 minutes.*\n",
         agreed.out,
     )
 
 
 def test_a_release_is_refused_while_a_daemon_runs(here: Here, older: Site) -> None:
     with older.running() as ledger:
-        message = here("ledger", "release", *OWN, "--reason", "why", "--yes").error_line
+        message = here("ledger", "end-quarantine", *OWN, "--reason", "why", "--yes").error_line
         assert names_facts(message, "ledger.db", f"process {os.getpid()}")
         assert ledger.quarantine is not None
 
@@ -468,7 +468,7 @@ def test_a_release_is_refused_while_a_daemon_runs(here: Here, older: Site) -> No
 )
 @pytest.mark.usefixtures("older")
 def test_a_release_with_wrong_arguments_is_refused(words: tuple[str, ...], message: str, here: Here) -> None:
-    ended = here("ledger", "release", *OWN, "--yes", *words)
+    ended = here("ledger", "end-quarantine", *OWN, "--yes", *words)
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
     assert here("ledger", "show", *OWN, "--json").facts["quarantine"] is not None

@@ -356,7 +356,7 @@ def _with_one_that_leaves(asked: JobSpec, answering: int) -> Model:
     plan, sums = catalogue.plan(asked), JobSums(asked)
     providers = {
         name: Responder(
-            plan, Shard(check_rows(rows), asked.norm_bound), MemoryLedger(), repeatable_entropy(NOISE_SEED), slot=at
+            plan, Shard(check_rows(rows), asked.norm_bound), MemoryLedger(), repeatable_entropy(NOISE_SEED), seat=at
         )
         for at, (name, rows) in enumerate(SHARDS.items())
     }

@@ -49,7 +49,7 @@ from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
 from dpspca.server.coordinator import Coordinator
-from dpspca.server.job import JobRecord
+from dpspca.server.job_states import JobRecord
 from dpspca.server.jobs.rounds import combine
 from dpspca.server.journal.contract import NO_RECEIPTS, JournalError
 from dpspca.server.journal.sqlite import SqliteJournal, TemporaryJournal
@@ -297,7 +297,7 @@ def simulate_plainly() -> Model:
     """Compute the usual job's model from the usual answers, added up as they are."""
     plan, asked = catalogue.plan(spec()), count()
     providers = [
-        Responder(plan, Shard(check_rows(rows), spec().norm_bound), MemoryLedger(), seeded_noise(at), slot=at)
+        Responder(plan, Shard(check_rows(rows), spec().norm_bound), MemoryLedger(), seeded_noise(at), seat=at)
         for at, rows in enumerate(SHARDS.values())
     ]
 

@@ -66,7 +66,7 @@ class Provider:
 
     def release(self) -> None:
         with self.place.start() as ledger:
-            ledger.release("restored after a disk failure", {}, {"cohort": Price()})
+            ledger.end_quarantine("restored after a disk failure", {}, {"cohort": Price()})
 
 
 async def stop_daemon(daemon: "asyncio.Task[None]") -> None:

@@ -199,7 +199,7 @@ def test_the_commands_of_a_page_run_one_after_the_other(
 def folder_for(command: Command, federation: Federation, tmp_path: Path) -> Path:
     """Return the folder in which a command has what it needs."""
     match command.words[:2]:
-        case ("ledger", "release" | "vouch" as name):
+        case ("ledger", "end-quarantine" | "vouch" as name):
             return stopped_provider(tmp_path / f"{name}-{len([*tmp_path.iterdir()])}", name)
     return federation.folder
 
@@ -213,7 +213,7 @@ def stopped_provider(folder: Path, command: str) -> Path:
     with site.running() as ledger:
         site.answer(ledger, "a" * 64, **of_matrix)
         ledger.close("a" * 64, "done")
-    if command == "release":
+    if command == "end-quarantine":
         (folder / "identity" / "ledger-head").unlink()
     return folder
 

@@ -184,7 +184,7 @@ def noise_for(what: JobSpec, seed: int = NOISE_SEED) -> Callable[[int], Entropy]
     """Return the noise that ``simulate(..., noise_seed=seed)`` gives each provider, whatever the job's name here."""
 
     def words(number: int, draw: Draw) -> WordSource:
-        return repeatable_entropy(seed)(replace(draw, job=what.digest(), slot=number))
+        return repeatable_entropy(seed)(replace(draw, job=what.digest(), seat=number))
 
     return lambda number: partial(words, number)
 

@@ -212,9 +212,9 @@ class OperatedFederation:
             process.kill()
             process.wait()
 
-    def release(self, name: str, count: str) -> None:
+    def end_quarantine(self, name: str, count: str) -> None:
         """End the quarantine of a stopped provider's ledger, with a statement of what it lacks."""
-        self.ledger("release", "--reason", "a drill", "--count", f"cohort={count}", "--yes", name=name)
+        self.ledger("end-quarantine", "--reason", "a drill", "--count", f"cohort={count}", "--yes", name=name)
         time.sleep(1.1)  # a job that was signed in the same second is refused: its answers may be among those lost
 
     # --- Jobs ---

@@ -84,7 +84,7 @@ def test_health_reports_a_quarantined_ledger(folder: Path, here: Callable[..., E
     settled(folder)  # a restart does not end the quarantine
     assert names_facts(health(here), "quarantine", lost.entries + 9, lost.entries)
     with open_ledger(read, folder / "north.toml") as ledger:
-        ledger.release("nothing was lost", {})
+        ledger.end_quarantine("nothing was lost", {})
     assert "quarantine" not in health(here)
 
 

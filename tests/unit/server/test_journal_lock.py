@@ -13,7 +13,7 @@ import pytest
 from facts import facts
 
 from dpspca.common.storage.sqlite_file import connect
-from dpspca.server.job import Event, JobRecord
+from dpspca.server.job_states import Event, JobRecord
 from dpspca.server.journal.contract import JournalError, JournalLostError
 from dpspca.server.journal.sqlite import JournalConnection, SqliteJournal
 

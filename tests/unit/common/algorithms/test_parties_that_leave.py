@@ -38,7 +38,7 @@ def fitted(job: JobSpec, shards: Sequence[Evaluator], leaving: int) -> Model:
     """Run a job, the last of whose providers answers so many queries and no more."""
     plan = catalogue.plan(job)
     providers = [
-        Responder(catalogue.plan(job), shard, MemoryLedger(), system_entropy, slot=number)
+        Responder(catalogue.plan(job), shard, MemoryLedger(), system_entropy, seat=number)
         for number, shard in enumerate(shards)
     ]
     asked = 0

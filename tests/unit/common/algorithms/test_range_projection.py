@@ -232,8 +232,8 @@ def test_a_provider_that_leaves_before_the_projection_ends_the_job(leaves: int) 
     plan = catalogue.plan(what)
     shards = [Shard(check_rows(part), what.norm_bound) for part in np.array_split(gaussian(90), 3)]
     responders = [
-        Responder(catalogue.plan(what), shard, MemoryLedger(), repeatable_entropy(slot), slot=slot)
-        for slot, shard in enumerate(shards)
+        Responder(catalogue.plan(what), shard, MemoryLedger(), repeatable_entropy(seat), seat=seat)
+        for seat, shard in enumerate(shards)
     ]
     position = 0
 

@@ -123,7 +123,7 @@ def test_the_key_of_a_draw_is_hmac_of_its_name_each_field_after_its_length() -> 
 
 def test_a_seed_repeats_the_words_of_a_draw_and_of_no_other() -> None:
     draw = Draw("a job", 1, 2, "a query", Purpose.NOISE)
-    others = [replace(draw, position=3), replace(draw, slot=0)]
+    others = [replace(draw, position=3), replace(draw, seat=0)]
     first = [tuple(repeatable_entropy(1)(each).words(4).tolist()) for each in (draw, *others, draw)]
     first.append(tuple(repeatable_entropy(2)(draw).words(4).tolist()))
     assert first[0] == first[3]

@@ -202,9 +202,9 @@ def test_a_provider_with_so_few_rows_answers_whatever_it_is_asked(job: JobSpec, 
             Shard(rows, job.norm_bound, mean_bound=job.mean_bound, strategy=Strategy.STREAM),
             MemoryLedger(),
             system_entropy,
-            slot=slot,
+            seat=seat,
         )
-        for slot, rows in enumerate(held)
+        for seat, rows in enumerate(held)
     ]
     asked = 0
 

@@ -24,9 +24,9 @@ from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.cluster_rows import ClusterRows
 from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.engines import worker
-from dpspca.provider.engines.asking import ClusterProblemError, EngineError
 from dpspca.provider.engines.cluster_sums import ClusterSums
 from dpspca.provider.engines.messages import read_reply
+from dpspca.provider.engines.task_sender import ClusterProblemError, EngineError
 from dpspca.provider.evaluate.row_sums import LocalSums
 from dpspca.provider.evaluate.shard import Shard, Strategy
 

@@ -63,13 +63,13 @@ class Job:
     def __init__(
         self,
         ledger: Ledger | None = None,
-        slot: int = 1,
+        seat: int = 1,
         seed: int = 0,
         what: JobSpec | None = None,
         rows: np.ndarray = DATA,
     ) -> None:
         self.ledger = ledger or MemoryLedger()
-        self.what, self.slot, self.rows = what or spec(), slot, rows
+        self.what, self.seat, self.rows = what or spec(), seat, rows
         self.start(seed)
 
     def start(self, seed: int) -> None:
@@ -77,7 +77,7 @@ class Job:
         shard = Shard(check_rows(self.rows), self.what.norm_bound)
         entropy = repeatable_entropy(seed)
         self.responder = Responder(
-            catalogue.plan(self.what), shard, self.ledger, entropy, job="the job", slot=self.slot
+            catalogue.plan(self.what), shard, self.ledger, entropy, job="the job", seat=self.seat
         )
 
     def ask(self, position: int, query: RowQuery) -> Integers:
@@ -99,9 +99,9 @@ class Job:
         return basis
 
 
-def changed(words: Words, slot: int) -> Words:
+def changed(words: Words, seat: int) -> Words:
     other = words.copy()
-    other[slot, 0] ^= 1
+    other[seat, 0] ^= 1
     return other
 
 
@@ -113,7 +113,7 @@ def refused(*named: object) -> Any:
 
 
 def test_a_provider_answers_in_its_own_slot_and_in_no_other() -> None:
-    job = Job(slot=5)
+    job = Job(seat=5)
     for words in (job.committed(), job.revealed()):
         assert words[5].any()
         assert not np.delete(words, 5, axis=0).any()
@@ -124,7 +124,7 @@ def test_a_commitment_is_a_hash_of_the_nonce_and_the_job() -> None:
     assert len(commitments) == 20
     same_nonce = {Job(seed=0, what=spec(seed=seed)).committed().tobytes() for seed in range(20)}
     assert len(same_nonce) == 20
-    assert len({Job(slot=slot).committed()[slot].tobytes() for slot in range(20)}) == 20
+    assert len({Job(seat=seat).committed()[seat].tobytes() for seat in range(20)}) == 20
 
 
 def test_a_list_without_the_provider_s_own_commitment_is_refused() -> None:
@@ -150,16 +150,16 @@ def test_a_nonce_that_does_not_open_its_commitment_is_refused() -> None:
     job = Job()
     nonces = job.revealed()
     before = job.ledger.standing("the job")
-    for slot in (0, 1, 2, SEATS - 1):
-        with refused(f"provider {slot + 1}", "committed"):
-            job.ask(SKETCH, Sketch(changed(nonces, slot), DIMENSION, COLUMNS))
+    for seat in (0, 1, 2, SEATS - 1):
+        with refused(f"provider {seat + 1}", "committed"):
+            job.ask(SKETCH, Sketch(changed(nonces, seat), DIMENSION, COLUMNS))
     assert job.ledger.standing("the job") == before
     assert job.ask(SKETCH, Sketch(nonces, DIMENSION, COLUMNS)).any()
 
 
 def test_a_commitment_that_somebody_does_not_open_ends_the_job_for_all() -> None:
     """Else whoever reveals last could choose between two sets of directions."""
-    first, other = Job(slot=1, seed=1), Job(slot=3, seed=2)
+    first, other = Job(seat=1, seed=1), Job(seat=3, seed=2)
     listed = first.committed() + other.committed()
     mine, theirs = (job.ask(REVEAL, Reveal(listed)).astype(np.uint32) for job in (first, other))
     with refused("provider 4", "committed"):
@@ -181,7 +181,7 @@ def test_a_sketch_is_made_once_whatever_nonces_are_sent_afterwards() -> None:
 def test_directions_follow_from_all_nonces_and_the_job_on_every_machine() -> None:
     nonces = np.arange(SEATS * NONCE_WORDS, dtype=np.uint32).reshape(SEATS, NONCE_WORDS)
     key = directions_key("job", nonces)
-    others = {directions_key("job", changed(nonces, slot)) for slot in range(SEATS)} | {directions_key("jo", nonces)}
+    others = {directions_key("job", changed(nonces, seat)) for seat in range(SEATS)} | {directions_key("jo", nonces)}
     assert len(others | {key}) == SEATS + 2
     drawn = directions(key, 300, 4)
     assert (drawn == directions(key, 300, 4)).all()
@@ -200,7 +200,7 @@ def test_two_providers_make_the_same_directions_of_the_same_nonces() -> None:
     """
     large = spec(budget=Budget(40.0, 0.5))
     rows = np.random.default_rng(5).standard_normal((20_000, DIMENSION))
-    jobs = [Job(slot=slot, seed=slot, what=large, rows=5 * rows) for slot in (0, 1)]
+    jobs = [Job(seat=seat, seed=seat, what=large, rows=5 * rows) for seat in (0, 1)]
     listed = sum(job.committed() for job in jobs)
     nonces = sum(job.ask(REVEAL, Reveal(listed)).astype(np.uint32) for job in jobs)
     for job in jobs:
@@ -284,7 +284,7 @@ def test_copies_of_a_provider_draw_unrelated_noise_for_other_directions() -> Non
     Rows are zero, so a sketch is its noise. A correlation of n pairs is nearly normal with deviation 1/sqrt(n): false
     alarm 2e-9 at six of them. Equal noise would cancel, and leave a row along the difference of the directions.
     """
-    copies = [Job(slot=1, rows=np.zeros((3000, DIMENSION))) for _ in range(2)]
+    copies = [Job(seat=1, rows=np.zeros((3000, DIMENSION))) for _ in range(2)]
     assert (copies[0].committed() == copies[1].committed()).all()
     for number, job in enumerate(copies):
         listed, theirs = job.committed(), bytes([number] * 32)
@@ -462,4 +462,4 @@ def test_a_sketch_answers_nothing_else() -> None:
 
 def test_a_provider_beyond_the_last_slot_refuses_to_take_part() -> None:
     with refused(129, 128):
-        Job(slot=SEATS).committed()
+        Job(seat=SEATS).committed()

@@ -38,5 +38,5 @@ def test_a_failing_lock_is_not_reported_as_a_file_in_use(tmp_path: Path) -> None
 
 def test_a_head_with_a_valid_checksum_and_wrong_types_is_unreadable(tmp_path: Path) -> None:
     """The checksum is valid, but there are numbers instead of names."""
-    (tmp_path / "head").write_bytes(files._slot(1, Head(7, -3, None)))  # type: ignore[arg-type]
+    (tmp_path / "head").write_bytes(files._copy(1, Head(7, -3, None)))  # type: ignore[arg-type]
     assert read_head(tmp_path / "head") == files.UNREADABLE

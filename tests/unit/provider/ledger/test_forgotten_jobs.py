@@ -122,7 +122,7 @@ def test_t12_a_job_that_was_open_at_a_quarantine_is_over(place: Place) -> None:
         head = ledger.head()
         assert ledger.check_head(Head(head.ledger, head.entries + 7, "f" * 64))
         ledger.expire(EXPIRY - 1)
-        ledger.release("Looked into.", {}, {"cohort": Price(0, 0)})
+        ledger.end_quarantine("Looked into.", {}, {"cohort": Price(0, 0)})
         refuses(ledger, "job", "quarantined")
 
 

@@ -9,7 +9,7 @@ import pytest
 from ledgers import LIMITS, SIGNED, YEAR, Place, answer, opening, reserve, respond
 
 from dpspca.common.privacy.costs import Price
-from dpspca.provider.ledger.entries import Entry, Head, Quarantined, Released
+from dpspca.provider.ledger.entries import Entry, Head, Quarantined, QuarantineEnded
 from dpspca.provider.ledger.ledger import QuarantinedError
 from dpspca.provider.ledger.sqlite import SqliteLedger, export, read_ledger_state, verify
 
@@ -145,7 +145,7 @@ def test_t12_a_quarantine_by_receipt_survives_restarts_recorded_once(lost: Lost)
 def test_t12_a_release_settles_the_lost_entries_and_no_later_ones(lost: Lost) -> None:
     with lost.place.start() as ledger:
         ledger.check_head(lost.since[1])
-        ledger.release("counted by hand", {}, NOTHING)
+        ledger.end_quarantine("counted by hand", {}, NOTHING)
     for _ in range(2):
         with lost.place.start() as ledger:
             for head in (*lost.before, *lost.since[:2]):
@@ -162,7 +162,7 @@ def test_t12_a_second_rollback_after_a_release_is_found(lost: Lost) -> None:
     place = lost.place
     with place.start() as ledger:
         ledger.check_head(Head(lost.since[0].ledger, 1000, "0" * 64))
-        ledger.release("counted by hand", {}, NOTHING)
+        ledger.end_quarantine("counted by hand", {}, NOTHING)
     backup = Backup.of(place)
     with place.start() as ledger:
         ledger.open(opening("new", **NEW), LIMITS)
@@ -178,7 +178,7 @@ def test_t12_a_lost_release_is_found(lost: Lost) -> None:
     before = Backup.of(lost.place)
     with lost.place.start() as ledger:
         ledger.check_head(lost.since[-1])
-        ledger.release("counted by hand", {}, NOTHING)
+        ledger.end_quarantine("counted by hand", {}, NOTHING)
         ledger.open(opening("new", **NEW), LIMITS)
         respond(ledger, "new", 0)
         newest = told_by(ledger)
@@ -198,7 +198,7 @@ def test_t12_a_receipt_does_not_repeat_a_released_quarantine(
     place.restore(backup)
     with place.start() as ledger:
         assert "head file" in str(ledger.quarantine)
-        ledger.release("counted by hand", {}, NOTHING)
+        ledger.end_quarantine("counted by hand", {}, NOTHING)
         assert ledger.check_head(newest) is None
         assert ledger.quarantine is None
 
@@ -208,7 +208,7 @@ def test_t12_a_receipt_with_more_entries_is_recorded_before_a_release(lost: Lost
     with lost.place.start() as ledger:
         assert "head file" in str(ledger.quarantine)
         assert "went back" in str(ledger.check_head(lost.since[-1]))
-        ledger.release("counted by hand", {}, NOTHING)
+        ledger.end_quarantine("counted by hand", {}, NOTHING)
         assert ledger.check_head(lost.since[-1]) is None
 
 
@@ -217,7 +217,7 @@ def test_t12_the_head_file_has_the_new_name_after_a_release(lost: Lost) -> None:
     for number in (1, 2):
         with lost.place.start() as ledger:
             ledger.check_head(Head("elsewhere", number, "0" * 64))
-            ledger.release("counted by hand", {}, NOTHING)
+            ledger.end_quarantine("counted by hand", {}, NOTHING)
             names.append(ledger.head().ledger)
         assert verify(lost.place.path, lost.place.head) == []
         lost.place.start().shut()
@@ -236,8 +236,8 @@ def test_receipts_never_show_what_a_power_cut_could_undo(place: Place) -> None:
         assert told_by(ledger) == ledger.head()
 
 
-@pytest.mark.parametrize("fact", [Quarantined("why"), Released("why", {"cohort": [1, 2]})])
-def test_older_quarantines_and_releases_can_be_read(fact: Quarantined | Released) -> None:
+@pytest.mark.parametrize("fact", [Quarantined("why"), QuarantineEnded("why", {"cohort": [1, 2]})])
+def test_older_quarantines_and_releases_can_be_read(fact: Quarantined | QuarantineEnded) -> None:
     """Older software wrote no head into a quarantine, and no new name into a release."""
     written = Entry.following(Head("x", 1, "0" * 64), 7, fact).to_dict()
     old = {name: value for name, value in written.items() if name in {"number", "at", "kind", "reason", "counted"}}

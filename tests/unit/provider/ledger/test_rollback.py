@@ -114,7 +114,7 @@ def test_t12_restoring_the_newer_ledger_needs_no_release(place: Place) -> None:
 def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) -> None:
     place.restore(backups(place)[2])
     with place.start() as ledger:
-        ledger.release("restored after a disk failure, ticket 12", {"cohort": BUDGET})
+        ledger.end_quarantine("restored after a disk failure, ticket 12", {"cohort": BUDGET})
         assert ledger.quarantine is None
         with pytest.raises(BudgetExceededError):
             ledger.open(opening("new", units=1, slack_units=0, issued_at=SIGNED + YEAR), LIMITS)
@@ -130,7 +130,7 @@ def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) 
 def test_t12_an_operator_may_count_less_and_leave_the_rest_usable(place: Place) -> None:
     place.restore(backups(place)[2])
     with place.start() as ledger:
-        ledger.release("the lost answers are in the coordinator's journal", {}, {"cohort": Price(2 * PRICE, 0)})
+        ledger.end_quarantine("the lost answers are in the coordinator's journal", {}, {"cohort": Price(2 * PRICE, 0)})
         rest = opening("new", units=BUDGET.whole.units - 5 * PRICE, slack_units=0, issued_at=SIGNED + YEAR)
         with pytest.raises(BudgetExceededError):
             ledger.open(replace(rest, units=rest.units + 1), LIMITS)
@@ -145,7 +145,7 @@ def test_t12_a_new_ledger_in_place_of_a_lost_one_is_found(used: Place) -> None:
     with used.start() as ledger:
         assert ledger.quarantine == why(ledger, Head("a" * 32, 1, "b" * 64))
         assert ledger.quarantine is not None
-        ledger.release("the disk is gone", {"cohort": BUDGET})
+        ledger.end_quarantine("the disk is gone", {"cohort": BUDGET})
         with pytest.raises(BudgetExceededError):
             ledger.open(opening("new", units=1, slack_units=0, issued_at=SIGNED + YEAR), LIMITS)
     with used.start() as ledger:
@@ -171,7 +171,7 @@ def test_t12_a_missing_or_unreadable_head_file_is_found(used: Place) -> None:
     used.head.write_bytes(b"x" * 2 * COPY_BYTES)
     with used.start() as ledger:
         assert ledger.quarantine == why(ledger, UNREADABLE)
-        ledger.release("the file was overwritten, the ledger was not touched", {}, {"cohort": Price(0, 0)})
+        ledger.end_quarantine("the file was overwritten, the ledger was not touched", {}, {"cohort": Price(0, 0)})
     used.start().shut()
     used.head.unlink()
     with used.start() as ledger:
@@ -180,7 +180,7 @@ def test_t12_a_missing_or_unreadable_head_file_is_found(used: Place) -> None:
 
 def test_a_release_without_a_quarantine_is_refused(used: Place) -> None:
     with used.start() as ledger, pytest.raises(NotQuarantinedError):
-        ledger.release("just in case", {"cohort": BUDGET})
+        ledger.end_quarantine("just in case", {"cohort": BUDGET})
 
 
 def test_after_a_power_cut_the_last_whole_head_counts(

@@ -223,7 +223,7 @@ def test_a_ledger_in_quarantine_stays_as_it_is(place: Place) -> None:
         ledger.key_names()
         assert ledger.head().entries == entries
         assert ledger.data_set_of_rows([ledger.name_of(DIGEST)]) is None  # and nothing is answered
-        ledger.release("known", {}, {})
+        ledger.end_quarantine("known", {}, {})
         ledger.key_names()
         assert ledger.data_set_of_rows([ledger.name_of(DIGEST)]) == "cohort"
     with place.start() as ledger:

@@ -26,7 +26,7 @@ from dpspca.provider.ledger.entries import (
     NotQuarantinedError,
     Quarantined,
     QuarantinedError,
-    Released,
+    QuarantineEnded,
     Reserved,
     Started,
     Stored,
@@ -96,7 +96,7 @@ KINDS: list[Fact] = [
     Stored("job", 0, [3, 2], 48, "d"),
     Closed("job", "done", 5, 6),
     Quarantined("why"),
-    Released("because", {"cohort": [1, 2]}),
+    QuarantineEnded("because", {"cohort": [1, 2]}),
 ]
 
 
@@ -153,7 +153,7 @@ OUT_OF_PLACE: list[list[Fact]] = [
     [opening(), *[Closed("job", "done", 3 * PRICE, 3 * SLACK)] * 2],
     [opening(), Closed("job", "done", 3 * PRICE, 3 * SLACK), Reserved("job", 0, "q", "d", 1, 0)],
     [opening(units=-1)],
-    [Released("why not")],
+    [QuarantineEnded("why not")],
 ]
 
 
@@ -229,7 +229,7 @@ def test_a_quarantine_refuses_everything_and_counts_open_jobs_as_spent() -> None
 
 def test_a_release_counts_all_as_spent_unless_the_operator_states_less() -> None:
     budgets = {"cohort": BUDGET, "another": BUDGET}
-    released = quarantined().to_release("looked into", budgets, {"another": Price(PRICE, 0)})
+    released = quarantined().to_end_quarantine("looked into", budgets, {"another": Price(PRICE, 0)})
     assert released.counted["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
     assert released.counted["another"] == [PRICE, 0]
     state = after(quarantined(), released)
@@ -245,7 +245,7 @@ def test_a_release_counts_all_as_spent_unless_the_operator_states_less() -> None
 def test_a_write_off_counts_against_every_analyst() -> None:
     """The lost answers could have been any analyst's."""
     state = quarantined()
-    after(state, state.to_release("looked into", {}, {"cohort": Price(PRICE, 0)}))
+    after(state, state.to_end_quarantine("looked into", {}, {"cohort": Price(PRICE, 0)}))
     limits = Limits(BUDGET, analyst=BUDGET)
     plan = opening("new", analyst="another", units=BUDGET.whole.units, slack_units=0, issued_at=SIGNED + YEAR)
     with pytest.raises(BudgetExceededError, match=facts("another", "'cohort'")):
@@ -254,17 +254,17 @@ def test_a_write_off_counts_against_every_analyst() -> None:
 
 def test_a_data_set_stays_refused_until_a_release_names_it() -> None:
     state = quarantined()
-    after(state, state.to_release("looked into", {"cohort": BUDGET}, {}))
+    after(state, state.to_end_quarantine("looked into", {"cohort": BUDGET}, {}))
     forgotten = opening("new", data_set="forgotten", issued_at=SIGNED + YEAR)
     with pytest.raises(QuarantinedError, match=facts("'forgotten'")):
         state.to_open(forgotten, LIMITS)
-    after(state, state.to_release("it is new", {}, {"forgotten": Price(0, 0)}))
+    after(state, state.to_end_quarantine("it is new", {}, {"forgotten": Price(0, 0)}))
     assert state.to_open(forgotten, LIMITS) == forgotten
 
 
 def test_a_job_signed_before_the_release_is_refused() -> None:
     state = quarantined()
-    after(state, state.to_release("looked into", {}, {"cohort": Price(0, 0)}), at=SIGNED)
+    after(state, state.to_end_quarantine("looked into", {}, {"cohort": Price(0, 0)}), at=SIGNED)
     with pytest.raises(RefusedError, match=facts("300 seconds")):
         state.to_open(opening("lost", issued_at=SIGNED + JOB_SKEW), LIMITS)
     newer = opening("newer", issued_at=SIGNED + JOB_SKEW + 1)
@@ -284,4 +284,4 @@ def test_a_release_without_a_reason_or_valid_amounts_is_refused(
     state: LedgerState, reason: str, counted: dict[str, Price], kind: type[LedgerError], refusal: str | None
 ) -> None:
     with pytest.raises(kind, match=refusal):
-        state.to_release(reason, {}, counted)
+        state.to_end_quarantine(reason, {}, counted)

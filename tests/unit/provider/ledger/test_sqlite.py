@@ -147,7 +147,7 @@ def test_readers_see_the_ledger_while_its_daemon_writes_it(used: Place) -> None:
 def test_reading_never_creates_a_ledger(place: Place) -> None:
     place.path.parent.mkdir()
     for read in (read_ledger_state, lambda path: list(export(path))):
-        with pytest.raises(LedgerError, match=facts(place.path, "`dpspca ledger release --help`")):
+        with pytest.raises(LedgerError, match=facts(place.path, "`dpspca ledger end-quarantine --help`")):
             read(place.path)
     assert "no ledger at" in verify(place.path)[0]
     assert not place.path.exists()

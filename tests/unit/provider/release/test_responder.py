@@ -288,7 +288,7 @@ def test_each_answer_draws_noise_under_its_own_full_name() -> None:
 
     ledger = MemoryLedger()
     queries = [CovarianceProduct(np.eye(DIMENSION, 2)), SPARSE, SPARSE]
-    asked = Responder(catalogue.plan(spec()), Nothing(DIMENSION), ledger, noted, job="this job", slot=3)
+    asked = Responder(catalogue.plan(spec()), Nothing(DIMENSION), ledger, noted, job="this job", seat=3)
     made = [asked.respond(position, query) for position, query in enumerate(queries)]
     again = asked.respond(1, SPARSE)
     assert named == [Draw("this job", 3, at, each.digest(), Purpose.NOISE) for at, each in enumerate(queries)]

@@ -32,7 +32,7 @@ from dpspca.common.trust import (
 )
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
-from dpspca.server.job import JobRecord
+from dpspca.server.job_states import JobRecord
 from dpspca.server.journal import read_jobs
 
 from .clock import now

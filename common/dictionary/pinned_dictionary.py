@@ -9,7 +9,7 @@ from dpspca.common.checks import check
 from .dictionary import Dictionary
 
 MOST_TITLE: Final = 100
-"""Characters of a title that are told. Titles are free text, and a greeting has room for so much."""
+"""Characters of a title that are sent. Titles are free text, and a greeting has room for so much."""
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 

@@ -7,7 +7,7 @@ import pytest
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.job import Accounting, Centering
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.provider.policy.unusable import unusable
+from dpspca.provider.policy.unusable_methods import unusable
 
 EXACT, NONE = (Accounting.EXACT,), (Centering.NONE,)
 REPLACE, REMOVE = PrivacyUnit.ROW_REPLACE_ONE, PrivacyUnit.ROW_ADD_REMOVE

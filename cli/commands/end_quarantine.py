@@ -1,4 +1,4 @@
-"""The `dpspca ledger release` command: an operator ends a quarantine by deciding what counts as spent."""
+"""The `dpspca ledger end-quarantine` command: an operator ends a quarantine by deciding what counts as spent."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from dpspca.provider.ledger import (
 from dpspca.provider.policy import filter_of, read_policy
 
 
-def release(
+def end_quarantine(
     config: DaemonSettingsFile,
     *,
     reason: Annotated[str, typer.Option(help="Why the ledger may be used again. It stays in the ledger for good.")],
@@ -68,7 +68,7 @@ def release(
         found = read_ledger(config)
         prices = prices_to_record(found, lifetimes, reason, counted)
         require_confirmation(_confirmation_lines(found, prices), "Release the ledger?", yes=yes)
-        writer.release(reason, {}, prices)
+        writer.end_quarantine(reason, {}, prices)
     _print_release(read_ledger(config), reason, prices, known, as_json=as_json)
 
 
@@ -108,7 +108,9 @@ def _print_release(
         "refused": refused,
         "signed_after": after,
     }
-    lines = [f"Released as entry {head['entries']}. Start the provider. `dpspca budget` shows what is left."]
+    lines = [
+        f"The quarantine ended with entry {head['entries']}. Start the provider. `dpspca budget` shows what is left."
+    ]
     lines.append(
         f"Only jobs signed after {after} are answered: earlier ones may be among those that were lost. This allows for "
         f"clocks that differ by {JOB_SKEW // 60} minutes."

@@ -1,4 +1,4 @@
-"""`dpspca ledger release --count` counts at least as much as any such job can have cost."""
+"""`dpspca ledger end-quarantine --count` counts at least as much as any such job can have cost."""
 
 from collections.abc import Iterator
 from contextlib import suppress

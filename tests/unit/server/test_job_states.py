@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpspca.common.errors import RefusedError
-from dpspca.server.job import TRANSITIONS, Event, JobParticipant, JobRecord, ResultGoneError, Results, State
+from dpspca.server.job_states import TRANSITIONS, Event, JobParticipant, JobRecord, ResultGoneError, Results, State
 
 JOB = JobRecord("a1", "dpspca://town/analyst/ada", "cohort", 7)
 

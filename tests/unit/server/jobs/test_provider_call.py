@@ -8,8 +8,8 @@ from facts import names_facts
 
 from dpspca.common.errors import AskAgainError, BusyError, RowsNotReadyError
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.jobs import asking
-from dpspca.server.jobs.asking import ask_until_replied, pauses
+from dpspca.server.jobs import provider_call
+from dpspca.server.jobs.provider_call import ask_until_replied, pauses
 from dpspca.server.jobs.roster import Link
 
 NOT_READY = [BusyError.code, AskAgainError.code, RowsNotReadyError.code]
@@ -17,7 +17,7 @@ NOT_READY = [BusyError.code, AskAgainError.code, RowsNotReadyError.code]
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(provider_call, "FIRST_PAUSE", 0.01)
 
 
 def ask_provider(*codes: str, seconds: float = 60) -> tuple[str | None, int]:
@@ -70,5 +70,5 @@ def test_one_that_never_gets_ready_drops_out_with_its_own_reason() -> None:
 
 
 def test_pauses_double_and_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_PAUSE", 1.0)
+    monkeypatch.setattr(provider_call, "FIRST_PAUSE", 1.0)
     assert list(islice(pauses(), 8)) == [1, 2, 4, 8, 16, 30, 30, 30]
