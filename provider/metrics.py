@@ -16,10 +16,13 @@ from dpspca.common.transport import days_until
 from .approval import RequestState
 from .jobs import ProviderSetup
 from .ledger import Limits, QuarantinedError
-from .policy import Rules, filter_of
+from .policy import Policy, Rules, filter_of
 
 CONNECTED: Final = Family("dpspca_provider_connected", MetricKind.GAUGE, "1 if the coordinator proved itself, else 0.")
 QUARANTINE: Final = Family("dpspca_ledger_quarantined", MetricKind.GAUGE, "1 if the ledger is in quarantine, else 0.")
+POLICY: Final = Family(
+    "dpspca_policy_unreadable", MetricKind.GAUGE, "1 if the policy, or a table in it, cannot be read, else 0."
+)
 RELOAD_FAILED: Final = Family(
     "dpspca_provider_reload_failed", MetricKind.GAUGE, "1 if the settings could not be reloaded, else 0."
 )
@@ -40,6 +43,7 @@ FAMILIES: Final = (
     CERTIFICATE,
     REVOCATIONS,
     QUARANTINE,
+    POLICY,
     RELOAD_FAILED,
     OPEN_JOBS,
     WAITING,
@@ -63,12 +67,13 @@ class ProviderMetrics:
     def text(self) -> str:
         """Return everything as Prometheus reads it."""
         put, setup = self._metrics.replace, self._setup
-        left, whole, quarantined = self._budgets()
+        left, whole, undecided = self._budgets()
         put(CONNECTED.name, {(): float(self._connected())})
         put(CERTIFICATE.name, {(): days_until(setup.identity().not_after, setup.clock())})
         with suppress(DpspcaError):
             put(REVOCATIONS.name, {(): days_until(setup.revocations().next_update, setup.clock())})
-        put(QUARANTINE.name, {(): float(quarantined)})
+        put(QUARANTINE.name, {(): float(undecided or setup.ledger.quarantine is not None)})
+        put(POLICY.name, {(): float(self._is_policy_unreadable())})
         put(RELOAD_FAILED.name, {(): float(self._reload_failed())})
         put(OPEN_JOBS.name, {(): float(len(setup.ledger.open_jobs()))})
         since = self._waiting_since()
@@ -78,6 +83,11 @@ class ProviderMetrics:
         put(WHOLE.name, whole)
         return self._metrics.text()
 
+    def _is_policy_unreadable(self) -> bool:
+        """Tell whether something closes data sets that the steward may have wanted open."""
+        policy = self._setup.policy()
+        return isinstance(policy, Policy) and policy.unreadable != frozenset()
+
     def _waiting_since(self) -> list[int]:
         """Return since when each job waits for approval, in seconds since 1970."""
         with suppress(DpspcaError):  # the daemon's log says what is wrong with the queue
@@ -86,8 +96,11 @@ class ProviderMetrics:
         return []
 
     def _budgets(self) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float], bool]:
-        """Return the rest of each data set's lifetime, the whole lifetime, and whether the ledger is in quarantine."""
-        left, whole, quarantined = dict[tuple[str, ...], float](), dict[tuple[str, ...], float](), False
+        """Return the rest of each data set's lifetime, the whole lifetime, and whether a quarantine closes one of them.
+
+        After a quarantine, a data set stays closed until an operator has decided what counts as spent of it.
+        """
+        left, whole, undecided = dict[tuple[str, ...], float](), dict[tuple[str, ...], float](), False
         for name in sorted(self._setup.data_sets):
             with suppress(DpspcaError):  # no rules: nothing is allowed
                 rules = self._setup.policy().rules(name)
@@ -99,8 +112,8 @@ class ProviderMetrics:
                     room = self._setup.ledger.room(name, _NOBODY, Limits(budget))
                     left[name,] = root_down(room.units * UNIT)
                 except QuarantinedError:
-                    quarantined = True
-        return left, whole, quarantined
+                    undecided = True
+        return left, whole, undecided
 
 
 _NOBODY: Final = PartyName("none", Role.ANALYST, "none").uri

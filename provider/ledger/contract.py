@@ -135,6 +135,11 @@ class Ledger(Protocol):
         """Refuse if the policy promises to protect neighbours that some jobs on the data set did not protect."""
         ...
 
+    @property
+    def quarantine(self) -> str | None:
+        """Why the ledger is in quarantine, or None."""
+        ...
+
     def head(self) -> Head:
         """Return how far the ledger has come."""
         ...

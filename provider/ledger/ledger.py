@@ -161,6 +161,11 @@ class BaseLedger(ABC):
         with self._lock:
             self._state.require_promise(data_set, stated)
 
+    @property
+    def quarantine(self) -> str | None:
+        with self._lock:
+            return self._state.quarantine
+
     def head(self) -> Head:
         with self._lock:
             return self._state.head

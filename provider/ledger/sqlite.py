@@ -112,11 +112,6 @@ class SqliteLedger(BaseLedger):
         with self._lock:
             self._cleanup.close()
 
-    @property
-    def quarantine(self) -> str | None:
-        """Why the ledger is in quarantine, or None."""
-        return self._state.quarantine
-
     def end_quarantine(
         self, reason: str, budgets: Mapping[str, Filter], counted: Mapping[str, Price] | None = None
     ) -> None:

@@ -109,6 +109,12 @@ def test_what_is_left_for_a_further_job_is_what_the_next_one_may_cost(kept: Kept
     assert kept.ledger.room("cohort", other, LIMITS) == Price()
 
 
+def test_a_ledger_that_lacks_nothing_is_in_no_quarantine(kept: Kept) -> None:
+    kept.ledger.open(opening(), LIMITS)
+    respond(kept.ledger, "job", 0)
+    assert kept.ledger.quarantine is None
+
+
 def test_a_job_is_recalled_as_it_was_while_it_runs_and_long_after_it_ended(kept: Kept) -> None:
     ledger = kept.ledger
     assert ledger.past_job("job") is None

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpspca.common.metrics import Family
 from dpspca.provider import metrics as of_provider
 from dpspca.server import metrics as of_coordinator
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "metrics"
+ALERTS = sorted(FOLDER.glob("*alerts.yaml"))
+DAEMONS = {"coordinator": of_coordinator.FAMILIES, "provider": of_provider.FAMILIES}
 FAMILIES: tuple[Family, ...] = tuple(dict.fromkeys((*of_coordinator.FAMILIES, *of_provider.FAMILIES)))
 SERIES = {name: family for family in FAMILIES for name in family.series}
 ADDED = {"instance", "job", "le"}
@@ -22,14 +26,34 @@ def expressions() -> Iterator[str]:
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
             yield target["expr"] + " " + target["legendFormat"]
-    alerts = (FOLDER / "alerts.yaml").read_text(encoding="utf-8")
-    yield from re.findall(r"expr: (.*)", alerts)
+    for path in ALERTS:
+        yield from alerts_on(path)
+
+
+def alerts_on(path: Path) -> list[str]:
+    return re.findall(r"expr: (.*)", path.read_text(encoding="utf-8"))
 
 
 def test_every_metric_drawn_or_alerted_on_exists_and_each_is_used() -> None:
     named = [name for text in expressions() for name in re.findall(r"\bdpspca_\w+", text)]
     assert set(named) <= SERIES.keys()
     assert {SERIES[name].name for name in named} == {family.name for family in FAMILIES}
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_an_alert_notices_that_no_numbers_of_a_daemon_come(daemon: str) -> None:
+    """A comparison of a metric is silent if its daemon is dead, and an absence where there is no such daemon is not.
+
+    So each daemon has a file of its own, with rules that hold without numbers, and about its own numbers only.
+    """
+    rules = alerts_on(FOLDER / f"{daemon}-alerts.yaml")
+    always = {family.name for family in DAEMONS[daemon] if family.kind == "gauge" and not family.labels}
+    absent = {name for rule in rules for name in re.findall(r"\babsent\((\w+)\)", rule)}
+    assert absent
+    assert absent <= always
+    assert any(f'up{{job="dpspca-{daemon}"}} == 0' in rule for rule in rules)
+    own = {series for family in DAEMONS[daemon] for series in family.series}
+    assert {name for rule in rules for name in re.findall(r"\bdpspca_\w+", rule)} <= own
 
 
 def test_labels_that_are_used_exist() -> None:
@@ -46,7 +70,7 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         assert re.fullmatch(r"dpspca_[a-z_]+", family.name)
         assert family.name.endswith("_total") == (family.kind == "counter")
         assert family.help.endswith(".")
-    severities = re.findall(r"severity: (\w+)", (FOLDER / "alerts.yaml").read_text(encoding="utf-8"))
+    severities = [each for path in ALERTS for each in re.findall(r"severity: (\w+)", path.read_text(encoding="utf-8"))]
     assert set(severities) == {"critical", "warning", "info"}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from approvals import Site, human_policy
 from ipv6 import needs_ipv6
+from ledgers import LIMITS, Place, opening, respond
 from live import live_parties, started
 from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, spec
 
@@ -91,6 +92,32 @@ def test_a_provider_counts_its_budget_and_the_days_of_its_certificate(tmp_path: 
         setup.data_sets = others
         again = ProviderMetrics(setup, lambda: False).text()
         assert _without_days(again) == _without_days(text)  # nothing follows from a row
+
+
+@pytest.mark.parametrize(
+    ("policy", "closed"),
+    [
+        (permissive_policy(), 0),
+        (permissive_policy() + "[data_sets.labs]\n", 1),
+        ("[data_sets.cohort]\n", 1),
+        ("no policy", 1),
+    ],
+)
+def test_a_quarantine_and_a_closed_policy_show_each_by_itself(tmp_path: Path, policy: str, closed: int) -> None:
+    enrolment = Enrolment.create(tmp_path / "town")
+    north, revoked = enrolment.identity(Role.PROVIDER, "north"), enrolment.revocations()
+    rules, rows = Policy.readable_part(policy)[0], {"cohort": check_rows(np.eye(4))}
+    place = Place(tmp_path / "ledger" / "ledger.db", tmp_path / "head" / "head")
+    for quarantined in (0, 1):
+        with place.start() as ledger:
+            setup = ProviderSetup("", lambda: north, lambda: revoked, now, rows, lambda: rules, ledger)
+            page = ProviderMetrics(setup, lambda: False).text()
+            assert number(page, "dpspca_ledger_quarantined") == quarantined
+            assert number(page, "dpspca_policy_unreadable") == closed
+            if not quarantined:
+                ledger.open(opening(), LIMITS)
+                respond(ledger, "job", 0)
+        place.head.unlink()
 
 
 def test_a_provider_counts_jobs_that_wait_for_a_person_and_since_when(tmp_path: Path) -> None:
