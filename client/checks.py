@@ -57,6 +57,7 @@ from dpspca.provider.startup import approval_queue, arriving_data_set, read_data
 
 from .clock import now
 from .connection import probe
+from .health import require_in_use
 
 _UNUSABLE: Final = (
     "are unusable (not all numbers are finite, or no person is named) and count as zero rows. This number is for the "
@@ -151,6 +152,9 @@ class _Checks:
         yield "coordinator", ("identity", "certificate", "port"), self.coordinator
         if isinstance(settings, ProviderSettings):
             yield "connection", ("coordinator",), self.connection
+            yield "reload", (), self.reload
+        if isinstance(settings, CoordinatorSettings):
+            yield "reload", ("coordinator",), self.reload
 
     @cached_property
     def me(self) -> Identity:
@@ -228,6 +232,11 @@ class _Checks:
         """Connect to the coordinator, and ask whether it serves."""
         self._ask("")
         return "It serves, and both sides accept each other's certificate."
+
+    def reload(self) -> str:
+        """Check that the daemon could reload its settings the last time that it was told to."""
+        require_in_use(self.settings, self.file)
+        return "No reload of the settings failed since the last one that succeeded."
 
     def connection(self) -> str:
         """Ask the coordinator whether this provider is connected."""

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from dpspca.client.clock import now
 from dpspca.client.connection import probe, require_in_force
-from dpspca.common.errors import DpspcaError
+from dpspca.client.enrolment import certificates
+from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.storage import (
     AnalystSettings,
     AnySettings,
@@ -45,8 +47,35 @@ def _health_problems(config: Path) -> list[str]:
     if isinstance(settings, ProviderSettings):
         found += [str(problem) for problem in read_readable_part(settings.policy)[1]]
         found += _problems_of(lambda: require_trusted(settings, config))
-        found += _problems_of(lambda: require_reloaded(settings, config))
+        found += _problems_of(lambda: require_in_use(settings, config))
     return found
+
+
+def health_warnings(config: Path) -> list[str]:
+    """Return what an operator should know of a healthy program: until when certificates are valid, a failed reload.
+
+    A coordinator that could not reload its settings serves as before. It must not count as unhealthy, because service
+    managers would take it out of service.
+    """
+    found = certificates.warnings(certificates.facts(config))
+    with suppress(DpspcaError):  # `health_message` says that the settings cannot be read
+        settings = read_any_settings(config)
+        if isinstance(settings, CoordinatorSettings):
+            found += _problems_of(lambda: require_in_use(settings, config))
+    return found
+
+
+def require_in_use(settings: AnySettings, config: Path) -> None:
+    """Raise if a daemon could not reload its settings, and so goes on with earlier ones. A coordinator is asked."""
+    if isinstance(settings, ProviderSettings):
+        require_reloaded(settings, config)
+    if isinstance(settings, CoordinatorSettings):
+        me = Identity.load(settings.identity)
+        if problem := asyncio.run(probe.ask_reload_problem(probe.address_of(settings), me)):
+            raise InvalidParameterError(
+                f"The settings {config} could not be reloaded: {problem} Earlier settings stay in force.",
+                "Correct this and reload again, or restart the coordinator.",
+            )
 
 
 def _problems_of(require: Callable[[], None]) -> list[str]:

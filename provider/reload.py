@@ -64,16 +64,17 @@ class CurrentSettings:
         """Tell whether the last reload failed."""
         return _problem_file(self.settings, self.config).exists()
 
-    async def reload(self, setup: ProviderSetup, daemon: Daemon, scratch: Scratch | None = None) -> None:
-        """Read the settings and everything that they name again, and put it in force if nothing is wrong with it."""
+    async def reload(self, setup: ProviderSetup, daemon: Daemon, scratch: Scratch | None = None) -> str | None:
+        """Read the settings and everything that they name again, and put it in force if nothing is wrong with it.
+
+        Return the problem if something is.
+        """
         try:
             new = await asyncio.to_thread(self._read, setup, daemon, scratch)
-        except DpspcaError as problem:
-            self.note(problem)
-            return
-        except (OSError, MemoryError) as problem:
-            self.note(InvalidDataError(str(problem) or "There is too little memory.", "Check this machine."))
-            return
+        except (DpspcaError, OSError, MemoryError) as problem:
+            known = problem if isinstance(problem, DpspcaError) else _of_machine(problem)
+            self.note(known)
+            return known.what
         settings, changed = keep_until_restart(self.settings, new.settings, NEEDS_RESTART)
         for key in changed:
             _log.warning("'%s' changed in %s. Restart the provider to put it in force.", key, self.config)
@@ -84,6 +85,7 @@ class CurrentSettings:
         await daemon.reload(new.route, new.offer)
         self.note(None)
         _log.info("The settings %s were read again. On offer: %s.", self.config, ", ".join(sorted(settings.names)))
+        return None
 
     def note(self, problem: DpspcaError | None) -> None:
         """Note whether the last reload failed, for ``dpspca health``."""
@@ -135,6 +137,10 @@ def require_reloaded(settings: ProviderSettings, config: Path) -> None:
             f"{files.read(path).decode()} Earlier settings stay in force.",
             "Correct this and reload again, or restart the provider. `dpspca doctor` says what is wrong.",
         )
+
+
+def _of_machine(problem: OSError | MemoryError) -> DpspcaError:
+    return InvalidDataError(str(problem) or "There is too little memory.", "Check this machine.")
 
 
 def _problem_file(settings: ProviderSettings, config: Path) -> Path:

@@ -90,8 +90,8 @@ class Coordinator:
         self._clock = clock
         self.metrics = CoordinatorMetrics()
         self.metrics.collect_from(self._collect)
-        self.reload_failed: Callable[[], bool] = bool
-        """Tells whether the last reload of the settings failed."""
+        self.reload_problem: Callable[[], str | None] = lambda: None
+        """Says why the last reload of the settings failed, if it did."""
         self._serving = asyncio.Event()
         self._journal = JournalThread(journal or TemporaryJournal())
         judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
@@ -100,7 +100,7 @@ class Coordinator:
         everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._frontend.certificate_of)
         door = _Door(*everybody, self._serving)
         self._analysts = AnalystService(door, self.roster, self._journal, identity, result_bytes)
-        self._health = Health(rpc.CallerCheck(*everybody), self.roster)
+        self._health = Health(rpc.CallerCheck(*everybody), self.roster, self._reload_problem)
         self._journal_task: asyncio.Task[None] | None = None
         self._server = rpc.server(CallInterceptor(rpc.CallerCheck(*everybody), _name_of, metrics=self.metrics))
         providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.final_state)
@@ -135,6 +135,10 @@ class Coordinator:
             if party.role is Role.PROVIDER and owner in {None, party}:
                 self.roster.presence.note_certificate(party.name, certificate)
 
+    def _reload_problem(self) -> str | None:
+        """Ask whoever reads the settings: the daemon says who, after this was made."""
+        return self.reload_problem()
+
     def _collect(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Return the numbers that are read when somebody looks."""
         wire, now = self._frontend.traffic, self._clock()
@@ -148,7 +152,7 @@ class Coordinator:
             CONNECTIONS: by_label(Counter(party.role.value for party in self._frontend.parties)),
             PROVIDERS: {(): float(len(self.roster.links))},
             SERVING: {(): float(self._serving.is_set())},
-            RELOAD_FAILED: {(): float(self.reload_failed())},
+            RELOAD_FAILED: {(): float(self.reload_problem() is not None)},
             RUNNING: by_label(self._analysts.running_states()),
             ENDED: by_label(self._analysts.ended),
             BYTES: {("received",): float(wire.received), ("sent",): float(wire.sent)},

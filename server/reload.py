@@ -1,6 +1,7 @@
 """A coordinator's settings as they are in force, and how they are replaced while it runs. Reads files.
 
-A reload takes all of the new settings or none. A mistake leaves everything as it was; the log and the metrics say so.
+A reload takes all of the new settings or none. A mistake leaves everything as it was; the log, ``dpspca health`` and
+the metrics say so.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ class CurrentSettings:
     settings: CoordinatorSettings
     identity: CurrentIdentity
     events: EventStream
-    failed: bool = False
-    """Whether the last reload failed."""
+    problem: str | None = None
+    """Why the last reload failed, or None if it did not."""
     _revocations: CurrentRevocations = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,23 +47,24 @@ class CurrentSettings:
         room = self.settings.result_mebibytes
         return RESULT_BYTES if room is None else room * 2**20
 
-    async def reload(self, running: Coordinator) -> None:
-        """Read the settings again, and put them in force if nothing is wrong with them."""
+    async def reload(self, running: Coordinator) -> str | None:
+        """Read the settings again, and put them in force if nothing is wrong with them. Return the problem if it is."""
         try:
             new, listed = await asyncio.to_thread(self._read)
         except DpspcaError as problem:
-            self.failed = True
+            self.problem = problem.what
             _log.error("The settings %s were not read again, and everything stays as it was: %s", self.config, problem)
             self.events("settings", taken=False, problem=problem.what)
-            return
+            return self.problem
         self.settings, changed = keep_until_restart(self.settings, new, NEEDS_RESTART)
         for key in changed:
             _log.warning("'%s' changed in %s. Restart the coordinator to put it in force.", key, self.config)
-        self._revocations, self.failed = listed, False
+        self._revocations, self.problem = listed, None
         running.limit_results(self.result_bytes)
         await asyncio.to_thread(self.events.reload, self.settings.events)
         self.events("settings", taken=True, problem=None)
         _log.info("The settings %s were read again.", self.config)
+        return None
 
     def _read(self) -> tuple[CoordinatorSettings, CurrentRevocations]:
         new = read_settings(CoordinatorSettings, self.config)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import typer
 
@@ -144,15 +144,16 @@ def _run_coordinator(config: Path) -> None:
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
-    async def reload(running: Coordinator) -> None:
-        await current.reload(running)
+    async def reload(running: Coordinator) -> str | None:
+        problem = await current.reload(running)
         keeper.follow(current.settings.revocations)
+        return problem
 
     async def serve() -> None:
         running = Coordinator(
             identity.get, current.revocations, now, result_bytes=current.result_bytes, journal=journal, events=events
         )
-        running.reload_failed = lambda: current.failed
+        running.reload_problem = lambda: current.problem
         with suppress(DpspcaError):  # `_mailbox` says what is wrong
             await asyncio.to_thread(_note_enrolled, settings, config, running)
         await running.start(settings.listen)
@@ -217,9 +218,10 @@ def _run_provider(config: Path) -> None:
         _log.info("%s offers %s to %s", identity.get().name, ", ".join(sorted(rows)), settings.route)
         daemon = Daemon(setup)
 
-        async def reload() -> None:
-            await current.reload(setup, daemon, scratch)
+        async def reload() -> str | None:
+            problem = await current.reload(setup, daemon, scratch)
             keeper.follow(current.settings.revocations)
+            return problem
 
         metrics = ProviderMetrics(setup, daemon.connected.is_set, lambda: current.failed)
         try:
@@ -342,8 +344,12 @@ async def _parent_ended() -> None:
         await asyncio.sleep(PARENT_CHECK_SECONDS)
 
 
-async def _reload_on_signal(reload: Callable[[], Awaitable[None]], manager: ServiceManager, status: str) -> None:
-    """Reload whenever SIGHUP comes. If it comes during a reload, reload once more."""
+Reload: TypeAlias = Callable[[], Awaitable[str | None]]
+"""Reads the settings again. It returns what is wrong with them, if earlier ones stay in force."""
+
+
+async def _reload_on_signal(reload: Reload, manager: ServiceManager, status: str) -> None:
+    """Reload whenever SIGHUP comes. If it comes during a reload, reload once more. The status says if one failed."""
     signalled = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signalled.set)
     manager.ready(status)
@@ -352,16 +358,17 @@ async def _reload_on_signal(reload: Callable[[], Awaitable[None]], manager: Serv
         signalled.clear()
         manager.reloading()
         try:
-            await reload()
-        except Exception:  # noqa: BLE001  # the daemon goes on with what is in force
+            problem = await reload()
+        except Exception as bug:  # noqa: BLE001  # the daemon goes on with what is in force
             _log.exception("Reloading failed because of a bug.")
-        manager.ready(status)
+            problem = f"a bug ({type(bug).__name__})."
+        manager.ready(status if problem is None else f"{status} Earlier settings are in force: {problem}")
 
 
 async def _until_stopped(
     running: Coroutine[Any, Any, None],
     keeping: Coroutine[Any, Any, None],
-    reload: Callable[[], Awaitable[None]],
+    reload: Reload,
     status: str,
 ) -> None:
     """Run a daemon until SIGTERM, SIGINT, the end of the parent process or its own end. Reload it on SIGHUP.

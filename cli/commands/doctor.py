@@ -12,7 +12,7 @@ from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnySettings, AsJson
 from dpspca.cli.render import print_output
 from dpspca.client.checks import examine
 from dpspca.client.enrolment import certificates
-from dpspca.client.health import health_message
+from dpspca.client.health import health_message, health_warnings
 from dpspca.client.settings_file import problems_in_settings, remarks_on_settings
 from dpspca.common.text import printable
 
@@ -87,13 +87,14 @@ def health(config: AnySettings, *, as_json: AsJson = False) -> None:
     """Check quickly whether the coordinator serves, or the provider answers jobs. Service managers can run it.
 
     A provider answers jobs if it is connected, its whole policy can be read, its ledger is not in quarantine, and the
-    last reload of its settings succeeded. Also warns of certificates that expire within ten days.
+    last reload of its settings succeeded. Also warns of certificates that expire within ten days, and of settings that
+    a coordinator could not reload: it serves with earlier ones.
     """
     passed, message = health_message(config)
+    warnings = health_warnings(config)
     found = certificates.facts(config)
-    soon = certificates.warnings(found)
-    facts = {"passed": passed, "details": message, "certificates": found, "warnings": soon}
-    print_output(facts, *map(printable, (message, *soon)), as_json=as_json)
+    facts = {"passed": passed, "details": message, "certificates": found, "warnings": warnings}
+    print_output(facts, *map(printable, (message, *warnings)), as_json=as_json)
     _exit_unless(passed=passed)
 
 

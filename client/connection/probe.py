@@ -56,6 +56,21 @@ async def ask(address: str | Route, me: Identity, service: str) -> None:
         raise RefusedError("The coordinator does not serve.", "Its log says why.")
 
 
+async def ask_reload_problem(address: str | Route, me: Identity) -> str | None:
+    """Ask a coordinator, with its own identity, why its last reload failed. Return None if it did not.
+
+    A coordinator of an earlier version, or one that cannot be reached, gives no reason.
+    """
+    async with rpc.dial(address, me) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        try:
+            await stub.Check(health_pb2.HealthCheckRequest(service=rpc.SETTINGS), timeout=TIMEOUT_SECONDS)
+        except grpc.aio.AioRpcError as problem:
+            if problem.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                return rpc.reason_of(problem)
+    return None
+
+
 def _refused(address: str | Route, problem: grpc.aio.AioRpcError) -> RefusedError:
     unreachable = problem.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
     what = "cannot be reached" if unreachable else "refused the health check"

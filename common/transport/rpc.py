@@ -93,6 +93,9 @@ MAX_REASON: Final = 2000
 CONNECTED: Final = "dpspca.v1.ProviderService/"
 """Followed by a provider's name: the service whose health says whether that provider is connected."""
 
+SETTINGS: Final = "dpspca.v1.settings"
+"""The service whose health says, to the coordinator's operator alone, whether its last reload failed and why."""
+
 _Read = TypeVar("_Read")
 
 _log = logging.getLogger(__name__)

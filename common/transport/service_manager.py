@@ -29,7 +29,8 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """Say that the daemon is up, or up again after a reload."""
-        self._send(f"READY=1\nSTATUS={status}")
+        line = " ".join(status.split())  # a message has one line for each of its parts
+        self._send(f"READY=1\nSTATUS={line}")
 
     def reloading(self) -> None:
         """Say that settings are being read again."""

@@ -5,13 +5,14 @@ other watchers nor the coordinator's stop.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from dpspca.common.names import Role
 from dpspca.common.transport import rpc
 from dpspca.server.jobs import Roster
 
@@ -24,9 +25,10 @@ MAX_HEALTH_WATCHES: Final = 16
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the package comes without types
     """Reports that nothing is served until ``set_serving`` is called."""
 
-    def __init__(self, door: rpc.CallerCheck, roster: Roster) -> None:
+    def __init__(self, door: rpc.CallerCheck, roster: Roster, reload_problem: Callable[[], str | None]) -> None:
         self._door = door
         self._roster = roster
+        self._reload_problem = reload_problem
         self._serving = False
         self._changed = asyncio.Event()
         self._watches = rpc.CallLimit(MAX_HEALTH_WATCHES, f"You already have {MAX_HEALTH_WATCHES} health watches.")
@@ -41,10 +43,14 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> health_pb2.HealthCheckResponse:
         """Answer once."""
-        await self._door.admit(context, "Health.Check")
+        caller = await self._door.admit(context, "Health.Check")
         provider = request.service.removeprefix(rpc.CONNECTED)
         if provider != request.service:
             return _response(_status(serving=self._roster.link_of(provider) is not None))
+        if request.service == rpc.SETTINGS and caller.role is Role.COORDINATOR:
+            if problem := self._reload_problem():
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, problem[: rpc.MAX_REASON])
+            return _response(_status(serving=True))
         if request.service not in SERVICES:
             await context.abort(grpc.StatusCode.NOT_FOUND)
         return _response(_status(serving=self._serving))

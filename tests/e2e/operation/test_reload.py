@@ -17,12 +17,15 @@ import pytest
 from coordinator_processes import free_port, wait_for_answers
 from daemons import Daemons, Process, daemons
 from facts import names_facts
-from local_federation import now, permissive_policy, spec
+from local_federation import Enrolment, federation, now, permissive_policy, spec
 from notify_socket import notify_socket
 from timeouts import TIMEOUT
 
+from dpspca.client.connection import probe
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.job import JobSpec
+from dpspca.common.names import Role
+from dpspca.common.storage import Address
 from dpspca.common.trust import identity as identities
 from dpspca.provider.ledger.sqlite import read_ledger_state
 
@@ -83,6 +86,16 @@ def health(folder: Path, name: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "dpspca", "health", "--config", f"{name}.toml", "--json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # our own
     return done.returncode, json.loads(done.stdout)["details"]
+
+
+def examined(folder: Path, name: str) -> tuple[int, list[str], list[str]]:
+    """Return whether `health` succeeds, its warnings, and the checks of `doctor` that fail."""
+    command = [sys.executable, "-m", "dpspca"]
+    settings = ["--config", f"{name}.toml", "--json"]
+    healthy = subprocess.run([*command, "health", *settings], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # our own
+    doctor = subprocess.run([*command, "doctor", *settings], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # our own
+    failed = [each["name"] for each in json.loads(doctor.stdout)["checks"] if each["passed"] is False]
+    return healthy.returncode, json.loads(healthy.stdout)["warnings"], failed
 
 
 async def begin(town: Daemons, analyst: AsyncFederation, what: JobSpec, data_set: str) -> Any:
@@ -193,6 +206,7 @@ def test_a_mistake_changes_nothing_and_is_shown_until_corrected(tmp_path: Path) 
         code, details = await asyncio.to_thread(health, tmp_path, "north")
         assert code == 1
         assert names_facts(details, "reloaded", "'more'", "'labs'")
+        assert (await asyncio.to_thread(examined, tmp_path, "north"))[2] == ["reload"]
         await offered(analyst, "labs", "north", "south")
         await offered(analyst, "more")
         assert (await job.result()).statement.parties == 2
@@ -217,9 +231,31 @@ def test_a_change_that_needs_a_restart_is_named_and_the_rest_is_taken_up(tmp_pat
         await reload(town.hub, hub, text.replace("127.0.0.1", "localhost") + "result_mebibytes = 7\n")
         assert "'listen' changed" in town.hub.said
         await reload(town.hub, hub, text + "result_mebibytes = 0\n", words=KEPT)
+        hub.write_text(text)
+        code, warnings, failed = await asyncio.to_thread(examined, tmp_path, "hub")
+        assert code == 0
+        assert names_facts(" ".join(warnings), "result_mebibytes", "0")
+        assert failed == ["reload"]
+        await reload(town.hub, hub, text)
+        assert await asyncio.to_thread(examined, tmp_path, "hub") == (0, [], [])
         await offered(analyst, "cohort", "north", "south")
 
     play(tmp_path, scene)
+
+
+def test_only_a_coordinator_s_own_identity_learns_why_its_reload_failed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        enrolment = Enrolment.create(tmp_path)
+        async with federation(enrolment, ()) as running:
+            hub, address = identities.Identity.load(tmp_path / "coordinator-hub"), Address(running.coordinator.address)
+            others = [enrolment.identity(role, "bob") for role in (Role.ANALYST, Role.PROVIDER)]
+            assert await probe.ask_reload_problem(address, hub) is None
+            running.coordinator.reload_problem = lambda: "x" * 9999
+            assert await probe.ask_reload_problem(address, hub) == "x" * 2000
+            for other in others:
+                assert await probe.ask_reload_problem(address, other) is None
+
+    asyncio.run(scene())
 
 
 @pytest.mark.slow
@@ -256,7 +292,9 @@ def test_a_service_manager_is_notified_of_a_daemons_state(tmp_path: Path, monkey
                     settings.write_text(good + text)
                     hub.send(signal.SIGHUP)
                     assert "MONOTONIC_USEC" in await asyncio.to_thread(manager.until, "RELOADING=1")
-                    await asyncio.to_thread(manager.until, "READY=1")
+                    said = await asyncio.to_thread(manager.until, "READY=1")
+                    assert names_facts(said, "hub.toml", 1) is bool(failed)
+                    assert town.address in said
                     with await asyncio.to_thread(urllib.request.urlopen, page) as reply:
                         assert f"dpspca_coordinator_reload_failed {failed}" in reply.read().decode()
                 hub.send(signal.SIGTERM)
