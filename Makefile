@@ -138,7 +138,7 @@ lock: $(READY)  ## pin every dependency by hash, for every platform
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--extra spark --constraints requirements-dev.lock --output-file requirements-spark.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra dask --extra duckdb --extra formats --extra genetics --extra plots --extra postgres --extra sqlalchemy --extra triplets --extra zarr \
+		--extra dask --extra duckdb --extra formats --extra genetics --extra plots --extra postgres --extra sqlalchemy --extra triplets --extra web --extra zarr \
 		--output-file requirements-run.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--group fuzz --output-file requirements-fuzz.lock pyproject.toml
