@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from forked_programs import fork_programs
 from hypothesis import settings
+from required_programs import require_programs
 from timeouts import use_steady_loops
 
 import dpspca  # noqa: F401  # before any test imports gRPC, so that it is held to TLS 1.3
@@ -45,6 +46,11 @@ use_steady_loops()
 
 # Loading our programs takes longer than most of what tests have them do.
 fork_programs()
+
+
+def pytest_configure() -> None:
+    """Refuse to run, instead of skipping tests, without the programs that the environment requires."""
+    require_programs(os.environ)
 
 
 @pytest.hookimpl(optionalhook=True)
