@@ -1,6 +1,6 @@
 """Programs without which a run of tests is refused, so that no skipped test hides a claim.
 
-Tests skip if a program is missing that they use. DPSPCA_REQUIRED lists those that have to be there: ``.ci/run`` sets it.
+Tests skip if a program that they use is missing. DPSPCA_REQUIRED lists those that must be there; ``.ci/run`` sets it.
 """
 
 import shutil
