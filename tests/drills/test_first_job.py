@@ -1,7 +1,12 @@
-"""Two organisations enrol, set up and run their first job, with the commands of docs/operations.md in its order."""
+"""Two organisations enrol, set up and run their first job: the commands of docs/operations.md, as they stand there."""
 
 import json
+import os
+import re
+import shlex
+import shutil
 import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,11 +16,13 @@ import numpy as np
 import pytest
 from coordinator_processes import free_port
 from live import COMMAND, started
+from machines import blocks_of, section
 from timeouts import TIMEOUT
 
 pytestmark = pytest.mark.slow
 """It starts several processes."""
 
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 STUDY = """
 federation = "town"
 coordinator = "hub"
@@ -24,58 +31,85 @@ mailbox = "127.0.0.1:{mailbox}"
 providers = ["north"]
 analysts = ["ada"]
 """
-JOB = ("--components", "2", "--sparsity", "3", "--norm-bound", "4", "--unit", "add-remove")
-PRICE = ("--epsilon", "2", "--delta", "1e-6")
+READY = {"coordinator": "listening", "provider": "Connected"}
 
 
-def run(folder: Path, *words: str) -> str:
-    done = subprocess.run([*COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # our own program
+def steps() -> dict[int, str]:
+    """Return the page's steps by their numbers."""
+    parts = re.split(r"^(\d+)\. ", section(PAGE, "A first federation of two organisations"), flags=re.MULTILINE)
+    return {int(number): text for number, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def sentence_command(step: str) -> list[str]:
+    """Return the words of the one command in the sentences of a step, without `dpspca`."""
+    (command,) = re.findall(r"`dpspca ([^`]+)`", step)
+    return shlex.split(command)
+
+
+def block(step: str) -> str:
+    (lines,) = blocks_of(step)
+    return lines
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a shell find this `dpspca`."""
+    program = tmp_path / "bin" / "dpspca"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-m", "dpspca"])} "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def script(folder: Path, lines: str) -> str:
+    """Type lines into a shell, until one fails."""
+    done = subprocess.run(["sh", "-ec", lines], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603, S607  # lines of our own page
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
 
-def join(university: Path, north: Path) -> None:
+def join(university: Path, north: Path, page: dict[int, str]) -> None:
     """Have all parties join, and sign their requests when they are in the coordinator's mailbox."""
-    invitations = university / "authority" / "invitations"
-    asked = [
-        (university, "coordinator-hub", ()),
-        (north, "provider-north", ("--data-set", "cohort=rows.csv")),
-        (university, "analyst-ada", ()),
-    ]
-    commands = [([*COMMAND, "join", str(invitations / f"{name}.invitation"), *more], at) for at, name, more in asked]
-    joining = [subprocess.Popen(words, cwd=folder) for words, folder in commands]  # noqa: S603  # our own program
+    asked = [(university, sentence_command(page[2])), (north, sentence_command(page[3]))]
+    asked.append((university, sentence_command(page[4])))
+    for folder, (_, invitation, *_) in asked:  # each party gets its own
+        shutil.copy(university / "authority" / "invitations" / invitation, folder)
+    joining = [subprocess.Popen([*COMMAND, *words], cwd=folder) for folder, words in asked]  # noqa: S603  # our own program
     try:
         deadline = time.monotonic() + TIMEOUT
         while len([*(university / "hub" / "mailbox").glob("*.request")]) < len(joining):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        run(university, "study", "sign", "--yes")
+        script(university, shlex.join(["dpspca", *sentence_command(page[5]), "--yes"]))
         assert [each.wait(TIMEOUT) for each in joining] == [0, 0, 0]
     finally:
         for each in joining:
             each.kill()
 
 
+@pytest.mark.usefixtures("shell")
 def test_two_organisations_run_their_first_job(tmp_path: Path) -> None:
+    page = steps()
+    assert [*page] == [*range(1, 10)]
     university, north = tmp_path / "university", tmp_path / "north-hospital"
     for folder in (university, north):
         folder.mkdir()
-    rows = np.random.default_rng(0).standard_normal((500, 6))
-    np.savetxt(north / "rows.csv", rows, delimiter=",", header="a,b,c,d,e,f", comments="")
+    rows, names = np.random.default_rng(0).standard_normal((500, 30)), [f"c{number}" for number in range(30)]
+    np.savetxt(north / "rows.csv", rows, delimiter=",", header=",".join(names), comments="")
     (university / "study.toml").write_text(STUDY.format(address=free_port(), mailbox=free_port()))
-    run(university, "study", "init", "study.toml")
-    join(university, north)
-    run(university, "plan", "--dimension", "6", *JOB, *PRICE, "--write", "job.json")
-    policy = run(north, "policy", "suggest", str(university / "job.json"), "--analyst", "ada", "--data-set", "cohort")
-    (north / "north" / "policy.toml").write_text(policy)
-    run(north, "data", "check", "--config", "north/provider.toml")
-    with ExitStack() as daemons:
-        words = ("start", "--config")
-        daemons.enter_context(started(university, "coordinator", *words, "hub/coordinator.toml", until="listening"))
-        daemons.enter_context(started(north, "provider", *words, "north/provider.toml", until="Connected"))
-        run(north, "doctor", "--config", "north/provider.toml")
-        run(university, "terms", "--config", "ada/analyst.toml")
-        run(university, "run", "job.json", "--config", "ada/analyst.toml", "--data-set", "cohort")
-    (model,) = university.glob("*.dpspca")
-    shown: dict[str, Any] = json.loads(run(university, "model", "show", model.name, "--json"))
+    script(university, shlex.join(["dpspca", *sentence_command(page[1])]))
+    join(university, north, page)
+    script(university, block(page[6]))
+    shutil.copy(university / "job.json", north)
+    script(north, block(page[7]))
+    with ExitStack() as running:
+        for line in block(page[8]).splitlines():
+            _, program, *words = shlex.split(line)
+            at = university if program == "coordinator" else north
+            if words[0] == "start":
+                running.enter_context(started(at, program, *words, until=READY[program]))
+            else:
+                script(at, line)
+        script(university, block(page[9]))
+    shown: dict[str, Any] = json.loads(script(university, "dpspca model show model.dpspca --json"))
     assert shown["statement"]["parties"] == 1

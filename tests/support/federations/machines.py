@@ -9,6 +9,7 @@ import io
 import re
 import secrets
 import tarfile
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -155,7 +156,17 @@ def _wait_until_booted(machine: Machine) -> None:
 
 def blocks(page: Path, heading: str) -> list[str]:
     """Return the blocks under a heading of a page, each with its lines."""
-    (section,) = re.findall(
+    return blocks_of(section(page, heading))
+
+
+def section(page: Path, heading: str) -> str:
+    """Return what is under a heading of a page."""
+    (found,) = re.findall(
         rf"^## {heading}\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    return re.findall(r"^```\w+\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    return str(found)
+
+
+def blocks_of(text: str) -> list[str]:
+    """Return the blocks in a part of a page, also in items of its lists, each with its lines."""
+    return [textwrap.dedent(block) for block in re.findall(r"^ *```\w+\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)]
