@@ -63,10 +63,11 @@ def print_terms(terms: Sequence[Terms]) -> None:
         own = [each for each in terms if each.data_set == data_set]
         columns = _columns(own)
         print_text(f"Data set {data_set}")
-        rules = [*next(iter(columns))]
+        stated = [dict(cells) for cells in columns]
+        rules = dict.fromkeys(rule for cells in stated for rule in cells)  # some are only where they say something
         print_table(
             ("rule", *(", ".join(who) for who in columns.values())),
-            ((rule[0], *(cells[at][1] for cells in columns)) for at, rule in enumerate(rules)),
+            ((rule, *(cells.get(rule, "") for cells in stated)) for rule in rules),
         )
     print_text(
         "Each provider signed these terms for you, and the signatures were verified. What is left changes with each of "
@@ -119,6 +120,7 @@ def _cells(terms: Terms) -> Iterator[tuple[str, str]]:
     yield "explained_variance", "allowed" if stated.explained_variance else "not allowed"
     yield "columns here", str(terms.dimension)
     yield "digest of their names", (terms.columns_digest or "no names")[:12]
+    yield "dictionary", "required" if stated.dictionary_required else "not required"
     if terms.dictionary_digest:
         yield "digest of the dictionary", terms.dictionary_digest
     yield (

@@ -57,6 +57,7 @@ def _rules(terms: Terms) -> Rules:
         mean_bound=_range(stated.mean_bound) if stated.mean_bound else None,
         accounting=stated.accounting,
         unproven=stated.unproven,
+        dictionary=stated.dictionary_required,
         quotas=Quotas(**stated.quotas),
     )
 

@@ -23,6 +23,9 @@ from dpspca.common.privacy import Filter, Price, PrivacyUnit, epsilon_within
 from .spec import Accounting, Centering, Schema
 
 FORMAT: Final = "dpspca-terms-1"
+_UNWRITTEN: Final[Mapping[str, Any]] = {"dictionary_required": False}
+"""Conditions that this format did not have at first, and their defaults: a default is not written, so that terms that
+were signed before have the same form."""
 _ASK: Final = "Use the provider's version of dpspca."
 
 
@@ -71,6 +74,8 @@ class Conditions:
     per_job: StatedCap
     per_analyst: StatedCap | None
     quotas: Mapping[str, int]
+    dictionary_required: bool = False
+    """Whether each job must name the dictionary of the terms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +101,11 @@ class Terms:
 
     def to_bytes(self) -> bytes:
         """Return the canonical form."""
-        return json.dumps({"format": FORMAT, **self.to_dict()}, sort_keys=True, separators=(",", ":")).encode()
+        plain = self.to_dict()
+        stated: dict[str, Any] = plain["conditions"]
+        written = {key: value for key, value in stated.items() if key not in _UNWRITTEN or value != _UNWRITTEN[key]}
+        form = {"format": FORMAT, **plain, "conditions": written}
+        return json.dumps(form, sort_keys=True, separators=(",", ":")).encode()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""

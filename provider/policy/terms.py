@@ -26,6 +26,7 @@ def conditions_of(rules: Rules) -> Conditions:
         per_job=_cap(rules.per_job),
         per_analyst=_cap(rules.per_analyst) if rules.per_analyst else None,
         quotas=asdict(rules.quotas),
+        dictionary_required=rules.dictionary,
     )
 
 

@@ -64,6 +64,7 @@ CONDITIONS: Final = Conditions(
     per_job=StatedCap(1.0, 1e-6),
     per_analyst=StatedCap(4.0, 1e-6),
     quotas={"open_jobs": 10},
+    dictionary_required=True,
 )
 SPEC: Final = JobSpec(
     schema=Schema(2, ("a", "b")),

@@ -110,6 +110,19 @@ def test_each_key_becomes_the_nearest_value_that_is_allowed(asked: dict[str, Any
     assert changed(replace(SPEC, **asked), *TWO) == becomes
 
 
+def test_a_job_without_a_required_dictionary_does_not_fit() -> None:
+    policy = Policy.parse(f"{POLICY}dictionary = true\n").rules("cohort")
+    digest = "ab" * 32
+    stated = [replace(terms(each), conditions=conditions_of(policy), dictionary_digest=digest) for each in ("a", "b")]
+    assert not fit(SPEC, None, stated).fits
+    assert all(names_facts(why, "'dictionary'") for why in fit(SPEC, None, stated).obstacles)
+    with_it = replace(SPEC, dictionary=digest, schema=Schema(30, tuple(f"c{number}" for number in range(30))))
+    assert changed(with_it, *stated) == {}
+    asked = JobRequest(with_it, ADA, ("a", "b"))
+    assert [*policy.refusals(asked)] == []
+    assert [each.code for each in policy.refusals(replace(asked, spec=SPEC))] == ["refused"]
+
+
 def test_values_that_all_providers_allow_are_chosen() -> None:
     north = terms("north", norm_bound=Bounds(5.0, 10.0), rows_per_person=2, methods=("analyze-gauss", "sulq"))
     south = terms("south", norm_bound=Bounds(2.0, 7.0), minimum_providers=1, methods=("sulq", "analyze-gauss", "ppca"))

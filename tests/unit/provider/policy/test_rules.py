@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dpspca.common.algorithms import catalogue
 from dpspca.common.decoding import decode
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidParameterError, RefusedError
-from dpspca.common.job import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.job import PRIVATE_BOUND, Accounting, Budget, Centering, Conditions, JobSpec, Schema
 from dpspca.common.names import PartyName, Role
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import Price
@@ -33,7 +33,8 @@ from dpspca.provider.policy.approval import AUTOMATIC, HUMAN, ApprovalRule
 from dpspca.provider.policy.caps import Cap, Range, covers_as_signed, filter_of
 from dpspca.provider.policy.job_request import JobRequest
 from dpspca.provider.policy.rules import AskedBudget, Policy, Rules, faults
-from dpspca.provider.policy.suggestion import suggest
+from dpspca.provider.policy.suggestion import MOST_FEATURES, suggest
+from dpspca.provider.policy.terms import conditions_of
 from dpspca.server.jobs.roster import MAX_REASON_LENGTH
 
 SAMPLE = (Path(__file__).parents[4] / "deploy" / "samples" / "policy.toml").read_text(encoding="utf-8")
@@ -368,6 +369,20 @@ def test_the_sample_is_a_policy_and_leaves_no_key_unexplained() -> None:
     assert rules.analysts == ("ada", "grace")
     for each in fields(Rules):
         assert each.name == "data_set" or f"\n{each.name} = " in SAMPLE or f"\n# {each.name} = " in SAMPLE
+
+
+def test_terms_state_all_rules_but_those_that_analysts_must_not_see() -> None:
+    hidden = {"data_set", "analysts", "approvers", "lifetime", "answer_interval"}
+    other_names = {"dictionary": "dictionary_required", "approval": "approvals_needed"}
+    stated = {other_names.get(each.name, each.name) for each in fields(Rules) if each.name not in hidden}
+    assert stated == {each.name for each in fields(Conditions)}
+    for required in (True, False):
+        assert conditions_of(Policy.parse(table(dictionary=required)).rules("cohort")).dictionary_required is required
+
+
+def test_a_page_names_the_limit_on_features_of_a_draft() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "policy.md").read_text(encoding="utf-8")
+    assert f"at most {MOST_FEATURES} features" in " ".join(page.split())
 
 
 def test_the_persons_who_have_to_approve_follow_from_three_keys() -> None:
