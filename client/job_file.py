@@ -58,7 +58,7 @@ class JobFile:
                 check(file is None, twice, f"Leave {job_dictionaries.FILE} out.")
                 file, job, known = job_dictionaries.resolved(job, path.parent)
             job, centering = _with_centering(_with_component_count(_with_norm_bound(job)), str(path))
-            spec = JobSpec.from_plain(job, str(path))
+            spec = JobSpec.from_dict(job, str(path))
             spec.schema.require_named()
             if dictionary is not None:
                 file, known = dictionary, job_dictionaries.of_file(spec, dictionary)
@@ -104,7 +104,7 @@ def _with_norm_bound(job: Any) -> Any:  # noqa: ANN401  # whatever the file hold
     """Have the method find the norm bound if none is given, as the estimator does, and no dictionary implies one."""
     if not isinstance(job, dict) or {"norm_bound", "dictionary"} & job.keys():
         return job
-    method, unit = job.get("method", job.get("algorithm", DEFAULT_METHOD)), job.get("unit")
+    method, unit = job.get("method", DEFAULT_METHOD), job.get("unit")
     if not isinstance(method, str) or unit not in list(PrivacyUnit) or not finds_bound(method, PrivacyUnit(unit)):
         return job
     return job | {"norm_bound": PRIVATE}
@@ -113,11 +113,11 @@ def _with_norm_bound(job: Any) -> Any:  # noqa: ANN401  # whatever the file hold
 def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
     """Replace components = "auto" by a number, and have the method leave out components that do not show.
 
-    Whatever else is wrong with the job is left to ``JobSpec.from_plain``.
+    Whatever else is wrong with the job is left to ``JobSpec.from_dict``.
     """
     if not isinstance(job, dict) or job.get("components") != AUTO:
         return job
-    method: Any = job.get("method", job.get("algorithm", DEFAULT_METHOD))
+    method: Any = job.get("method", DEFAULT_METHOD)
     options = job.get("options", {})
     schema = job.get("schema")
     columns = schema.get("dimension") if isinstance(schema, dict) else None

@@ -1,6 +1,5 @@
 """The plan of a job as plain values: noise and price of each query, the total, and warnings."""
 
-import json
 from typing import Any, Final
 
 from dpspca.common.plan import Noise, Plan, Step
@@ -17,7 +16,7 @@ def facts(plan: Plan) -> dict[str, Any]:
     spec, loss = plan.spec, plan.loss
     mu = loss.gdp_bound
     return {
-        "job": json.loads(spec.to_json()),
+        "job": spec.to_dict(),
         "digest": spec.digest(),
         "queries": [_query(step, mu) for step in plan],
         "total": {

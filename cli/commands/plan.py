@@ -141,7 +141,7 @@ def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None, dictionary: str 
     providers = held.made.providers if held and chosen.providers else chosen.providers
     named = ({"data_set": data_set} if data_set else {}) | ({"providers": [*providers]} if providers else {})
     named |= {job_dictionaries.FILE: dictionary} if dictionary else {}
-    return json.dumps(named | json.loads(spec.to_json())) + "\n"
+    return json.dumps(named | spec.to_dict()) + "\n"
 
 
 def expected(plan: Plan, hints: Hints, known: PublicFacts) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Prints the terms of a data set, and how a job stands against them."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -50,7 +49,7 @@ def fit_facts(made: Fit, terms: Sequence[Terms]) -> dict[str, Any]:
         "changes": [each.to_dict() for each in made.changes],
         "obstacles": [*made.obstacles],
         "differences": [each.to_dict() for each in differences(asked)],
-        "fitting_job": json.loads(made.spec.to_json()) if made.fits else None,
+        "fitting_job": made.spec.to_dict() if made.fits else None,
     }
 
 

@@ -1,6 +1,5 @@
 """The signed parts of evidence: the job, the requests, and what each provider stated, each compared with the job."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,7 +82,7 @@ class JobOfEvidence:
             "providers": [*self.envelope.audience],
             "issued_at": self.envelope.issued_at,
             "expires_at": self.envelope.expires_at,
-            "spec": json.loads(self.spec.to_json()),
+            "spec": self.spec.to_dict(),
         }
 
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
@@ -62,7 +63,7 @@ PRIVATE_BOUND: Final = 2.0**64
 
 _WRITTEN_AS: Final = {"method": "algorithm", "minimum_providers": "minimum_parties"}
 """Keys of the canonical form that differ from the field's name. The form is that of version 0.1.0, because signatures,
-digests and stored jobs depend on it; both names are read."""
+digests and stored jobs depend on it. People read and write the fields' names."""
 _UNWRITTEN: Final[Mapping[str, Any]] = {
     "weights": "auto",
     "scaling": "none",
@@ -70,7 +71,7 @@ _UNWRITTEN: Final[Mapping[str, Any]] = {
     "centering_reason": None,
 }
 """Keys that version 0.1.0 did not have, and their defaults: a default is not written, so that the form is the same."""
-_NAMED: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_AS.items()}
+_READ_AS: Final[Mapping[str, str]] = {written: name for name, written in _WRITTEN_AS.items()}
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
@@ -277,20 +278,27 @@ class JobSpec:
 
     def to_json(self) -> str:
         """Write the one canonical form: what is signed and hashed."""
-        return json.dumps(_plain(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        canonical = {_WRITTEN_AS.get(name, name): value for name, value in self.to_dict().items()}
+        return json.dumps(canonical, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read a spec; anything unknown or missing is refused by name."""
-        return cls.from_plain(parse_json(text, _THE_JOB), _THE_JOB)
+        """Read the canonical form. Anything unknown or missing is refused by name."""
+        raw = parse_json(text, _THE_JOB)
+        if isinstance(raw, dict):
+            _refuse_keys(raw, _WRITTEN_AS, _THE_JOB)
+            raw = {_READ_AS.get(key, key): value for key, value in raw.items()}
+        return decode(cls, raw, Source(_THE_JOB))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values by the names of the fields, as people read and write them."""
+        return dict(_plain(self))
 
     @classmethod
-    def from_plain(cls, raw: object, name: str) -> Self:
-        """Read a spec of plain values, as TOML or JSON gives them. ``name`` says where they come from."""
+    def from_dict(cls, raw: object, name: str) -> Self:
+        """Read what a person wrote: plain values of TOML or JSON. ``name`` says where they come from."""
         if isinstance(raw, dict):
-            both = [f"{old} and {new}" for old, new in _NAMED.items() if {old, new} <= raw.keys()]
-            check(not both, f"{name} has both {', '.join(both)}, which mean the same.", "Give one of them.")
-            raw = {_NAMED.get(key, key): value for key, value in raw.items()}
+            _refuse_keys(raw, _READ_AS, name)
         return decode(cls, raw, Source(name))
 
     def with_names(self, offered: Mapping[str, Sequence[str] | None]) -> Self:
@@ -310,6 +318,12 @@ class JobSpec:
     def digest(self) -> str:
         """Name this job's content."""
         return sha256(self.to_json().encode()).hexdigest()
+
+
+def _refuse_keys(raw: Mapping[str, Any], renamed: Mapping[str, str], name: str) -> None:
+    """Refuse keys of the other form. ``renamed`` says what each is called in this one."""
+    for key, now in renamed.items():
+        check(key not in raw, f"{name} has an unknown key {key!r}.", f"Write {now!r} instead.")
 
 
 def _of(kind: type, name: str) -> Callable[[Any], Any]:
@@ -375,8 +389,10 @@ def _public_mean(given: Any, dimension: int) -> tuple[float, ...]:  # noqa: ANN4
 
 def _plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
     if isinstance(value, JobSpec | Schema | Budget):
-        named = {_WRITTEN_AS.get(f.name, f.name): _plain(getattr(value, f.name)) for f in fields(value)}
+        named = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
         return {name: each for name, each in named.items() if name not in _UNWRITTEN or each != _UNWRITTEN[name]}
     if isinstance(value, Mapping):
         return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(value)
+    return value.value if isinstance(value, StrEnum) else value

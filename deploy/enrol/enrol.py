@@ -5,6 +5,7 @@ In a real federation each party creates its own key where it runs, and the opera
 The commands are the same.
 """
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -77,7 +78,7 @@ def main() -> None:
         policy = suggest(catalogue.plan(JOB), "cohort", ["ada"])
         both = policy.replace('methods = ["auto"]', 'methods = ["auto", "dps-pca"]')
         (PARTIES / name / "policy.toml").write_text(both, encoding="utf-8")
-    (PARTIES / "ada" / "job.json").write_text(JOB.to_json(), encoding="utf-8")
+    (PARTIES / "ada" / "job.json").write_text(json.dumps(JOB.to_dict()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ class Stack:
     def submit(self, spec: JobSpec) -> Iterator[str]:
         """Run a job as the analyst. Yield the output line by line until the end."""
         ada = self.party("ada")
-        assert ada.put_archive("/party", archive("job.json", spec.to_json().encode()))
+        assert ada.put_archive("/party", archive("job.json", json.dumps(spec.to_dict()).encode()))
         before = len(ada.logs().splitlines())
         ada.start()
         yield from (line.decode().rstrip() for line in islice(ada.logs(stream=True, follow=True), before, None))

@@ -3,6 +3,7 @@
 False alarms: an audit of an honest provider fails with probability at most 1e-6, by the union bound.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -68,7 +69,7 @@ DEAD = f"raise SystemExit({LAST_WORDS!r})"
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    (tmp_path / "job.json").write_text(job().to_json(), encoding="utf-8")
+    (tmp_path / "job.json").write_text(json.dumps(job().to_dict()), encoding="utf-8")
     return commands_in(tmp_path, monkeypatch, capfd)
 
 
@@ -120,7 +121,7 @@ def test_audit_finds_a_daemon_whose_timing_depends_on_rows(
 ) -> None:
     """A busy machine that delays one in twenty answers as much as the fault does would hide it."""
     plant_fault(monkeypatch, fault)
-    (tmp_path / "job.json").write_text(job(unit=unit).to_json(), encoding="utf-8")
+    (tmp_path / "job.json").write_text(json.dumps(job(unit=unit).to_dict()), encoding="utf-8")
     output = run("audit", "--spec", "job.json", "--runs", 60)
     assert output.code == 1
     assert any(line.startswith("FAILED  time of the answer to") for line in output.failed_checks)
@@ -142,7 +143,7 @@ def test_audit_ends_with_an_error_if_a_daemon_does_not_answer(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     plant_fault(monkeypatch, LATE)
-    (tmp_path / "job.json").write_text(job(answer_seconds=3).to_json(), encoding="utf-8")
+    (tmp_path / "job.json").write_text(json.dumps(job(answer_seconds=3).to_dict()), encoding="utf-8")
     output = run("audit", "--spec", "job.json")
     assert a_line_names(output.err, "audited-1", "3 seconds")
     assert "Opened job" in output.err

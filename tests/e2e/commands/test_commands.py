@@ -25,9 +25,10 @@ from timeouts import PROGRAM_TIMEOUT
 from dpspca import load_model, save_model
 from dpspca.cli.arguments.method_options import DEFAULT_METHOD
 from dpspca.cli.render import logs
+from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
-from dpspca.common.job import Centering, JobSpec
+from dpspca.common.job import Centering
 from dpspca.common.names import Role
 from dpspca.common.results.statement import TRUST
 from dpspca.common.trust.authority import Authority
@@ -112,7 +113,7 @@ def test_an_absent_provider_is_named_with_the_reason(here: Callable[..., Ended],
     asked = [word for name in ("north", "south", "west") for word in ("--provider", name)]
     ended = here("run", "short.json", "--config", "ada.toml", "--data-set", "cohort", *asked, "--json", "--out", "b")
     facts = ended.facts
-    spec = JobSpec.from_json((enrolment / "short.json").read_text())
+    spec = JobFile.read(enrolment / "short.json").spec
     parties = {each["name"]: each for each in facts["participants"]}
     assert parties["west"]["reason"].startswith("Not connected")
     assert parties["west"]["epsilon_at_most"] == 0

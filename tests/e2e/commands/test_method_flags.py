@@ -61,14 +61,14 @@ def test_every_example_job_can_be_written_as_flags(name: str, here: Callable[...
         if spec.schema.names is None:
             planned = here("plan", *flags_of(spec, tmp_path), "--json")
             assert planned.code == 0, (what, planned.err)
-            assert planned.facts["job"] == json.loads(spec.to_json()), what
+            assert planned.facts["job"] == spec.to_dict(), what
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_method_is_planned_from_toml_as_from_json(name: str, here: Callable[..., Ended], tmp_path: Path) -> None:
     spec = next(iter(EXAMPLES[name].jobs.values()))
     options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in spec.options.items())
-    (tmp_path / "job.json").write_text(spec.to_json())
+    (tmp_path / "job.json").write_text(json.dumps(spec.to_dict()))
     (tmp_path / "job.toml").write_text(
         f'method = "{name}"\nunit = "{spec.unit}"\nnorm_bound = {spec.norm_bound}\ncomponents = {spec.components}\n'
         f"answer_seconds = {spec.answer_seconds}\nschema = {{ dimension = {spec.schema.dimension} }}\n"
@@ -82,7 +82,7 @@ def test_a_plan_shows_each_query_s_noise_and_the_total_epsilon(
     name: str, here: Callable[..., Ended], tmp_path: Path
 ) -> None:
     for spec in EXAMPLES[name].jobs.values():
-        (tmp_path / "job.json").write_text(spec.to_json())
+        (tmp_path / "job.json").write_text(json.dumps(spec.to_dict()))
         facts = here("plan", "job.json", "--json").facts
         noises = {query["noise"] for query in facts["queries"]}
         assert noises <= {"gaussian", "laplace", "mechanism", "none"}
@@ -143,7 +143,7 @@ def test_errors_about_a_method_name_the_flag(arguments: list[str], message: str,
 
 def test_a_job_from_flags_has_the_defaults_of_a_job(here: Callable[..., Ended]) -> None:
     job = here("plan", *JOB, "--sparsity", "5", "--json").facts["job"]
-    assert (job["algorithm"], job["accounting"], job["seed"]) == ("auto", "exact", 0)
+    assert (job["method"], job["accounting"], job["seed"]) == ("auto", "exact", 0)
     assert job["explained_variance"] is True
     assert job["options"] == {"sparsity": 5}
 

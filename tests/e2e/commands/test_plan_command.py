@@ -9,6 +9,7 @@ import pytest
 from commands import Ended, commands_in
 from facts import a_line_names, names_facts
 
+from dpspca.client.job_file import JobFile
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
 
@@ -59,7 +60,7 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
         options={"sparsity": 9, "rounds": 3},
         method="dps-pca",
     )
-    (tmp_path / "job.json").write_text(spec.to_json())
+    (tmp_path / "job.json").write_text(json.dumps(spec.to_dict()))
     ended = here("plan", "job.json")
     assert ended.code == 0, ended.err
     assert "round 3 of 3" in ended.out
@@ -140,7 +141,7 @@ def test_a_key_given_twice_is_refused_inside_a_plan_too(tmp_path: Path, here: Ca
 
 def test_a_written_job_has_the_same_plan(tmp_path: Path, here: Callable[..., Ended]) -> None:
     planned = here("plan", *JOB, "--write", "job.json", "--json").facts
-    assert JobSpec.from_json((tmp_path / "job.json").read_text()).digest() == planned["digest"]
+    assert JobFile.read(tmp_path / "job.json").spec.digest() == planned["digest"]
     assert planned.pop("file") == "job.json"
     assert here("plan", "job.json", "--json").facts == planned
 

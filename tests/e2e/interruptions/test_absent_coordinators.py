@@ -220,7 +220,7 @@ async def command(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a command of ada's as a process."""
     (enrolment.folder / "ada.toml").write_text(f'coordinator = "{hub.address}"\nidentity = "analyst-ada"\n')
-    (enrolment.folder / "job.json").write_text(JOB.to_json())
+    (enrolment.folder / "job.json").write_text(json.dumps(JOB.to_dict()))
     line, pipe = (sys.executable, "-m", "dpspca", *words, "--config", "ada.toml"), asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*line, cwd=enrolment.folder, stdout=pipe, stderr=pipe)
     try:

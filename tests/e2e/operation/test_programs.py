@@ -94,7 +94,7 @@ def enrolment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "hub.toml").write_text(hub)
     for name, rows in zip(("north", "south"), np.array_split(ROWS, 2), strict=True):
         np.save(folder / f"{name}.npy", rows)
-    (folder / "job.json").write_text(JOB.to_json())
+    (folder / "job.json").write_text(json.dumps(JOB.to_dict()))
     (folder / "policy.toml").write_text(permissive_policy(JOB.unit))
     return folder
 
@@ -130,7 +130,7 @@ def test_a_federation_of_processes_runs_a_job_and_stops_on_signals(enrolment: Pa
 def test_a_daemon_answers_about_rows_added_during_the_job(enrolment: Path) -> None:
     """Each round is about a thousand rows of each provider. One has only five hundred at the start."""
     job = replace(JOB, method="streaming-power", options={"rounds": 2, "block_rows": 1000}, answer_seconds=120)
-    (enrolment / "streaming.json").write_text(job.to_json())
+    (enrolment / "streaming.json").write_text(json.dumps(job.to_dict()))
     (enrolment / "arriving").mkdir()
     np.save(enrolment / "arriving" / "1.npy", ROWS[:500])
     with started("coordinator", "start", "--config", "hub.toml", folder=enrolment) as hub:
@@ -194,7 +194,7 @@ def test_a_coordinator_keeps_results_up_to_its_setting(enrolment: Path) -> None:
         (enrolment / "hub.toml").read_text() + 'journal = "small.db"\nresult_mebibytes = 1\n'
     )
     wide = replace(JOB, schema=Schema(100_000), minimum_providers=1)
-    (enrolment / "wide.json").write_text(wide.to_json())
+    (enrolment / "wide.json").write_text(json.dumps(wide.to_dict()))
     with started("coordinator", "start", "--config", "small.toml", folder=enrolment) as hub:
         assert hub.stderr is not None
         configure(enrolment, hub.stderr.readline().split()[-1])

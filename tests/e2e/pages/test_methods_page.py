@@ -12,10 +12,10 @@ from commands import Ended, commands_in
 
 from dpspca import DPSPCA
 from dpspca.cli.arguments.method_options import DEFAULT_METHOD
+from dpspca.client.job_file import JobFile
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.algorithms.steps.options import Option
-from dpspca.common.job import JobSpec
 
 DOCS: Final = Path(__file__).parents[3] / "docs" / "methods.md"
 TEXT: Final = DOCS.read_text(encoding="utf-8")
@@ -60,14 +60,14 @@ def test_a_section_lists_all_options_of_its_method(name: str) -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_an_example_has_the_plan_in_the_table_and_runs(name: str, here: Callable[..., Ended]) -> None:
     facts = here(*example(name), "--write", "job.json", "--json").facts
-    assert facts["job"]["algorithm"] == name
+    assert facts["job"]["method"] == name
     _, units, noise, accounting, numbers, _ = TABLE[f"[`{name}`](#{name})"]
     assert units == ", ".join(CATALOGUE[name].units)
     assert accounting == ", ".join(CATALOGUE[name].accounting)
     kinds = {query["noise"] for query in facts["queries"]} - {"none"}
     assert noise == ", ".join(sorted(kinds))
     assert numbers == f"{sum(query['numbers'] for query in facts['queries']):,}"
-    spec = JobSpec.from_json(Path("job.json").read_text(encoding="utf-8"))
+    spec = JobFile.read(Path("job.json")).spec
     rows = np.random.default_rng(0).standard_normal((300, spec.schema.dimension))
     assert simulate([rows], spec, noise_seed=0).components.shape == (spec.components, spec.schema.dimension)
 
@@ -76,7 +76,7 @@ def test_the_job_file_shown_is_valid(here: Callable[..., Ended], tmp_path: Path)
     (job,) = re.findall(r"```toml\n(.*?)```", TEXT, flags=re.DOTALL)
     (tmp_path / "job.toml").write_text(job)
     facts = here("plan", "job.toml", "--json").facts
-    assert facts["job"]["algorithm"] != DEFAULT_METHOD
+    assert facts["job"]["method"] != DEFAULT_METHOD
     assert facts["job"]["options"]
 
 

@@ -147,7 +147,7 @@ class OperatedFederation:
 
     def write_files(self) -> None:
         """Write the job, and for each provider rows and a policy that allows some such jobs."""
-        (self.folder / "job.json").write_text(JOB.to_json())
+        (self.folder / "job.json").write_text(json.dumps(JOB.to_dict()))
         policy = self.run("policy", "suggest", "job.json", "--analyst", "ada", "--data-set", "cohort")
         for number, name in enumerate(PROVIDERS):
             np.save(self.home(name) / "rows.npy", np.random.default_rng(number).standard_normal((200, COLUMNS)))

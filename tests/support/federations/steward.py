@@ -1,5 +1,6 @@
 """A provider's folder as its steward sees it: settings, policy, and a ledger written by the daemon's code."""
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -95,7 +96,8 @@ class Site:
     @classmethod
     def made(cls, folder: Path) -> "Site":
         (folder / "identity").mkdir(mode=0o700)
-        for name, text in (("provider.toml", SETTINGS), ("policy.toml", POLICY), ("job.json", job().to_json())):
+        written = json.dumps(job().to_dict())
+        for name, text in (("provider.toml", SETTINGS), ("policy.toml", POLICY), ("job.json", written)):
             (folder / name).write_text(text, encoding="utf-8")
         return cls(folder)
 

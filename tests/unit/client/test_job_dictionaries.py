@@ -86,12 +86,12 @@ def test_the_schema_and_the_bound_of_a_file_follow_from_its_features(tmp_path: P
 
 
 @pytest.mark.usefixtures("here")
-def test_a_job_in_canonical_form_is_read_with_or_without_its_dictionary(tmp_path: Path) -> None:
-    canonical = json.loads(read(tmp_path, JOB).spec.to_json())
-    assert read(tmp_path, canonical).dictionary is None
-    assert read(tmp_path, canonical, dictionary="study.toml").dictionary == KNOWN
+def test_a_job_with_a_digest_is_read_with_or_without_its_dictionary(tmp_path: Path) -> None:
+    with_digest = read(tmp_path, JOB).spec.to_dict()
+    assert read(tmp_path, with_digest).dictionary is None
+    assert read(tmp_path, with_digest, dictionary="study.toml").dictionary == KNOWN
     with pytest.raises(InvalidParameterError, match=facts("other.toml", KNOWN.digest(), "--dictionary FILE")):
-        read(tmp_path, canonical, dictionary="other.toml")
+        read(tmp_path, with_digest, dictionary="other.toml")
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_a_written_job_refuses_a_dictionary_that_changed(here: Here, tmp_path: P
 
 @pytest.mark.usefixtures("here")
 def test_the_file_of_a_dictionary_is_named_once_and_as_text(tmp_path: Path) -> None:
-    canonical = json.loads(read(tmp_path, JOB).spec.to_json())
+    with_digest = read(tmp_path, JOB).spec.to_dict()
     for wrong in (3, "", " "):
         with pytest.raises(InvalidParameterError, match=facts("dictionary_file", repr(wrong))):
-            read(tmp_path, canonical | {"dictionary_file": wrong})
+            read(tmp_path, with_digest | {"dictionary_file": wrong})
     with pytest.raises(InvalidParameterError, match=facts("dictionary_file")):
         read(tmp_path, JOB | {"dictionary_file": "study.toml"})
-    without = {key: value for key, value in canonical.items() if key != "dictionary"}
+    without = {key: value for key, value in with_digest.items() if key != "dictionary"}
     with pytest.raises(InvalidParameterError, match=facts("study.toml", "none", KNOWN.digest())):
         read(tmp_path, without | {"dictionary_file": "study.toml"})
 
@@ -281,8 +281,8 @@ def test_an_error_quotes_nothing_of_a_file_that_is_not_a_dictionary(
     """A steward checks the jobs of others beside the rows, and may send an error on."""
     job = written(here, tmp_path, *FLAGS)
     (tmp_path / name).write_text(content, encoding="utf-8")
-    canonical = json.loads(job.read_text(encoding="utf-8"))
-    for raw in (canonical | {"dictionary_file": name}, JOB | {"dictionary": name}):
+    with_digest = json.loads(job.read_text(encoding="utf-8"))
+    for raw in (with_digest | {"dictionary_file": name}, JOB | {"dictionary": name}):
         with pytest.raises(InvalidParameterError, match=facts(name, "`dpspca dictionary check")) as refused:
             read(tmp_path, raw)
         assert "hunter2" not in str(refused.value)
@@ -290,11 +290,11 @@ def test_an_error_quotes_nothing_of_a_file_that_is_not_a_dictionary(
 
 @pytest.mark.usefixtures("here")
 def test_a_path_that_is_none_leads_to_nothing_or_is_refused(tmp_path: Path) -> None:
-    canonical = json.loads(read(tmp_path, JOB).spec.to_json())
+    with_digest = read(tmp_path, JOB).spec.to_dict()
     for path in ("a\0b", "x" * 5000, "loop.toml"):
         (tmp_path / "loop.toml").unlink(missing_ok=True)
         (tmp_path / "loop.toml").symlink_to("loop.toml")
-        assert read(tmp_path, canonical | {"dictionary_file": path}).dictionary is None
+        assert read(tmp_path, with_digest | {"dictionary_file": path}).dictionary is None
     with pytest.raises(InvalidParameterError, match=facts("dictionary", "'~nobody-of-this-name/x'")):
         read(tmp_path, JOB | {"dictionary": "~nobody-of-this-name/x"})
 

@@ -70,7 +70,7 @@ def test_a_public_mean_is_taken_if_there_is_one(tmp_path: Path) -> None:
 
 def test_a_job_that_was_written_is_read_as_it_is_for_any_number_of_providers(tmp_path: Path) -> None:
     made = read(tmp_path, mean_bound=9.0).spec
-    (tmp_path / "made.json").write_text(made.to_json(), encoding="utf-8")
+    (tmp_path / "made.json").write_text(json.dumps(made.to_dict()), encoding="utf-8")
     again = job_files.from_file(tmp_path / "made.json", Flags())
     assert again.spec == again.for_providers(1) == made
     assert chosen(made) == (Centering.PRIVATE, CenteringReason.AFFORDABLE, 9.0)

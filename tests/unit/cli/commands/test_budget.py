@@ -167,7 +167,7 @@ def test_budget_reports_a_job_s_cost_and_for_whom_it_does_not_fit(here: Callable
 def test_budget_names_the_policy_rule_that_refuses_a_job(here: Callable[..., Ended], site: Site) -> None:
     with site.running():
         pass
-    (site.folder / "large.json").write_text(job(2.0).to_json())
+    (site.folder / "large.json").write_text(json.dumps(job(2.0).to_dict()))
     asking = ("budget", "--config", "provider.toml", "--job", "large.json", "--data-set", "cohort")
     ended = here(*asking)
     assert ended.code == 1

@@ -1,5 +1,6 @@
 """`dpspca ledger end-quarantine --count` counts at least as much as any such job can have cost."""
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -72,7 +73,7 @@ def test_count_refuses_a_budget_if_other_noise_is_allowed(name: str) -> None:
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 def test_a_counted_file_counts_the_exact_price_of_its_job(job: JobSpec, tmp_path: Path) -> None:
     file = tmp_path / "job.json"
-    file.write_text(job.to_json(), encoding="utf-8")
+    file.write_text(json.dumps(job.to_dict()), encoding="utf-8")
     assert price_in(f"cohort={file}", "cohort", str(file), ANY) == cost(job)
 
 

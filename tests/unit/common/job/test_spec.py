@@ -53,12 +53,26 @@ def test_the_canonical_form_reads_back_as_the_same_spec(made: JobSpec) -> None:
     assert isinstance(again.centering, Centering)
 
 
-def test_keys_are_written_as_0_1_0_wrote_them_and_read_by_both_names() -> None:
+SIGNED = {"method": "algorithm", "minimum_providers": "minimum_parties"}
+"""Keys of the signed form, which is that of 0.1.0, by the names that people read and write."""
+
+
+def test_people_read_the_names_and_the_signed_form_has_the_keys_of_0_1_0() -> None:
     made = spec(minimum_providers=3)
-    written = json.loads(made.to_json())
-    assert (written["algorithm"], written["minimum_parties"]) == ("dps-pca", 3)
-    renamed = {"algorithm": "method", "minimum_parties": "minimum_providers"}
-    assert JobSpec.from_plain({renamed.get(key, key): value for key, value in written.items()}, "a job") == made
+    signed, written = json.loads(made.to_json()), json.loads(json.dumps(made.to_dict()))
+    assert (signed["algorithm"], signed["minimum_parties"]) == ("dps-pca", 3)
+    assert (written["method"], written["minimum_providers"]) == ("dps-pca", 3)
+    assert {SIGNED.get(key, key): value for key, value in written.items()} == signed
+    assert JobSpec.from_dict(written, "a job") == JobSpec.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize(("name", "signed"), SIGNED.items())
+def test_each_form_of_a_job_refuses_the_keys_of_the_other(name: str, signed: str) -> None:
+    written = spec().to_dict()
+    with pytest.raises(InvalidParameterError, match=facts("job.toml", repr(signed), repr(name))):
+        JobSpec.from_dict(written | {signed: written[name]}, "job.toml")
+    with pytest.raises(InvalidParameterError, match=facts(repr(name), repr(signed))):
+        JobSpec.from_json(json.dumps(json.loads(spec().to_json()) | {name: written[name]}))
 
 
 def test_a_job_without_a_dictionary_keeps_the_digest_of_earlier_versions() -> None:
