@@ -17,9 +17,9 @@ public. The norm bound is the 95 % quantile of the rows' lengths, the best case 
 diffprivlib, opendp: PCA by two other libraries, on tables (``papers/rival_libraries.py``). They promise epsilon alone,
 without a delta. A run that takes longer than ``--limit`` seconds is ended, and its cell shows "-".
 
-All runs go through the same code as a federation in one process, integer noise included, with the unit replace-one and
-exact accounting. With ``--out`` every figure is appended to a file at once, and what is there is not computed again, so
-a run that broke off goes on.
+All runs go through the same code as a federation in one process, integer noise included, with the unit row-replace-one
+and exact accounting. With ``--out`` every figure is appended to a file at once, and what is there is not computed
+again, so a run that broke off goes on.
 """
 
 import argparse

@@ -6,7 +6,7 @@
 Rows are drawn from the model of section 5.1 of Ge et al. (2018): k equal leading eigenvalues over a support, and the
 other eigenvalues evenly between two numbers. The forecast is given the model's public facts and no row. The figure is
 the median error ||sin Theta||_F of runs in one process, integer noise included, each with new rows and new noise; the
-unit is replace-one, delta is 1e-6.
+unit is row-replace-one, delta is 1e-6.
 
 A table has forecast / runs in each cell, in bold if the forecast is wrong. "bound" is the norm bound over a tight one:
 the mean squared length of a row and two standard deviations. A forecast is right if it is within a factor of 2 of the

@@ -5,7 +5,7 @@
 The model of section 5.1 of Ge et al. (2018): d = 1000, k = 5 of 10 supporting features, s_hat = 50, 100,000 rows
 shortened to ||x||^2 <= 5500, eigenvalues beyond the leading ones between 0 and 10. One sample is drawn for each leading
 eigenvalue, and its Gram matrix made once. The algorithm is the real coroutine; the answers are float64 products with
-that matrix plus Gaussian noise of the plan's width (replace-one unit, exact accounting, nothing spent on explained
+that matrix plus Gaussian noise of the plan's width (row-replace-one unit, exact accounting, nothing spent on explained
 variance). Seeds change the start and the noise.
 
 The error is D[U, V] = ||sin Theta||_F, at most sqrt(5) = 2.24: the mean over seeds. More rounds converge further as

@@ -5,7 +5,7 @@
 
 The error is ||sin Theta||_F between the true directions and the components, at most sqrt(k). "oracle" knows the columns
 that take part, and has no privacy. Every seed draws new rows, a new start and new noise, the same rows for all methods.
-All runs are federations in one process, with the unit replace-one and a delta of 1e-6.
+All runs are federations in one process, with the unit row-replace-one and a delta of 1e-6.
 
 "behind" is the median, over the seeds, of the error of auto minus that of the best other method, which is the one whose
 own median is least. Choosing the best afterwards favours it. With ``--out`` a run that broke off goes on.

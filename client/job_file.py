@@ -22,7 +22,6 @@ from . import component_count, job_dictionaries
 from .described_jobs import attached
 from .files import reading
 from .private_bounds import finds_bound
-from .unit_names import UNITS
 
 DATA_KEYS: Final = ("data_set", "providers", job_dictionaries.FILE)
 """Keys that a job's file may have in addition to the job: the data set, the providers, and where its dictionary is."""
@@ -51,7 +50,7 @@ class JobFile:
         with reading(path, A_JOB):
             raw = _content(path)
             rows: dict[str, Any] = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
-            job, file = _with_full_unit_name(raw.get("job", raw)), job_dictionaries.file_beside(rows, path.parent)
+            job, file = raw.get("job", raw), job_dictionaries.file_beside(rows, path.parent)
             known = None
             if job_dictionaries.names_a_file(job):
                 twice = f"The job names the file of its dictionary as dictionary and as {job_dictionaries.FILE}."
@@ -92,12 +91,6 @@ def _content(path: Path) -> dict[str, Any]:
     raw = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), str(path))
     check(isinstance(raw, dict), f"{path} is {shortened(raw)}.", "Write a table: key = value, or a JSON object.")
     return dict(raw)
-
-
-def _with_full_unit_name(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
-    """Replace the estimator's short name of a unit by the full name."""
-    unit = job.get("unit") if isinstance(job, dict) else None
-    return job | {"unit": UNITS[unit].value} if isinstance(unit, str) and unit in UNITS else job
 
 
 def _with_norm_bound(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds

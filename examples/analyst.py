@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
         epsilon=1.0,
         delta=1e-6,
         norm_bound=20.0,  # from public knowledge of the columns, never from the rows
-        unit="replace-one",  # one row may be replaced by any other; the number of rows is public
+        unit="row-replace-one",  # one row may be replaced by any other; the number of rows is public
     )
     pca.fit(made_up_rows())
 

@@ -45,7 +45,7 @@ def population(scale: Scale) -> Spiked:
 def described(of: Spiked, seeds: int) -> str:
     return (
         f"Section 5.1's model: d = {of.dimension}, k = {of.components}, s* = {of.support}, eigenvalues 100 and "
-        f"U[0, 10], n = {of.rows:,}, one provider, rows clipped to ‖x‖² ≤ {of.norm_bound**2:.0f}, replace-one; "
+        f"U[0, 10], n = {of.rows:,}, one provider, rows clipped to ‖x‖² ≤ {of.norm_bound**2:.0f}, row-replace-one; "
         f"ŝ = {m.SPARSITY}. {BARS.format(seeds=seeds)}"
     )
 
@@ -105,7 +105,7 @@ def figure_4b(scale: Scale) -> Study:
     first, last = (f"{each.norm_bound**2:.0f} (d = {each.dimension})" for each in (spiked[0], spiked[-1]))
     caption = (
         f"Section 5.1's model with k = 3, s* = 10, n = {rows:,}, one provider, rows clipped to ‖x‖² ≤ {first} to "
-        f"{last}, replace-one; ŝ = min({m.SPARSITY}, d). PPCA promises δ = 0. {BARS.format(seeds=scale.seeds)}"
+        f"{last}, row-replace-one; ŝ = min({m.SPARSITY}, d). PPCA promises δ = 0. {BARS.format(seeds=scale.seeds)}"
     )
     places = [(each.dimension, each, Budget(1.0, 0.1)) for each in spiked]
     title = "Figure 4b: error against the dimension, ε = 1, δ = 0.1"

@@ -67,7 +67,7 @@ def paper_000(scale: Scale) -> Study:
         "paper-000",
         "Paper 000: the noisy power method",
         f"Left and middle: rows of section 5.1's model of 002, d = 100, k = 3, ‖x‖² ≤ {spiked.norm_bound**2:.0f}, "
-        f"replace-one; n = {rows:,} (left), ε = 1 (middle). Right: a symmetric {wide} x {wide} matrix, eigenvalue "
+        f"row-replace-one; n = {rows:,} (left), ε = 1 (middle). Right: a symmetric {wide} x {wide} matrix, eigenvalue "
         "2000 three times, entries of the basis ±1/√s on s features, noise of 1/2 an entry; ε = 1, an entry or a "
         "spectral norm changes by 1.",
         [
@@ -100,7 +100,7 @@ def paper_001(scale: Scale) -> Study:
         "Paper 001: range finder, pruning, projection",
         f"Rows of norm at most 1, d = {wide}, k = 3: a sum of squares of {FULL_ENERGY:g} n in the subspace, shared by "
         f"all rows (left, middle), or of {PART_ENERGY:g} n, shared by a part of them (right; C = √(n / rows that carry "
-        f"it)); replace-one; n = {rows:,} (left, right), ε = 4 (middle), ε = 16 (right).",
+        f"it)); row-replace-one; n = {rows:,} (left, right), ε = 4 (middle), ε = 16 (right).",
         [
             Row(Panel("error against ε", "ε", log_x=True), budgets(full, scale, (1.0, 2.0, 4.0, 8.0, 16.0)), shown),
             Row(
@@ -160,7 +160,7 @@ def paper_004(scale: Scale) -> Study:
         "paper-004",
         "Paper 004: output perturbation by smooth sensitivity",
         "Rows of section 5.1's model of 002 with d = 20, k = 3, s* = 10, clipped in proportion to ‖x‖² ≤ "
-        f"{spiked.norm_bound**2:.0f} at eigenvalue 100, replace-one; n = {rows:,} (left, right), ε = 1 (middle, "
+        f"{spiked.norm_bound**2:.0f} at eigenvalue 100, row-replace-one; n = {rows:,} (left, right), ε = 1 (middle, "
         "right).",
         [
             Row(Panel("error against ε", "ε", log_x=True), budgets(spiked, scale), shown),

@@ -63,8 +63,8 @@ def comparison(scale: Scale) -> dict[str, Any]:
         "title": "Beside other libraries",
         "caption": (
             f"d = {population.dimension}, k = {population.components}, n = {population.rows:,}, eigenvalues 100 and "
-            f"U[0, 10], rows clipped to ‖x‖² ≤ {population.norm_bound**2:.0f} and not centred, replace-one. Mean error "
-            f"‖sin Θ‖ over {seeds} seeds (smallest to largest), median wall time of a fit."
+            f"U[0, 10], rows clipped to ‖x‖² ≤ {population.norm_bound**2:.0f} and not centred, row-replace-one. Mean "
+            f"error ‖sin Θ‖ over {seeds} seeds (smallest to largest), median wall time of a fit."
         ),
         "columns": ["method", "ε", "δ", "error", "smallest", "largest", "time"],
         "rows": [

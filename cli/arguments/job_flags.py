@@ -1,7 +1,6 @@
 """Reads a job from flags, with the checks that providers use to decide what they answer."""
 
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,7 +12,6 @@ from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import reading
 from dpspca.client.job_file import DEFAULT_METHOD
 from dpspca.client.private_bounds import finds_bound, methods_that_find_bounds
-from dpspca.client.unit_names import UNITS
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.decoding import Rule, Source, decode, parse_json
@@ -46,24 +44,6 @@ OPTIONAL: Final = (
     "answer_seconds",
 )
 """Flags that are keys of a job and have a default there."""
-
-
-class UnitFlag(StrEnum):
-    """The privacy units by their full names and, for rows, also by the short names that the estimator uses."""
-
-    ROW_REPLACE_ONE = "row-replace-one"
-    ROW_ADD_REMOVE = "row-add-remove"
-    REPLACE_ONE = "replace-one"
-    ADD_REMOVE = "add-remove"
-    PERSON_REPLACE_ONE = "person-replace-one"
-    PERSON_ADD_REMOVE = "person-add-remove"
-    ENTRY = "entry"
-    SPECTRAL = "spectral"
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """The unit that the name stands for."""
-        return UNITS[self.value]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +89,10 @@ class Flags:
         ),
     ] = None
     unit: Annotated[
-        UnitFlag | None,
+        PrivacyUnit | None,
         typer.Option(
-            help="Privacy unit: what is protected. The content of a row (replace-one), or also its presence "
-            "(add-remove). The same for a person with all their rows (person-replace-one, person-add-remove). Some "
+            help="Privacy unit: what is protected. The content of a row (row-replace-one), or also its presence "
+            "(row-add-remove). The same for a person with all their rows (person-replace-one, person-add-remove). Some "
             "methods protect less: one entry of a matrix (entry), or a small change of the whole matrix (spectral)."
         ),
     ] = None
@@ -216,7 +196,7 @@ def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | N
     is_open = flags.center is Center.AUTO
     spec = JobSpec(
         schema=columns,
-        unit=values["unit"].unit,
+        unit=values["unit"],
         budget=Budget(values["epsilon"], values["delta"]),
         norm_bound=_norm_bound(PRIVATE if values["norm_bound"] is None else values["norm_bound"]),
         components=check_components("--components", components, columns.dimension),
@@ -232,7 +212,7 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
     """Refuse flags that do not describe a job. With ``columns_known``, the number of columns may be missing."""
     follow = ["dimension", "norm_bound"] if flags.dictionary is not None else ["dimension"] if columns_known else []
     known, own = {*given_flags(flags), *follow}, _options(flags)
-    if flags.unit is not None and finds_bound(flags.method or DEFAULT_METHOD, flags.unit.unit):
+    if flags.unit is not None and finds_bound(flags.method or DEFAULT_METHOD, flags.unit):
         known.add("norm_bound")
     check(not flags.feature or flags.dictionary is not None, "--feature needs --dictionary.", "Add --dictionary FILE.")
     check(
@@ -262,7 +242,7 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
 
 def _private_bound_hint(flags: Flags) -> str:
     """Say whether the norm bound may be private."""
-    if flags.unit is not None and not flags.unit.unit.is_row:
+    if flags.unit is not None and not flags.unit.is_row:
         return ""
     finding = methods_that_find_bounds()
     if (flags.method or DEFAULT_METHOD) in finding:
@@ -317,7 +297,7 @@ def _check_unit_and_accounting(flags: Flags) -> None:
     """Refuse a unit or an accounting that the method does not support. The error names the flag."""
     entry, name = method_options.find_method(flags.method), flags.method or DEFAULT_METHOD
     for flag, asked, known in (
-        ("--unit", flags.unit.unit if flags.unit else entry.units[0], entry.units),
+        ("--unit", flags.unit or entry.units[0], entry.units),
         ("--accounting", flags.accounting or Accounting.EXACT, entry.accounting),
     ):
         check(

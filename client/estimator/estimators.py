@@ -13,7 +13,7 @@ from dpspca.client.described_jobs import whole_and_chosen
 from dpspca.client.forecast import Forecast, forecast
 from dpspca.client.private_bounds import finds_bound
 from dpspca.client.simulation import Watcher, simulate
-from dpspca.client.unit_names import UnitName, unit_named
+from dpspca.client.unit_names import unit_named
 from dpspca.common.algorithms import AUTO, OptionKind, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
@@ -50,9 +50,9 @@ USUAL_COMPONENTS: Final = 5
 class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Differentially private principal component analysis, sparse by default.
 
-    One parameter has no default, because it is what you promise. ``unit`` is the privacy unit: "replace-one" protects
-    against one row being replaced by another (the number of rows is public), "add-remove" against one row being added
-    or removed.
+    One parameter has no default, because it is what you promise. ``unit`` is the privacy unit: "row-replace-one"
+    protects against one row being replaced by another (the number of rows is public), "row-add-remove" against one row
+    being added or removed.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "private" lets the method find one, for a few hundredths of the budget. None does so if the method can, which
         "auto" does; other methods need a number.
         With the units "entry" and "spectral" it bounds the change of the matrix that is hidden.
-    unit : {"replace-one", "add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"}
+    unit : {"row-replace-one", "row-add-remove", "person-replace-one", "person-add-remove", "entry", "spectral"}
         Privacy unit: in what two neighbouring data sets differ. The units that begin with "person" protect a person
         with all their rows, and ``fit`` needs ``persons``. "entry" and "spectral" protect less than a row, and few
         methods support them.
@@ -150,7 +150,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         norm_bound: float | Literal["private"] | None = None,
-        unit: UnitName | None = None,
+        unit: str | None = None,
         rows_per_person: int = 1,
         rounds: int | Literal["auto"] = "auto",
         center: Literal["private", "public", "pairs", "auto"] | None = None,

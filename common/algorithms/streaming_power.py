@@ -8,7 +8,7 @@ these are asked for.
 Privacy. Noise is Gaussian, by the sharp sensitivity of A_l X (``CovarianceProduct``). A row is in one block only, so
 the rounds compose in parallel (``ParallelEvent``), and each of them has the whole budget. With L rounds, noise does not
 grow with sqrt(L) as in a power loop over all rows, but each sum is over n/L rows. For this, the block of a row must not
-depend on the content of other rows. Here it depends on the row's position, and the unit must be replace-one: the
+depend on the content of other rows. Here it depends on the row's position, and the unit must be row-replace-one: the
 neighbouring data set has the other row in the same position. So a provider must not sort its rows by their content. The
 order must be that of arrival, or of a number that was assigned without looking at the content. Adding or removing a row
 would move others from block to block, so these units are refused.

@@ -26,7 +26,7 @@ from dpspca import DPSPCA, AsyncFederation, Federation, Budget, load_model, save
 import dpspca.cli.app
 warnings.simplefilter("ignore")
 rows = np.random.default_rng(1).normal(size=(500, 6))
-pca = DPSPCA(n_components=2, epsilon=4, delta=1e-6, norm_bound=4.0, unit="replace-one", random_state=1)
+pca = DPSPCA(n_components=2, epsilon=4, delta=1e-6, norm_bound=4.0, unit="row-replace-one", random_state=1)
 model = pca.fit(rows).model_
 save_model(model, "a.dpspca")
 assert (load_model("a.dpspca").components == model.components).all()

@@ -34,7 +34,7 @@ from dpspca.common.results.statement import TRUST
 from dpspca.common.trust.authority import Authority
 
 PLAIN = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
-JOB_OF_ANY = ["--components", "2", "--norm-bound", "12", "--unit", "replace-one"]
+JOB_OF_ANY = ["--components", "2", "--norm-bound", "12", "--unit", "row-replace-one"]
 JOB = [*JOB_OF_ANY, "--sparsity", "4", "--epsilon", "4", "--delta", "1e-6"]
 WIDE = [*JOB_OF_ANY, "--sparsity", "21", "--epsilon", "4", "--delta", "1e-6"]
 """A job of more features than there are."""

@@ -9,7 +9,7 @@ from commands import Ended, commands_in
 from facts import names_facts
 from live import live_parties
 
-FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "replace-one", "--epsilon", 1, "--delta", "1e-6"]
+FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "row-replace-one", "--epsilon", 1, "--delta", "1e-6"]
 JOB = [*FLAGS, "--method", "analyze-gauss", "--data-set", "cohort", "--config", "ada.toml"]
 
 

@@ -32,7 +32,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "ledger.md"
 NORTH = ("--config", "north.toml")
 OWN = ("--config", "provider.toml")
 JOB = [
-    *("--components", "2", "--sparsity", "4", "--norm-bound", "12", "--unit", "replace-one"),
+    *("--components", "2", "--sparsity", "4", "--norm-bound", "12", "--unit", "row-replace-one"),
     *("--epsilon", "1", "--delta", "1e-6", "--data-set", "cohort", "--config", "ada.toml"),
 ]
 Here = Callable[..., Ended]

@@ -16,7 +16,7 @@ from dpspca.common.job import JobSpec
 from dpspca.common.privacy.accountant import compose
 
 JOB = [
-    *("--dimension", "40", "--components", "3", "--norm-bound", "5", "--unit", "replace-one"),
+    *("--dimension", "40", "--components", "3", "--norm-bound", "5", "--unit", "row-replace-one"),
     *("--epsilon", "1", "--delta", "1e-6"),
 ]
 LOOP = ["--method", "dps-pca"]
@@ -212,7 +212,7 @@ def test_a_job_file_may_say_components_auto(suffix: str, here: Callable[..., End
 
     write()
     assert job_of(here("plan", file, "--json")) == {"components": 10, "options": {"fewer": True}}
-    write(algorithm="dps-pca", options={"sparsity": 5})
+    write(method="dps-pca", options={"sparsity": 5})
     assert names_facts(here("plan", file).err, "components", "auto", "dps-pca")
     write(options={"fewer": False})
     assert names_facts(here("plan", file).err, "components", '"auto"', "fewer")

@@ -14,7 +14,7 @@ from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
 
 JOB = [
-    *("--dimension", "40", "--components", "3", "--sparsity", "9", "--norm-bound", "5", "--unit", "add-remove"),
+    *("--dimension", "40", "--components", "3", "--sparsity", "9", "--norm-bound", "5", "--unit", "row-add-remove"),
     *("--epsilon", "1", "--delta", "1e-6"),
 ]
 
@@ -159,10 +159,13 @@ def test_a_plan_prices_the_private_mean(tmp_path: Path, here: Callable[..., Ende
 
 
 @pytest.mark.parametrize("word", ["replace-one", "add-remove"])
-def test_flags_accept_the_estimator_s_names_of_row_units(word: str, here: Callable[..., Ended]) -> None:
-    by_word, by_name = (here("plan", *JOB, "--unit", unit, "--json").facts for unit in (word, f"row-{word}"))
-    assert by_word == by_name
-    assert by_name["job"]["unit"] == f"row-{word}"
+def test_a_unit_that_is_cut_short_is_refused_with_its_full_name(
+    word: str, tmp_path: Path, here: Callable[..., Ended]
+) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(A_JOB | {"unit": word}))
+    for words in ([*JOB, "--unit", word], ["job.json"]):
+        refusal = here("plan", *words).error_line
+        assert names_facts(refusal, f"'{word}'", f"Did you mean 'row-{word}'", "person-add-remove")
 
 
 @pytest.mark.parametrize("unit", ["entry", "spectral"])
@@ -174,30 +177,12 @@ def test_an_unsupported_unit_is_refused_and_the_error_lists_others(unit: str, he
     )
 
 
-@pytest.mark.parametrize("name", ["job.json", "plan.json", "job.toml"])
-@pytest.mark.parametrize("word", ["replace-one", "add-remove"])
-def test_a_job_file_accepts_the_estimator_s_names_of_row_units(
-    word: str, name: str, tmp_path: Path, here: Callable[..., Ended]
-) -> None:
-    for unit in (word, f"row-{word}"):
-        job = json.dumps(A_JOB | {"unit": unit})
-        toml = (
-            f'unit = "{unit}"\nnorm_bound = 1\ncomponents = 2\nschema = {{ dimension = 4 }}\n'
-            "budget = { epsilon = 1, delta = 1e-6 }\noptions = { sparsity = 3 }\n"
-        )
-        content = {"job.json": job, "plan.json": f'{{"job": {job}}}', "job.toml": toml}[name]
-        (tmp_path / f"{unit}-{name}").write_text(content)
-    short, whole = (here("plan", f"{unit}-{name}", "--json").facts for unit in (word, f"row-{word}"))
-    assert short == whole
-    assert whole["job"]["unit"] == f"row-{word}"
-
-
 # --- What error to expect ---------------------------------------------------------------------------------------------
 
 ASSUMED = [
     (
-        "--method=dps-pca --dimension=200 --components=3 --sparsity=40 --norm-bound=40 --unit=replace-one --epsilon=8 "
-        "--delta=1e-6"
+        "--method=dps-pca --dimension=200 --components=3 --sparsity=40 --norm-bound=40 --unit=row-replace-one "
+        "--epsilon=8 --delta=1e-6"
     ),
     "--leading=0.08 --following=0.005 --support=10 --row-length=35",
 ]
@@ -218,7 +203,7 @@ def test_a_plan_prints_the_theorem_s_terms_for_an_assumed_population(here: Calla
 
 
 FORECAST = [
-    *("--dimension=150", "--components=2", "--norm-bound=10", "--unit=replace-one", "--epsilon=1", "--delta=1e-6"),
+    *("--dimension=150", "--components=2", "--norm-bound=10", "--unit=row-replace-one", "--epsilon=1", "--delta=1e-6"),
     *("--rows=40000", "--providers=4", "--leading=0.1", "--support=12"),
 ]
 

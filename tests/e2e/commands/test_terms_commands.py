@@ -40,7 +40,7 @@ JOB = {
     "data_set": "cohort",
     "providers": ["north", "south"],
 }
-FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "replace-one", "--epsilon", 4, "--delta", "1e-6"]
+FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "row-replace-one", "--epsilon", 4, "--delta", "1e-6"]
 
 
 @pytest.fixture(scope="module")

@@ -141,7 +141,7 @@ def test_the_estimator_works_the_same_over_the_wire(tmp_path: Path) -> None:
         "sparsity": 6,
         "epsilon": 24.0,
         "norm_bound": 12.0,
-        "unit": "replace-one",
+        "unit": "row-replace-one",
         "rounds": 4,
         "random_state": 5,  # from this start, 8 jobs of 8 with other noise found the same two columns
     }

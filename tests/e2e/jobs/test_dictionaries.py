@@ -264,7 +264,7 @@ async def another_dictionary_or_a_missing_feature_costs_nothing(folder: Path) ->
 def an_estimator_fits(folder: Path, known: Dictionary) -> None:
     """The estimator asks the providers for features of a dictionary, and prepares new rows."""
     with Federation.connect(folder / "ada.toml") as federation:
-        pca = DPSPCA(1, epsilon=4.0, unit="replace-one", dictionary=known, features=["age", "bmi"])
+        pca = DPSPCA(1, epsilon=4.0, unit="row-replace-one", dictionary=known, features=["age", "bmi"])
         pca.fit(federation=federation, data_set="cohort", providers=["north"])
     assert pca.feature_names_in_.tolist() == ["age", "bmi"]
     np.testing.assert_array_equal(pca.transform(PEOPLE["west"]), pca.model_.transform(PEOPLE["west"]))

@@ -154,7 +154,7 @@ ODD = FRAME.assign(sex=FRAME["sex"].str.upper(), age=FRAME["age"] * 365)
 
 
 def test_whoever_holds_rows_is_warned_if_most_values_cannot_be_meant() -> None:
-    for use in (MODEL.transform, DPSPCA(2, unit="replace-one", dictionary=KNOWN, features=FEATURES).fit):
+    for use in (MODEL.transform, DPSPCA(2, unit="row-replace-one", dictionary=KNOWN, features=FEATURES).fit):
         with pytest.warns(RowsWarning, match=facts("400 of 400")) as caught:
             use(ODD)
         about = [str(each.message) for each in caught if each.category is RowsWarning]
@@ -165,7 +165,7 @@ def test_whoever_holds_rows_is_warned_if_most_values_cannot_be_meant() -> None:
 
 
 def test_a_warning_about_rows_is_in_no_model_and_few_odd_values_give_none() -> None:
-    made = DPSPCA(2, unit="replace-one", dictionary=KNOWN, features=FEATURES).fit(ODD)
+    made = DPSPCA(2, unit="row-replace-one", dictionary=KNOWN, features=FEATURES).fit(ODD)
     for text in (made.privacy_.text, made.model_.to_bytes().decode("latin-1"), *made.privacy_.warnings):
         assert "400 of 400" not in text
     few = FRAME.assign(age=[1000] * 200 + [50] * 200, sex=["other"] * 100 + ["male"] * 300)
@@ -212,7 +212,9 @@ def test_the_estimator_takes_a_dictionary_or_its_file(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     assert load_dictionary(tmp_path / "study.toml") == KNOWN
     for given in (KNOWN, tmp_path / "study.toml", str(tmp_path / "study.toml")):
-        pca = DPSPCA(2, epsilon=4.0, unit="replace-one", random_state=0, dictionary=given, features=["age", "stage"])
+        pca = DPSPCA(
+            2, epsilon=4.0, unit="row-replace-one", random_state=0, dictionary=given, features=["age", "stage"]
+        )
         scores = pca.fit(FRAME).transform(FRAME[:5])
         np.testing.assert_array_equal(scores, pca.model_.transform(FRAME[:5]))
         assert pca.feature_names_in_.tolist() == ["age", "stage"]
@@ -220,10 +222,10 @@ def test_the_estimator_takes_a_dictionary_or_its_file(tmp_path: Path) -> None:
         assert pca.privacy_.norm_bound == KNOWN.subset(["age", "stage"]).norm_bound()
         assert pca.components_.shape == (2, 4)
     with pytest.raises(InvalidParameterError, match=facts("features", "dictionary=")):
-        DPSPCA(2, unit="replace-one", features=["age"]).fit(FRAME)
+        DPSPCA(2, unit="row-replace-one", features=["age"]).fit(FRAME)
     with pytest.raises(DpspcaError, match=facts("dictionary", "int", "Dictionary")):
-        DPSPCA(2, unit="replace-one", dictionary=5).fit(FRAME)  # type: ignore[arg-type]
-    private = DPSPCA(2, unit="replace-one", random_state=0, dictionary=KNOWN, center="private").fit(FRAME)
+        DPSPCA(2, unit="row-replace-one", dictionary=5).fit(FRAME)  # type: ignore[arg-type]
+    private = DPSPCA(2, unit="row-replace-one", random_state=0, dictionary=KNOWN, center="private").fit(FRAME)
     assert private.privacy_.mean_bound == KNOWN.norm_bound()
     assert dpspca.Dictionary is Dictionary
 

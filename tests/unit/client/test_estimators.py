@@ -26,7 +26,7 @@ ROWS = np.random.default_rng(0).standard_normal((300, 6)) * [5, 4, 1, 1, 1, 1]
 
 
 def estimator(**changes: Any) -> DPSPCA:
-    settings = {"n_components": 2, "sparsity": 4, "norm_bound": 12.0, "unit": "replace-one", "random_state": 0}
+    settings = {"n_components": 2, "sparsity": 4, "norm_bound": 12.0, "unit": "row-replace-one", "random_state": 0}
     return DPSPCA(**settings | changes)
 
 
@@ -38,7 +38,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
     ("made", "check"),
     list(
         estimator_checks_generator(
-            DPSPCA(n_components=2, norm_bound=10.0, unit="replace-one"), expected_failed_checks=EXPECTED_FAILURES
+            DPSPCA(n_components=2, norm_bound=10.0, unit="row-replace-one"), expected_failed_checks=EXPECTED_FAILURES
         )
     ),
     ids=lambda value: getattr(getattr(value, "func", value), "__name__", "DPSPCA"),
@@ -48,12 +48,12 @@ def test_every_check_of_scikit_learn_passes(made: DPSPCA, check: Any) -> None:
 
 
 def test_defaults_construct_but_fit_needs_a_unit() -> None:
-    fitted = DPSPCA(n_components=2, unit="replace-one").fit(ROWS)
+    fitted = DPSPCA(n_components=2, unit="row-replace-one").fit(ROWS)
     assert "found privately" in fitted.privacy_.text
     for bound in (None, "private"):
         with pytest.raises(InvalidParameterError, match=facts("norm_bound")):
-            DPSPCA(n_components=2, unit="replace-one", method="dps-pca", norm_bound=bound).fit(ROWS)
-    with pytest.raises(InvalidParameterError, match=facts("unit", None, "add-remove")):
+            DPSPCA(n_components=2, unit="row-replace-one", method="dps-pca", norm_bound=bound).fit(ROWS)
+    with pytest.raises(InvalidParameterError, match=facts("unit", None, "row-add-remove")):
         DPSPCA(n_components=2, norm_bound=3.0).fit(ROWS)
 
 
@@ -64,7 +64,7 @@ def test_a_data_set_or_providers_without_a_federation_are_refused(given: dict[st
 
 
 def test_a_sparsity_below_ten_limits_the_components_that_auto_looks_for() -> None:
-    fitted = DPSPCA(n_components="auto", sparsity=3, unit="replace-one").fit(ROWS)
+    fitted = DPSPCA(n_components="auto", sparsity=3, unit="row-replace-one").fit(ROWS)
     assert fitted.model_.decision is not None
     assert fitted.model_.decision.asked == 3
 
@@ -87,10 +87,10 @@ def test_fit_sets_the_attributes() -> None:
 @pytest.mark.parametrize("columns", [1, 2, 4, 6, 40])
 def test_the_defaults_fit_tables_of_any_width(columns: int) -> None:
     rows = np.random.default_rng(0).standard_normal((20_000, columns)) * np.linspace(4, 1, columns)
-    fitted = DPSPCA(unit="replace-one").fit(rows)
+    fitted = DPSPCA(unit="row-replace-one").fit(rows)
     assert 1 <= len(fitted.components_) <= min(10, columns)
     assert fitted.transform(rows).shape == (20_000, len(fitted.components_))
-    assert DPSPCA(unit="replace-one", method="analyze-gauss", norm_bound=9.0).fit(rows).components_.shape == (
+    assert DPSPCA(unit="row-replace-one", method="analyze-gauss", norm_bound=9.0).fit(rows).components_.shape == (
         min(5, columns),
         columns,
     )
@@ -103,7 +103,7 @@ SETTINGS: dict[str, dict[str, Any]] = {}
 @pytest.mark.parametrize("method", CATALOGUE)
 def test_every_method_fits_with_default_parameters(method: str) -> None:
     entry, needed = CATALOGUE[method], SETTINGS.get(method, {})
-    unit = entry.units[0].removeprefix("row-")
+    unit = entry.units[0]
     made = DPSPCA(n_components=2, method=method, norm_bound=12.0, unit=unit, epsilon=8.0, random_state=0, **needed)
     fitted = made.fit(ROWS)
     assert (fitted.model_.loading_std is not None) == entry.measures_loadings
@@ -369,4 +369,4 @@ def test_persons_and_the_unit_have_to_agree() -> None:
     with pytest.raises(InvalidParameterError, match=facts("'person-add-remove'", "persons=")):
         estimator(unit="person-add-remove").fit(ROWS)
     with pytest.raises(InvalidParameterError, match=facts("row-add-remove", "person-add-remove")):
-        estimator(unit="add-remove").fit(ROWS, persons=np.arange(len(ROWS)))
+        estimator(unit="row-add-remove").fit(ROWS, persons=np.arange(len(ROWS)))

@@ -13,7 +13,7 @@ from dpspca import DPSPCA, load_model, save_model
 from dpspca.common.errors import CorruptModelError, InvalidDataError, InvalidTypeError
 
 ROWS = np.random.default_rng(0).standard_normal((100, 6))
-MODEL = DPSPCA(n_components=2, norm_bound=5.0, unit="add-remove").fit(ROWS).model_
+MODEL = DPSPCA(n_components=2, norm_bound=5.0, unit="row-add-remove").fit(ROWS).model_
 
 
 def test_a_saved_model_is_read_back(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_failure_to_open_names_the_target_file(tmp_path: Path, monkeypatch: py
 
 
 def test_saving_an_estimator_is_refused_and_points_to_its_model(tmp_path: Path) -> None:
-    estimator: Any = DPSPCA(n_components=2, norm_bound=5.0, unit="add-remove")
+    estimator: Any = DPSPCA(n_components=2, norm_bound=5.0, unit="row-add-remove")
     with pytest.raises(InvalidTypeError, match=facts("DPSPCA", "Model", "model_")):
         save_model(estimator, tmp_path / "model.dpspca")
     assert list(tmp_path.iterdir()) == []

@@ -109,7 +109,9 @@ def test_warnings_are_stored_and_shown_with_the_model() -> None:
 
 def test_the_estimator_issues_the_same_warnings() -> None:
     with pytest.warns(DpspcaWarning) as caught:
-        pca = DPSPCA(2, sparsity=10, norm_bound=16.0, unit="replace-one", random_state=0, epsilon=0.5).fit(rows(100))
+        pca = DPSPCA(2, sparsity=10, norm_bound=16.0, unit="row-replace-one", random_state=0, epsilon=0.5).fit(
+            rows(100)
+        )
     assert [str(each.message) for each in caught] == list(pca.privacy_.warnings)
     assert {each.filename for each in caught} == {__file__}
     assert pca.privacy_.to_dict()["warnings"] == list(pca.privacy_.warnings)

@@ -59,14 +59,14 @@ def test_a_job_spec_offers_the_value_that_was_meant(change: dict[str, Any], name
         JobSpec(**GOOD | change)
 
 
-def test_methods_their_options_and_short_units_are_named_alike() -> None:
+def test_methods_their_options_and_units_are_named_alike() -> None:
     with pytest.raises(InvalidParameterError, match=facts("Unknown", "'anlyze-gauss'", "'analyze-gauss'", "ppca")):
         catalogue.find("anlyze-gauss")
     spec = JobSpec(**GOOD, method="dps-pca", options={"sparsity": 3, "lop": "plain"})
     with pytest.raises(InvalidParameterError, match=facts("Unknown", "'lop'", "'loop'", "dps-pca", "sparsity")):
         catalogue.plan(spec)
-    with pytest.raises(InvalidParameterError, match=facts("Unknown", "'replace'", "'replace-one'", "add-remove")):
-        unit_named("replace")
+    with pytest.raises(InvalidParameterError, match=facts("'replace-one'", "'row-replace-one'", "row-add-remove")):
+        unit_named("replace-one")
     assert len(VEGA_LITE) > 1
 
 

@@ -8,13 +8,14 @@ import pytest
 from facts import facts
 
 from dpspca.cli.arguments import job_files, job_flags
-from dpspca.cli.arguments.job_flags import Flags, UnitFlag
+from dpspca.cli.arguments.job_flags import Flags
 from dpspca.common.errors import DpspcaError
 from dpspca.common.job import Center, Centering, CenteringReason, JobSpec
+from dpspca.common.privacy import PrivacyUnit
 
 JOB: dict[str, Any] = {
     "schema": {"dimension": 4},
-    "unit": "replace-one",
+    "unit": "row-replace-one",
     "budget": {"epsilon": 1.0, "delta": 1e-6},
     "norm_bound": 5.0,
     "components": 2,
@@ -29,7 +30,7 @@ def read(folder: Path, **changes: Any) -> job_files.JobFile:
 
 
 def flags(**changes: Any) -> Flags:
-    plain = {"dimension": 4, "components": "2", "norm_bound": "5", "unit": UnitFlag.REPLACE_ONE}
+    plain = {"dimension": 4, "components": "2", "norm_bound": "5", "unit": PrivacyUnit.ROW_REPLACE_ONE}
     return Flags(**plain | {"epsilon": 1.0, "delta": 1e-6, "center": Center.AUTO} | changes)
 
 

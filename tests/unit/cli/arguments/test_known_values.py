@@ -57,13 +57,13 @@ def test_every_parameter_with_choices_refuses_others() -> None:
 
 def test_without_a_norm_bound_auto_finds_one(here: Callable[..., Ended]) -> None:
     without, private = (
-        here(*JOB, "--unit", "replace-one", *more, "--json").facts for more in ([], ["--norm-bound=private"])
+        here(*JOB, "--unit", "row-replace-one", *more, "--json").facts for more in ([], ["--norm-bound=private"])
     )
     assert without == private
 
 
 def test_where_no_bound_is_found_the_error_says_what_could(here: Callable[..., Ended]) -> None:
-    others = here(*JOB, "--unit", "replace-one", "--method", "dps-pca", "--sparsity", "5").error_line
+    others = here(*JOB, "--unit", "row-replace-one", "--method", "dps-pca", "--sparsity", "5").error_line
     assert names_facts(others, "--norm-bound", "--norm-bound private", "--method auto")
     matrix = here(*JOB, "--unit", "entry", "--method", "noisy-power", "--rounds", "2").error_line
     assert names_facts(matrix, "--norm-bound")
@@ -84,14 +84,19 @@ def test_more_components_than_columns_name_the_flag(here: Callable[..., Ended]) 
         "--delta",
         "1e-6",
         "--unit",
-        "replace-one",
+        "row-replace-one",
     ]
     assert names_facts(here(*words).error_line, "--components", 9, 6, "columns")
 
 
 @pytest.mark.parametrize("method", [None, "auto"])
 def test_a_job_file_may_leave_the_norm_bound_to_auto(method: str | None, tmp_path: Path) -> None:
-    job = {"schema": {"dimension": 20}, "components": 2, "unit": "replace-one", "budget": {"epsilon": 1, "delta": 1e-6}}
+    job = {
+        "schema": {"dimension": 20},
+        "components": 2,
+        "unit": "row-replace-one",
+        "budget": {"epsilon": 1, "delta": 1e-6},
+    }
     path = tmp_path / "job.json"
     path.write_text(json.dumps(job | ({} if method is None else {"method": method})), encoding="utf-8")
     assert JobFile.read(path).spec.norm_bound == PRIVATE_BOUND

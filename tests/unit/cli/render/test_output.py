@@ -16,7 +16,7 @@ from dpspca.client.reports.report import to_dict
 
 PLAN = [
     *("plan", "--dimension", "40", "--components", "2", "--sparsity", "9", "--norm-bound", "5"),
-    *("--unit", "add-remove", "--epsilon", "1", "--delta", "1e-6"),
+    *("--unit", "row-add-remove", "--epsilon", "1", "--delta", "1e-6"),
 ]
 
 
@@ -102,7 +102,7 @@ def test_a_plan_explains_mechanisms_that_add_no_noise_to_answers(
     method: str, message: str, here: Callable[..., Ended]
 ) -> None:
     words = ["plan", "--method", method, "--dimension", "40", "--components", "2", "--norm-bound", "20"]
-    words += ["--unit", "replace-one", "--epsilon", "1", "--delta", "1e-6"]
+    words += ["--unit", "row-replace-one", "--epsilon", "1", "--delta", "1e-6"]
     assert message in here(*words).out
     for query in here(*words, "--json").facts["queries"]:
         assert bool(query["mechanism"]) is (query["noise"] == "mechanism")

@@ -250,7 +250,7 @@ def test_curves_show_the_best_methods_and_fall_with_the_budget() -> None:
 
 
 def test_the_estimator_plans_what_it_would_ask() -> None:
-    pca = dpspca.DPSPCA(n_components=2, norm_bound=10.0, unit="replace-one")
+    pca = dpspca.DPSPCA(n_components=2, norm_bound=10.0, unit="row-replace-one")
     found = pca.plan(200, rows=50_000, **SPARSE)
     assert found.methods == dpspca.forecast(pca._spec(Schema(200), 0), rows=50_000, **SPARSE).methods
     assert isinstance(found, dpspca.Forecast)
