@@ -20,7 +20,7 @@ from dpspca.common.warn import warn
 WITHIN_NOISE: Final = "within the noise"
 UNCENTRED: Final = (
     "The rows are not centred. Unless every column is around zero, component 1 shows the mean of the columns, and not "
-    "how rows differ. Use a dictionary with public centres, or set center."
+    "how rows differ. Use a dictionary with public centres, or set centering."
 )
 PAIRED: Final = (
     "Differences of pairs of rows are used instead of the rows, so no mean is needed. There are half as many of them, "

@@ -23,8 +23,8 @@ from dpspca.common.job import (
     Accounting,
     AutoCentering,
     Budget,
-    Center,
     Centering,
+    CenteringChoice,
     JobSpec,
     Scalar,
     Scaling,
@@ -115,20 +115,22 @@ class Flags:
         ),
     ] = None
     rounds: Annotated[int | None, typer.Option(help="Short for --option rounds=.... Default: by the budget.")] = None
-    center: Annotated[
-        Center | None, typer.Option(help="How to centre rows. auto: choose, and say why. Default: none.")
+    centering: Annotated[
+        CenteringChoice | None, typer.Option(help="How to centre rows. auto: choose, and say why. Default: none.")
     ] = None
-    mean_bound: Annotated[float | None, typer.Option(help="For --center private or auto: norm bound for the mean.")] = (
-        None
-    )
-    scale: Annotated[
+    mean_bound: Annotated[
+        float | None, typer.Option(help="For --centering private or auto: norm bound for the mean.")
+    ] = None
+    scaling: Annotated[
         Scaling | None,
         typer.Option(
             help="How to scale columns of different units. private: divide each column by its root mean square, which "
             "is found for a tenth of the budget; bounds are then those of scaled columns. Default: none."
         ),
     ] = None
-    public_mean: Annotated[Path | None, typer.Option(help="For --center public or auto: a JSON array of means.")] = None
+    public_mean: Annotated[Path | None, typer.Option(help="For --centering public or auto: a JSON array of means.")] = (
+        None
+    )
     explained_variance: Annotated[
         bool | None,
         typer.Option(
@@ -181,7 +183,7 @@ def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | N
     others = {name: value for name, value in given_flags(flags).items() if name in OPTIONAL}
     known = dictionary_of(flags)
     if known is not None:
-        following = job_dictionaries.follows(known, flags.feature or None, flags.center)
+        following = job_dictionaries.follows(known, flags.feature or None, flags.centering)
         schema, others = Schema(**following["schema"]), others | {"dictionary": known.digest()}
         values = {"norm_bound": following["norm_bound"], "mean_bound": following.get("mean_bound")} | given_flags(flags)
     columns = schema or Schema(values["dimension"])
@@ -193,16 +195,16 @@ def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | N
         "mean_bound": values["mean_bound"],
         "public_mean": _public_mean(flags.public_mean) if flags.public_mean else None,
     }
-    is_open = flags.center is Center.AUTO
+    is_open = flags.centering is CenteringChoice.AUTO
     spec = JobSpec(
         schema=columns,
         unit=values["unit"],
         budget=Budget(values["epsilon"], values["delta"]),
         norm_bound=_norm_bound(PRIVATE if values["norm_bound"] is None else values["norm_bound"]),
         components=check_components("--components", components, columns.dimension),
-        scaling=flags.scale or Scaling.NONE,
+        scaling=flags.scaling or Scaling.NONE,
         options=options,
-        **({} if is_open else {"centering": (flags.center or Center.NONE).value} | mean),
+        **({} if is_open else {"centering": (flags.centering or CenteringChoice.NONE).value} | mean),
         **others,
     )
     return AutoCentering(**mean).chosen(spec, providers=providers) if is_open else spec
@@ -237,7 +239,7 @@ def check_given(flags: Flags, *, columns_known: bool) -> None:
     if isinstance(sparsity, int):
         check_sparsity(sparsity, components, flags.dimension)
     _check_unit_and_accounting(flags)
-    _check_center(flags)
+    _check_centering(flags)
 
 
 def _private_bound_hint(flags: Flags) -> str:
@@ -305,18 +307,18 @@ def _check_unit_and_accounting(flags: Flags) -> None:
         )
 
 
-def _check_center(flags: Flags) -> None:
+def _check_centering(flags: Flags) -> None:
     """Refuse a mean, or a bound for it, that the chosen centring does not use, and a missing one that it needs."""
-    for center, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
+    for centering, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
         given = getattr(flags, name) is not None
-        if flags.center is Center.AUTO:
+        if flags.centering is CenteringChoice.AUTO:
             continue  # both may be of use
-        if name == "mean_bound" and not given and flags.scale is Scaling.PRIVATE:
+        if name == "mean_bound" and not given and flags.scaling is Scaling.PRIVATE:
             continue  # scaled columns have a bound that fits
         check(
-            given == (flags.center == center.value)
+            given == (flags.centering == centering.value)
             or (flags.dictionary is not None and not given and name == "mean_bound"),
-            f"{flag_name(name)} and --center {center.value} go together, but only one of the two is given.",
+            f"{flag_name(name)} and --centering {centering.value} go together, but only one of the two is given.",
             "Give both or neither.",
         )
 

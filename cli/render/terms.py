@@ -15,7 +15,6 @@ FEW_NAMES: Final = 8
 FLAGS: Final = {
     "schema": "--dimension",
     "budget": "--epsilon, --delta",
-    "centering": "--center",
     "explained_variance": "--no-explained-variance",
 }
 """Flags that are not named after their key."""

@@ -12,7 +12,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.frames import array_of, column_names, numbers_of_objects
-from dpspca.common.job import AutoCentering, Center, JobSpec
+from dpspca.common.job import AutoCentering, CenteringChoice, JobSpec
 from dpspca.common.plan import Plan
 from dpspca.provider.data import check_rows
 
@@ -59,8 +59,8 @@ def job_of(values: Mapping[str, Any], *, providers: int | None) -> JobSpec:
 
     Its constructor checks the values.
     """
-    asked = choice(Center, "center", values["centering"] or Center.NONE)
-    if asked is not Center.AUTO:
+    asked = choice(CenteringChoice, "centering", values["centering"] or CenteringChoice.NONE)
+    if asked is not CenteringChoice.AUTO:
         return JobSpec(**{**values, "centering": asked.value})
     known = {"mean_bound", "public_mean"}
     job = JobSpec(**{name: value for name, value in values.items() if name not in {"centering", *known}})

@@ -89,12 +89,12 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         that nobody has more rows.
     rounds : int or "auto"
         Number of rounds. "auto" derives it from the budget. Methods without rounds refuse a number.
-    center : {None, "private", "public", "pairs", "auto"}
+    centering : {None, "private", "public", "pairs", "auto"}
         None subtracts no mean. "private" estimates it privately, for a tenth of the budget; it needs ``mean_bound``.
         "public" subtracts ``public_mean``. "pairs" uses differences of pairs of rows. "auto" chooses and says why.
     mean_bound : float
         Bound on the length of a row before centring, for the private mean.
-    scale : {None, "private"}
+    scaling : {None, "private"}
         "private" divides each column by the root of its mean square, found privately for a tenth of the budget: for
         columns of different units. Only "auto" can. Bounds are then about scaled columns, and need not be given.
     public_mean : array of shape (n_features,)
@@ -153,9 +153,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         unit: str | None = None,
         rows_per_person: int = 1,
         rounds: int | Literal["auto"] = "auto",
-        center: Literal["private", "public", "pairs", "auto"] | None = None,
+        centering: Literal["private", "public", "pairs", "auto"] | None = None,
         mean_bound: float | None = None,
-        scale: Literal["private"] | None = None,
+        scaling: Literal["private"] | None = None,
         public_mean: Any = None,  # noqa: ANN401  # any array of numbers
         explained_variance: bool = True,
         weights: Literal["auto", "equal"] = "auto",
@@ -176,9 +176,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.unit = unit
         self.rows_per_person = rows_per_person
         self.rounds = rounds
-        self.center = center
+        self.centering = centering
         self.mean_bound = mean_bound
-        self.scale = scale
+        self.scaling = scaling
         self.public_mean = public_mean
         self.explained_variance = explained_variance
         self.weights = weights
@@ -307,9 +307,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             "components": self._components(schema.dimension),
             "method": self.method,
             "accounting": choice(Accounting, "accounting", self.accounting),
-            "centering": self.center,
+            "centering": self.centering,
             "mean_bound": self._mean_bound(known and known[1]),
-            "scaling": Scaling.NONE if self.scale is None else choice(Scaling, "scale", self.scale),
+            "scaling": Scaling.NONE if self.scaling is None else choice(Scaling, "scaling", self.scaling),
             "public_mean": self.public_mean,
             "explained_variance": self.explained_variance,
             "weights": choice(Weights, "weights", self.weights),
@@ -340,7 +340,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return features.norm_bound() if self.norm_bound is None else self._norm_bound()
 
     def _mean_bound(self, features: Dictionary | None) -> float | None:
-        follows = features is not None and self.mean_bound is None and self.center == Centering.PRIVATE.value
+        follows = features is not None and self.mean_bound is None and self.centering == Centering.PRIVATE.value
         return features.norm_bound() if features is not None and follows else self.mean_bound
 
     def _options(self, columns: int) -> dict[str, Scalar]:

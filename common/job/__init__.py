@@ -1,7 +1,7 @@
 """Jobs that analysts sign, and terms that providers state: values and rules, without a price."""
 
 from .budget import Budget
-from .centering import AutoCentering, Center, check_pairs, pairing_of, pairs_of, reason_in_words
+from .centering import AutoCentering, CenteringChoice, check_pairs, pairing_of, pairs_of, reason_in_words
 from .spans import Span
 from .spec import (
     MAX_COMPONENT_ENTRIES,
@@ -28,8 +28,8 @@ __all__ = [
     "AutoCentering",
     "Bounds",
     "Budget",
-    "Center",
     "Centering",
+    "CenteringChoice",
     "CenteringReason",
     "Conditions",
     "JobSpec",

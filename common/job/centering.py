@@ -31,7 +31,7 @@ LEAST_MU: Final = 0.2
 """The least budget for which a private mean is worth its price: epsilon .86 with a delta of 1e-6."""
 
 
-class Center(StrEnum):
+class CenteringChoice(StrEnum):
     """The centrings that a user may choose: a way to centre rows, or the choice of one by public facts."""
 
     AUTO = "auto"
@@ -107,7 +107,7 @@ _WHY_NO_MEAN: Final = {
     CenteringReason.NO_MEAN_BOUND: "no bound for the mean is known (mean_bound)",
 }
 _WHY_NO_PAIRS: Final = {
-    True: "differences of pairs (center = pairs) are chosen for one provider only: they hide how providers differ",
+    True: "differences of pairs (centering = pairs) are chosen for one provider only: they hide how providers differ",
     False: f"differences of pairs need the unit {PrivacyUnit.ROW_REPLACE_ONE}",
 }
 

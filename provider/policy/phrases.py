@@ -14,4 +14,4 @@ def rows(count: int) -> str:
 def written(key: str, value: str | int) -> str:
     """Tell the analyst which setting of a job to write, and which flag sets the same."""
     shown = f'"{value}"' if isinstance(value, str) else value
-    return f"Write {key} = {shown} (--{'center' if key == 'centering' else key.replace('_', '-')} {value})"
+    return f"Write {key} = {shown} (--{key.replace('_', '-')} {value})"

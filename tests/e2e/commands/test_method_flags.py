@@ -39,7 +39,7 @@ def flags_of(spec: JobSpec, folder: Path) -> list[str]:
         "unit": spec.unit,
         "epsilon": repr(spec.budget.epsilon),
         "delta": repr(spec.budget.delta),
-        "center": spec.centering,
+        "centering": spec.centering,
     }
     words |= {name.replace("_", "-"): getattr(spec, name) for name in KEYS}
     if spec.mean_bound is not None:

@@ -78,9 +78,9 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
             ["plan", *JOB, "--sparsity", "41"],
             "--sparsity is 41, but there are only 40 features. Give a --sparsity of at most",
         ),
-        (["plan", *JOB, "--center", "private"], "--mean-bound and --center private go together"),
-        (["plan", *JOB, "--mean-bound", "5"], "--mean-bound and --center private go together"),
-        (["plan", *JOB, "--center", "public"], "--public-mean and --center public go together"),
+        (["plan", *JOB, "--centering", "private"], "--mean-bound and --centering private go together"),
+        (["plan", *JOB, "--mean-bound", "5"], "--mean-bound and --centering private go together"),
+        (["plan", *JOB, "--centering", "public"], "--public-mean and --centering public go together"),
         (["plan", *JOB, "--write", "no/folder.json"], "no is not a folder"),
     ],
 )
@@ -147,14 +147,14 @@ def test_a_written_job_has_the_same_plan(tmp_path: Path, here: Callable[..., End
 
 
 def test_a_plan_prices_the_private_mean(tmp_path: Path, here: Callable[..., Ended]) -> None:
-    private = here("plan", *JOB, "--center", "private", "--mean-bound", "9", "--json").facts
+    private = here("plan", *JOB, "--centering", "private", "--mean-bound", "9", "--json").facts
     assert [query["name"] for query in private["queries"]][1] == "mean"
     assert private["job"]["mean_bound"] == 9
     (tmp_path / "mean.json").write_text(json.dumps([0.5] * 40))
-    public = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json", "--json").facts
+    public = here("plan", *JOB, "--centering", "public", "--public-mean", "mean.json", "--json").facts
     assert public["job"]["public_mean"] == [0.5] * 40
     (tmp_path / "mean.json").write_text("17")
-    refusal = here("plan", *JOB, "--center", "public", "--public-mean", "mean.json").error_line
+    refusal = here("plan", *JOB, "--centering", "public", "--public-mean", "mean.json").error_line
     assert names_facts(refusal, "mean.json", 17, "JSON array")
 
 

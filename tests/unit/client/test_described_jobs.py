@@ -225,7 +225,7 @@ def test_the_estimator_takes_a_dictionary_or_its_file(tmp_path: Path) -> None:
         DPSPCA(2, unit="row-replace-one", features=["age"]).fit(FRAME)
     with pytest.raises(DpspcaError, match=facts("dictionary", "int", "Dictionary")):
         DPSPCA(2, unit="row-replace-one", dictionary=5).fit(FRAME)  # type: ignore[arg-type]
-    private = DPSPCA(2, unit="row-replace-one", random_state=0, dictionary=KNOWN, center="private").fit(FRAME)
+    private = DPSPCA(2, unit="row-replace-one", random_state=0, dictionary=KNOWN, centering="private").fit(FRAME)
     assert private.privacy_.mean_bound == KNOWN.norm_bound()
     assert dpspca.Dictionary is Dictionary
 

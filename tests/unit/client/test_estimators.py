@@ -177,11 +177,11 @@ def test_sparse_rows_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("center", "more"), [("private", {"mean_bound": 30.0}), ("public", {"public_mean": [10.0] * 6}), (None, {})]
+    ("centering", "more"), [("private", {"mean_bound": 30.0}), ("public", {"public_mean": [10.0] * 6}), (None, {})]
 )
-def test_centring_subtracts_the_chosen_mean(center: str | None, more: dict[str, Any]) -> None:
-    fitted = estimator(center=center, epsilon=8.0, **more).fit(ROWS + 10)
-    if center is None:
+def test_centring_subtracts_the_chosen_mean(centering: str | None, more: dict[str, Any]) -> None:
+    fitted = estimator(centering=centering, epsilon=8.0, **more).fit(ROWS + 10)
+    if centering is None:
         assert fitted.mean_ is None
     else:
         assert fitted.mean_ == pytest.approx(np.full(6, 10.0), abs=2)
@@ -253,7 +253,7 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], Any]] = [
     ("unit unfit", {"unit": "spectral"}, ROWS, InvalidParameterError, "spectral"),
     ("variance not bool", {"explained_variance": "no"}, ROWS, InvalidTypeError, "explained_variance"),
     ("mean unasked", {"mean_bound": 3.0}, ROWS, InvalidParameterError, "mean_bound"),
-    ("mean no list", {"center": "public", "public_mean": 0}, ROWS, InvalidParameterError, "public_mean"),
+    ("mean no list", {"centering": "public", "public_mean": 0}, ROWS, InvalidParameterError, "public_mean"),
     ("unit a list", {"unit": ["a"]}, ROWS, InvalidParameterError, "unit"),
     ("three dimensions", {}, ROWS[None], InvalidDataError, "3D"),
     ("sparse, one dimension", {}, scipy.sparse.coo_array(np.ones(5)), InvalidDataError, "1D"),
@@ -271,13 +271,13 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], Any]] = [
         ("start", "'published'", "ppca"),
     ),
     ("start unknown", {"start": "warm"}, ROWS, InvalidParameterError, "start"),
-    ("centre unknown", {"center": "median"}, ROWS, InvalidParameterError, "center"),
-    ("mean unbounded", {"center": "private"}, ROWS, InvalidParameterError, "mean_bound"),
-    ("mean missing", {"center": "public"}, ROWS, InvalidParameterError, "public_mean"),
-    ("mean too short", {"center": "public", "public_mean": [1.0]}, ROWS, InvalidParameterError, "public_mean"),
+    ("centre unknown", {"centering": "median"}, ROWS, InvalidParameterError, "centering"),
+    ("mean unbounded", {"centering": "private"}, ROWS, InvalidParameterError, "mean_bound"),
+    ("mean missing", {"centering": "public"}, ROWS, InvalidParameterError, "public_mean"),
+    ("mean too short", {"centering": "public", "public_mean": [1.0]}, ROWS, InvalidParameterError, "public_mean"),
     (
         "sparse and centred",
-        {"center": "public", "public_mean": [1.0] * 6},
+        {"centering": "public", "public_mean": [1.0] * 6},
         scipy.sparse.csr_array(ROWS),
         InvalidParameterError,
         "centering none",

@@ -124,7 +124,7 @@ def test_flags_describe_the_same_job(here: Here, tmp_path: Path) -> None:
     for more, bound in ((("--norm-bound", "private"), PRIVATE_BOUND), (("--norm-bound", "2.5"), 2.5)):
         assert here("plan", *FLAGS, *more, "--write", "made.json", "--force", "--json").code == 0
         assert job_files.from_file(tmp_path / "made.json", job_flags.Flags()).spec.norm_bound == bound
-    again = ("plan", *FLAGS, "--center", "private", "--write", "made.json", "--json")
+    again = ("plan", *FLAGS, "--centering", "private", "--write", "made.json", "--json")
     assert "--force" in here(*again).error_line
     assert here(*again, "--force").code == 0
     assert job_files.from_file(tmp_path / "made.json", job_flags.Flags()).spec.mean_bound == KNOWN.norm_bound()

@@ -10,7 +10,7 @@ from facts import facts
 from dpspca.cli.arguments import job_files, job_flags
 from dpspca.cli.arguments.job_flags import Flags
 from dpspca.common.errors import DpspcaError
-from dpspca.common.job import Center, Centering, CenteringReason, JobSpec
+from dpspca.common.job import Centering, CenteringChoice, CenteringReason, JobSpec
 from dpspca.common.privacy import PrivacyUnit
 
 JOB: dict[str, Any] = {
@@ -31,7 +31,7 @@ def read(folder: Path, **changes: Any) -> job_files.JobFile:
 
 def flags(**changes: Any) -> Flags:
     plain = {"dimension": 4, "components": "2", "norm_bound": "5", "unit": PrivacyUnit.ROW_REPLACE_ONE}
-    return Flags(**plain | {"epsilon": 1.0, "delta": 1e-6, "center": Center.AUTO} | changes)
+    return Flags(**plain | {"epsilon": 1.0, "delta": 1e-6, "centering": CenteringChoice.AUTO} | changes)
 
 
 def chosen(spec: JobSpec) -> tuple[Centering, CenteringReason | None, float | None]:

@@ -26,7 +26,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
     ("words", "named"),
     [
         ([*JOB, "--unit", "row-replace"], ("--unit", "'row-replace'", "'row-replace-one'", "spectral")),
-        ([*JOB, "--center", "privat"], ("--center", "'privat'", "'private'", "pairs")),
+        ([*JOB, "--centering", "privat"], ("--centering", "'privat'", "'private'", "pairs")),
         (["config", "sample", "polcy"], ("sample", "'polcy'", "'policy'", "study")),
         (["provider", "start", "--log-level", "inof"], ("--log-level", "'inof'", "'info'", "warning")),
     ],
