@@ -106,7 +106,7 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     ]
     federation = _Federation(plan, responders, watch)
     model = drive(catalogue.run(plan), federation).weighed_by(federation.sums.weighed)
-    made = Origin(method=spec.method, rounds=federation.answered, software=__version__)
+    made = Origin(method=spec.method, queries=federation.answered, software=__version__)
     model = _state(model, parties=len(tables), fresh_noise=seed is None)
     model = with_warnings(plan, replace(model, dictionary=features, origin=made))
     issue(model.statement)

@@ -147,7 +147,7 @@ class JobStatus:
         parts = tuple(Participant(each.name, each.answered, each.reason) for each in self.participants)
         return Origin(
             method=method,
-            rounds=self.answered,
+            queries=self.answered,
             software=__version__,
             data_set=data_set,
             job=self.name,

@@ -27,7 +27,7 @@ def origin_rows(origin: Origin) -> Iterator[tuple[str, str]]:
     yield "Data set", origin["data_set"] or "without a name: rows in one process"
     if origin["job"]:
         yield "Job", element("code", origin["job"])
-    yield "Rounds that were answered", exact(origin["rounds"])
+    yield "Queries that were answered", exact(origin["queries"])
 
 
 def who_took_part(origin: Origin) -> Iterator[Markup]:
@@ -36,9 +36,9 @@ def who_took_part(origin: Origin) -> Iterator[Markup]:
     if not parts or origin is None:
         return
     yield table(
-        "Providers that the job names", ["Provider", "Answered", "Took part"], map(_part(origin["rounds"]), parts)
+        "Providers that the job names", ["Provider", "Answered", "Took part"], map(_part(origin["queries"]), parts)
     )
-    gone = [each for each in parts if each["answered"] != origin["rounds"]]
+    gone = [each for each in parts if each["answered"] != origin["queries"]]
     if gone:
         yield element(
             "p",
@@ -54,10 +54,10 @@ def software(origin: Origin) -> Markup:
     return element("p", f"Software: dpspca. {made}. Version {__version__} wrote this report.")
 
 
-def _part(rounds: int) -> Any:  # noqa: ANN401  # a function of a participant
+def _part(queries: int) -> Any:  # noqa: ANN401  # a function of a participant
     def row(each: dict[str, Any]) -> list[str]:
-        whole = each["answered"] == rounds
+        whole = each["answered"] == queries
         why = "to the end" if whole else "dropped out" + (f": {each['reason']}" if each["reason"] else "")
-        return [each["name"], joined([exact(each["answered"]), " of ", exact(rounds)]), why]
+        return [each["name"], joined([exact(each["answered"]), " of ", exact(queries)]), why]
 
     return row

@@ -9,7 +9,7 @@ from dpspca.common.privacy import PrivacyUnit, format_up
 
 TERMS: Final = {
     "Method": "How components are found from noisy answers. Its name is that of a published algorithm, or auto.",
-    "Round": "One query to all providers, and the sum of their noisy answers.",
+    "Round": "One query to all providers about the current basis, and the sum of their noisy answers.",
     "Component": "A direction in the space of the features: it gives each of them a loading.",
     "Loading": "The weight of one feature in a component, between −1 and 1.",
     "Support": "The features whose loadings are not zero.",

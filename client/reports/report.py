@@ -75,7 +75,8 @@ def _origin_text(origin: Origin) -> str:
     data_set = f", data set {origin.data_set}" if origin.data_set else ""
     who = f", providers {', '.join(origin.took_part)}" if origin.took_part else ""
     gone = f"; dropped out: {', '.join(each.name for each in origin.dropped_out)}" if origin.dropped_out else ""
-    return f"Method {origin.method}{data_set}{who}{gone}; {_counted(origin.rounds, 'round')}, dpspca {origin.software}."
+    queries = f"{origin.queries} {'query' if origin.queries == 1 else 'queries'} answered"
+    return f"Method {origin.method}{data_set}{who}{gone}; {queries}, dpspca {origin.software}."
 
 
 def remarks(facts: dict[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ class Origin:
     """How a model was made. Fields that do not apply to a run in one process are None or empty."""
 
     method: str
-    rounds: Count
+    queries: Count
     """Queries that were answered and added up."""
     software: str
     """The version of dpspca that made the model."""
@@ -35,12 +35,12 @@ class Origin:
     @property
     def took_part(self) -> tuple[str, ...]:
         """The providers that answered every query."""
-        return tuple(each.name for each in self.participants if each.answered == self.rounds)
+        return tuple(each.name for each in self.participants if each.answered == self.queries)
 
     @property
     def dropped_out(self) -> tuple[Participant, ...]:
         """The providers that the job names and that did not answer every query."""
-        return tuple(each for each in self.participants if each.answered != self.rounds)
+        return tuple(each for each in self.participants if each.answered != self.queries)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""

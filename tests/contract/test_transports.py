@@ -137,7 +137,7 @@ def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any], spans: Ma
     statement = replace(model.statement, federated=False, fresh_noise=False)
     assert model.origin
     assert inside.origin
-    assert (model.origin.method, model.origin.rounds) == (inside.origin.method, inside.origin.rounds)
+    assert (model.origin.method, model.origin.queries) == (inside.origin.method, inside.origin.queries)
     assert parts(replace(model, statement=statement, origin=inside.origin)) == parts(inside)
 
 

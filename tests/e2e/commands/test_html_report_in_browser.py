@@ -106,7 +106,7 @@ def test_the_policy_stops_a_script_and_a_request_that_got_in(
 @pytest.mark.slow
 def test_the_report_can_be_printed_and_fits_a_narrow_screen(model: Model, tmp_path: Path) -> None:
     """A long word, such as the name of a job, neither widens the page nor squeezes the other cells."""
-    named = replace(model, origin=Origin(method="auto", rounds=1, software="0.2.0", data_set="d" * 63, job="a" * 64))
+    named = replace(model, origin=Origin(method="auto", queries=1, software="0.2.0", data_set="d" * 63, job="a" * 64))
     browse(tmp_path, page(named), f"--print-to-pdf={tmp_path}/seen.pdf")
     assert (tmp_path / "seen.pdf").read_bytes().startswith(b"%PDF")
     measure = (

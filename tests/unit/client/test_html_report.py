@@ -314,8 +314,8 @@ def test_a_notebook_shows_the_promise_and_a_table(model: Model) -> None:
 
 def from_providers(model: Model, *participants: Participant, **changes: Any) -> Model:
     """Return a model as a federation gives it."""
-    facts: dict[str, Any] = {"method": "auto", "rounds": 3, "software": "0.2.0", "data_set": "cohort", "job": "ab" * 32}
-    return replace(model, origin=Origin(**facts | changes, participants=participants))
+    facts: dict[str, Any] = {"method": "auto", "queries": 3, "software": "0.2.0", "data_set": "cohort"}
+    return replace(model, origin=Origin(**facts | {"job": "ab" * 32} | changes, participants=participants))
 
 
 def test_the_report_names_who_took_part_and_who_dropped_out_and_why() -> None:

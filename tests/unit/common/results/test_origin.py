@@ -20,7 +20,7 @@ from dpspca.common.version import __version__
 
 ORIGIN = Origin(
     method="dps-pca",
-    rounds=4,
+    queries=4,
     software="0.2.0",
     data_set="cohort",
     job="ab" * 32,
@@ -40,7 +40,7 @@ def test_an_origin_is_stored_with_its_model(model: Model) -> None:
     facts = report.to_dict(replace(model, origin=ORIGIN))["origin"]
     west = {"name": "west", "answered": 1, "reason": "Its connection ended."}
     assert json.loads(json.dumps(facts))["participants"][1] == west
-    named = ("dps-pca", "cohort", "north; dropped out: west", "4 rounds", "dpspca 0.2.0")
+    named = ("dps-pca", "cohort", "north; dropped out: west", "4 queries", "dpspca 0.2.0")
     assert any(names_facts(line, *named) for line in report.summary(replace(model, origin=ORIGIN)).splitlines())
 
 
@@ -54,8 +54,8 @@ def test_a_model_without_an_origin_is_read_as_before(model: Model) -> None:
     "changes",
     [
         {"method": 3},
-        {"rounds": -1},
-        {"rounds": 1.5},
+        {"queries": -1},
+        {"queries": 1.5},
         {"participants": [{"name": "north"}]},
         {"participants": [{"name": "north", "answered": -1, "reason": ""}]},
         {"participants": "north"},
@@ -71,9 +71,9 @@ def test_t36_an_origin_of_another_form_is_refused(model: Model, changes: dict[st
         Model.from_bytes(json.dumps(read).encode() + b"\n" + body)
 
 
-def test_a_run_in_one_process_names_its_method_and_rounds(model: Model) -> None:
-    rounds = len(catalogue.plan(spec()))
-    assert model.origin == Origin(method="dps-pca", rounds=rounds, software=__version__)
+def test_a_run_in_one_process_names_its_method_and_queries(model: Model) -> None:
+    queries = len(catalogue.plan(spec()))
+    assert model.origin == Origin(method="dps-pca", queries=queries, software=__version__)
 
 
 def test_data_set_and_providers_are_named_from_the_signed_job(tmp_path: Path) -> None:
