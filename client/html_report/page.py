@@ -18,7 +18,7 @@ from .origin import origin_rows, software, who_took_part
 from .readings import how_stable, price_in_words
 from .scree import scree
 from .style import policy, sheet
-from .words import REFERENCES, exact, methods_paragraph, rounded_up, terms
+from .words import REFERENCES, exact, methods_paragraph, rounded_up, words_used
 
 TITLE: Final = "Differentially private principal components"
 UNKNOWN: Final = "not known"
@@ -66,8 +66,8 @@ def _sections(facts: dict[str, Any]) -> Iterator[Markup]:
     yield element("p", _decision(facts))
     yield element("h2", "Privacy statement")
     yield from (element("p", paragraph) for paragraph in statement["text"].split("\n\n"))
-    yield element("h2", "Terms")
-    yield terms(PrivacyUnit(statement["unit"]))
+    yield element("h2", "Words used")
+    yield words_used(PrivacyUnit(statement["unit"]))
     yield element("h2", "Cite this")
     yield from _citation(facts)
 

@@ -1,4 +1,4 @@
-"""The fixed words of a report: its terms, and the paragraph for a methods section."""
+"""The fixed words of a report: explanations of the words that it uses, and the paragraph for a methods section."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -7,12 +7,12 @@ from dpspca.common.job import PRIVATE_BOUND, Centering, Scaling
 from dpspca.common.markup import Markup, element, joined, number
 from dpspca.common.privacy import PrivacyUnit, format_up
 
-TERMS: Final = {
+WORDS_USED: Final = {
     "Method": "How components are found from noisy answers. Its name is that of a published algorithm, or auto.",
     "Round": "One query to all providers about the current basis, and the sum of their noisy answers.",
     "Component": "A direction in the space of the features: it gives each of them a loading.",
     "Loading": "The weight of one feature in a component, between −1 and 1.",
-    "Support": "The features whose loadings are not zero.",
+    "Support": "The features (columns) whose loadings are not zero.",
     "Explained variance": "The variance of the rows along a component, estimated from noisy answers.",
     "Eigenvalue": "The factor by which the matrix stretches a component, estimated from noisy answers.",
     "Noise": "Random numbers that providers add to answers, so that answers say little about any single privacy unit.",
@@ -27,7 +27,7 @@ TERMS: Final = {
     "Mu (μ)": "The price of all answers in Gaussian differential privacy, by which the prices of jobs are added up.",
     "Norm bound": "The length to which longer rows were shortened, or the size of a change of a matrix that is hidden.",
 }
-"""Each term with one sentence."""
+"""Each word with one sentence."""
 
 REFERENCES: Final = (
     (
@@ -41,11 +41,11 @@ REFERENCES: Final = (
 )
 
 
-def terms(unit: PrivacyUnit) -> Markup:
-    """Return the terms that a report about such data uses."""
+def words_used(unit: PrivacyUnit) -> Markup:
+    """Explain the words that a report about such data uses."""
     unused = "Eigenvalue" if unit.is_row else "Explained variance"
-    kept = ((term, sentence) for term, sentence in TERMS.items() if term != unused)
-    return element("dl", *(part for term, sentence in kept for part in (element("dt", term), element("dd", sentence))))
+    kept = ((word, sentence) for word, sentence in WORDS_USED.items() if word != unused)
+    return element("dl", *(part for word, sentence in kept for part in (element("dt", word), element("dd", sentence))))
 
 
 def methods_paragraph(facts: dict[str, Any]) -> Markup:
