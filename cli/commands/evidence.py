@@ -91,7 +91,7 @@ def _collect(  # noqa: PLR0913  # a command's flags are its parameters
 def _verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of evidence.", show_default=False)],
     *,
-    authority: Annotated[
+    fingerprint: Annotated[
         str | None,
         typer.Option(
             help="Fingerprint of the federation's authority, as `dpspca study show` prints it. If left out: compare "
@@ -107,12 +107,12 @@ def _verify(
     as_json: AsJson = False,
 ) -> None:
     """Check a file of evidence without any federation, and say in words what was checked and what cannot be known."""
-    known = None if authority is None else read_fingerprint(authority)
+    known = None if fingerprint is None else read_fingerprint(fingerprint)
     content = _content(file, "evidence")
     assert content is not None
     found = verify(
         content,
-        authority=known,
+        fingerprint=known,
         model=_content(model, "a model"),
         bill_of_materials=_content(bill_of_materials, "a bill of materials"),
     )

@@ -63,7 +63,7 @@ _WORDS: Final = {
 def verify(
     content: bytes,
     *,
-    authority: str | None = None,
+    fingerprint: str | None = None,
     model: bytes | None = None,
     bill_of_materials: bytes | None = None,
 ) -> Findings:
@@ -75,7 +75,7 @@ def verify(
         found.check("form", "", holds=False, otherwise=str(problem))
         return found
     found.check("form", "The file is complete and in the canonical form of evidence.", holds=True, otherwise="")
-    _check_authority(found, evidence, authority)
+    _check_authority(found, evidence, fingerprint)
     with found.checking("collector-signature", "The analyst who collected it signed the whole file."):
         evidence.require_signature()
     job = _check_job(found, evidence)
@@ -101,7 +101,7 @@ def _check_authority(found: Findings, evidence: Evidence, known: str | None) -> 
         found.cannot_know(
             "authority",
             f"Whether the authority of {federation} is the true one. Compare its fingerprint with one that you trust, "
-            f"or give that with --authority: {fingerprint}",
+            f"or give that with --fingerprint: {fingerprint}",
         )
         return
     found.check(

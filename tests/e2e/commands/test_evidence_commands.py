@@ -30,7 +30,7 @@ def test_evidence_of_a_run_is_checked_in_words_and_against_files(here: Callable[
     ran = here("run", *JOB, "--out", "one.model", "--evidence", "one.evidence", "--json").facts
     assert ran["files"]["evidence"] == "one.evidence"
     fingerprint = here("study", "show", "--json").facts["authority"]
-    checked = ("evidence", "verify", "one.evidence", "--authority", fingerprint, "--model", "one.model")
+    checked = ("evidence", "verify", "one.evidence", "--fingerprint", fingerprint, "--model", "one.model")
     shown = here(*checked)
     assert shown.code == 0
     for words in ("Everything that can be checked holds.", "north signed", "south signed", "ended there as 'done'"):
@@ -69,6 +69,6 @@ def test_evidence_is_asked_for_in_order(here: Callable[..., Ended]) -> None:
     assert names_facts(here("run", *JOB, "--evidence", "a", "--detach").error_line, "--evidence", "--detach")
     assert "is not a folder" in here("run", *JOB, "--evidence", "no/such/a", "--out", "c").error_line
     assert "no such job" in here("evidence", "0" * 64, "--config", "ada.toml").error_line
-    part = here("evidence", "verify", "one.evidence", "--authority", "1").error_line
+    part = here("evidence", "verify", "one.evidence", "--fingerprint", "1").error_line
     assert names_facts(part, "'1'", "`dpspca study show`", 64)
     assert here("evidence", "verify", "none.evidence").code == 2

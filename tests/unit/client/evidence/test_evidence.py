@@ -146,7 +146,7 @@ def codes(found: Findings) -> set[str]:
 
 
 def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case) -> None:
-    found = verify(case.file, authority=case.fingerprint, model=MODEL, bill_of_materials=BILL)
+    found = verify(case.file, fingerprint=case.fingerprint, model=MODEL, bill_of_materials=BILL)
     assert found.holds, found.failed
     assert {each.code for each in found.checked} >= {
         *("form", "authority", "collector-signature", "job-signature", "job-certificate", "collector", "promise"),
@@ -170,7 +170,7 @@ def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case
 def test_files_that_the_reader_has_are_compared(case: Case) -> None:
     assert codes(verify(case.file, model=b"another")) == {"model"}
     assert codes(verify(case.file, bill_of_materials=b"another")) == {"bill-of-materials"}
-    assert codes(verify(case.file, authority="00:" * 31 + "00")) == {"authority"}
+    assert codes(verify(case.file, fingerprint="00:" * 31 + "00")) == {"authority"}
     assert {"authority", "model", "bill-of-materials"} <= {each.code for each in verify(case.file).unknown}
 
 
@@ -384,7 +384,7 @@ def test_t40_evidence_of_another_authority_does_not_pass_for_ours(case: Case, tm
     forged = replace(Evidence.from_bytes(case.file), authority=other.authority.certificate_pem.decode())
     assert {"collector-signature", "job-signature"} <= codes(verify(forged.to_bytes()))
     whole = case.file
-    assert codes(verify(whole, authority="AA:" * 31 + "AA")) == {"authority"}
+    assert codes(verify(whole, fingerprint="AA:" * 31 + "AA")) == {"authority"}
 
 
 @pytest.mark.parametrize(("software", "known"), [(__version__, True), ("0.0.1 \x1b[31m", False)])
