@@ -15,7 +15,7 @@ from dpspca.common.approval_record import ADMITTED, APPROVE, REJECT, ApprovalRec
 from dpspca.common.errors import InvalidDataError, NotTrustedError, RefusedError, require_trust
 from dpspca.common.job import JobSpec, Terms
 from dpspca.common.ledger_record import OPEN, LedgerRecord, record_facts
-from dpspca.common.names import PartyName, Role
+from dpspca.common.names import PartyName, Role, shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import format_up
 from dpspca.common.trust import (
@@ -132,8 +132,8 @@ def read_record(found: Findings, content: bytes, job: JobOfEvidence, name: str) 
     within = record.expires_at == envelope.expires_at and record.queries <= len(job.plan)
     require_trust(within, "The record has more queries, or another expiry, than the job.", BROKEN)
     reserved = format_up(record.reserved.mu, 4)
-    _check_price(found, record, job, name)
-    facts = record_facts(record) | {"ledger": None}
+    confirmed = _check_price(found, record, job, name)
+    facts = record_facts(record) | {"ledger": None, "price_confirmed": confirmed}
     if record.receipt:
         receipt = _receipt(record.receipt, job, name)
         facts["ledger"] = {"name": receipt.ledger, "entries": receipt.entries, "hash": receipt.hash}
@@ -142,32 +142,51 @@ def read_record(found: Findings, content: bytes, job: JobOfEvidence, name: str) 
     else:
         found.cannot_know(f"receipt-{name}", f"{name}: how many entries its ledger had. It keeps no permanent ledger.")
     ended = "is still open there" if record.state == OPEN else f"ended there as '{record.state}'"
+    doubt = "" if confirmed else " (not confirmed)"
     what = (
         f"its ledger has this job. It stored {record.answers} answers to {record.queries} queries, spent mu "
-        f"{format_up(record.spent.mu, 4)} of mu {reserved} that was reserved, and the job {ended}."
+        f"{format_up(record.spent.mu, 4)} of mu {reserved} that was reserved{doubt}, and the job {ended}."
     )
     return what, facts
 
 
-def _check_price(found: Findings, record: LedgerRecord, job: JobOfEvidence, name: str) -> None:
+def _check_price(found: Findings, record: LedgerRecord, job: JobOfEvidence, name: str) -> bool:
     """Hold what was reserved against the price of the job. Another version of the software may compute another one.
 
-    Which version that was is the provider's word, so a difference is never taken for agreement.
+    Which version that was is the provider's word, so a difference is never taken for agreement. In no version does a
+    job cost nothing.
     """
+    confirmed = record.reserved == job.plan.price
     reserved, price = format_up(record.reserved.mu, 4), format_up(job.plan.price.mu, 4)
-    if record.reserved != job.plan.price and record.software != __version__:
+    if not confirmed and record.software != __version__ and not record.reserved.is_free:
         found.cannot_know(
             f"price-{name}",
             f"Whether {name} reserved the price that follows from the job. By its word, version "
-            f"{record.software[:20]} of dpspca reserved mu {reserved}, and {__version__} computes mu {price}.",
+            f"{shortened(record.software)} of dpspca reserved mu {reserved}, and {__version__} computes mu {price}.",
         )
-        return
+        return confirmed
     found.check(
         f"price-{name}",
         f"{name} reserved the price that follows from the job: mu {price}.",
-        holds=record.reserved == job.plan.price,
+        holds=confirmed,
         otherwise=f"{name} reserved mu {reserved}, but the job costs mu {price}.",
     )
+    return confirmed
+
+
+def check_unconfirmed_prices(found: Findings, providers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Compare prices that no check could confirm: any one version computes the same price for every provider."""
+    reserved: dict[str, dict[tuple[int, int], str]] = {}
+    for name, facts in providers.items():
+        record = facts.get(StatementKind.RECORD)
+        if record and not record["price_confirmed"]:
+            amount = (record["reserved"]["units"], record["reserved"]["slack_units"])
+            reserved.setdefault(record["software"], {}).setdefault(amount, name)
+    for version, by in reserved.items():
+        if len(by) > 1:
+            one, other, *_ = by.values()
+            what = f"{one} and {other} reserved different prices with one version of dpspca, {shortened(version)}."
+            found.check("prices", "", holds=False, otherwise=what)
 
 
 def read_terms(found: Findings, content: bytes, job: JobOfEvidence, name: str) -> tuple[str, dict[str, Any]]:

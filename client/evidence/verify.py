@@ -8,7 +8,6 @@ A dishonest analyst can leave statements out, and is believed only about what ``
 Certificates have expired when this is read years later. Each is judged at the time that its signature states.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
@@ -16,16 +15,17 @@ from typing import Any, Final, TypeAlias
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from dpspca.common.errors import DpspcaError, require_trust
-from dpspca.common.results import PrivacyStatement
+from dpspca.common.names import shortened
 from dpspca.common.trust import JOB_SKEW, StatementKind, federation_of, holder_at, read_authority
-from dpspca.common.version import __version__
 
+from .content import outcomes_in_words, stated_facts
 from .document import Evidence, StoredModel
 from .findings import Findings
 from .parts import (
     BROKEN,
     JobOfEvidence,
     check_approvals,
+    check_unconfirmed_prices,
     moment,
     read_approvals,
     read_record,
@@ -33,12 +33,12 @@ from .parts import (
     require_request,
     stated_content,
 )
-from .promise import promise
+from .promise import check_promise
 
 COLLECTOR: Final = (
     "For these parts there is only the word of the analyst who signed the file: when it was collected, what the "
-    "coordinator reported, the model's hash, the wording of the statement, the version of the software and the hash of "
-    "its bill of materials. The analyst may also have left statements out."
+    "coordinator reported, the model's hash, the version and the digest of the software and the hash of its bill of "
+    "materials. The analyst may also have left statements out."
 )
 
 PERSONS: Final = (
@@ -75,6 +75,7 @@ def verify(
         found.check("form", "", holds=False, otherwise=str(problem))
         return found
     found.check("form", "The file is complete and in the canonical form of evidence.", holds=True, otherwise="")
+    found.facts |= stated_facts(evidence)
     _check_authority(found, evidence, fingerprint)
     with found.checking("collector-signature", "The analyst who collected it signed the whole file."):
         evidence.require_signature()
@@ -82,7 +83,7 @@ def verify(
     if job:
         _check_requests(found, evidence, job)
         _check_providers(found, evidence, job)
-        _check_promise(found, evidence, job)
+    check_promise(found, evidence, job)
     _check_files(found, evidence, model, bill_of_materials)
     _state_limits(found, evidence)
     return found
@@ -126,12 +127,25 @@ def _check_job(found: Findings, evidence: Evidence) -> JobOfEvidence | None:
     found.check("job-signature", what, holds=True, otherwise="")
     with found.checking("job-certificate", "The analyst's certificate was valid when the job was signed."):
         holder_at(job.signed.certificate_pem, job.authority, job.issued_at)
-    with found.checking("collector", "The job's own analyst collected the file, with a certificate valid then."):
-        collector = holder_at(evidence.collector.encode(), job.authority, moment(evidence.collected_at))
+    _check_collector(found, evidence, job)
+    return job
+
+
+def _check_collector(found: Findings, evidence: Evidence, job: JobOfEvidence) -> None:
+    try:
+        at = moment(evidence.collected_at)
+        collector = holder_at(evidence.collector.encode(), job.authority, at)
         require_trust(collector == job.analyst, f"{collector} collected the evidence of another analyst's job.", BROKEN)
         early = evidence.collected_at < job.envelope.issued_at - JOB_SKEW
         require_trust(not early, "The evidence was collected before the job was signed.", BROKEN)
-    return job
+    except DpspcaError as problem:
+        found.check("collector", "", holds=False, otherwise=problem.what)
+        return
+    what = (
+        f"The job's own analyst, {collector}, collected the file at {at:%Y-%m-%d %H:%M:%S} UTC, with a certificate "
+        "valid then."
+    )
+    found.check("collector", what, holds=True, otherwise="")
 
 
 def _check_requests(found: Findings, evidence: Evidence, job: JobOfEvidence) -> None:
@@ -158,6 +172,7 @@ def _check_providers(found: Findings, evidence: Evidence, job: JobOfEvidence) ->
         otherwise=f"There are statements of providers that the job does not name: {', '.join(strangers)[:200]}",
     )
     found.facts["providers"] = {name: _check_provider(found, evidence, job, name) for name in job.envelope.audience}
+    check_unconfirmed_prices(found, found.facts["providers"])
 
 
 def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, name: str) -> dict[str, Any]:
@@ -184,36 +199,9 @@ def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, nam
     return facts
 
 
-def _check_promise(found: Findings, evidence: Evidence, job: JobOfEvidence) -> None:
-    """Hold the numbers of the privacy statement against those that follow from the job."""
-    reported = evidence.reported
-    parties = sum(each.answered == reported.answered for each in reported.providers.values())
-    if reported.providers.keys() - set(job.envelope.audience):
-        found.check("promise", "", holds=False, otherwise="The report is about providers that the job does not name.")
-        return
-    fresh = PrivacyStatement.of(job.plan, parties=parties, fresh_noise=True, federated=True)
-    found.facts["promise"] = dict(evidence.promise)
-    same = evidence.promise == json.loads(json.dumps(promise(fresh)))
-    if not same and evidence.software != __version__:
-        found.cannot_know(
-            "promise",
-            f"Whether the promise follows from the job. Version {evidence.software[:20]} of dpspca computed it, and "
-            f"{__version__} computes other numbers.",
-        )
-        return
-    found.check(
-        "promise",
-        f"The privacy promise follows from the signed job: {fresh.headline}.",
-        holds=same,
-        otherwise="The privacy promise in the file is not the one that follows from the signed job.",
-    )
-
-
 def _check_files(found: Findings, evidence: Evidence, model: bytes | None, bill_of_materials: bytes | None) -> None:
     """Compare files that the reader has with the hashes in the file."""
     named, bill = evidence.model, evidence.bill_of_materials
-    found.facts["model"] = None if named is None else {"sha256": named.sha256, "size": named.size}
-    found.facts["software"] = {"dpspca": evidence.software, "bill_of_materials": bill}
     if model is not None:
         same = named == StoredModel.of(model)
         found.check(
@@ -234,14 +222,14 @@ def _check_files(found: Findings, evidence: Evidence, model: bytes | None, bill_
 
 def _state_limits(found: Findings, evidence: Evidence) -> None:
     """State the limits of any such file."""
-    state, answered = evidence.reported.state[:20], evidence.reported.answered
-    found.facts["reported"] = {"state": evidence.reported.state, "answered": answered}
+    state, answered = shortened(evidence.reported.state), evidence.reported.answered
+    outcomes = outcomes_in_words(evidence.reported)
     for code, what in (
         ("collector-word", COLLECTOR),
         ("revocation", "Whether a certificate had been revoked when it was used: the file has no revocation lists."),
         (
             "coordinator",
-            f"Whether the job was '{state}' with {answered} answered queries, as the coordinator reported.",
+            f"Whether the job was {state} with {answered} answered queries, as the coordinator reported: {outcomes}.",
         ),
         ("origin", "Whether the model came from these answers: that rests on the coordinator's honesty."),
         (
