@@ -49,6 +49,8 @@ class LedgerRecord:
     receipt: str
     """The provider's receipt of its ledger, in hexadecimal; empty if its ledger ends with its process."""
     software: str
+    software_digest: str | None = None
+    """SHA-256 of the files of the provider's software. Earlier versions did not state it."""
 
     def to_bytes(self) -> bytes:
         """Return the canonical form."""

@@ -5,6 +5,7 @@ from hashlib import sha256
 from dpspca.client.connection import NO_TRUST, Collected, JobStatus, StatementRequests, bounds
 from dpspca.common.errors import RefusedError
 from dpspca.common.results import PrivacyStatement
+from dpspca.common.storage import installed_digest
 from dpspca.common.trust import JobEnvelope, SignedJob, StatementKind
 from dpspca.common.version import __version__
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
@@ -45,6 +46,7 @@ async def collect(
             model=None if model is None else StoredModel.of(model),
             software=__version__,
             bill_of_materials=None if bill_of_materials is None else sha256(bill_of_materials).hexdigest(),
+            software_digest=installed_digest(),
         )
         .signed_by(me)
         .to_bytes()

@@ -1,30 +1,37 @@
 """The content of evidence as plain values, as the file states it, whether or not it holds."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from dpspca.common.errors import DpspcaError
 from dpspca.common.names import shortened
+from dpspca.common.storage import installed_digest
 from dpspca.common.trust import StatementKind, holder_at, read_certificate
+from dpspca.common.version import __version__
 
 from .document import Evidence, Reported
 from .parts import moment, read_request
 
-_MOST_OUTCOMES = 20
+_MOST_OUTCOMES: Final = 20
 """Providers whose outcome is in the words of a finding. All of them are among the facts."""
 
 
 def stated_facts(evidence: Evidence) -> dict[str, Any]:
-    """Return what the collector states. What others signed is added when it is checked."""
+    """Return what the collector states, and the software that reads it. What others signed is added when checked."""
     return {
         "collected_at": evidence.collected_at,
         "collector": _collector(evidence),
         "reported": asdict(evidence.reported),
         "requests": {kind: _request(evidence, kind) for kind in StatementKind if kind in evidence.requests},
         "model": None if evidence.model is None else asdict(evidence.model),
-        "software": {"dpspca": evidence.software, "bill_of_materials": evidence.bill_of_materials},
+        "software": {
+            "dpspca": evidence.software,
+            "digest": evidence.software_digest,
+            "bill_of_materials": evidence.bill_of_materials,
+        },
+        "installed": {"dpspca": __version__, "digest": installed_digest()},
     }
 
 

@@ -11,9 +11,9 @@ because it could not check them.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dpspca.common.decoding import STORED, decode, parse_form
+from dpspca.common.decoding import STORED, decode, given_fields, parse_form, written
 from dpspca.common.errors import DpspcaError, InvalidDataError, NotTrustedError, require_trust
 from dpspca.common.trust import Identity, holder_of, read_certificate, read_key
 
@@ -93,6 +93,8 @@ class Evidence:
     software: str
     bill_of_materials: str | None
     """SHA-256 of the bill of materials of the collector's software, if it was given."""
+    software_digest: str | None = None
+    """See ``installed_digest``. Earlier evidence has none."""
     signature: str = ""
 
     def signed_by(self, identity: Identity) -> Self:
@@ -119,7 +121,7 @@ class Evidence:
 
     def to_bytes(self) -> bytes:
         """Return the file."""
-        return _written({"format": FORMAT, **asdict(self)}) + b"\n"
+        return written(self, FORMAT) + b"\n"
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -128,19 +130,16 @@ class Evidence:
             raise InvalidDataError(f"The file has {len(content)} bytes; at most {MAX_BYTES} are read.", _CHANGED)
         try:
             read = decode(cls, parse_form(content, FORMAT), STORED)
-            written = read.to_bytes()
+            own = read.to_bytes()
         except DpspcaError:
             raise InvalidDataError(_UNREADABLE, _NO_EVIDENCE) from None
-        if written != content:
+        if own != content:
             raise InvalidDataError(
                 "The file is not in the canonical form of evidence: it was cut or changed.", _CHANGED
             )
         return read
 
     def _signed_bytes(self) -> bytes:
-        whole = {name: value for name, value in asdict(self).items() if name != "signature"}
-        return _PURPOSE + _written({"format": FORMAT, **whole})
-
-
-def _written(whole: dict[str, Any]) -> bytes:
-    return json.dumps(whole, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        whole = {name: value for name, value in given_fields(self).items() if name != "signature"}
+        signed = {"format": FORMAT, **whole}
+        return _PURPOSE + json.dumps(signed, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -37,6 +37,7 @@ from dpspca.provider.policy import JobRequest
 
 from .document import Evidence
 from .findings import Findings
+from .software import check_software
 
 BROKEN: Final = "Get the evidence again."
 _DID: Final = {APPROVE: "approved", REJECT: "rejected"}
@@ -133,6 +134,7 @@ def read_record(found: Findings, content: bytes, job: JobOfEvidence, name: str) 
     require_trust(within, "The record has more queries, or another expiry, than the job.", BROKEN)
     reserved = format_up(record.reserved.mu, 4)
     confirmed = _check_price(found, record, job, name)
+    check_software(found, f"software-{name}", name, record.software, record.software_digest)
     facts = record_facts(record) | {"ledger": None, "price_confirmed": confirmed}
     if record.receipt:
         receipt = _receipt(record.receipt, job, name)
@@ -207,7 +209,7 @@ def read_terms(found: Findings, content: bytes, job: JobOfEvidence, name: str) -
     return f"its terms at {when}. The job {kept}", terms.to_dict()
 
 
-def read_approvals(found: Findings, content: bytes, job: JobOfEvidence, name: str) -> tuple[str, dict[str, Any]]:  # noqa: ARG001  # as the others
+def read_approvals(found: Findings, content: bytes, job: JobOfEvidence, name: str) -> tuple[str, dict[str, Any]]:
     """Hold a provider's record of decisions against the job, and return it in words and as plain values."""
     record, envelope = ApprovalRecord.from_bytes(content), job.envelope
     about = (record.provider, record.job, record.data_set, record.analyst)
@@ -218,16 +220,31 @@ def read_approvals(found: Findings, content: bytes, job: JobOfEvidence, name: st
     require_trust(not early, "A person decided about the job before it was signed.", BROKEN)
     late = max(times) > record.stated_at + JOB_SKEW
     require_trust(not late, "A person decided about the job after that was stated.", BROKEN)
+    _check_accounts(found, record, name)
     return _decisions_in_words(record), record.facts()
+
+
+def _check_accounts(found: Findings, record: ApprovalRecord, name: str) -> None:
+    """Say whether the persons who approved the job each used an account of their own."""
+    persons, shared = record.approved_by, record.shared_by
+    if len(persons) > 1 and shared is not None and not shared:
+        what = f"{name} states that {' and '.join(persons)} approved the job from an account each."
+        found.check(f"accounts-{name}", what, holds=True, otherwise="")
+    elif len(persons) > 1:
+        why = f"{' and '.join(shared)} used one account" if shared else "it does not state their accounts"
+        what = f"Whether different people approved the job at {name}: {why}."
+        found.cannot_know(f"accounts-{name}", what)
 
 
 def _decisions_in_words(record: ApprovalRecord) -> str:
     standing = "it had admitted the job" if record.state == ADMITTED else f"the job was {record.state} there"
     begin = f"at {_when(record.stated_at)} {standing}"
+    accounts = record.accounts or [None] * len(record.decisions)
     decided = (
         f"{each.person} {_DID[each.verdict]} it at {_when(each.decided_at)}, entry {each.entry}"
+        + ("" if account is None else f", account {account}")
         + (f" ({each.reason})" if each.reason else "")
-        for each in record.decisions
+        for each, account in zip(record.decisions, accounts, strict=True)
     )
     return f"{begin}. {'; '.join(decided)}." if record.decisions else f"{begin}, and no person had decided about it."
 

@@ -34,6 +34,7 @@ from .parts import (
     stated_content,
 )
 from .promise import check_promise
+from .software import check_software
 
 COLLECTOR: Final = (
     "For these parts there is only the word of the analyst who signed the file: when it was collected, what the "
@@ -85,6 +86,7 @@ def verify(
         _check_providers(found, evidence, job)
     check_promise(found, evidence, job)
     _check_files(found, evidence, model, bill_of_materials)
+    check_software(found, "software", "the collector", evidence.software, evidence.software_digest)
     _state_limits(found, evidence)
     return found
 

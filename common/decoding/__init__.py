@@ -17,7 +17,7 @@ Keys that no field has, and needed ones that are not there, are refused. Documen
 that are not finite, or nested too deeply are refused as well, and texts and integers of unusual length.
 """
 
-from .canonical import read_canonical, written
+from .canonical import given_fields, read_canonical, written
 from .decoder import decode, faults_of, is_whole, keys_of, read_part
 from .documents import parse_form, parse_json, parse_toml
 from .faults import STORED, Source, dotted
@@ -36,6 +36,7 @@ __all__ = [
     "distinct",
     "dotted",
     "faults_of",
+    "given_fields",
     "is_whole",
     "keys_of",
     "one_of",

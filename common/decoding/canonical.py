@@ -1,7 +1,11 @@
-"""Records that have one canonical form in bytes: a JSON object with sorted keys and without spaces. Pure."""
+"""Records that have one canonical form in bytes: a JSON object with sorted keys and without spaces. Pure.
+
+A field that a later version added has the default ``None``, and is left out if it is ``None``. So a record of an
+earlier version has the same bytes as before.
+"""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Protocol, TypeVar
 
 from dpspca.common.errors import DpspcaError, InvalidDataError
@@ -24,7 +28,14 @@ _Record = TypeVar("_Record", bound=Canonical)
 
 def written(record: Any, form: str) -> bytes:  # noqa: ANN401  # a dataclass
     """Return the canonical form of a record."""
-    return json.dumps({"format": form, **asdict(record)}, sort_keys=True, separators=(",", ":")).encode()
+    whole = {"format": form, **given_fields(record)}
+    return json.dumps(whole, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def given_fields(record: Any) -> dict[str, Any]:  # noqa: ANN401  # a dataclass
+    """Return the fields of a record as plain values, without absent ones that a later version added."""
+    added = {each.name for each in fields(record) if each.default is None}
+    return {name: value for name, value in asdict(record).items() if value is not None or name not in added}
 
 
 def read_canonical(kind: type[_Record], content: bytes, form: str, what: str) -> _Record:

@@ -1,4 +1,4 @@
-"""Private files, settings, SQLite files, and a ban on core dumps."""
+"""Private files, settings, SQLite files, installed files, and a ban on core dumps."""
 
 from . import files, posix, sqlite_file
 from .addresses import Address, DatabaseUrl
@@ -11,6 +11,7 @@ from .engine_settings import EngineKind, EngineSettings
 from .event_settings import EventSettings
 from .event_stream import Emit, EventStream, Kinds, ignore
 from .files import PRIVATE, require_private_folder
+from .installed import installed_digest
 from .paths import is_pattern
 from .reading import DELIMITERS, Codes, Reading
 from .routes import Route
@@ -59,6 +60,7 @@ __all__ = [
     "files",
     "forbid_core_dumps",
     "ignore",
+    "installed_digest",
     "is_pattern",
     "keep_until_restart",
     "kind_of",

@@ -12,13 +12,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from dpspca.common.approval_record import ADMITTED, ApprovalRecord, StatedDecision
+from dpspca.common.approval_record import ADMITTED, ApprovalRecord, StatedDecision, number_accounts
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.job import Schema, Terms, columns_digest
 from dpspca.common.ledger_record import LedgerRecord
 from dpspca.common.log_context import THE_COORDINATOR, about
 from dpspca.common.names import PartyName
 from dpspca.common.privacy import NOTHING, Price
+from dpspca.common.storage import installed_digest
 from dpspca.common.trust import (
     MAX_STATEMENT_BYTES,
     SignedRequest,
@@ -52,6 +53,7 @@ class Statements:
     def __init__(self, setup: ProviderSetup) -> None:
         self._setup = setup
         self._authority = setup.identity().authority_pem  # unlike keys and certificates, it is never replaced
+        self._software_digest = installed_digest()  # of the files that run: they may be replaced later
         self._dictionaries = {name: held.dictionary.digest() for name, held in setup.dictionaries.items()}
         self._makers: Mapping[StatementKind, Maker] = {
             StatementKind.TERMS: self._terms,
@@ -145,12 +147,15 @@ class Statements:
             spent=found.spent,
             receipt=sign_receipt(me, head).SerializeToString(deterministic=True).hex() if head else "",
             software=__version__,
+            software_digest=self._software_digest,
         ).to_bytes()
 
     def _approvals(self, request: StatementRequest, analyst: PartyName) -> bytes:
         """State what persons decided about a job. Like its record, it is for the analyst who signed the job alone."""
         setup, job = self._setup, request.about
         data_set, state = self._known(job, analyst)
+        entries = setup.ledger.all_decisions(job)
+        decided = [each.fact for each in entries if isinstance(each.fact, Decided)]
         return ApprovalRecord(
             provider=setup.identity().name.uri,
             job=job,
@@ -158,8 +163,9 @@ class Statements:
             analyst=analyst.uri,
             stated_at=int(setup.clock().timestamp()),
             state=state,
-            decisions=tuple(map(_stated, setup.ledger.all_decisions(job))),
+            decisions=tuple(map(_stated, entries, decided)),
             software=__version__,
+            accounts=number_accounts(each.login for each in decided),
         ).to_bytes()
 
     def _known(self, job: str, analyst: PartyName) -> tuple[str, str]:
@@ -188,10 +194,8 @@ class Statements:
             return NOTHING, problem.code
 
 
-def _stated(entry: Entry) -> StatedDecision:
+def _stated(entry: Entry, decided: Decided) -> StatedDecision:
     """Return a decision as an analyst may see it."""
-    decided = entry.fact
-    assert isinstance(decided, Decided)
     return StatedDecision(
         verdict=decided.verdict,
         person=decided.person,

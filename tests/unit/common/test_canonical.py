@@ -20,6 +20,8 @@ class Counted:
 
     name: str
     count: Annotated[int, between(0, 9)]
+    since: str | None = None
+    """A field that a later version added."""
 
     def check(self) -> None:
         check(self.name != "nobody", "The record names nobody.", "Name somebody.")
@@ -33,6 +35,9 @@ def test_what_was_written_is_read() -> None:
     record = Counted("north", 3)
     assert read(written(record, FORM)) == record
     assert written(record, FORM) == b'{"count":3,"format":"a-record-1","name":"north"}'
+    later = Counted("north", 3, "then")
+    assert read(written(later, FORM)) == later
+    assert written(later, FORM) == b'{"count":3,"format":"a-record-1","name":"north","since":"then"}'
 
 
 @pytest.mark.parametrize(
@@ -45,6 +50,7 @@ def test_what_was_written_is_read() -> None:
         written(Counted("nobody", 3), FORM),
         b'{"count":3,"format":"a-record-1"}',
         b'{"count":3,"format":"a-record-1","name":"north","more":1}',
+        b'{"count":3,"format":"a-record-1","name":"north","since":null}',
     ],
 )
 def test_what_is_no_such_record_is_refused(content: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from collected_evidence import BILL, MODEL, SITES, SPEC, Case, codes
+from facts import names_facts
 from hypothesis import given
 from hypothesis import strategies as st
 from local_federation import Enrolment, now
@@ -17,6 +18,7 @@ from dpspca.client.evidence import Evidence, verify
 from dpspca.common.approval_record import APPROVE
 from dpspca.common.names import Role
 from dpspca.common.privacy import Price
+from dpspca.common.storage import installed_digest
 from dpspca.common.version import __version__
 from dpspca.provider.jobs import statements
 
@@ -26,7 +28,12 @@ def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case
     assert found.holds, found.failed
     assert {each.code for each in found.checked} >= {
         *("form", "authority", "collector-signature", "job-signature", "job-certificate", "collector", "promise"),
-        *(f"{what}-{name}" for name in SITES for what in ("record", "terms", "approvals", "receipt", "price")),
+        *(
+            f"{what}-{name}"
+            for name in SITES
+            for what in ("record", "terms", "approvals", "receipt", "price", "software")
+        ),
+        *("accounts-north", "statement", "software"),
         *("model", "bill-of-materials", "request-record", "request-terms", "request-approvals", "audience"),
     }
     assert {each.code for each in found.unknown} == {
@@ -37,6 +44,7 @@ def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case
     assert north["record"]["ledger"]["entries"] > 0
     decisions = [(each["person"], each["verdict"], each["reason"]) for each in north["approvals"]["decisions"]]
     assert decisions == [("maria", APPROVE, "as planned"), ("ben", APPROVE, "as planned")]
+    assert b"account of" not in b"".join(bytes.fromhex(each) for each in case.raw()["statements"]["north"].values())
     assert found.facts["providers"]["south"]["approvals"]["decisions"] == []
     assert found.facts["job"]["job"] == case.job.job_id
     assert verify(case.other).facts["providers"]["south"]["record"]["state"] == "open"
@@ -180,6 +188,7 @@ def test_t40_truncated_files_and_changed_bytes_are_found(case: Case, data: st.Da
 COLLECTORS_WORD = {
     ("collected_at",),
     ("software",),
+    ("software_digest",),
     ("bill_of_materials",),
     *((("reported", each)) for each in ("state", "answered")),
     *(("reported", "providers", name, each) for name in SITES for each in ("asked", "answered", "reason")),
@@ -284,8 +293,14 @@ def test_t40_a_provider_that_reserved_another_price_is_never_confirmed(
 @pytest.mark.parametrize(
     ("changed", "failed"),
     [
-        ({"state": "waiting", "decisions": ()}, False),
-        ({"decisions": ()}, False),
+        ({"state": "waiting", "decisions": (), "accounts": ()}, False),
+        ({"decisions": (), "accounts": ()}, False),
+        ({"decisions": ()}, True),
+        ({"accounts": None}, False),
+        ({"accounts": (1,)}, True),
+        ({"accounts": (2, 1)}, True),
+        ({"accounts": (1, 3)}, True),
+        ({"accounts": (0, 1)}, True),
         ({"stated_at": 5}, True),
         ({"person": ""}, True),
         ({"person": "Dr. X, director"}, True),
@@ -323,6 +338,37 @@ def test_fewer_approvals_than_the_terms_ask_for_are_named(case: Case, monkeypatc
     found = verify(case.collected(case.job))
     assert found.holds
     assert {"approved-south"} == {each.code for each in found.unknown if each.code.startswith("approved-")}
+
+
+def test_t40_one_account_that_approved_as_two_persons_is_named(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, shared = verify(case.file), verify(case.other)
+    for found, accounts in ((own, [1, 2]), (shared, [1, 1])):
+        decisions = found.facts["providers"]["north"]["approvals"]["decisions"]
+        assert [each["account"] for each in decisions] == accounts
+    assert "accounts-north" in {each.code for each in own.checked}
+    assert "accounts-south" not in {each.code for each in (*own.checked, *own.unknown)}
+    (said,) = [each.what for each in shared.unknown if each.code == "accounts-north"]
+    assert names_facts(said, "maria", "ben", "north")
+    honest = statements.ApprovalRecord
+    monkeypatch.setattr(statements, "ApprovalRecord", lambda **facts: honest(**facts | {"accounts": None}))
+    earlier = verify(case.collected(case.job))
+    assert earlier.holds
+    assert "accounts-north" in {each.code for each in earlier.unknown}
+
+
+def test_other_software_than_here_is_named_and_does_not_fail(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Evidence.from_bytes(case.file)
+    assert verify(case.file).facts["software"]["digest"] == installed_digest()
+    honest = statements.LedgerRecord
+    monkeypatch.setattr(statements, "LedgerRecord", lambda **facts: honest(**facts | {"software_digest": "0" * 64}))
+    for content, other in (
+        (replace(read, software_digest="0" * 64).signed_by(case.ada).to_bytes(), {"software"}),
+        (replace(read, software_digest=None).signed_by(case.ada).to_bytes(), {"software"}),
+        (case.collected(case.job), {f"software-{name}" for name in SITES}),
+    ):
+        found = verify(content)
+        assert found.holds
+        assert {each.code for each in found.unknown if each.code.startswith("software")} == other
 
 
 def test_evidence_from_before_approvals_were_stated_still_holds(case: Case) -> None:

@@ -94,7 +94,7 @@ def test_t40_without_a_signed_job_no_promise_is_confirmed(case: Case) -> None:
 
 def test_every_part_of_the_file_is_among_the_facts(case: Case) -> None:
     read, facts = Evidence.from_bytes(case.file), verify(case.file).facts
-    named = {"statements": "providers", "bill_of_materials": "software"}
+    named = {"statements": "providers", "bill_of_materials": "software", "software_digest": "software"}
     parts = {each.name for each in fields(Evidence)} - {"signature"}
     assert {named.get(each, each) for each in parts} <= facts.keys()
     assert facts["promise"] == read.promise
