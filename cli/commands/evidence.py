@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AnalystSettingsFile, AsJson, Force, read_fingerprint
+from dpspca.cli.arguments import CHECK_CODES, AnalystSettingsFile, AsJson, Force, read_fingerprint
 from dpspca.cli.render import connected, print_output, print_text, require_new, to_json, write_file
 from dpspca.client.evidence import Finding, Findings, verify
 from dpspca.client.federation import AsyncFederation
@@ -16,6 +16,11 @@ from dpspca.common.text import printable
 
 COLLECT: Final = "collect"
 FAILED: Final = 1
+COLLECT_CODES: Final = (
+    "Exit codes: 0 done; 1 the file was written, but no provider stated anything, or a check of it failed; 2 a flag or "
+    "file is wrong or missing, or the federation refused (standard error says what is wrong and what to do); 130 "
+    "interrupted."
+)
 
 
 class JobOrCommand(TyperGroup):
@@ -45,7 +50,7 @@ BillOfMaterials = Annotated[
 ]
 
 
-@evidence.command(COLLECT, epilog=EXIT_CODES)
+@evidence.command(COLLECT, epilog=COLLECT_CODES)
 def _collect(  # noqa: PLR0913  # a command's flags are its parameters
     job: Annotated[
         str,
@@ -77,14 +82,14 @@ def _collect(  # noqa: PLR0913  # a command's flags are its parameters
     content = connected(config, work)
     found = verify(content)
     write_file(out, content)
-    missing = [
-        each.what for each in found.unknown if each.code.startswith(("record-", "terms-", "approvals-", "receipt-"))
-    ]
-    failed = [each.what for each in found.failed]
-    facts = {"file": str(out), "holds": found.holds, "missing": missing, "failed": failed}
+    missing, failed = ([each.what for each in some] for some in (found.missing, found.failed))
+    silent = found.facts.get("without_statements", [])
+    facts = {"file": str(out), "holds": found.holds, "without_statements": silent, "missing": missing, "failed": failed}
     print_output(facts, str(out), as_json=as_json)
     for line in (*missing, *failed):
         typer.echo(printable(line), err=True)
+    if _nothing_stated(found) or not found.holds:
+        raise typer.Exit(FAILED)
 
 
 @evidence.command("verify", epilog=CHECK_CODES)
@@ -138,8 +143,22 @@ def _print(found: Findings) -> None:
         ("Not known from this file:", found.unknown),
     ):
         _print_some(heading, some)
-    verdict = "Everything that can be checked holds." if found.holds else "The evidence does NOT hold."
-    print_text(verdict)
+    print_text(_verdict(found))
+
+
+def _verdict(found: Findings) -> str:
+    silent = found.facts.get("without_statements", [])
+    if not found.holds:
+        return "The evidence does NOT hold."
+    if _nothing_stated(found):
+        return "What the analyst signed holds. NO PROVIDER STATED ANYTHING, so nothing shows what providers did."
+    but = f" INCOMPLETE: no statement of {', '.join(silent)}." if silent else ""
+    return f"Everything that can be checked holds.{but}"
+
+
+def _nothing_stated(found: Findings) -> bool:
+    job = found.facts.get("job")
+    return job is not None and len(found.facts["without_statements"]) == len(job["providers"])
 
 
 def _print_some(heading: str, some: Iterable[Finding]) -> None:

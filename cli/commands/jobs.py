@@ -39,6 +39,7 @@ from dpspca.cli.render import (
 from dpspca.client import findings
 from dpspca.client.connection import RETRY_SECONDS, FederationError, JobStatus, Offer, require_done
 from dpspca.client.described_jobs import load_dictionary
+from dpspca.client.evidence import verify
 from dpspca.client.federation import AsyncFederation, AsyncJob
 from dpspca.client.job_file import JobFile
 from dpspca.common.algorithms import catalogue
@@ -118,7 +119,9 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
             return {"job": submitted.name}
         facts = await _write_model(federation, submitted, result_files, config, quiet=as_json)
         if evidence:
-            write_file(evidence, await federation.evidence(submitted.name, model=out.read_bytes()))
+            collected = await federation.evidence(submitted.name, model=out.read_bytes())
+            write_file(evidence, collected)
+            facts["notes"] += [each.what for each in verify(collected).missing]
             facts["files"]["evidence"] = str(evidence)
         return facts
 

@@ -23,6 +23,8 @@ class Findings:
     checked: list[Finding] = field(default_factory=list)
     failed: list[Finding] = field(default_factory=list)
     unknown: list[Finding] = field(default_factory=list)
+    missing: list[Finding] = field(default_factory=list)
+    """What is unknown because a provider did not state it."""
     facts: dict[str, Any] = field(default_factory=dict)
     """The content of the file as plain values, as far as it could be read."""
 
@@ -41,6 +43,11 @@ class Findings:
     def cannot_know(self, code: str, what: str) -> None:
         """Note what the file cannot show."""
         self.unknown.append(Finding(code, what))
+
+    def lacks(self, code: str, what: str) -> None:
+        """Note what a provider did not state. It cannot be known, either."""
+        self.missing.append(Finding(code, what))
+        self.cannot_know(code, what)
 
     @contextmanager
     def checking(self, code: str, what: str) -> Iterator[None]:

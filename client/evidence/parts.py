@@ -142,7 +142,7 @@ def read_record(found: Findings, content: bytes, job: JobOfEvidence, name: str) 
         what = f"{name} signed a receipt: its ledger then ended with entry {receipt.entries}, hash {receipt.hash}."
         found.check(f"receipt-{name}", what, holds=True, otherwise="")
     else:
-        found.cannot_know(f"receipt-{name}", f"{name}: how many entries its ledger had. It keeps no permanent ledger.")
+        found.lacks(f"receipt-{name}", f"{name}: how many entries its ledger had. It keeps no permanent ledger.")
     ended = "is still open there" if record.state == OPEN else f"ended there as '{record.state}'"
     doubt = "" if confirmed else " (not confirmed)"
     what = (

@@ -173,6 +173,7 @@ def _check_providers(found: Findings, evidence: Evidence, job: JobOfEvidence) ->
         holds=not strangers,
         otherwise=f"There are statements of providers that the job does not name: {', '.join(strangers)[:200]}",
     )
+    found.facts["without_statements"] = [name for name in job.envelope.audience if not evidence.statements.get(name)]
     found.facts["providers"] = {name: _check_provider(found, evidence, job, name) for name in job.envelope.audience}
     check_unconfirmed_prices(found, found.facts["providers"])
 
@@ -180,6 +181,13 @@ def _check_providers(found: Findings, evidence: Evidence, job: JobOfEvidence) ->
 def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, name: str) -> dict[str, Any]:
     """Check what one provider stated, and return it as plain values."""
     stated, facts = evidence.statements.get(name, {}), dict[str, Any]()
+    if not stated:
+        found.lacks(
+            f"statements-{name}",
+            f"What {name} would state: the file has no statement of it. It was not connected, or had nothing to say. "
+            "When it is connected, the job's analyst can collect again with --force: `dpspca evidence JOB`.",
+        )
+        return facts
     if stated.keys() - set(_READERS):
         what = (
             f"{name} states something of a kind that this version does not know. Use the version that wrote the file."
@@ -187,7 +195,7 @@ def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, nam
         found.check(f"kinds-{name}", "", holds=False, otherwise=what)
     for kind, read in _READERS.items():
         if kind not in stated:
-            found.cannot_know(f"{kind}-{name}", f"{name}: {_WORDS[kind]}. The file has no such statement of it.")
+            found.lacks(f"{kind}-{name}", f"{name}: {_WORDS[kind]}. The file has no such statement of it.")
             continue
         try:
             what, facts[kind] = read(found, stated_content(evidence, job, name, kind), job, name)

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from commands import Ended, commands_in
-from facts import names_facts
+from facts import a_line_names, names_facts
 from live import live_parties
+
+from dpspca.client.connection.statements import Collected, StatementRequests
+from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "row-replace-one", "--epsilon", 1, "--delta", "1e-6"]
 JOB = [*FLAGS, "--method", "analyze-gauss", "--data-set", "cohort", "--config", "ada.toml"]
@@ -49,7 +52,8 @@ def test_evidence_of_a_run_is_checked_in_words_and_against_files(here: Callable[
 def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..., Ended], enrolment: Path) -> None:
     job = here("run", *JOB, "--out", "two.model", "--json").facts["job"]
     written = here("evidence", job[:12], "--config", "ada.toml", "--out", "two.evidence", "--json").facts
-    assert written == {"file": "two.evidence", "holds": True, "missing": [], "failed": []}
+    lists = {"without_statements": [], "missing": [], "failed": []}
+    assert written == {"file": "two.evidence", "holds": True, **lists}
     again = here("evidence", job, "--config", "ada.toml", "--out", "two.evidence")
     assert "two.evidence already exists" in again.error_line
     assert here("evidence", "verify", "two.evidence", "--model", "two.model").code == 0
@@ -62,6 +66,28 @@ def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..
     assert refused.out.startswith("FAILED. Do not rely on this file:")
     (enrolment / "cut.evidence").write_bytes((enrolment / "two.evidence").read_bytes()[:-100])
     assert here("evidence", "verify", "cut.evidence", "--json").code == 1
+
+
+@pytest.mark.parametrize(("silent", "code"), [(["south"], 0), (["north", "south"], 1)])
+def test_a_provider_that_stated_nothing_is_named_with_the_next_step(
+    here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, silent: list[str], code: int
+) -> None:
+    honest = StatementRequests._keep
+
+    def keep(self: StatementRequests, collected: Collected, reply: pb.Statement) -> None:
+        honest(self, collected, pb.Statement(provider=reply.provider) if reply.provider in silent else reply)
+
+    monkeypatch.setattr(StatementRequests, "_keep", keep)
+    job = here("run", *JOB, "--out", "part.model", "--evidence", "part.evidence", "--force", "--json").facts
+    assert sum(names_facts(note, "`dpspca evidence JOB`", "--force") for note in job["notes"]) == len(silent)
+    collected = here("evidence", job["job"], "--config", "ada.toml", "--out", "part.evidence", "--force", "--json")
+    assert collected.code == code
+    assert json.loads(collected.out)["without_statements"] == silent
+    assert all(a_line_names(collected.err, name, "`dpspca evidence JOB`", "--force") for name in silent)
+    shown = here("evidence", "verify", "part.evidence")
+    assert shown.code == 0
+    assert names_facts(shown.out.splitlines()[-1], *(silent if code == 0 else ["NO"]))
+    assert here("evidence", "verify", "part.evidence", "--json").facts["without_statements"] == silent
 
 
 @pytest.mark.slow
