@@ -147,7 +147,7 @@ class _Checks:
             if settings.approval:
                 yield "approval", (), partial(_approval, settings, settings.approval, self.file)
         if settings.mailbox and not isinstance(settings, CoordinatorSettings):
-            yield "mailbox", ("identity",), partial(self.mailbox, settings.mailbox)
+            yield "mailbox", ("identity",), partial(self.mailbox, settings)
         yield "port", (), self.port
         yield "coordinator", ("identity", "certificate", "port"), self.coordinator
         if isinstance(settings, ProviderSettings):
@@ -223,10 +223,12 @@ class _Checks:
         _reach(route.proxy or route.address)
         return f"A program listens at {route.proxy or route.address}."
 
-    def mailbox(self, address: Address) -> str:
+    def mailbox(self, settings: ProviderSettings | AnalystSettings) -> str:
         """Look into the mailbox, as the program does when it renews its certificate."""
-        RemoteMailbox(address).get(identity.mailbox_slot(self.settings.identity), Mail.CERTIFICATE)
-        return f"{address} answers."
+        route = settings.mailbox_route
+        assert route
+        RemoteMailbox(route).get(identity.mailbox_slot(settings.identity), Mail.CERTIFICATE)
+        return f"{route} answers."
 
     def coordinator(self) -> str:
         """Connect to the coordinator, and ask whether it serves."""

@@ -1,12 +1,15 @@
 """Serves the mailbox over the network, at an address of its own, also to parties that have no certificate yet.
 
 It supports a small part of HTTP over TLS: PUT and GET of ``/SLOT/request`` and ``/SLOT/certificate``, and of
-``/SLOT/revocations``, which is the same for all. A caller shows no certificate, but must name a slot. The coordinator
-recognises the slots that the authority made, and nobody can guess one. Nobody trusts what a caller stores
-(``common.transport.mailbox``), so the limits here only protect this machine:
+``/SLOT/revocations``, which is the same for all. ``/SLOT/request/2`` is the second request in a slot. A caller shows no
+certificate, but must name a slot. The coordinator recognises the slots that the authority made, and nobody can guess
+one. Nobody trusts what a caller stores (``common.transport.mailbox``), so the limits here only protect this machine,
+except for the rule about requests, which protects a party whose invitation was stolen:
 
 - The server keeps nothing of a connection that is closed, and nothing at all of a caller without a slot.
-- A slot holds one request and one certificate of bounded size, so the disk holds at most that for each invited party.
+- A slot holds a few requests and one certificate of bounded size, so the disk holds at most that for each invited
+  party.
+- A request stays until the authority has signed one of its slot: nobody can clear away another's request.
 - A revocation list is stored only if the authority signed it and it is newer than the one before.
 - Few connections are open at once, each for seconds. Others wait in the system's queue, where they use none of the
   files that the coordinator may open. They are accepted at a limited rate, so that strangers cannot keep the processor
@@ -23,8 +26,18 @@ from typing import Final, NamedTuple
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.log_context import STRANGERS, about
 from dpspca.common.storage import Address
-from dpspca.common.transport import MAX_BYTES, Mail, MailFolder
-from dpspca.common.trust import RevocationList, federation_of, owner_of, read_authority
+from dpspca.common.transport import MAX_BYTES, MAX_IN_SLOT, Mail, MailFolder, SlotFullError
+from dpspca.common.trust import (
+    PublicKey,
+    Reply,
+    RevocationList,
+    federation_of,
+    holder_of,
+    owner_of,
+    read_authority,
+    read_request,
+    same_key,
+)
 
 from .rpc import listen, unproven_tls
 
@@ -39,6 +52,7 @@ WRITE_SECONDS: Final = 1.0
 BACKLOG: Final = 128
 MAX_HEADING: Final = 2**12
 _PATH_PARTS: Final = 3
+_NUMBERS: Final = tuple(str(number) for number in range(2, MAX_IN_SLOT + 1))
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +72,8 @@ class Call(NamedTuple):
     slot: str
     mail: Mail
     size: int
+    number: int = 1
+    """Which of the requests of a slot."""
 
 
 class MailboxServer:
@@ -157,21 +173,43 @@ class MailboxServer:
         return str(owner)
 
     async def _serve_call(self, call: Call, body: bytes, owner: str) -> bytes:
+        held = await asyncio.to_thread(self._held, call)
         if call.method == "GET":
-            found = await asyncio.to_thread(self._folder.get, call.slot, call.mail)
-            if not found:
+            if len(held) < call.number:
                 raise Refusal(HTTPStatus.NOT_FOUND, "There is nothing.")
-            return found
-        if await asyncio.to_thread(self._folder.get, call.slot, call.mail) == body:
+            return held[call.number - 1]
+        if body in held or not (body or held):
             return b""
         if call.mail is Mail.REVOCATIONS:
             await self._require_newer(call, body)
-        elif body:  # a slot may always be emptied: it can be filled again only after the pause
+        elif body:
             self._require_pause(call)
             self._start_pause(call)
-        await asyncio.to_thread(self._folder.put, call.slot, call.mail, body)
+        elif call.mail is Mail.REQUEST:  # without a pause: it can be filled again only after one
+            await asyncio.to_thread(self._require_answered, call.slot, held)
+        try:
+            await asyncio.to_thread(self._folder.put, call.slot, call.mail, body)
+        except SlotFullError as problem:
+            raise Refusal(HTTPStatus.INSUFFICIENT_STORAGE, problem.what) from None
         _log.info("The mailbox has a new %s: %d bytes for %s.", call.mail, len(body), owner, extra=about(owner))
         return b""
+
+    def _held(self, call: Call) -> list[bytes]:
+        """Return what a slot holds of this kind."""
+        if call.mail is Mail.REQUEST:
+            return self._folder.requests_of(call.slot)
+        found = self._folder.get(call.slot, call.mail)
+        return [found] if found else []
+
+    def _require_answered(self, slot: str, requests: list[bytes]) -> None:
+        """Refuse to empty a slot unless the certificate in it is the authority's for one of the requests."""
+        try:
+            reply = Reply.from_bytes(self._folder.get(slot, Mail.CERTIFICATE))
+            _, signed = holder_of(reply.certificate_pem, self._authority_pem)
+        except DpspcaError:
+            raise Refusal(HTTPStatus.CONFLICT, "No certificate of the authority is here.") from None
+        if not any(_is_for(each, signed) for each in requests):
+            raise Refusal(HTTPStatus.CONFLICT, "The certificate here is for none of the requests.")
 
     def _require_pause(self, call: Call) -> None:
         since = asyncio.get_running_loop().time() - self._written.get((call.slot, call.mail), -WRITE_SECONDS)
@@ -206,7 +244,8 @@ def _read_call(heading: bytes) -> Call:
     words = first.split()
     path = words[1].split("/") if len(words) == _PATH_PARTS else []
     method = words[0] if words else ""
-    if method not in {"GET", "PUT"} or len(path) != _PATH_PARTS or path[2] not in set(Mail):
+    numbered = len(path) == _PATH_PARTS + 1 and [method, path[2]] == ["GET", Mail.REQUEST] and path[3] in _NUMBERS
+    if method not in {"GET", "PUT"} or not (numbered or len(path) == _PATH_PARTS) or path[2] not in set(Mail):
         raise Refusal(
             HTTPStatus.BAD_REQUEST, "Use GET or PUT of /SLOT/request, /SLOT/certificate or /SLOT/revocations."
         )
@@ -217,7 +256,14 @@ def _read_call(heading: bytes) -> Call:
     size = int(sizes[0][:20]) if sizes else 0
     if size > (MAX_BYTES[mail] if method == "PUT" else 0):
         raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MAX_BYTES[mail]} bytes are allowed.")
-    return Call(method, path[1], mail, size)
+    return Call(method, path[1], mail, size, int(path[3]) if numbered else 1)
+
+
+def _is_for(request: bytes, key: PublicKey) -> bool:
+    """Whether a request is for this key."""
+    with suppress(DpspcaError):
+        return same_key(read_request(request).key, key)
+    return False
 
 
 def _response(status: HTTPStatus, body: bytes) -> bytes:

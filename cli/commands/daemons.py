@@ -146,7 +146,7 @@ def _run_coordinator(config: Path) -> None:
 
     async def reload(running: Coordinator) -> str | None:
         problem = await current.reload(running)
-        keeper.follow(current.settings.revocations)
+        keeper.follow(_mail(current.settings, config))
         return problem
 
     async def serve() -> None:
@@ -220,7 +220,7 @@ def _run_provider(config: Path) -> None:
 
         async def reload() -> str | None:
             problem = await current.reload(setup, daemon, scratch)
-            keeper.follow(current.settings.revocations)
+            keeper.follow(_mail(current.settings, config))
             return problem
 
         metrics = ProviderMetrics(setup, daemon.connected.is_set, lambda: current.failed)

@@ -11,13 +11,14 @@ import typer
 from dpspca.cli.arguments import EXIT_CODES, AnySettings, AsJson, fingerprint, read_fingerprint
 from dpspca.cli.render import print_output
 from dpspca.client.clock import now
-from dpspca.client.enrolment import Joining, read_invitation, renewal, request_fingerprint
+from dpspca.client.enrolment import Joining, read_invitation, renewal
 from dpspca.client.files import reading
 from dpspca.common.checks import check
 from dpspca.common.errors import require_trust
 from dpspca.common.names import Role
+from dpspca.common.storage import ProxyAddress
 from dpspca.common.text import printable
-from dpspca.common.trust import Identity, read_authority, read_certificate, require_root
+from dpspca.common.trust import Identity, read_authority, read_certificate, request_fingerprint, require_root
 
 PROBLEMS: Final = 2
 
@@ -65,6 +66,20 @@ _DataSets = Annotated[
 ]
 
 
+_Proxy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="http://HOST:PORT",
+        help="HTTP proxy on the way to the coordinator and its mailbox. The settings name it afterwards.",
+        show_default=False,
+    ),
+]
+_ProxyCredentials = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Private file with the line USER:PASSWORD for the proxy.", show_default=False),
+]
+
+
 def join(  # noqa: PLR0913  # a command's flags are its parameters
     invitation: Annotated[Path, typer.Argument(help="The invitation that the authority's operator sent.")],
     *,
@@ -74,6 +89,8 @@ def join(  # noqa: PLR0913  # a command's flags are its parameters
     root: _Root = None,
     data_set: _DataSets = None,
     policy: Annotated[str, typer.Option(help="For a provider: the policy for its settings.")] = "policy.toml",
+    proxy: _Proxy = None,
+    proxy_credentials: _ProxyCredentials = None,
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -81,18 +98,10 @@ def join(  # noqa: PLR0913  # a command's flags are its parameters
 
     The key never leaves this machine. If you interrupt the command, repeat it with the same invitation.
     """
-    joining = Joining(read_invitation(invitation), folder or Path(read_invitation(invitation).party.name), exchange)
-    given = joining.invitation
-    shown = fingerprint(given.authority_pem)
-    if authority is not None:
-        require_trust(
-            shown == read_fingerprint(authority),
-            f"The invitation comes from another authority, {shown}.",
-            "Do not use it. Ask the operator what happened, over another channel.",
-        )
-    if root is not None:
-        with reading(root, "certificates of the CA"):
-            require_root(read_authority(given.authority_pem), root.read_bytes(), now())
+    given = read_invitation(invitation)
+    through = None if proxy is None else ProxyAddress.parse(proxy)
+    joining = Joining(given, folder or Path(given.party.name), exchange, through, proxy_credentials)
+    shown = _require_authority(given.authority_pem, authority, root)
     data_sets = _data_sets(given.party.role, data_set or [])
     made, key = joining.joined(), None
     if made is None:
@@ -110,6 +119,21 @@ def join(  # noqa: PLR0913  # a command's flags are its parameters
     written = joining.write_settings(data_sets, policy)
     facts |= {"joined": True, "until": made.not_after.isoformat(), "settings": str(joining.settings)}
     print_output(facts, *_joined_lines(joining, made, data_sets, written=written), as_json=as_json)
+
+
+def _require_authority(authority_pem: bytes, expected: str | None, root: Path | None) -> str:
+    """Refuse an authority with another fingerprint, or that this CA did not sign. Return its fingerprint."""
+    shown = fingerprint(authority_pem)
+    if expected is not None:
+        require_trust(
+            shown == read_fingerprint(expected),
+            f"The invitation comes from another authority, {shown}.",
+            "Do not use it. Ask the operator what happened, over another channel.",
+        )
+    if root is not None:
+        with reading(root, "certificates of the CA"):
+            require_root(read_authority(authority_pem), root.read_bytes(), now())
+    return shown
 
 
 def _joined_lines(joining: Joining, made: Identity, data_sets: Mapping[str, str], *, written: bool) -> list[str]:

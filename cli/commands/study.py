@@ -229,8 +229,8 @@ def mailbox_of(office: StudyOffice, exchange: Path | None) -> Mailbox:
         "This study has no mailbox.",
         "Name the folder in which the requests are, with --exchange.",
     )
-    assert office.study.mailbox
-    return RemoteMailbox(office.study.mailbox)
+    assert office.study.mailbox_route
+    return RemoteMailbox(office.study.mailbox_route)
 
 
 def _print_invitations(office: StudyOffice, made: Sequence[tuple[Invitation, Path]], *, as_json: bool) -> None:

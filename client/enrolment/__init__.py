@@ -3,7 +3,7 @@
 from . import certificates, renewal
 from .joining import Joining, read_invitation
 from .renewal import keep_fresh, mail_of, mailbox_folder
-from .signing import Candidate, RequestKind, StudyOffice, request_fingerprint
+from .signing import Candidate, RequestKind, StudyOffice
 
 __all__ = [
     "Candidate",
@@ -16,5 +16,4 @@ __all__ = [
     "mailbox_folder",
     "read_invitation",
     "renewal",
-    "request_fingerprint",
 ]

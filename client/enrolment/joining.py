@@ -6,7 +6,7 @@ the same invitation continues it, with the same key.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from dpspca.common.checks import check
 from dpspca.common.errors import NotNowError, NotTrustedError, UnsafeFileError
 from dpspca.common.names import Role
-from dpspca.common.storage import Address, files
+from dpspca.common.storage import Address, ProxyAddress, Route, files
 from dpspca.common.transport import CertificateMail, Mailbox, MailFolder, RemoteMailbox, is_loopback
 from dpspca.common.trust import IDENTITY_FILE, Identity, Invitation, identity
 
@@ -37,11 +37,28 @@ EVERY_ADDRESS_WITH_IPV6: Final = "[::]"
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """A party that joins, with its new folder. ``exchange`` is a folder of files that replaces the mailbox."""
+    """A party that joins, with its new folder. ``exchange`` is a folder of files that replaces the mailbox.
+
+    ``proxy`` is on the way to the mailbox and to the coordinator. ``proxy_credentials`` is the file for it.
+    """
 
     invitation: Invitation
     folder: Path
     exchange: Path | None = None
+    proxy: ProxyAddress | None = None
+    proxy_credentials: Path | None = None
+
+    def __post_init__(self) -> None:
+        check(
+            self.proxy is None or not self._is_coordinator,
+            "A proxy is for parties that connect to the coordinator, and this invitation is for the coordinator.",
+            "Leave out --proxy.",
+        )
+        check(
+            self.proxy_credentials is None or self.proxy is not None,
+            "--proxy-credentials is given without --proxy.",
+            "Give both, or --proxy alone.",
+        )
 
     @property
     def identity_folder(self) -> Path:
@@ -94,7 +111,8 @@ class Joining:
             return MailFolder(self.exchange)
         if self._is_coordinator:
             return MailFolder(self.folder / MAILBOX_FOLDER)
-        return RemoteMailbox(Address.parse(self.invitation.mailbox))
+        address = Address.parse(self.invitation.mailbox)
+        return RemoteMailbox(Route.of(address, self.proxy, self.proxy_credentials))
 
     @property
     def mail(self) -> CertificateMail:
@@ -144,8 +162,17 @@ class Joining:
         """Write a settings file, unless there is one, and return whether it was written."""
         if files.stamp(self.settings) is not None:
             return False
-        files.create(self.settings, settings_for(self.invitation, data_sets, policy).encode())
+        content = settings_for(self.invitation, data_sets, policy, self._proxy_lines)
+        files.create(self.settings, content.encode())
         return True
+
+    @property
+    def _proxy_lines(self) -> list[str]:
+        """Return the lines of the settings that name the proxy."""
+        lines = [] if self.proxy is None else [f"proxy = {_quoted(self.proxy)}"]
+        if self.proxy_credentials is not None:
+            lines.append(f"proxy_credentials = {_quoted(str(self.proxy_credentials.absolute()))}")
+        return lines
 
 
 def read_invitation(path: Path) -> Invitation:
@@ -164,7 +191,9 @@ def _everywhere(address: str) -> Address:
     return Address(f"{EVERY_ADDRESS_WITH_IPV6 if ':' in found.host else EVERY_ADDRESS}:{found.port}")
 
 
-def settings_for(invitation: Invitation, data_sets: dict[str, str], policy: str) -> str:
+def settings_for(
+    invitation: Invitation, data_sets: dict[str, str], policy: str, proxy_lines: Sequence[str] = ()
+) -> str:
     """Return a settings file for a party that has joined."""
     party = invitation.party
     lines = [
@@ -173,7 +202,7 @@ def settings_for(invitation: Invitation, data_sets: dict[str, str], policy: str)
     if party.role is Role.COORDINATOR:
         lines.append(f"listen = {_quoted(_everywhere(invitation.coordinator))}")
     else:
-        lines.append(f"coordinator = {_quoted(invitation.coordinator)}")
+        lines += [f"coordinator = {_quoted(invitation.coordinator)}", *proxy_lines]
     lines.append(f"identity = {_quoted(IDENTITY_FOLDER)}")
     if party.role is not Role.ANALYST:
         lines.append(f"revocations = {_quoted(REVOCATIONS)}")

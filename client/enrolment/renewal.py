@@ -77,12 +77,12 @@ def mail_of(settings: AnySettings, config: Path, exchange: Path | None = None) -
         f"{config} names no mailbox.",
         "Add it, or name a folder with --exchange.",
     )
-    assert settings.mailbox
     mailbox: Mailbox
     if isinstance(settings, CoordinatorSettings):
         mailbox = MailFolder(mailbox_folder(settings, config))
     else:
-        mailbox = RemoteMailbox(settings.mailbox)
+        assert settings.mailbox_route
+        mailbox = RemoteMailbox(settings.mailbox_route)
     return CertificateMail(settings.identity, revocations, mailbox, identity.mailbox_slot(settings.identity))
 
 
@@ -139,8 +139,9 @@ async def wait_for_certificate(
 
 
 def _look(mail: CertificateMail, request: bytes, authority_pem: bytes) -> tuple[Identity | None, str]:
-    mail.send(request)
-    return mail.receive(authority_pem)
+    others = mail.send(request)
+    made, ignored = mail.receive(authority_pem)
+    return made, " ".join(filter(None, (others, ignored)))
 
 
 def _slot_for_files(party: PartyName) -> str:

@@ -5,23 +5,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self
-
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError, NotTrustedError
 from dpspca.common.names import PartyName, Role, shortened
 from dpspca.common.storage import Study, files
-from dpspca.common.transport import Mail, Mailbox
-from dpspca.common.trust import Authority, Invitation, Reply, is_slot, read_request, slot_of
+from dpspca.common.transport import MAX_IN_SLOT, Mail, Mailbox, slot_in
+from dpspca.common.trust import Authority, Invitation, Reply, is_slot, read_request, request_fingerprint, slot_of
 
 STUDY_FILE: Final = "study.toml"
 INVITATIONS: Final = "invitations"
-SHOWN_KEY_DIGITS: Final = 24
-"""Hexadecimal digits of a key's fingerprint that people compare: making a key with the same 96 bits is infeasible."""
 
 
 class RequestKind(StrEnum):
@@ -110,14 +105,27 @@ class StudyOffice:
         return [slot_of(self._key, party) for party in dict.fromkeys(known)]
 
     def candidates(self, mailbox: Mailbox) -> list[Candidate]:
-        """Return every request in a mailbox. Of two keys that ask in one name at the same time, none is signed."""
+        """Return every request in a mailbox. Of two keys that ask in one name at the same time, none is signed.
+
+        Neither is a party enrolled whose slot is full: its own request may have been turned away.
+        """
         found = [self._candidate(source, content) for source, content in mailbox.requests(self.slots)]
         open_ones = {(each.party, each.key) for each in found if each.kind in {RequestKind.ENROLS, RequestKind.RENEWS}}
         doubled = {party for party, count in Counter(party for party, _ in open_ones).items() if count > 1}
-        return [
-            each.refused(_two_keys(each.party)) if each.party in doubled and each.problem is None else each
-            for each in sorted(found, key=_order)
-        ]
+        slots = Counter(slot_in(each.source) for each in found)
+        full = {slot for slot, count in slots.items() if count >= MAX_IN_SLOT}
+        return [self._unless_doubtful(each, doubled, full) for each in sorted(found, key=_order)]
+
+    def _unless_doubtful(self, candidate: Candidate, doubled: set[PartyName | None], full: set[str]) -> Candidate:
+        """Refuse a request if others ask in its party's name, or may have been turned away."""
+        party = candidate.party
+        if candidate.problem is not None or party is None:
+            return candidate
+        if party in doubled:
+            return candidate.refused(_two_keys(candidate))
+        if candidate.kind is RequestKind.ENROLS and slot_of(self._key, party) in full:
+            return candidate.refused(_full_slot(party))
+        return candidate
 
     def _candidate(self, source: str, content: bytes) -> Candidate:
         unknown = Candidate(source, content, RequestKind.REFUSED)
@@ -162,7 +170,7 @@ class StudyOffice:
     def _deliver(self, candidate: Candidate, reply: Reply, mailbox: Mailbox) -> None:
         """Leave a certificate beside its request, or in the party's slot if the request had a name of its own."""
         assert candidate.party
-        beside = candidate.source.removesuffix(f".{Mail.REQUEST}")
+        beside = slot_in(candidate.source)
         slot = beside if is_slot(beside) else slot_of(self._key, candidate.party)
         if candidate.kind is RequestKind.SIGNED_BEFORE and _holds(mailbox.get(slot, Mail.CERTIFICATE), reply):
             return
@@ -181,17 +189,23 @@ def _holds(content: bytes, reply: Reply) -> bool:
         return False
 
 
-def request_fingerprint(request: bytes) -> str:
-    """Return the fingerprint of the key in a request as people compare it, in groups of four digits."""
-    public = read_request(request).key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    digits = sha256(public).hexdigest()[:SHOWN_KEY_DIGITS]
-    return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
-
-
-def _two_keys(party: PartyName | None) -> DpspcaError:
+def _two_keys(candidate: Candidate) -> DpspcaError:
+    party = candidate.party
+    stolen, remedy = "key", f"run `dpspca study revoke {party}`, then `dpspca study invite {party}`"
+    if candidate.kind is RequestKind.ENROLS:
+        stolen, remedy = "invitation", f"run `dpspca study invite {party}`: the old invitation is no longer valid then"
     return InvalidParameterError(
         f"Two different keys ask for a certificate of {party}.",
-        "Ask the party for the fingerprint of its key, take the other request away, and sign again.",
+        f"Ask the party which key is its own. If it does not know the other one, somebody stole its {stolen}. In both "
+        f"cases, {remedy}. The party joins with the new invitation, in a new folder.",
+    )
+
+
+def _full_slot(party: PartyName) -> DpspcaError:
+    return InvalidParameterError(
+        f"The mailbox holds {MAX_IN_SLOT} requests for {party}, and takes no more.",
+        "Have the coordinator's operator delete this party's *.request from the folder of the mailbox. Then run "
+        f"`dpspca study invite {party}`.",
     )
 
 

@@ -14,7 +14,7 @@ from .files import PRIVATE, require_private_folder
 from .installed import installed_digest
 from .paths import is_pattern
 from .reading import DELIMITERS, Codes, Reading
-from .routes import Route
+from .routes import ProxyAddress, Route
 from .settings import (
     AnalystSettings,
     AnySettings,
@@ -51,6 +51,7 @@ __all__ = [
     "EventStream",
     "Kinds",
     "ProviderSettings",
+    "ProxyAddress",
     "Reading",
     "Route",
     "Study",

@@ -80,6 +80,11 @@ class ProviderSettings(DataSettings):
         """How the coordinator is reached."""
         return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
 
+    @property
+    def mailbox_route(self) -> Route | None:
+        """How the coordinator's mailbox is reached."""
+        return None if self.mailbox is None else Route.of(self.mailbox, self.proxy, self.proxy_credentials)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnalystSettings:
@@ -95,6 +100,11 @@ class AnalystSettings:
     def route(self) -> Route:
         """How the coordinator is reached."""
         return Route.of(self.coordinator, self.proxy, self.proxy_credentials)
+
+    @property
+    def mailbox_route(self) -> Route | None:
+        """How the coordinator's mailbox is reached."""
+        return None if self.mailbox is None else Route.of(self.mailbox, self.proxy, self.proxy_credentials)
 
 
 Settings = TypeVar("Settings", CoordinatorSettings, ProviderSettings, AnalystSettings)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Self, TypeAlias
 
@@ -10,6 +11,9 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import PartyName, Role, check_name
 
 from .addresses import Address
+from .paths import FilePath, located
+from .routes import Route
+from .settings import ProxyText
 from .toml_file import read_toml
 
 _SAMPLE: Final = "`dpspca config sample study` shows what belongs there."
@@ -39,6 +43,8 @@ class Study:
     certificate_days: Days = 30
     analyst_days: Days = 30
     invitation_days: Days = 14
+    proxy: ProxyText | None = None
+    proxy_credentials: FilePath | None = None
 
     def __post_init__(self) -> None:
         if self.mailbox == self.address:
@@ -49,7 +55,12 @@ class Study:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a study file, or say everything that is wrong with it."""
-        return decode(cls, read_toml(path), Source(str(path), sample=_SAMPLE))
+        return decode(cls, read_toml(path), Source(str(path), partial(located, path.parent), sample=_SAMPLE))
+
+    @property
+    def mailbox_route(self) -> Route | None:
+        """How the authority's machine reaches the mailbox."""
+        return None if self.mailbox is None else Route.of(self.mailbox, self.proxy, self.proxy_credentials)
 
     @property
     def parties(self) -> Iterator[PartyName]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpspca.common.errors import DpspcaError, NotTrustedError
-from dpspca.common.trust import Identity, Reply, RevocationList, identity
+from dpspca.common.trust import Identity, Reply, RevocationList, identity, request_fingerprint
 
-from .mailbox import Mail, Mailbox
+from .mailbox import Mail, Mailbox, has_same_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,13 @@ class CertificateMail:
     mailbox: Mailbox
     slot: str
 
-    def send(self, request: bytes) -> None:
-        """Leave a request, unless it is there already."""
-        if self.mailbox.get(self.slot, Mail.REQUEST) != request:
+    def send(self, request: bytes) -> str:
+        """Leave a request, unless it is there already. The text says which other keys ask in this party's name."""
+        held = self.mailbox.requests_of(self.slot)
+        if request not in held:
             self.mailbox.put(self.slot, Mail.REQUEST, request)
+        others = [_shown_key(each) for each in held if not has_same_key(each, request)]
+        return _other_keys(others) if others else ""
 
     def receive(self, authority_pem: bytes) -> tuple[Identity | None, str]:
         """Install the certificate for the waiting key, and return it if it is there. The text says what was ignored."""
@@ -68,3 +71,19 @@ class CertificateMail:
             self.mailbox.put(self.slot, Mail.REQUEST, b"")
         except DpspcaError:
             return
+
+
+def _shown_key(request: bytes) -> str:
+    try:
+        return request_fingerprint(request)
+    except DpspcaError:
+        return "one that cannot be read"
+
+
+def _other_keys(keys: list[str]) -> str:
+    return (
+        f"The mailbox also holds a request in this party's name with another key: {', '.join(keys)}. If both come from "
+        "one invitation, the authority signs neither. If the key is yours, because you lost the folder of an earlier "
+        "`dpspca join`, ask the authority's operator for a new invitation and join with that. If it is not yours, "
+        "somebody else has your invitation: tell the operator at once."
+    )

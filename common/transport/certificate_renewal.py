@@ -11,9 +11,7 @@ Whatever goes wrong here is logged and tried again. The daemon goes on with what
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from secrets import randbelow
 from typing import Final, NamedTuple
 
@@ -89,7 +87,7 @@ def renew_if_due(mail: CertificateMail, me: Identity, now: datetime) -> tuple[Id
     """Fetch the revocation list, and ask for a new certificate if that is due. Return it if it is there already.
 
     A list that is refused, such as an older one, does not keep the certificate from being renewed. The texts say what
-    went wrong, or which certificate was ignored.
+    went wrong, which certificate was ignored, or which other key asks in this party's name.
     """
     problems = list[str]()
     try:
@@ -99,8 +97,8 @@ def renew_if_due(mail: CertificateMail, me: Identity, now: datetime) -> tuple[Id
     try:
         made, ignored = mail.receive(me.authority_pem) if identity.is_waiting(mail.folder) else (None, "")
         problems += [ignored] if ignored else []
-        if made is None and is_due(me, now):
-            mail.send(identity.renew_request(mail.folder))
+        if made is None and is_due(me, now) and (others := mail.send(identity.renew_request(mail.folder))):
+            problems.append(others)
     except DpspcaError as problem:
         problems.append(str(problem))
         return None, [*dict.fromkeys(problems)]  # if the mailbox is away, both say so
@@ -126,9 +124,9 @@ class CertificateRenewer:
         self._asked_for: bytes | None = None
         self._logged: dict[Hashable, datetime] = {}
 
-    def follow(self, revocations: Path) -> None:
-        """Fetch lists into this file from now on, because the settings name it now."""
-        self._mail = self._mail and replace(self._mail, revocations=revocations)
+    def follow(self, mail: CertificateMail | None) -> None:
+        """Use this mail from now on, because the settings name another list or another proxy now."""
+        self._mail = mail
 
     async def run(self) -> None:
         """Look regularly, at moments that differ between parties."""
@@ -165,7 +163,8 @@ class CertificateRenewer:
             return
         if not self._request or not identity.is_waiting(self._mail.folder):
             self._request = identity.renew_request(self._mail.folder)
-        self._mail.send(self._request)
+        if others := self._mail.send(self._request):
+            self._log_once_a_day(others, others)
         if self._asked_for != me.certificate_pem:
             self._asked_for = me.certificate_pem
             _log.info("Asked the authority to renew the certificate, which expires on %s.", f"{me.not_after:%F}")

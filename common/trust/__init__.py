@@ -3,7 +3,7 @@
 from . import identity
 from .authority import INVITATION_DAYS, PARTY_DAYS, Authority
 from .authority_index import IndexEntry, InvitationEntry
-from .certificates import MAX_PEM_BYTES, federation_of, read_authority, read_certificate, read_key
+from .certificates import MAX_PEM_BYTES, PublicKey, federation_of, read_authority, read_certificate, read_key, same_key
 from .connection_proof import new_challenge, sign_challenge, verify_challenge
 from .external_ca import require_root
 from .identity import IDENTITY_FILE, SLOT_FILE, CurrentIdentity, CurrentRevocations, Identity, load_revocations
@@ -11,6 +11,7 @@ from .invitations import MAILBOX_KEY_BYTES, Invitation, is_slot, owner_of, slot_
 from .receipts import MAX_RECEIPT_BYTES, sign_receipt, verify_receipt
 from .replies import MAX_REPLY_BYTES, Reply
 from .requests import Request
+from .requests import fingerprint as request_fingerprint
 from .requests import read as read_request
 from .revocations import (
     EXPIRED,
@@ -73,6 +74,7 @@ __all__ = [
     "Invitation",
     "InvitationEntry",
     "JobEnvelope",
+    "PublicKey",
     "Reply",
     "Request",
     "RevocationList",
@@ -96,10 +98,12 @@ __all__ = [
     "read_certificate",
     "read_key",
     "read_request",
+    "request_fingerprint",
     "requester_of",
     "require_role",
     "require_root",
     "require_still_valid",
+    "same_key",
     "sign",
     "sign_challenge",
     "sign_receipt",

@@ -9,13 +9,14 @@ the request, the current certificate and that signature, one PEM block each. No 
 import base64
 import re
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from dpspca.common.errors import MalformedProofError, WrongSignerError, require_trust
 from dpspca.common.names import PartyName
@@ -39,6 +40,8 @@ _INVITED: Final = re.compile(
     rb"(?P<request>.*?)" + _BEGIN_PROOF + rb"(?P<proof>[A-Za-z0-9+/=\n]+)" + _END_PROOF + rb"\s*", re.DOTALL
 )
 _OWN_BLOCKS: Final = (_BEGIN, _END, _BEGIN_PROOF, _END_PROOF)
+SHOWN_KEY_DIGITS: Final = 24
+"""Hexadecimal digits of a key's fingerprint that people compare: making a key with the same 96 bits is infeasible."""
 REQUEST_HEADER: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 _REMEDY: Final = "Make a new one with `dpspca identity renew`."
 _DAMAGED: Final = "Ask the party to send it again."
@@ -112,6 +115,13 @@ def read(pem: bytes) -> Request:
     except (InvalidSignature, ValueError):
         raise WrongSignerError("The key of the former certificate did not sign this renewal.", _REMEDY) from None
     return Request(party, key, former)
+
+
+def fingerprint(request: bytes) -> str:
+    """Return the fingerprint of the key in a request as people compare it, in groups of four digits."""
+    public = read(request).key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    digits = sha256(public).hexdigest()[:SHOWN_KEY_DIGITS]
+    return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
 
 def _read_invited(found: "re.Match[bytes]") -> Request:

@@ -4,8 +4,10 @@ import asyncio
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,14 +18,19 @@ import pytest
 from coordinator_processes import free_port
 from daemons import daemons
 from facts import facts
-from local_federation import permissive_policy, spec
+from local_federation import now, permissive_policy, spec
 from timeouts import TIMEOUT
 
+from dpspca.client.enrolment import Joining, StudyOffice
 from dpspca.client.federation import AsyncFederation
 from dpspca.common.errors import InvalidParameterError
+from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import Address, files
 from dpspca.common.storage.routes import ProxyAddress, Route
 from dpspca.common.storage.settings import ProviderSettings, read_settings
+from dpspca.common.transport import Mail, MailboxAwayError, MailFolder, RemoteMailbox
+from dpspca.common.trust import identity, slot_of
+from dpspca.server.mailbox import MailboxServer
 
 PROGRAM = shutil.which("tinyproxy")
 VARIABLES = ("http_proxy", "https_proxy", "grpc_proxy", "HTTPS_PROXY", "ALL_PROXY")
@@ -55,6 +62,18 @@ def tinyproxy(folder: Path, allowed: int, *more: str) -> Iterator[Proxy]:
             yield Proxy(port, log)
         finally:
             process.send_signal(signal.SIGTERM)
+
+
+def until_it_listens(port: int) -> None:
+    end = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        else:
+            return
 
 
 def health(folder: Path) -> int:
@@ -171,3 +190,64 @@ def test_credentials_have_to_be_in_a_private_file(tmp_path: Path) -> None:
     route = Route.of(proxy.address, proxy, tmp_path / "secret")
     assert route.credentials == "ward:moon"
     assert "moon" not in repr(route) + str(route)
+
+
+STUDY = """
+federation = "town"
+coordinator = "hub"
+address = "127.0.0.1:7443"
+mailbox = "127.0.0.1:{port}"
+providers = ["north"]
+analysts = []
+proxy = "http://127.0.0.1:{proxy}"
+proxy_credentials = "{folder}/secret"
+"""
+
+
+@pytest.mark.slow
+@needs_proxy
+def test_join_sign_and_renewal_reach_the_mailbox_by_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its credentials, also on this machine, and whatever the environment says."""
+    port = free_port()
+
+    async def scene() -> None:
+        (tmp_path / "study.toml").write_text(STUDY.format(port=port, proxy=proxy.port, folder=tmp_path))
+        files.create(tmp_path / "secret", b"ward:moon\n")
+        office = await asyncio.to_thread(StudyOffice.found, tmp_path / "study.toml", tmp_path / "authority", now)
+        invitation = office.invite(office.study.parties)[1][0]
+        authority = office.authority
+        server = MailboxServer(MailFolder(tmp_path / "mailbox"), authority.mailbox_key(), authority.certificate_pem)
+        await server.start(Address(f"127.0.0.1:{port}"))
+        through = ProxyAddress.parse(f"http://127.0.0.1:{proxy.port}")
+        joining = Joining(invitation, tmp_path / "north", None, through, tmp_path / "secret")
+        request = joining.request()
+        assert await joining.run(request, print, wait=False) is None
+        sign = [sys.executable, "-m", "dpspca", "study", "sign", "--yes"]
+        await asyncio.to_thread(subprocess.run, sign, cwd=tmp_path, check=True)
+        assert await joining.run(request, print, wait=False)
+        assert joining.write_settings({"cohort": "rows.csv"}, "policy.toml")
+        office.authority.revoke(invitation.party)
+        await asyncio.to_thread(subprocess.run, [*sign[:-2], "publish"], cwd=tmp_path, check=True)
+        before = len(proxy.connects)
+        renew = [sys.executable, "-m", "dpspca", "identity", "renew", "--config", joining.settings, "--if-due"]
+        await asyncio.to_thread(subprocess.run, renew, check=True)
+        assert len(proxy.connects) > before
+        listed = identity.load_revocations(joining.folder / "revoked.pem", authority.certificate_pem)
+        assert len(listed.serials) == 1
+        await server.stop()
+
+    with tinyproxy(tmp_path, port, "BasicAuth ward moon") as proxy:
+        for name in VARIABLES:
+            monkeypatch.setenv(name, "http://127.0.0.1:1")
+        asyncio.run(scene())
+        assert set(proxy.connects) == {f"127.0.0.1:{port}"}
+
+
+@pytest.mark.slow
+@needs_proxy
+def test_a_mailbox_behind_a_proxy_that_refuses_says_its_answer(tmp_path: Path) -> None:
+    with tinyproxy(tmp_path, free_port()) as proxy:
+        until_it_listens(proxy.port)
+        route = Route(address(free_port()), address(proxy.port))
+        with pytest.raises(MailboxAwayError, match=facts(route.proxy, 403)):
+            RemoteMailbox(route).get(slot_of(bytes(32), PartyName("town", Role.PROVIDER, "north")), Mail.CERTIFICATE)

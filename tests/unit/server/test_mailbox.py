@@ -5,7 +5,7 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from dpspca.common.errors import RefusedError
 from dpspca.common.names import PartyName, Role
 from dpspca.common.storage import Address
 from dpspca.common.transport import MAX_BYTES, Mail, MailboxAwayError, MailFolder, RemoteMailbox
+from dpspca.common.trust import Reply, identity
 from dpspca.common.trust.invitations import slot_of
 from dpspca.server import mailbox
 from dpspca.server.mailbox import MailboxServer
@@ -80,6 +81,14 @@ def test_what_was_left_in_a_slot_is_fetched_and_taken_away(tmp_path: Path) -> No
             await here.put(Mail.CERTIFICATE, b"c" * MAX_BYTES[Mail.CERTIFICATE])
             assert len(await here.get(Mail.CERTIFICATE)) == MAX_BYTES[Mail.CERTIFICATE]
             assert here.folder.unconfirmed == {here.slot}
+            with pytest.raises(RefusedError, match=facts(409)):
+                await here.put(Mail.REQUEST, b"")
+            home = tmp_path / "north"
+            await asyncio.sleep(mailbox.WRITE_SECONDS)
+            await here.put(Mail.REQUEST, identity.request(home, NORTH))
+            _, asked = here.folder.requests_of(here.slot)
+            reply = Reply(here.authority.sign(asked), here.authority.certificate_pem, here.authority.revocation_list())
+            await here.put(Mail.CERTIFICATE, reply.to_bytes())
             await here.put(Mail.REQUEST, b"")
             with pytest.raises(MailboxAwayError):
                 await here.put(Mail.REQUEST, b"again")
@@ -256,39 +265,6 @@ def test_t35_lists_that_are_refused_have_to_wait(tmp_path: Path) -> None:
                 await here.put(Mail.REVOCATIONS, b"nonsense again")
 
     asyncio.run(main())
-
-
-def test_a_proxy_that_the_environment_names_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bytes] = []
-
-    async def main() -> None:
-        async with site(tmp_path) as here:
-            where = Address(here.server.address)
-
-            async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                asked.append(await reader.readuntil(b"\r\n\r\n"))
-                far, to_far = await asyncio.open_connection(where.host, where.port)
-                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await asyncio.gather(_carry(reader, to_far), _carry(far, writer))
-
-            proxy = await asyncio.start_server(connect, "127.0.0.1", 0)
-            monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
-            monkeypatch.setattr("dpspca.common.transport.mailbox.is_loopback", lambda _: False)
-            await here.put(Mail.REQUEST, b"please")
-            assert here.folder.get(here.slot, Mail.REQUEST) == b"please"
-            proxy.close()
-
-    asyncio.run(main())
-    assert len(asked) == 1
-    assert asked[0].startswith(b"CONNECT 127.0.0.1:")
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while content := await reader.read(2**16):
-            writer.write(content)
-            await writer.drain()
-    writer.close()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ def test_t44_a_newer_revocation_list_is_installed_and_no_other(site: Site, south
 def test_lists_go_to_the_file_that_the_settings_name_now(site: Site) -> None:
     before, moved = site.list.read_bytes(), site.list.with_name("moved.pem")
     moved.write_bytes(before)
-    site.keeper.follow(moved)
+    site.keeper.follow(replace(site.mail, revocations=moved))
     newer = site.authority.revocation_list()
     site.mailbox.put(site.slot, Mail.REVOCATIONS, newer)
     site.look()
