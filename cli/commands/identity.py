@@ -188,7 +188,7 @@ def _renew(  # noqa: PLR0913  # a command's flags are its parameters
     revocations: Annotated[
         Path | None,
         typer.Option(
-            help="With --if-due: a copy of the revocation list to bring up to date, too. A newer one stays.",
+            help="A copy of the revocation list to bring up to date, too. A newer one stays.",
             show_default=False,
         ),
     ] = None,
@@ -202,7 +202,6 @@ def _renew(  # noqa: PLR0913  # a command's flags are its parameters
     if if_due:
         _renew_if_due(*renewal.if_due(config, exchange, revocations), as_json=as_json)
         return
-    check(revocations is None, "--revocations is given without --if-due.", "Give both, or neither.")
     request, mail = renewal.begin(config, exchange)
     key = request_fingerprint(request)
     _note(f"The new key is {key}. Tell the authority's operator, who signs it with `dpspca study sign`.")
@@ -211,6 +210,8 @@ def _renew(  # noqa: PLR0913  # a command's flags are its parameters
         line = "Waiting for the authority. Repeat this command when it has signed."
         print_output({"renewed": False, "key": key}, line, as_json=as_json)
         return
+    if revocations is not None:
+        renewal.copy_newer_list(mail, revocations, made.authority_pem)
     _print_identity(made, as_json=as_json)
 
 

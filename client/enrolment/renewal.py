@@ -52,16 +52,18 @@ def if_due(config: Path, exchange: Path | None, revocations: Path | None = None)
     settings = read_any_settings(config)
     me, mail = Identity.load(settings.identity), mail_of(settings, config, exchange)
     made, problems = renew_if_due(mail, me, now())
-    if revocations is not None and mail.revocations is not None:
-        _copy_newer(mail.revocations, revocations, me.authority_pem)
+    if revocations is not None:
+        copy_newer_list(mail, revocations, me.authority_pem)
     return made or me, made is not None, problems
 
 
-def _copy_newer(source: Path, target: Path, authority_pem: bytes) -> None:
-    """Copy a revocation list over an older one. A newer one that was installed by hand stays."""
-    fetched, there = (identity.stored_revocations(path, authority_pem) for path in (source, target))
+def copy_newer_list(mail: CertificateMail, target: Path, authority_pem: bytes) -> None:
+    """Copy a party's revocation list over an older one. A newer one that was installed by hand stays."""
+    if mail.revocations is None:
+        return
+    fetched, there = (identity.stored_revocations(path, authority_pem) for path in (mail.revocations, target))
     if fetched is not None and (there is None or fetched.number > there.number):
-        identity.install_revocations(target, source.read_bytes(), authority_pem)
+        identity.install_revocations(target, mail.revocations.read_bytes(), authority_pem)
 
 
 def mail_of(settings: AnySettings, config: Path, exchange: Path | None = None) -> CertificateMail:

@@ -275,6 +275,23 @@ def test_a_timer_renews_if_due_and_installs_what_came(
     assert renewed["until"] >= until
 
 
+@pytest.mark.usefixtures("enrolled")
+def test_a_renewal_brings_a_copy_of_the_list_up_to_date_too(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "north" / "provider.toml").write_text(
+        'coordinator = "127.0.0.1:1"\nidentity = "identity"\nrevocations = "revoked.pem"\npolicy = "policy.toml"\n'
+        '[data_sets]\ncohort = "rows.csv"\n'
+    )
+    copied, own = tmp_path / "copy.pem", tmp_path / "north" / "revoked.pem"
+    before = own.read_bytes()
+    copied.write_bytes(before)
+    renew = ("identity", "renew", "--config", "north/provider.toml", *POST, "--no-wait", "--revocations", "copy.pem")
+    assert here(*renew, "--json").facts["renewed"] is False
+    assert copied.read_bytes() == before
+    sign(here)
+    assert here(*renew).code == 0
+    assert copied.read_bytes() == own.read_bytes() != before
+
+
 @pytest.mark.usefixtures("authority")
 def test_t44_an_impostor_without_an_invitation_is_not_signed(here: Here, tmp_path: Path) -> None:
     party = PartyName("town", Role.PROVIDER, "north")
