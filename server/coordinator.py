@@ -29,6 +29,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
 from .jobs import PresenceLog, Roster
 from .journal import Journal, JournalError, JournalThread, TemporaryJournal
 from .metrics import BYTES, CONNECTIONS, ENDED, PROVIDERS, RELOAD_FAILED, RUNNING, SERVING, CoordinatorMetrics, by_label
+from .refusal_events import RefusalEvents
 from .rpc import (
     HEARTBEAT_SECONDS,
     RESULT_BYTES,
@@ -96,13 +97,17 @@ class Coordinator:
         self._journal = JournalThread(journal or TemporaryJournal())
         judge = rpc.CallerCheck(identity().authority_pem, revocations, clock, ALLOWED)
         self.roster = Roster(self.metrics, events, PresenceLog(clock))
-        self._frontend = TlsFrontend(judge, TlsSettings(identity).current, self.note_certificate)
+        self._refusals = RefusalEvents(events)
+        self._frontend = TlsFrontend(judge, TlsSettings(identity).current, self._note_refused_connection)
         everybody = (judge.authority_pem, revocations, clock, ALLOWED, self._frontend.certificate_of)
         door = _Door(*everybody, self._serving)
         self._analysts = AnalystService(door, self.roster, self._journal, identity, result_bytes)
         self._health = Health(rpc.CallerCheck(*everybody), self.roster, self._reload_problem)
         self._journal_task: asyncio.Task[None] | None = None
-        self._server = rpc.server(CallInterceptor(rpc.CallerCheck(*everybody), _name_of, metrics=self.metrics))
+        caller_check = rpc.CallerCheck(*everybody)
+        self._server = rpc.server(
+            CallInterceptor(caller_check, _name_of, metrics=self.metrics, on_refused=self._note_refused_call)
+        )
         providers = ProviderService(door, self.roster, identity, heartbeat_seconds, self._analysts.final_state)
         provider_stream.serve(providers, self._server)
         pb_grpc.add_AnalystServiceServicer_to_server(self._analysts, self._server)
@@ -138,6 +143,20 @@ class Coordinator:
     def _reload_problem(self) -> str | None:
         """Ask whoever reads the settings: the daemon says who, after this was made."""
         return self.reload_problem()
+
+    def _note_refused_connection(self, certificate: bytes, problem: DpspcaError) -> None:
+        self.note_certificate(certificate)
+        self._refusals.note(self._party_of(certificate), None, problem.code)
+
+    def _note_refused_call(self, connection: str, method: str, code: str) -> None:
+        self._refusals.note(self._party_of(self._frontend.certificate_of(connection) or b""), method, code)
+
+    def _party_of(self, certificate: bytes) -> PartyName | None:
+        """Return the party of a certificate of the authority, also of one that is no longer valid."""
+        try:
+            return holder_of(certificate, self._identity().authority_pem)[0]
+        except DpspcaError:
+            return None
 
     def _collect(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Return the numbers that are read when somebody looks."""

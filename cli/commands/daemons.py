@@ -140,7 +140,7 @@ def _run_coordinator(config: Path) -> None:
     events = EventStream(settings.events, coordinator_events.EVENTS, identity.get().name, now)
     current = coordinator_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
-    keeper = CertificateRenewer(mail, identity.get, current.revocations, now)
+    keeper = CertificateRenewer(mail, identity.get, current.revocations, now, events)
     journal = _journal(settings, config)
     _raise_file_limit(4 * rpc.MAX_CONNECTIONS)  # for each: the client's socket, two towards gRPC, and the rest
 
@@ -208,7 +208,7 @@ def _run_provider(config: Path) -> None:
     events = EventStream(settings.events, provider_events.EVENTS, identity.get().name, now)
     current = provider_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
-    keeper = CertificateRenewer(mail, identity.get, current.revocations, now)
+    keeper = CertificateRenewer(mail, identity.get, current.revocations, now, events)
     scratch = scratch_of(settings, config)
     rows = data_sets_of(settings, scratch)
     _log_names(settings, rows)

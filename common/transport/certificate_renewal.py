@@ -16,6 +16,7 @@ from secrets import randbelow
 from typing import Final, NamedTuple
 
 from dpspca.common.errors import DpspcaError
+from dpspca.common.storage import Emit, ignore
 from dpspca.common.trust import Identity, RevocationList, identity, read_authority, read_certificate
 
 from .certificate_mail import CertificateMail
@@ -106,7 +107,10 @@ def renew_if_due(mail: CertificateMail, me: Identity, now: datetime) -> tuple[Id
 
 
 class CertificateRenewer:
-    """Renews, fetches and warns, for as long as a daemon runs. Without ``mail`` it only warns."""
+    """Renews, fetches and warns, for as long as a daemon runs. Without ``mail`` it only warns.
+
+    It also emits an event about every certificate and revocation list that comes into use, whoever installed it.
+    """
 
     def __init__(
         self,
@@ -114,8 +118,12 @@ class CertificateRenewer:
         current: Callable[[], Identity],
         revocations: Callable[[], RevocationList],
         clock: Callable[[], datetime],
+        events: Emit = ignore,
     ) -> None:
         self._mail = mail
+        self._events = events
+        self._shown: tuple[bytes, int] = b"", -1
+        """The certificate and the number of the revocation list of the last events."""
         self._current = current
         self._revocations = revocations
         self._clock = clock
@@ -136,7 +144,7 @@ class CertificateRenewer:
 
     def look(self) -> None:
         """Do once what is to be done now."""
-        for step in (self._warn, self._fetch, self._renew):
+        for step in (self._warn, self._fetch, self._renew, self._tell):
             try:
                 step()
             except DpspcaError as problem:
@@ -172,6 +180,18 @@ class CertificateRenewer:
         if made:
             self._request = b""
             _log.info("The certificate is renewed. It is valid until %s.", f"{made.not_after:%F}")
+
+    def _tell(self) -> None:
+        """Emit events about the certificate and the revocation list in use, if they are others than before."""
+        me, listed = self._current(), self._revocations()
+        certificate, number = self._shown
+        self._shown = me.certificate_pem, listed.number
+        if me.certificate_pem != certificate:
+            serial = f"{read_certificate(me.certificate_pem).serial_number:x}"
+            self._events("certificate", serial=serial, until=me.not_after.isoformat())
+        if listed.number != number:
+            until = listed.next_update.isoformat()
+            self._events("revocation-list", list_number=listed.number, until=until, revoked=len(listed.serials))
 
     def _log_once_a_day(self, text: str, about: Hashable) -> None:
         """Log a warning, but one about the same thing only once a day, however its words change meanwhile."""

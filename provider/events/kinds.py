@@ -38,6 +38,8 @@ EVENTS: Final[Kinds] = MappingProxyType({
     "lapsed": ("job", "state"),
     "policy": ("file", "data_sets", "closed", "problems"),
     "settings": ("taken", "data_sets", "problem"),
+    "certificate": ("serial", "until"),
+    "revocation-list": ("list_number", "until", "revoked"),
     "quarantined": ("reason",),
     "quarantine-ended": ("reason",),
     "vouched": ("data_set", "reason"),

@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, nullcontext
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -71,8 +72,13 @@ class CallInterceptor(_Interceptor):
         name_of: Callable[[str], str],
         seconds: float = READ_SECONDS,
         metrics: CoordinatorMetrics | None = None,
+        on_refused: Callable[[str, str, str], None] = lambda *_: None,
     ) -> None:
-        """Take the doorkeeper that admits callers, and the function that gives a method's name from its path."""
+        """Take the doorkeeper that admits callers, and the function that gives a method's name from its path.
+
+        ``on_refused`` gets gRPC's name of the connection, the method and the code of every refused call.
+        """
+        self._on_refused = on_refused
         self._metrics = metrics or CoordinatorMetrics()
         self._door = door
         self._name_of = name_of
@@ -103,7 +109,7 @@ class CallInterceptor(_Interceptor):
 
         async def serve_call(arriving: AsyncIterable[Any], context: Context) -> None:
             requests = _messages(arriving)
-            rpc.on_refusal.set(lambda code: self._metrics.refused("coordinator", code))
+            rpc.on_refusal.set(partial(self._note_refusal, context.peer(), method))
             begun = time.monotonic()
             try:
                 async with (
@@ -120,6 +126,10 @@ class CallInterceptor(_Interceptor):
                 self._metrics.call_ended(method, time.monotonic() - begun)
 
         return serve_call
+
+    def _note_refusal(self, connection: str, method: str, code: str) -> None:
+        self._metrics.refused("coordinator", code)
+        self._on_refused(connection, method, code)
 
     @asynccontextmanager
     async def _admit(self, method: str, context: Context) -> AsyncIterator[PartyName]:

@@ -63,11 +63,11 @@ class TlsFrontend:
         self,
         door: rpc.CallerCheck,
         context: Callable[[], ssl.SSLContext],
-        on_refused: Callable[[bytes], None] = lambda _: None,
+        on_refused: Callable[[bytes, DpspcaError], None] = lambda *_: None,
     ) -> None:
         """``door`` names or refuses a certificate's party; ``context`` returns TLS settings for the next connection.
 
-        ``on_refused`` gets the certificate of every refused connection.
+        ``on_refused`` gets the certificate of every refused connection, and why it was refused.
         """
         self._on_refused = on_refused
         self._door = door
@@ -150,7 +150,7 @@ class TlsFrontend:
     def keep_refused(self, caller: OuterConnection, problem: DpspcaError) -> None:
         """Keep a refused connection for a moment, and pause accepting."""
         who = self._door.name_for_log(caller.certificate)
-        self._on_refused(caller.certificate)
+        self._on_refused(caller.certificate, problem)
         _log.warning("A connection from %s was refused: %s", caller.address, problem, extra=about(who))
         self._pause_accepting()
         while len(self._refused) >= MAX_REFUSED:

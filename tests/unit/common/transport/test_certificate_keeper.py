@@ -22,10 +22,13 @@ from dpspca.common.transport import (
     catch_up,
     ends,
 )
+from dpspca.common.trust import Identity, read_certificate
 from dpspca.common.trust import identity as identities
 from dpspca.common.trust.identity import CurrentIdentity, CurrentRevocations
 from dpspca.common.trust.invitations import slot_of
 from dpspca.common.trust.replies import Reply
+from dpspca.provider.events import EVENTS as PROVIDER_EVENTS
+from dpspca.server.events import EVENTS as COORDINATOR_EVENTS
 
 OSLO = PartyName("north", Role.PROVIDER, "oslo")
 LEAD = timedelta(minutes=5)
@@ -46,7 +49,14 @@ class Site:
         self.mail = CertificateMail(self.home, self.list, self.mailbox, self.slot)
         self.identity = CurrentIdentity(self.home)
         self.revoked = CurrentRevocations(self.list, north.pem)
-        self.keeper = CertificateRenewer(self.mail, self.identity.get, self.revoked.get, lambda: north.now)
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.keeper = CertificateRenewer(
+            self.mail, self.identity.get, self.revoked.get, lambda: north.now, self.note_event
+        )
+
+    def note_event(self, event: str, /, **fields: Any) -> None:
+        assert tuple(fields) == PROVIDER_EVENTS[event] == COORDINATOR_EVENTS[event]
+        self.events.append((event, fields))
 
     def look(self, later: timedelta = timedelta()) -> None:
         self.north.now += later
@@ -64,6 +74,35 @@ class Site:
 @pytest.fixture
 def site(north: Any, tmp_path: Path) -> Site:
     return Site(north, tmp_path)
+
+
+def test_certificates_and_lists_are_events_when_they_come_into_use(site: Site) -> None:
+    """Also those that were installed by hand. They are told once."""
+    site.look()
+    site.look()
+    first, listed = site.events
+    assert first == ("certificate", {"serial": serial_of(site.before), "until": site.before.not_after.isoformat()})
+    assert (listed[0], listed[1]["list_number"], listed[1]["revoked"]) == (
+        "revocation-list",
+        site.revoked.get().number,
+        0,
+    )
+    site.look(timedelta(days=25))
+    site.sign()
+    site.look()
+    site.look()
+    renewed, newer = site.events[2:]
+    assert renewed[1]["serial"] == serial_of(site.identity.get()) != serial_of(site.before)
+    assert newer[1]["list_number"] == site.revoked.get().number > listed[1]["list_number"]
+    site.north.enrol("provider", "rome")
+    site.authority.revoke(PartyName("north", Role.PROVIDER, "rome"))
+    site.list.write_bytes(site.authority.revocation_list())
+    site.look()
+    assert [(event, fields["revoked"]) for event, fields in site.events[4:]] == [("revocation-list", 1)]
+
+
+def serial_of(me: Identity) -> str:
+    return f"{read_certificate(me.certificate_pem).serial_number:x}"
 
 
 def test_a_daemon_renews_when_a_third_is_left_and_keeps_the_old_until_then(site: Site) -> None:
