@@ -24,7 +24,6 @@ from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.results import Model, PrivacyStatement
 from dpspca.common.storage import Route
-from dpspca.common.transport import rpc
 from dpspca.common.trust import Identity, JobEnvelope, SignedJob, sign, signer_of
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
@@ -43,6 +42,7 @@ from .connection import (
     Offer,
     OfferList,
     Presence,
+    RenewableChannel,
     StatementRequests,
     TooMuchError,
     bounds,
@@ -163,26 +163,31 @@ class AsyncJob:
 class AsyncFederation:
     """A connection to a coordinator. If the coordinator goes away, calls are retried for ``retry_seconds``.
 
+    ``identity`` may be a function that returns the identity as it is now. After a renewal, new calls use the new one.
     ``notify`` is called with a sentence when the coordinator goes away and when it is back. By default both are logged.
     """
 
     def __init__(
         self,
         address: str | Route,
-        identity: Identity,
+        identity: Identity | Callable[[], Identity],
         clock: Callable[[], datetime] | None = None,
         *,
         retry_seconds: float = RETRY_SECONDS,
         notify: Notify = log_warning,
     ) -> None:
-        self._identity = identity
         self._clock = clock or (lambda: datetime.now(UTC))
         self._notify = notify
-        require_in_force(identity, self._clock())
-        self._link = CoordinatorLink(retry_seconds, notify, lambda: require_in_force(identity, self._clock()))
-        self._channel = rpc.dial(address, identity)
+        read = (lambda: identity) if isinstance(identity, Identity) else identity
+        require_in_force(read(), self._clock())
+        self._channel = RenewableChannel(address, read)
+        self._link = CoordinatorLink(retry_seconds, notify, lambda: require_in_force(self._identity, self._clock()))
         self.stub = pb_grpc.AnalystServiceStub(bounds.Bounded(self._channel))
         self._parties = pb_grpc.PartyServiceStub(bounds.Bounded(self._channel))
+
+    @property
+    def _identity(self) -> Identity:
+        return self._channel.identity()
 
     @classmethod
     def connect(
@@ -373,7 +378,7 @@ class AsyncFederation:
 
     async def close(self) -> None:
         """Close the connection. Jobs continue."""
-        await self._channel.close(None)
+        await self._channel.close()
 
     async def __aenter__(self) -> Self:
         return self

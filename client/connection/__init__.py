@@ -9,6 +9,7 @@ from .jobs import AWAITING_APPROVAL, JobList, JobStatus, Offer, OfferList, Parti
 from .offer_checks import require_data_set, require_providers
 from .presence import AWAY, CONNECTED, UNKNOWN, Presence, presences, require_admissible
 from .progress import JobProgress, job_progress
+from .renewable_channel import RenewableChannel
 from .sign_in import require_filled, require_in_force, settings, warn_if_outlived
 from .statements import NO_TRUST, Collected, StatementRequests
 
@@ -34,6 +35,7 @@ __all__ = [
     "OfferList",
     "ParticipantStatus",
     "Presence",
+    "RenewableChannel",
     "StatementRequests",
     "TooMuchError",
     "bounds",

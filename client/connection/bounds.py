@@ -24,6 +24,7 @@ from dpspca.common.trust import MAX_JOB_BYTES, MAX_JOB_LIFE, MAX_STATEMENT_BYTES
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 from .errors import TooMuchError, UnreadableReplyError
+from .renewable_channel import RenewableChannel
 
 ANSWER_SECONDS: Final = 60.0
 """Timeout of a call that should be answered at once."""
@@ -169,7 +170,7 @@ class Bounded:
     and ``message_of`` raises it.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel | RenewableChannel) -> None:
         self._channel = channel
 
     def unary_unary(self, path: str, *, response_deserializer: Reader, **others: Any) -> Any:  # noqa: ANN401

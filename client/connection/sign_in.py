@@ -9,18 +9,23 @@ from dpspca.client.enrolment import keep_fresh
 from dpspca.common.checks import check
 from dpspca.common.errors import NotNowError
 from dpspca.common.storage import AnalystSettings, Route, read_settings
-from dpspca.common.trust import Identity
+from dpspca.common.trust import CurrentIdentity, Identity
 
 
-def settings(where: str | PathLike[str], identity: str | PathLike[str] | None) -> tuple[str | Route, Identity]:
-    """Return the way to the coordinator, and the identity: from a settings file, or from an address and a folder."""
+def settings(
+    where: str | PathLike[str], identity: str | PathLike[str] | None
+) -> tuple[str | Route, Callable[[], Identity]]:
+    """Return the way to the coordinator, and a function that reads the identity as it is on disk when it is called.
+
+    They come from a settings file, or from an address and a folder.
+    """
     require_filled("the coordinator's address" if identity is not None else "the path of the settings file", where)
     if identity is not None:
         require_filled("the folder of the identity", identity)
-        return str(where), Identity.load(Path(identity))
+        return str(where), CurrentIdentity(Path(identity)).get
     read = read_settings(AnalystSettings, Path(where))
     keep_fresh(read, Path(where))
-    return read.route, Identity.load(read.identity)
+    return read.route, CurrentIdentity(read.identity).get
 
 
 def require_filled(what: str, given: str | PathLike[str]) -> None:

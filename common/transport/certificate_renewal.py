@@ -144,7 +144,7 @@ class CertificateRenewer:
 
     def look(self) -> None:
         """Do once what is to be done now."""
-        for step in (self._warn, self._fetch, self._renew, self._tell):
+        for step in (self._warn, self._fetch, self._renew, self._emit_what_is_used):
             try:
                 step()
             except DpspcaError as problem:
@@ -181,7 +181,7 @@ class CertificateRenewer:
             self._request = b""
             _log.info("The certificate is renewed. It is valid until %s.", f"{made.not_after:%F}")
 
-    def _tell(self) -> None:
+    def _emit_what_is_used(self) -> None:
         """Emit events about the certificate and the revocation list in use, if they are others than before."""
         me, listed = self._current(), self._revocations()
         certificate, number = self._shown
