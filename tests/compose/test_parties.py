@@ -3,11 +3,13 @@
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,13 @@ import pytest
 import yaml
 from coordinator_processes import free_port
 from files_in_use import put
-from local_federation import Enrolment, permissive_policy, spec
+from local_federation import Enrolment, now, permissive_policy, spec
 from timeouts import TIMEOUT
 
 from dpspca import Federation
+from dpspca.client.enrolment import StudyOffice
 from dpspca.common.names import Role
+from dpspca.common.transport import MailboxAwayError, RemoteMailbox
 from dpspca.common.trust import slot_of
 
 pytestmark = pytest.mark.slow
@@ -177,6 +181,94 @@ def test_two_real_parties_run_a_job_and_reload(
     if owner:
         assert (tmp_path / "state" / "ledger" / "ledger.db").stat().st_uid == owner
         shutil.rmtree(tmp_path / "state")
+
+
+@pytest.mark.nightly
+def test_two_real_parties_join_and_renew_by_the_mailbox(tmp_path: Path, party: Callable[..., Party]) -> None:
+    """As deploy/README.md says: the coordinator's `join` publishes the mailbox, and the provider's settings name it."""
+    if not is_free(MAILBOX_PORT):
+        pytest.skip(f"port {MAILBOX_PORT} of this machine is in use")
+    host, port = own_address(), free_port()
+    mailbox = f"{host}:{MAILBOX_PORT}"
+    folder = tmp_path / "authority"
+    (tmp_path / "study.toml").write_text(f'mailbox = "{mailbox}"\n' + STUDY.replace("hub.example:7443", f"hub:{port}"))
+    dpspca("study", "init", tmp_path / "study.toml", "--authority", folder)
+    common = 'identity = "/party/identity"\nrevocations = "/party/revoked.pem"\n'
+    hub = party(
+        "coordinator",
+        f'{common}listen = "0.0.0.0:7443"\nmailbox = "0.0.0.0:7444"\nmailbox_folder = "/party/mailbox"\n'
+        'journal = "/party/journal.db"\n',
+        DPSPCA_PORT=str(port),
+        DPSPCA_MAILBOX_PORT=str(MAILBOX_PORT),
+    )
+    north = party(
+        "provider",
+        f'{common}coordinator = "{host}:{port}"\nmailbox = "{mailbox}"\npolicy = "policy.toml"\n'
+        'ledger = "/party/ledger/ledger.db"\n[data_sets]\ncohort = "/rows/cohort.npy"\n',
+        DPSPCA_ROWS=str(tmp_path / "rows"),
+    )
+    (tmp_path / "rows").mkdir()
+    np.save(tmp_path / "rows" / "cohort.npy", np.random.default_rng(0).standard_normal((200, 30)))
+    put(north.folder / "policy.toml", permissive_policy("row-replace-one"))
+    office = StudyOffice(folder, now)
+    with ThreadPoolExecutor() as threads:
+        joining = [threads.submit(joins, each, folder) for each in (hub, north)]
+        until_requests_wait(office, 2, joining)
+        dpspca("study", "sign", "--authority", folder, "--yes")
+        for each in joining:
+            each.result(TIMEOUT)
+    for each, words in ((hub, "mailbox on"), (north, "Connected to")):
+        each.compose("up", "--detach")
+        each.until(words)
+    renew = ("exec", "-T", "provider", "dpspca", "identity", "renew", "--config", "/config/settings.toml", "--no-wait")
+    north.compose(*renew)
+    dpspca("study", "sign", "--authority", folder, "--yes")
+    assert "valid until" in north.compose(*renew)
+
+
+MAILBOX_PORT = 7444
+"""Where `join` listens in the container of the coordinator: the port of the study file, which compose publishes."""
+
+
+def own_address() -> str:
+    """Return an address of this machine that containers can reach. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no address but its own")
+        found: str = trial.getsockname()[0]
+        return found
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("0.0.0.0", port))  # noqa: S104  # as compose does
+        except OSError:
+            return False
+    return True
+
+
+def joins(who: Party, authority: Path) -> None:
+    """Join by the mailbox, and wait for the certificate."""
+    (invitation,) = (authority / "invitations").glob(f"{who.role}-*.invitation")
+    put(who.folder / "invitation", invitation.read_text())
+    ports = ("--service-ports",) if who.role == "coordinator" else ()
+    who.compose("run", "--rm", "-T", *ports, who.role, "join", "/config/invitation", "--folder", "/party")
+
+
+def until_requests_wait(office: StudyOffice, count: int, joining: list[Future[None]]) -> None:
+    assert office.study.mailbox_route
+    mailbox, end = RemoteMailbox(office.study.mailbox_route), time.monotonic() + TIMEOUT
+    waiting = 0
+    while waiting < count:
+        assert time.monotonic() < end
+        assert not any(each.done() for each in joining), [each.exception() for each in joining if each.done()]
+        with suppress(MailboxAwayError):
+            waiting = len(office.candidates(mailbox))
+        time.sleep(0.5)
 
 
 def test_a_daemon_runs_on_volumes_as_kubernetes_lays_them(tmp_path: Path, engine: Any, image: str) -> None:
