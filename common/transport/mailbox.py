@@ -63,7 +63,7 @@ class MailboxAwayError(DpspcaError):
     code = "mailbox-away"
 
 
-class SlotFullError(RefusedError):
+class SlotFullError(DpspcaError):
     """A slot holds the requests of as many keys as it may."""
 
     code = "slot-full"
