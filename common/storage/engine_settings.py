@@ -1,7 +1,7 @@
 """The tables ``[engines.NAME]`` in a provider's settings: which cluster computes the sums over a data set's rows."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -25,7 +25,7 @@ class EngineKind(StrEnum):
     SPARK = "spark"
 
 
-_OF_KIND: Final[Mapping[EngineKind, tuple[frozenset[str], frozenset[str]]]] = {
+KEYS_OF_KIND: Final[Mapping[EngineKind, tuple[frozenset[str], frozenset[str]]]] = {
     EngineKind.DASK: (frozenset({"scheduler"}), frozenset({"ca", "cert", "key"})),
     EngineKind.SPARK: (frozenset({"master"}), frozenset({"secret", "conf"})),
 }
@@ -73,13 +73,13 @@ class EngineSettings:
         if "engine" not in values:
             return
         kind = values["engine"]
-        needed, allowed = _OF_KIND[kind]
-        given = {key for both in _OF_KIND.values() for part in both for key in part if values.get(key)}
+        needed, allowed = KEYS_OF_KIND[kind]
+        given = {key for both in KEYS_OF_KIND.values() for part in both for key in part if values.get(key)}
         if missing := sorted(needed - given):
             yield f"The engine {kind} lacks {missing[0]}.", f"Add {missing[0]}."
         if stray := sorted(given - needed - allowed):
             yield f"The engine {kind} has {', '.join(stray)}.", f"It may have {', '.join(sorted(needed | allowed))}."
-        yield from _of_dask(values, given) if kind is EngineKind.DASK else _of_spark(values)
+        yield from PROTECTION_OF_KIND[kind](values, given)
 
 
 def _of_dask(values: Mapping[str, Any], given: set[str]) -> Iterator[tuple[str, str]]:
@@ -96,7 +96,7 @@ def _of_dask(values: Mapping[str, Any], given: set[str]) -> Iterator[tuple[str, 
         )
 
 
-def _of_spark(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_spark(values: Mapping[str, Any], _: set[str]) -> Iterator[tuple[str, str]]:
     master = values.get("master") or ""
     if master and not _LOCAL_MASTER.fullmatch(master) and not values.get("secret"):
         yield (
@@ -106,6 +106,13 @@ def _of_spark(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     own = {key for key in values.get("conf") or {} if _is_protection(key)}
     if own:
         yield f"conf has {', '.join(sorted(own))}.", "Remove it: it follows from secret."
+
+
+PROTECTION_OF_KIND: Final[Mapping[EngineKind, Callable[[Mapping[str, Any], set[str]], Iterator[tuple[str, str]]]]] = {
+    EngineKind.DASK: _of_dask,
+    EngineKind.SPARK: _of_spark,
+}
+"""For each kind, what finds connections in the clear in its values and the keys that are given."""
 
 
 def _is_protection(key: str) -> bool:

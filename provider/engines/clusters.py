@@ -1,5 +1,6 @@
 """The cluster that settings name. One connection serves all data sets with the same settings, as long as this runs."""
 
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Final
 
@@ -9,6 +10,10 @@ from dpspca.provider.data import Cluster
 from .dask_cluster import DaskCluster
 from .spark_cluster import SparkCluster
 
+CLUSTERS: Final[Mapping[EngineKind, Callable[[EngineSettings], Cluster]]] = {
+    EngineKind.DASK: DaskCluster,
+    EngineKind.SPARK: SparkCluster,
+}
 _OPEN: Final[dict[str, Cluster]] = {}
 _OPENING: Final = Lock()
 
@@ -18,6 +23,5 @@ def open_cluster(settings: EngineSettings) -> Cluster:
     with _OPENING:
         known = _OPEN.get(repr(settings))
         if known is None:
-            made = DaskCluster(settings) if settings.engine is EngineKind.DASK else SparkCluster(settings)
-            known = _OPEN[repr(settings)] = made
+            known = _OPEN[repr(settings)] = CLUSTERS[settings.engine](settings)
         return known

@@ -7,7 +7,9 @@ import pytest
 from facts import facts
 
 from dpspca.common.errors import InvalidInputError, InvalidParameterError
+from dpspca.common.storage.engine_settings import KEYS_OF_KIND, PROTECTION_OF_KIND, EngineKind
 from dpspca.common.storage.settings import ProviderSettings, read_settings
+from dpspca.provider.engines.clusters import CLUSTERS
 
 PLAIN = 'coordinator = "127.0.0.1:1"\nidentity = "me"\nrevocations = "r.pem"\npolicy = "p.toml"\n'
 TLS = 'ca = "ca.pem"\ncert = "me.pem"\nkey = "me-key.pem"\n'
@@ -17,6 +19,11 @@ def read(text: str, folder: Path, before: str = '[data_sets]\ncohort = "/rows"\n
     path = folder / "north.toml"
     path.write_text(f"{PLAIN}{before}{text}", encoding="utf-8")
     return read_settings(ProviderSettings, path)
+
+
+def test_every_kind_of_cluster_has_its_keys_its_protection_and_its_program() -> None:
+    for each in (KEYS_OF_KIND, PROTECTION_OF_KIND, CLUSTERS):
+        assert set(each) == set(EngineKind)
 
 
 def test_files_are_found_from_the_folder_of_the_settings(tmp_path: Path) -> None:
