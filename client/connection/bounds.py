@@ -50,7 +50,8 @@ PER_OFFER: Final = 512
 """Bytes of memory that each takes beyond the bytes that were sent."""
 
 _STATUS: Final = 2**20
-"""Bytes of a job's status: 1,024 participants, each with a reason of 300 letters, and all these reasons once more."""
+"""Bytes of a job's status: three times what ``MAX_PROVIDERS`` participants take, each with a reason of 300 letters, and
+all these reasons once more."""
 _OFFER: Final = 2**21
 """Bytes of an offer: a provider sends at most 262,144 letters of column names."""
 _PARTY: Final = 2**15

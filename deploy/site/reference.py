@@ -12,9 +12,9 @@ import typer
 
 import dpspca
 from dpspca.cli.app import app
+from dpspca.cli.commands.doctor import Sample
 
 ROOT: Final = Path(__file__).parents[2]
-SAMPLES: Final = ("coordinator", "provider", "analyst", "policy", "job", "dictionary")
 
 
 def commands() -> str:
@@ -89,7 +89,7 @@ def _methods(owner: str, thing: type) -> Iterator[str]:
 def settings() -> str:
     """Return the page of sample files, whose comments explain every key."""
     parts = ["# Settings, policies and jobs\n\n`dpspca config sample NAME` prints each of these.\n"]
-    for name in SAMPLES:
+    for name in Sample:
         text = (ROOT / "deploy" / "samples" / f"{name}.toml").read_text(encoding="utf-8")
         parts.append(f"## {name}\n\n```toml\n{text}```\n")
     return "\n".join(parts)

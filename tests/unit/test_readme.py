@@ -11,6 +11,17 @@ README = Path(__file__).parents[2] / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
+def test_the_errors_that_it_names_are_of_one_row_of_the_page() -> None:
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    ((default, published, oracle),) = re.findall(
+        r"default has a subspace error of (\S+)\. The published method has (\S+), .*? right columns has (\S+)\.", text
+    )
+    page = (README.parent / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| P: .*, epsilon 1 \| (\S+) \| (\S+) \| \S+ \| (\S+) \|$", page, re.MULTILINE)
+    assert [float(oracle), float(default)] == [float(each) for each in row[:2]]
+    assert float(published) == round(float(row[2]), 2)
+
+
 def test_the_readme_has_examples() -> None:
     assert len(EXAMPLES) == 2
 

@@ -17,6 +17,7 @@ from dpspca.common.names import MAX_NAME
 from dpspca.common.privacy import MAX_PROVIDERS
 from dpspca.common.storage import MAX_DATA_SETS
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
+from dpspca.server.jobs.roster import MAX_REASON_LENGTH
 
 SINCE = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
 
@@ -103,6 +104,14 @@ def test_t35_an_answer_takes_no_more_memory_than_an_honest_one() -> None:
     told = [pb.Party(name=each, data_sets=["ab"] * (most // 4)) for each in names]
     with pytest.raises(TooMuchError, match=facts(2**22)):
         asked(Teller(*told), *names)
+
+
+def test_the_longest_status_of_a_job_is_read_with_room_for_new_fields() -> None:
+    reason = "\U0001f40c" * MAX_REASON_LENGTH
+    whole = pb.Participant(name="x" * MAX_NAME, reason=reason, answered=2**32 - 1, asked=2**32 - 1)
+    whole.awaiting_approval_since = SINCE
+    status = pb.Job(job="0" * 64, reason=reason * MAX_PROVIDERS, participants=[whole] * MAX_PROVIDERS)
+    assert 2 * status.ByteSize() < MESSAGE_BYTES["Watch"] < 4 * status.ByteSize()
 
 
 def test_only_a_revoked_provider_is_not_waited_for() -> None:

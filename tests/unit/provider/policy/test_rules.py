@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -38,6 +39,7 @@ from dpspca.provider.policy.terms import conditions_of
 from dpspca.server.jobs.roster import MAX_REASON_LENGTH
 
 SAMPLE = (Path(__file__).parents[4] / "deploy" / "samples" / "policy.toml").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[4] / "docs" / "policy.md"
 COLUMNS = ("age", "weight", "height", "pulse")
 BOTH = ("north", "south")
 
@@ -371,6 +373,13 @@ def test_the_sample_is_a_policy_and_leaves_no_key_unexplained() -> None:
         assert each.name == "data_set" or f"\n{each.name} = " in SAMPLE or f"\n# {each.name} = " in SAMPLE
 
 
+def test_every_key_has_a_row_on_the_page_and_the_sample_lists_all_centrings() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {each.name for each in fields(Rules)} - {"data_set"} <= set(rows)
+    (listed,) = re.findall(r"^centering = .*# [^:]*: (.*)$", SAMPLE, re.MULTILINE)
+    assert listed.split(", ") == [*Centering]
+
+
 def test_terms_state_all_rules_but_those_that_analysts_must_not_see() -> None:
     hidden = {"data_set", "analysts", "approvers", "lifetime", "answer_interval"}
     other_names = {"dictionary": "dictionary_required", "approval": "approvals_needed"}
@@ -381,8 +390,7 @@ def test_terms_state_all_rules_but_those_that_analysts_must_not_see() -> None:
 
 
 def test_a_page_names_the_limit_on_features_of_a_draft() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "policy.md").read_text(encoding="utf-8")
-    assert f"at most {MOST_FEATURES} features" in " ".join(page.split())
+    assert f"at most {MOST_FEATURES} features" in " ".join(PAGE.read_text(encoding="utf-8").split())
 
 
 def test_the_persons_who_have_to_approve_follow_from_three_keys() -> None:
