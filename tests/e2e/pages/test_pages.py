@@ -35,6 +35,7 @@ NOT_RUN: Final = {
             "dpspca join provider-south.invitation",
             "dpspca join provider-east.invitation",
             "dpspca join analyst-ada.invitation",
+            "dpspca join provider-north.invitation --data-set cohort=rows.csv",
             "dpspca join provider-north.invitation --folder joined",
             "dpspca study sign",
             "dpspca study sign --exchange mailbox",
