@@ -5,9 +5,11 @@ from .decisions import (
     ApprovalStatus,
     NotApprovedError,
     RejectedError,
+    SharedAccountError,
     approval_status,
     make_decision,
     require_approved,
+    require_own_account,
     require_signed,
 )
 from .queue import QUEUE_FILE, ApprovalQueue, QueueError, StoredDecision
@@ -29,6 +31,7 @@ __all__ = [
     "RequestEvent",
     "RequestExpiredError",
     "RequestState",
+    "SharedAccountError",
     "SignedContent",
     "StoredDecision",
     "approval_status",
@@ -39,6 +42,7 @@ __all__ = [
     "make_decision",
     "request_facts",
     "require_approved",
+    "require_own_account",
     "require_signed",
     "summary",
 ]

@@ -2,11 +2,13 @@
 
 A decision counts once it is verified and recorded in the ledger, durably and before anything follows from it. If the
 daemon crashes before the queue notes that, it handles the decision again, which records nothing twice.
+
+Each decision, request and notification is handled apart, so that one with a problem delays no other.
 """
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -18,7 +20,7 @@ from dpspca.common.trust import Identity, JobEnvelope, SignedJob
 from dpspca.provider.ledger import Decided, Ledger, Quotas
 from dpspca.provider.policy import ApprovalRule, UnreadablePolicyError
 
-from .decisions import ApprovalStatus, approval_status, rejection, require_signed
+from .decisions import ApprovalStatus, approval_status, rejection, require_own_account, require_signed
 from .notify import Notifier
 from .queue import ApprovalQueue, QueueError
 from .requests import ApprovalRequest, RequestEvent, RequestState
@@ -74,7 +76,12 @@ class Approvals:
     """Describes a job for the steward's command."""
     events: Emit = ignore
     notifier: Notifier = field(init=False)
-    _logged: str = ""
+    _logged: set[str] = field(default_factory=set)
+    """Problems that were logged and may not be solved yet."""
+    _met: set[str] = field(default_factory=set)
+    """Problems since the last round of work began."""
+    _being_notified: set[str] = field(default_factory=set)
+    """Jobs that the steward's command was given, and has not ended for."""
 
     def __post_init__(self) -> None:
         self.configure(self.settings)
@@ -142,20 +149,38 @@ class Approvals:
 
     def work(self) -> None:
         """Take decisions up, let requests expire, and notify the steward. Called regularly."""
-        try:
-            now = self.clock().timestamp()
+        now = self.clock().timestamp()
+        with self._apart("Decisions about jobs cannot be taken up now"):
             for stored in self.queue.untaken():
-                self._take(stored.number, stored.read)
+                with self._apart("A decision about a job cannot be taken up now"):
+                    self._take(stored.number, stored.read)
+        with self._apart("Jobs that wait for approval cannot be looked at now"):
             for each in self.queue.requests(RequestState.WAITING):
-                if each.lapses_at <= now:
-                    self._expire(each)
-                elif self._needs_nobody(each):
-                    self.queue.change(each.job, RequestEvent.APPROVE)
+                with self._apart(f"Job {each.job:.12} that waits for approval cannot be looked at now"):
+                    self._look_at(each, now)
             self.queue.forget(now)
-            self._announce()
-            self._logged = ""
+        with self._apart("Jobs that wait for approval cannot be announced now"):
+            for each in self.queue.unannounced():
+                if each.lapses_at <= now:
+                    continue  # nobody can decide about it any more
+                with self._apart(f"Job {each.job:.12} that waits for approval cannot be announced now"):
+                    self._announce(each)
+        self._logged, self._met = self._met, set()
+
+    @contextmanager
+    def _apart(self, what: str) -> Iterator[None]:
+        """Log a problem with one thing, once, and go on with the next. The thing is tried again in the next round."""
+        try:
+            yield
         except DpspcaError as problem:
-            self._log_once("Decisions about jobs cannot be taken up now", problem)
+            self._log_once(what, problem)
+
+    def _look_at(self, request: ApprovalRequest, now: float) -> None:
+        """Let a request expire, or end its wait if the policy has changed so that it needs nobody."""
+        if request.lapses_at <= now:
+            self._expire(request)
+        elif self._needs_nobody(request):
+            self.queue.change(request.job, RequestEvent.APPROVE)
 
     def _expire(self, request: ApprovalRequest) -> None:
         """Say that nobody decided about a job, and note it. After a crash between the two, it is said again."""
@@ -165,14 +190,15 @@ class Approvals:
 
     def _log_once(self, what: str, problem: DpspcaError) -> None:
         """Log a problem that would otherwise be logged every second until it is solved."""
-        if str(problem) != self._logged:
-            _log.error("%s: %s", what, problem)
-            self._logged = str(problem)
+        text = str(problem)
+        if text not in self._logged | self._met:
+            _log.error("%s: %s", what, text)
+        self._met.add(text)
 
     def _take(self, number: int, read: Callable[[], Decided]) -> None:
         """Verify a decision and record it in the ledger. One that does not count is marked with the reason.
 
-        If the ledger cannot record it now, it stays and is tried again.
+        If the ledger cannot record it now, or the policy cannot be read, it stays and is tried again.
         """
         try:
             decided = read()
@@ -207,6 +233,7 @@ class Approvals:
         recorded = decided in self.ledger.decisions(decided.job)
         if not recorded and request.state not in {RequestState.WAITING, RequestState.APPROVED}:
             raise RefusedError(f"The job is {request.state}.", "Ask the analyst to sign a new job.")
+        require_own_account(decided, self.ledger.decisions(decided.job), rule)
 
     def _rule(self, data_set: str) -> ApprovalRule | None:
         return self.policy().rules(data_set).approval_rule
@@ -218,22 +245,32 @@ class Approvals:
             return standing is ApprovalStatus.APPROVED
         return False
 
-    def _announce(self) -> None:
-        """Tell the steward's command and the event stream about jobs that began to wait.
+    def _announce(self, request: ApprovalRequest) -> None:
+        """Tell the steward's command and the event stream about a job that began to wait.
 
-        After a crash between telling and noting it, a job is told again. A job that this version cannot read is told
-        with how it stands and the problem.
+        The queue notes it once the command has ended. So after a crash before that, the job is told again. A job that
+        this version cannot read is told with how it stands and the problem.
         """
-        for each in self.queue.unannounced():
-            signed = self.queue.signed(each.job)
-            try:
-                facts = self.summarize(each, signed)
-            except DpspcaError as problem:
-                _log.error("The signed job %.12s in the queue cannot be read: %s", each.job, problem)
-                facts = request_facts(each) | {"problem": str(problem)}
-            if self.notifier.notify(facts):
-                self.events("awaiting-approval", **_subject(each), until=each.lapses_at)
-                self.queue.mark_announced(each.job)
+        notifier = self.notifier
+        if request.job in self._being_notified or notifier.is_full:
+            return
+        signed = self.queue.signed(request.job)
+        try:
+            facts = self.summarize(request, signed)
+        except DpspcaError as problem:
+            _log.error("The signed job %.12s in the queue cannot be read: %s", request.job, problem)
+            facts = request_facts(request) | {"problem": str(problem)}
+        self.events("awaiting-approval", **_subject(request), until=request.lapses_at)
+        self._being_notified.add(request.job)
+        notifier.notify(facts, lambda: self._note_announced(request.job))
+
+    def _note_announced(self, job: str) -> None:
+        """Note that the steward's command has ended for a job. If that fails, the job is told again."""
+        try:
+            with self._apart(f"It cannot be noted that job {job:.12} was announced"):
+                self.queue.mark_announced(job)
+        finally:
+            self._being_notified.discard(job)
 
 
 def _subject(request: ApprovalRequest) -> dict[str, str]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from itertools import combinations
 from typing import Final
 
 from dpspca.common.approval_record import APPROVE, MOST_REASON, REJECT, VERDICTS
@@ -44,6 +45,12 @@ class NotApprovedError(RefusedError):
     """Too few persons at the provider approved the job."""
 
     code = "not-approved"
+
+
+class SharedAccountError(RefusedError):
+    """Two persons approved a job from one account, so it may have been one person."""
+
+    code = "shared-account"
 
 
 def make_decision(  # noqa: PLR0913  # the parts of a decision
@@ -95,14 +102,34 @@ def require_signed(decided: Decided, provider: PartyName, authority_pem: bytes) 
 def approval_status(decisions: Sequence[Decided], rule: ApprovalRule | None) -> ApprovalStatus:
     """Return the result of decisions under the present rule. A rejection is final, whatever else was decided.
 
-    Only persons whom the rule names now count, each once.
+    Only persons whom the rule names now count, each once, and each from an account that no other of them used.
     """
     if any(each.verdict == REJECT for each in decisions):
         return ApprovalStatus.REJECTED
     if rule is None:
         return ApprovalStatus.APPROVED
-    approved_by = {each.person for each in decisions if each.verdict == APPROVE} & set(rule.approvers)
-    return ApprovalStatus.APPROVED if len(approved_by) >= rule.needed else ApprovalStatus.WAITING
+    approvals = [each for each in decisions if each.verdict == APPROVE and each.person in rule.approvers]
+    enough = any(map(_are_of_different_persons, combinations(approvals, rule.needed)))
+    return ApprovalStatus.APPROVED if enough else ApprovalStatus.WAITING
+
+
+def _are_of_different_persons(approvals: Sequence[Decided]) -> bool:
+    persons, logins = {each.person for each in approvals}, {each.login for each in approvals}
+    return len(persons) == len(logins) == len(approvals)
+
+
+def require_own_account(decided: Decided, earlier: Sequence[Decided], rule: ApprovalRule) -> None:
+    """Refuse an approval from the account of another approver, if the rule asks for several persons."""
+    if rule.needed == 1 or decided.verdict != APPROVE:
+        return
+    for each in earlier:
+        same_account = each.verdict == APPROVE and each.login == decided.login
+        if same_account and each.person != decided.person and each.person in rule.approvers:
+            raise SharedAccountError(
+                f"{each.person} approved this job from the account {decided.login!r:.80}, so {decided.person} cannot "
+                f"approve it from there: {rule.needed} different persons have to, each from an account of their own.",
+                f"{decided.person} has to decide from another account. Give each approver one, with sudo.",
+            )
 
 
 def require_approved(decisions: Sequence[Decided], rule: ApprovalRule | None) -> None:

@@ -3,6 +3,9 @@
 The command runs without a shell, with a small environment, in a session of its own, for a limited time. It gets the
 job's identifier, data set and analyst in its environment, and a summary as JSON on its standard input. Failures are
 logged. Nothing waits for it: commands run one after the other in a thread of their own.
+
+A notification counts as made when the command has ended, however it ended. One that was pending or running when the
+daemon stopped is made again after its start. So the command runs at least once for each job.
 """
 
 import json
@@ -12,7 +15,7 @@ import queue
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
 from typing import Any, Final
@@ -34,27 +37,35 @@ class Notifier:
     def __init__(self, command: Sequence[str], seconds: float) -> None:
         self._command = list(command)
         self._seconds = seconds
-        self._pending: queue.Queue[Mapping[str, Any]] = queue.Queue(MOST_PENDING)
+        self._pending: queue.Queue[tuple[Mapping[str, Any], Callable[[], None]]] = queue.Queue(MOST_PENDING)
         self._thread: Thread | None = None
 
-    def notify(self, summary: Mapping[str, Any]) -> bool:
-        """Have the command run soon. Return false if too many notifications are pending."""
+    @property
+    def is_full(self) -> bool:
+        """Whether too many notifications are pending for a further one."""
+        return self._pending.full()
+
+    def notify(self, summary: Mapping[str, Any], on_end: Callable[[], None]) -> None:
+        """Have the command run soon, and call ``on_end`` when it has ended. One thread at a time may call this.
+
+        Do not call it while ``is_full``.
+        """
         if not self._command:
-            return True
-        try:
-            self._pending.put_nowait(summary)
-        except queue.Full:
-            return False
+            on_end()
+            return
+        self._pending.put_nowait((summary, on_end))
         if self._thread is None:
             self._thread = Thread(target=self._work, name="notify", daemon=True)
             self._thread.start()
-        return True
 
     def _work(self) -> None:
         while True:
-            summary = self._pending.get()
+            summary, on_end = self._pending.get()
             try:
-                self.run(summary)
+                try:
+                    self.run(summary)
+                finally:
+                    on_end()
             except Exception:  # noqa: BLE001  # whatever a command can set off
                 _log.exception("Notifying about job %.12s failed because of a bug.", summary["job"])
 

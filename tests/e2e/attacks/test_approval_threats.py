@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from approvals import BEN, MARIA
 from dishonest_peers import DENSE, DIMENSION, NORTH, SPARSE, SPEC, Exchange, exchange_with_provider, rows_of
+from facts import names_facts
 from local_federation import AllowEverything, Enrolment, now
 from timeouts import TIMEOUT
 
@@ -62,7 +63,7 @@ class Office:
             "data_set": request.data_set if request else "cohort",
             "verdict": verdict,
             "person": person,
-            "login": "m",
+            "login": f"account-of-{person}",
             "reason": "because",
             "decided_at": 1,
             "expires_at": request.expires_at if request else 1,
@@ -193,6 +194,22 @@ def test_t42_one_person_is_not_two_however_often_they_decide(tmp_path: Path) -> 
             assert office.take(office.decision(job, decided_at=number, login=f"account-{number}")) == ""
             await waits(exchange, job)
         assert office.take(office.decision(job, person=BEN)) == ""
+        assert (await exchange.reply()).admitted.job == job.job_id
+
+    play(tmp_path, scene, FourEyes)
+
+
+def test_t42_one_account_is_not_two_persons_whatever_names_it_gives(tmp_path: Path) -> None:
+    """The daemon refuses the second approval, also one that no command of ours made."""
+
+    async def scene(exchange: Exchange, office: Office) -> None:
+        job = exchange.job()
+        await waits(exchange, job)
+        assert office.take(office.decision(job, login="shared")) == ""
+        assert names_facts(office.take(office.decision(job, person=BEN, login="shared")), MARIA, BEN, "'shared'")
+        await waits(exchange, job)
+        assert [each.person for each in exchange.ledger.decisions(job.job_id)] == [MARIA]
+        assert office.take(office.decision(job, person=BEN, login="own")) == ""
         assert (await exchange.reply()).admitted.job == job.job_id
 
     play(tmp_path, scene, FourEyes)

@@ -18,10 +18,12 @@ from dpspca.provider.approval.decisions import (
     ApprovalStatus,
     NotApprovedError,
     RejectedError,
+    SharedAccountError,
     approval_status,
     make_decision,
     read_decision,
     require_approved,
+    require_own_account,
     require_signed,
     write_decision,
 )
@@ -32,14 +34,16 @@ RULE = ApprovalRule(("maria", "ben"), 1)
 FOUR_EYES = ApprovalRule(("maria", "ben"), 2)
 
 
-def decision(me: Identity, verdict: str = APPROVE, person: str = "maria", reason: str = "why") -> Decided:
+def decision(
+    me: Identity, verdict: str = APPROVE, person: str = "maria", reason: str = "why", login: str = ""
+) -> Decided:
     return make_decision(
         me,
         job="a" * 64,
         data_set="cohort",
         verdict=verdict,
         person=person,
-        login="m",
+        login=login or f"account-of-{person}",
         reason=reason,
         decided_at=5,
         expires_at=9,
@@ -124,3 +128,21 @@ def test_four_eyes_are_two_persons_and_only_those_whom_the_policy_names_now(me: 
     assert approval_status([maria, ben], ApprovalRule(("ben",), 1)) is ApprovalStatus.APPROVED
     assert approval_status([maria], ApprovalRule(("ben",), 1)) is ApprovalStatus.WAITING
     require_approved([maria, ben], FOUR_EYES)
+
+
+def test_t42_two_persons_with_one_account_are_one_person(me: Identity) -> None:
+    """One person could decide under both names. It is enough if some two approvals differ in person and account."""
+    maria, ben = decision(me, login="shared"), decision(me, person="ben", login="shared")
+    own, marias_other = decision(me, person="ben", login="own"), decision(me, login="other")
+    assert approval_status([maria, ben], FOUR_EYES) is ApprovalStatus.WAITING
+    assert approval_status([maria, ben, own], FOUR_EYES) is ApprovalStatus.APPROVED
+    assert approval_status([maria, marias_other, ben], FOUR_EYES) is ApprovalStatus.APPROVED
+    assert approval_status([maria, ben], RULE) is ApprovalStatus.APPROVED
+    with pytest.raises(SharedAccountError, match=facts("maria", "ben", "'shared'", 2)):
+        require_own_account(ben, [maria], FOUR_EYES)
+    rejects = decision(me, REJECT, "ben", login="shared")
+    for later, earlier, rule in ((ben, maria, RULE), (own, maria, FOUR_EYES), (rejects, maria, FOUR_EYES)):
+        require_own_account(later, [earlier], rule)
+    require_own_account(decision(me, login="shared"), [maria], FOUR_EYES)  # who decides again is not another person
+    eve = decision(me, person="eve", login="shared")
+    require_own_account(ben, [eve], FOUR_EYES)  # eve's approval does not count
