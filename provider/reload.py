@@ -62,7 +62,7 @@ class CurrentSettings:
     @property
     def failed(self) -> bool:
         """Tell whether the last reload failed."""
-        return _problem_file(self.settings, self.config).exists()
+        return problem_file(self.settings, self.config).exists()
 
     async def reload(self, setup: ProviderSetup, daemon: Daemon, scratch: Scratch | None = None) -> str | None:
         """Read the settings and everything that they name again, and put it in force if nothing is wrong with it.
@@ -89,7 +89,7 @@ class CurrentSettings:
 
     def note(self, problem: DpspcaError | None) -> None:
         """Note whether the last reload failed, for ``dpspca health``."""
-        path = _problem_file(self.settings, self.config)
+        path = problem_file(self.settings, self.config)
         taken = {"taken": problem is None, "data_sets": sorted(self.settings.names)}
         self.events("settings", **taken, problem=problem and problem.what)
         if problem is None:
@@ -131,7 +131,7 @@ class _New:
 
 def require_reloaded(settings: ProviderSettings, config: Path) -> None:
     """Raise if the daemon could not reload its settings, and so goes on with earlier ones."""
-    path = _problem_file(settings, config)
+    path = problem_file(settings, config)
     if path.exists():
         raise InvalidParameterError(
             f"{files.read(path).decode()} Earlier settings stay in force.",
@@ -143,7 +143,8 @@ def _of_machine(problem: OSError | MemoryError) -> DpspcaError:
     return InvalidDataError(str(problem) or "There is too little memory.", "Check this machine.")
 
 
-def _problem_file(settings: ProviderSettings, config: Path) -> Path:
+def problem_file(settings: ProviderSettings, config: Path) -> Path:
+    """Return the path of the file that says why the last reload failed."""
     return ledger_paths(settings, config)[0].parent / PROBLEM_FILE
 
 

@@ -31,6 +31,7 @@ Person = Annotated[
     str | None,
     typer.Option(help="The person who decides: one of the policy's approvers. If left out: the name of your account."),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 _LATER: Final = "The provider has not recorded it yet. It does so within seconds if it runs, or when it starts."
 
 
@@ -82,43 +83,50 @@ def _approve(  # noqa: PLR0913  # a command's flags are its parameters
     reason: Annotated[
         str | None, typer.Option(help="Why. The analyst sees it in evidence, and the ledger keeps it.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Approve a job. Shows the job in words and asks you to confirm. The decision is signed and kept in the ledger."""
     office = ApprovalOffice.of(config)
     request = office.find(job)
     if not yes:
-        for line in lines(office.facts(request)):
-            typer.echo(printable(line), err=True)
-        typer.echo("Approve this job? [y/N] ", err=True, nl=False)
-        agreed = sys.stdin.readline().strip().lower() in {"y", "yes"}
-        check(agreed, "Not confirmed, so nothing was decided.", "Answer y, or give --yes.")
+        _confirm(office.facts(request), "Approve this job?")
     _print_decision(office.decide(request, APPROVE, person, reason or ""), as_json=as_json)
 
 
 @approval.command("reject", epilog=EXIT_CODES)
-def _reject(
+def _reject(  # noqa: PLR0913  # a command's flags are its parameters
     job: Name,
     config: DaemonSettingsFile,
     *,
     reason: Annotated[str, typer.Option(help="Why. The analyst sees it, and the ledger keeps it.", show_default=False)],
     person: Person = None,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Reject a job for good. A job that runs already ends at its next query; what was asked stays spent."""
+    """Reject a job for good. Shows the job in words and asks you to confirm.
+
+    A job that runs already ends at its next query; what was asked stays spent.
+    """
     office = ApprovalOffice.of(config)
-    _print_decision(office.decide(office.find(job), REJECT, person, reason), as_json=as_json)
+    request = office.find(job)
+    if not yes:
+        _confirm(office.facts(request), "Reject this job for good?")
+    _print_decision(office.decide(request, REJECT, person, reason), as_json=as_json)
+
+
+def _confirm(facts: dict[str, Any], question: str) -> None:
+    """Show a job, and refuse to go on unless the person who decides confirms."""
+    for line in lines(facts):
+        typer.echo(printable(line), err=True)
+    typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    agreed = sys.stdin.readline().strip().lower() in {"y", "yes"}
+    check(agreed, "Not confirmed, so nothing was decided.", "Answer y, or give --yes.")
 
 
 def _print_facts(facts: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         typer.echo(to_json(facts))
-        return
-    if "asks" not in facts:
-        print_text(
-            printable(f"Job {facts['job']} of {facts['analyst']} about {facts['data_set']} is {facts['state']}.")
-        )
         return
     for line in lines(facts):
         print_text(printable(line))

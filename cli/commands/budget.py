@@ -15,7 +15,7 @@ from dpspca.common.checks import check, check_known
 from dpspca.common.privacy import format_down, format_up, round_down, round_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import QUARANTINE_REMEDY, LedgerReader, format_time, read_ledger
-from dpspca.provider.policy import Policy, Rules, read_policy
+from dpspca.provider.policy import Policy, read_readable_part
 
 REFUSED: Final = 1
 BUDGET_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", "the job is refused or does not fit")
@@ -45,35 +45,32 @@ def budget(
         "Give the analyst's job with --job.",
     )
     view = read_ledger(config)
-    policy = read_policy(view.settings.policy)
+    policy, problems = read_readable_part(view.settings.policy)
+    policy_problems = [str(each) for each in problems]
     job_file = job_files.from_file(job, job_flags.Flags()) if job else None
     job_check = None
     if job_file:
         job_check = check_job(policy, job_file, job_files.data_set_of(job_file, data_set), analyst)
     names = _names(view, policy, str(job_check["data_set"]) if job_check else data_set)
-    shown = [balance(view, name, _rules(policy, name)) for name in names]
+    shown = [balance(view, name, policy) for name in names]
     asked = cost(view, policy, job_file, job_check) if job_file and job_check else None
     if as_json:
         after = format_time(view.state.signed_after) if view.state.signed_after else None
-        typer.echo(
-            to_json({"quarantine": view.quarantine_reason, "signed_after": after, "data_sets": shown, "job": asked})
-        )
+        facts = {"quarantine": view.quarantine_reason, "signed_after": after, "policy_problems": policy_problems}
+        typer.echo(to_json(facts | {"data_sets": shown, "job": asked}))
     else:
-        for line in (*_signed_after_lines(view), *_lines(view.quarantine_reason, shown, asked)):
+        for line in (*policy_problems, *_signed_after_lines(view), *_lines(view.quarantine_reason, shown, asked)):
             print_text(printable(line))
     if asked and not asked["fits"]:
         raise typer.Exit(REFUSED)
 
 
 def _names(view: LedgerReader, policy: Policy, chosen: str | None) -> list[str]:
-    known = {each.data_set for each in policy.data_sets} | {*view.settings.names, *view.state.data_sets}
+    tables = {each.data_set for each in policy.data_sets} | (policy.unreadable or frozenset())
+    known = tables | {*view.settings.names, *view.state.data_sets}
     if chosen is not None:
         check_known("data set", chosen, sorted(known))
     return sorted(known) if chosen is None else [chosen]
-
-
-def _rules(policy: Policy, name: str) -> Rules | None:
-    return next((rules for rules in policy.data_sets if rules.data_set == name), None)
 
 
 # --- As lines of text -------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from dpspca.provider.ledger import (
     QUARANTINE_REMEDY,
     SHORT_LENGTH,
     LedgerReader,
-    approval_facts,
+    decision_facts,
     export,
     file_errors,
     job_facts,
@@ -58,11 +58,11 @@ def _show(config: DaemonSettingsFile, *, as_json: AsJson = False) -> None:
     """
     view = read_ledger(config)
     jobs = [job_facts(name, job) for name, job in view.state.jobs.items()]
-    approvals = [approval_facts(each) for each in view.approvals]
+    decisions = [decision_facts(each) for each in view.decisions]
     quarantines = [quarantine_facts(each) for each in view.quarantines]
     if as_json:
         facts = {"file": str(view.path), "head": asdict(view.state.head), "quarantine": view.quarantine_reason}
-        typer.echo(to_json(facts | {"quarantines": quarantines, "approvals": approvals, "jobs": jobs}))
+        typer.echo(to_json(facts | {"quarantines": quarantines, "decisions": decisions, "jobs": jobs}))
         return
     if jobs:
         print_table(
@@ -71,9 +71,9 @@ def _show(config: DaemonSettingsFile, *, as_json: AsJson = False) -> None:
         )
     else:
         typer.echo("No job has sent a query yet.")
-    if approvals:
+    if decisions:
         print_table(
-            ("job", "data set", "decided", "decision", "person", "account", "reason"), map(_approval_row, approvals)
+            ("job", "data set", "decided", "decision", "person", "account", "reason"), map(_decision_row, decisions)
         )
     for line in _ledger_lines(view, quarantines):
         print_text(printable(line))
@@ -92,7 +92,7 @@ def _job_row(job: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _approval_row(each: dict[str, Any]) -> tuple[str, ...]:
+def _decision_row(each: dict[str, Any]) -> tuple[str, ...]:
     return (
         each["job"][:SHORT_LENGTH],
         each["data_set"],

@@ -1,6 +1,7 @@
 """The steward's dashboard: data sets, budgets, policy in words, jobs that wait, what left, health. It may decide."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
@@ -12,15 +13,21 @@ from dpspca.client.steward import ApprovalOffice, balance, explanation, login_na
 from dpspca.common.approval_record import APPROVE, REJECT
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import files
-from dpspca.provider.approval import lines
+from dpspca.common.trust import IDENTITY_FILE
+from dpspca.provider.approval import PROBLEMS, lines
 from dpspca.provider.ledger import ledger_paths, read_ledger, release_facts
-from dpspca.provider.policy import read_policy
+from dpspca.provider.policy import read_readable_part
+from dpspca.provider.reload import problem_file
 
 from .chart import Point, spending
 from .pages import NoPageError, Page, Section, commands
 
 MOST_RELEASES: Final = 200
 """Answers on the page of the outbox. The command lists all."""
+HEALTH_SECONDS: Final = 15.0
+"""Seconds between two checks of the provider's health, which ask the coordinator."""
+_ABOVE: Final = ("Job ", "  State: ", "  PROBLEM: ")
+"""Lines about a job whose facts the page shows above the others."""
 
 
 class StewardPages:
@@ -36,6 +43,9 @@ class StewardPages:
 
     def __init__(self, config: Path) -> None:
         self._config = config
+        self._check: asyncio.Task[tuple[bool, str]] | None = None
+        self._checked_at = 0.0
+        self._health: tuple[bool, str] | None = None
 
     async def page(self, section: str, item: str) -> Page:
         """Return a page. Files are read again for each."""
@@ -67,16 +77,32 @@ class StewardPages:
         return f"approval/{await asyncio.to_thread(decide)}"
 
     async def mark(self) -> str:
-        """Return the stamps of all files that the pages are made from."""
-        return await asyncio.to_thread(self._stamps)
+        """Return the stamps of all files that the pages are made from, and the provider's health."""
+        return repr((await asyncio.to_thread(self._stamps), await self._latest_health()))
 
-    def _stamps(self) -> str:
+    def _stamps(self) -> list[files.Stamp | None]:
         office = ApprovalOffice.of(self._config)
-        ledger, head = ledger_paths(office.settings, self._config)
-        watched = [self._config, office.settings.policy, head]
+        settings = office.settings
+        ledger, head = ledger_paths(settings, self._config)
+        watched = [self._config, settings.policy, settings.revocations, settings.identity / IDENTITY_FILE]
+        watched += [head, problem_file(settings, self._config)]
         for path in (ledger, office.queue.path):
             watched += [path, path.with_name(f"{path.name}-wal")]
-        return repr([files.stamp(path) for path in watched])
+        return [files.stamp(path, linked=True) for path in watched]
+
+    async def _latest_health(self) -> tuple[bool, str]:
+        """Return the provider's health as the last check found it, and begin a check if that was long ago.
+
+        A check takes seconds if the coordinator does not answer. So only the first one is waited for.
+        """
+        if self._check and self._check.done():
+            self._health = self._check.result()
+        if self._check is None or (self._check.done() and time.monotonic() - self._checked_at >= HEALTH_SECONDS):
+            self._checked_at = time.monotonic()
+            self._check = asyncio.create_task(asyncio.to_thread(health_message, self._config))
+        if self._health is None:
+            self._health = await asyncio.shield(self._check)
+        return self._health
 
     def _overview(self) -> Page:
         office = ApprovalOffice.of(self._config)
@@ -89,11 +115,13 @@ class StewardPages:
             "data_sets": [],
             "problem": None,
         }
+        policy, problems = read_readable_part(office.settings.policy)
+        facts["policy_problems"] = [str(each) for each in problems]
+        tables = {each.data_set for each in policy.data_sets} | (policy.unreadable or frozenset())
         try:
             view = read_ledger(self._config)
-            rules = {each.data_set: each for each in read_policy(view.settings.policy).data_sets}
-            for name in sorted(view.settings.names | rules.keys() | view.state.data_sets.keys()):
-                found = balance(view, name, rules.get(name))
+            for name in sorted(view.settings.names | tables | view.state.data_sets.keys()):
+                found = balance(view, name, policy)
                 points = [Point(each["at"], each["share"]) for each in found.get("history", ())]
                 facts["data_sets"].append(found | {"chart": spending(name, points)})
             facts["quarantine"] = view.quarantine_reason
@@ -114,11 +142,11 @@ class StewardPages:
         office = ApprovalOffice.of(self._config)
         request = office.find(name)
         facts = office.facts(request)
-        shown = lines(facts) if "asks" in facts else ()
-        words = [each.strip() for each in shown if not each.startswith(("Job ", "  State: "))]
+        words = [each.strip() for each in lines(facts) if not each.startswith(_ABOVE)]
         approvers = facts.get("approvers", [])
         own = login_name()
-        more = {"words": words, "can_decide": facts["state"] in {"waiting", "approved"} and bool(approvers)}
+        more: dict[str, Any] = {"words": words, "can_decide": bool(approvers)}
+        more |= {"problems": [facts[each] for each in PROBLEMS if facts.get(each)]}
         more |= {"chosen": own if own in approvers else ""}
         return Page(
             "steward_job.html",
@@ -129,12 +157,9 @@ class StewardPages:
 
     def _policy(self) -> Page:
         office = ApprovalOffice.of(self._config)
-        try:
-            shown = read_policy(office.settings.policy).data_sets
-            words = [[each.strip() for each in explanation(rules)] for rules in shown]
-            facts: dict[str, Any] = {"data_sets": words, "problem": None}
-        except DpspcaError as problem:
-            facts = {"data_sets": [], "problem": str(problem)}
+        policy, problems = read_readable_part(office.settings.policy)
+        words = [[each.strip() for each in explanation(rules)] for rules in policy.data_sets]
+        facts = {"data_sets": words, "problems": [str(each) for each in problems]}
         return Page(
             "steward_policy.html", "Policy", (f"dpspca policy check {quote(str(office.settings.policy))}",), facts
         )

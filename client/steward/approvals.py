@@ -27,14 +27,17 @@ from dpspca.provider.approval import (
     job_facts,
     make_decision,
     request_facts,
+    require_own_account,
 )
-from dpspca.provider.ledger import LedgerReader, read_ledger
-from dpspca.provider.policy import ApprovalRule, Rules, read_policy
+from dpspca.provider.ledger import Decided, LedgerReader, ledger_paths, read_ledger
+from dpspca.provider.policy import ApprovalRule, Rules, UnreadablePolicyError, read_readable_part
 from dpspca.provider.startup import approval_queue
 
 TAKEN_SECONDS: Final = 5.0
 """How long to wait for the daemon to take a decision up."""
 _PAUSE: Final = 0.1
+_UNDECIDED: Final = frozenset({RequestState.WAITING, RequestState.APPROVED})
+"""The states in which a job can be decided about. One that was approved can be rejected."""
 _SHOWN: Final = 5
 _LIST: Final = "List the jobs with `dpspca approval list`."
 
@@ -55,12 +58,14 @@ class ApprovalOffice:
         return cls(config, settings, approval_queue(settings, config))
 
     @cached_property
-    def _view(self) -> LedgerReader | None:
-        """The ledger, or None before the daemon has made it."""
+    def _ledger(self) -> tuple[LedgerReader | None, str]:
+        """The ledger and why it cannot be read. Before the daemon has made it, there is neither."""
+        if not ledger_paths(self.settings, self.config)[0].exists():
+            return None, ""
         try:
-            return read_ledger(self.config)
-        except DpspcaError:
-            return None
+            return read_ledger(self.config), ""
+        except DpspcaError as problem:
+            return None, str(problem)
 
     def requests(self, *, every: bool = False) -> list[dict[str, Any]]:
         """List the waiting jobs, or all that have not expired, oldest first."""
@@ -79,21 +84,37 @@ class ApprovalOffice:
         return found[0]
 
     def facts(self, request: ApprovalRequest) -> dict[str, Any]:
-        """Return everything that a person needs to decide, as plain values."""
+        """Return everything that a person needs to decide, as plain values.
+
+        Of a job that has ended, return what was decided, and what it asked if that is still known.
+        """
         facts = request_facts(request) | {"decisions": self._decisions(request)}
-        signed = self.queue.signed(request.job)
-        if not signed:
+        view, ledger_problem = self._ledger
+        if ledger_problem:
+            facts["ledger_problem"] = ledger_problem
+        content, job_problem = self._content(request)
+        if content:
+            facts |= job_facts(content)
+        elif job_problem:
+            facts["job_problem"] = job_problem
+        if request.state not in _UNDECIDED:
             return facts
-        content = SignedContent.read(request, signed)
-        facts |= job_facts(content)
         try:
-            rules = read_policy(self.settings.policy).rules(request.data_set)
+            rules = self._rules(request.data_set)
         except DpspcaError as problem:
             return facts | {"policy_problem": str(problem)}
-        if self._view:
-            facts["balances"] = balance_facts(self._view.state, rules, request.analyst, content.plan)
+        if view and content:
+            facts["balances"] = balance_facts(view.state, rules, request.analyst, content.plan)
         rule = rules.approval_rule
         return facts | ({"approvers": list(rule.approvers), "approvals_needed": rule.needed} if rule else {})
+
+    def _content(self, request: ApprovalRequest) -> tuple[SignedContent | None, str]:
+        """Return what the analyst signed, and why it cannot be read. If it is not kept any more, there is neither."""
+        signed = self.queue.signed(request.job)
+        try:
+            return (SignedContent.read(request, signed) if signed else None), ""
+        except DpspcaError as problem:
+            return None, str(problem)
 
     def decide(self, request: ApprovalRequest, verdict: str, person: str | None, reason: str) -> dict[str, Any]:
         """Sign a decision, and wait a moment for the daemon to take it up.
@@ -103,7 +124,7 @@ class ApprovalOffice:
         rule = self._rule(request)
         person = self.person(rule, person)
         check(
-            request.state in {RequestState.WAITING, RequestState.APPROVED},
+            request.state in _UNDECIDED,
             f"Job {request.job:.12} is {request.state}.",
             "Only jobs that wait can be decided about. The analyst can sign a new job.",
         )
@@ -124,6 +145,7 @@ class ApprovalOffice:
             decided_at=int(now().timestamp()),
             expires_at=request.expires_at,
         )
+        require_own_account(decided, self._counted(request), rule)
         number = self.queue.decide(decided)
         taken, problem = self._wait_until_taken(request.job, number)
         state = self.queue.find(request.job)
@@ -145,8 +167,19 @@ class ApprovalOffice:
         )
         return person
 
+    def _rules(self, data_set: str) -> Rules:
+        """Return the rules of a data set, whatever is wrong with the tables of others. The daemon does the same."""
+        path = self.settings.policy
+        try:
+            return read_readable_part(path)[0].rules(data_set)
+        except UnreadablePolicyError:
+            raise UnreadablePolicyError(
+                f"The policy for the data set {data_set!r:.80} cannot be read, so nobody can decide about its jobs.",
+                f"`dpspca policy check {path}` lists what is wrong. Correct it.",
+            ) from None
+
     def _rule(self, request: ApprovalRequest) -> ApprovalRule:
-        rules: Rules = read_policy(self.settings.policy).rules(request.data_set)
+        rules = self._rules(request.data_set)
         if rules.approval_rule is None:
             raise RefusedError(
                 f"The policy for {request.data_set!r:.80} asks for no approval.", 'Write approval = "human" into it.'
@@ -154,14 +187,28 @@ class ApprovalOffice:
         return rules.approval_rule
 
     def _decisions(self, request: ApprovalRequest) -> list[dict[str, Any]]:
-        """Return the decisions about a job, and of each whether the ledger has it and why it does not count."""
-        recorded = self._view.state.decisions(request.job) if self._view else ()
-        found = []
-        for each in self.queue.decisions(request.job):
-            decided = each.read()
+        """Return the decisions about a job, and of each whether the ledger has it and why it does not count.
+
+        The queue has them all, unless it was lost. Then the ledger has those that were recorded.
+        """
+        recorded, queued, found = self._recorded(request), self.queue.decisions(request.job), []
+        read = [each.read() for each in queued]
+        for decided, each in zip(read, queued, strict=True):
             about = {"recorded": decided in recorded or (each.taken and not each.problem), "problem": each.problem}
             found.append(decision_facts(decided) | about)
-        return found
+        only_recorded = [each for each in recorded if each not in read]
+        return [decision_facts(each) | {"recorded": True, "problem": ""} for each in only_recorded] + found
+
+    def _recorded(self, request: ApprovalRequest) -> list[Decided]:
+        """Return the decisions about a job that the ledger has."""
+        view, _ = self._ledger
+        facts = [each.fact for each in view.decisions] if view else []
+        return [each for each in facts if isinstance(each, Decided) and each.job == request.job]
+
+    def _counted(self, request: ApprovalRequest) -> list[Decided]:
+        """Return the decisions about a job that count, or that the daemon has not taken up yet."""
+        queued = [each.read() for each in self.queue.decisions(request.job) if not each.problem]
+        return [*self._recorded(request), *queued]
 
     def _wait_until_taken(self, job: str, number: int) -> tuple[bool, str]:
         deadline = time.monotonic() + TAKEN_SECONDS

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dpspca.client.clock import now
 from dpspca.client.job_file import JobFile
+from dpspca.common.errors import RefusedError
 from dpspca.common.job import Budget
 from dpspca.common.names import PartyName, Role
 from dpspca.common.privacy import Price
@@ -35,8 +36,8 @@ _NOBODY: Final = ""
 # --- What is spent, reserved and left ---------------------------------------------------------------------------------
 
 
-def balance(view: LedgerReader, name: str, rules: Rules | None) -> dict[str, Any]:
-    """Return how a data set's budget stands. Without rules there is no budget, and every job is refused."""
+def balance(view: LedgerReader, name: str, policy: Policy) -> dict[str, Any]:
+    """Return how a data set's budget stands. Without readable rules there is no budget, and every job is refused."""
     state = view.state
     account, written_off = state.data_sets.get(name, Account()), state.written_off.get(name, Account())
     facts = {
@@ -44,15 +45,13 @@ def balance(view: LedgerReader, name: str, rules: Rules | None) -> dict[str, Any
         "written_off": price_facts(written_off.spent),
         "past_expiry": sum(state.jobs[each].opening.data_set == name for each in state.overdue(now().timestamp())),
     }
-    if rules is None:
+    try:
+        rules = policy.rules(name)
+    except RefusedError as refusal:
         spent = price_facts(account.spent)
         reserved = price_facts(account.reserved)
         no_rules = {"budget": None, "spent": spent, "reserved": reserved, "left": None, "further_jobs": 0}
-        return (
-            facts
-            | no_rules
-            | {"refused": "The policy has no table for this data set.", "analysts": [], "newcomers": None}
-        )
+        return facts | no_rules | {"refused": refusal.what, "analysts": [], "newcomers": None}
     balance_now, refused = Balance.of(filter_of(rules.lifetime), [account]), _reason_for_no_jobs(view, rules)
     largest = rules.largest_job
     further = 0 if refused else balance_now.jobs(largest)

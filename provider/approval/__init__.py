@@ -14,10 +14,21 @@ from .decisions import (
 )
 from .queue import QUEUE_FILE, ApprovalQueue, QueueError, StoredDecision
 from .requests import TRANSITIONS, ApprovalRequest, RequestEvent, RequestState
-from .words import CENTERING, SignedContent, balance_facts, decision_facts, job_facts, lines, request_facts, summary
+from .words import (
+    CENTERING,
+    PROBLEMS,
+    SignedContent,
+    balance_facts,
+    decision_facts,
+    job_facts,
+    lines,
+    request_facts,
+    summary,
+)
 
 __all__ = [
     "CENTERING",
+    "PROBLEMS",
     "QUEUE_FILE",
     "TRANSITIONS",
     "ApprovalQueue",

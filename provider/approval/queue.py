@@ -102,7 +102,7 @@ class ApprovalQueue:
         return _request(rows[0]) if rows else None
 
     def signed(self, job: str) -> bytes:
-        """Return a job as its analyst signed it. Empty if it no longer waits."""
+        """Return a job as its analyst signed it. Empty if it ended and no person had decided about it."""
         rows = self._read("SELECT CAST(signed AS BLOB) FROM requests WHERE job = ?", job)
         return bytes(rows[0][0]) if rows else b""
 
@@ -148,7 +148,8 @@ class ApprovalQueue:
     def change(self, job: str, event: RequestEvent) -> RequestState | None:
         """Apply an event to a job's request. Return the new state, or None if there is no such request.
 
-        The signed job is kept only as long as it may have to be shown.
+        The signed job is kept until the request is forgotten if a person decided about it. Otherwise it is kept until
+        the request ends, so that an analyst cannot fill the disk with jobs that nobody looked at.
         """
         if not self.path.exists():
             return None
@@ -159,7 +160,7 @@ class ApprovalQueue:
             state = after(RequestState(rows[0][0]), event)
             run("UPDATE requests SET state = ? WHERE job = ?", state.value, job)
             if state not in {RequestState.WAITING, RequestState.APPROVED}:
-                run("UPDATE requests SET signed = x'' WHERE job = ?", job)
+                run("UPDATE requests SET signed = x'' WHERE job = ? AND job NOT IN (SELECT job FROM decisions)", job)
             return state
 
     def decide(self, decided: Decided) -> int:

@@ -18,11 +18,13 @@ from dpspca.common.trust import JobEnvelope, SignedJob
 from dpspca.provider.ledger import ANSWER, Balance, Decided, LedgerState, format_time, price_facts
 from dpspca.provider.policy import Rules, filter_of
 
-from .requests import ApprovalRequest
+from .requests import ApprovalRequest, RequestState
 
 MOST_NAMES: Final = 100
 """Columns that are named in words for the person who decides. The plain values name all."""
 
+PROBLEMS: Final = ("job_problem", "policy_problem", "ledger_problem")
+"""Facts that say why others about a job are missing."""
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "capped-product": "the matrix times a few directions",
@@ -209,10 +211,27 @@ def decision_facts(decided: Decided) -> dict[str, Any]:
 
 
 def lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the facts about a waiting job in words, one paragraph a line."""
+    """Yield the facts about a job in words, one paragraph a line."""
     yield f"Job {facts['job']}"
-    yield f"  Who asks: {facts['analyst']}, about the data set {facts['data_set']}. Signed {facts['signed_at']}."
-    yield f"  State: {facts['state']}. It waits from {facts['waits_since']} until {facts['waits_until']} at most."
+    signed = f" Signed {facts['signed_at']}." if "signed_at" in facts else ""
+    yield f"  Who asks: {facts['analyst']}, about the data set {facts['data_set']}.{signed}"
+    yield f"  State: {facts['state']}. {_wait(facts)}"
+    for name in PROBLEMS:
+        if facts.get(name):
+            yield f"  PROBLEM: {facts[name]}"
+    if "asks" in facts:
+        yield from _request(facts)
+    yield from _decisions(facts.get("decisions", ()), facts.get("approvers", ()), facts.get("approvals_needed", 0))
+
+
+def _wait(facts: Mapping[str, Any]) -> str:
+    if facts["state"] == RequestState.WAITING:
+        return f"It waits from {facts['waits_since']} until {facts['waits_until']} at most."
+    return f"It began to wait at {facts['waits_since']}."
+
+
+def _request(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a job asks, what it costs, and what would be sent."""
     yield f"  What is asked: {_asked(facts['asks'])}"
     least = facts["minimum_providers"]
     yield f"  Providers: {', '.join(facts['providers'])}. The job goes on with {least} of them or more."
@@ -225,7 +244,6 @@ def lines(facts: Mapping[str, Any]) -> Iterator[str]:
     for each in facts["leaves"]:
         times = "once" if each["answers"] == 1 else f"{each['answers']} times"
         yield f"    {times}: {each['about']} ({each['kind']}), {_numbers(each['numbers'])}; {each['noise']}."
-    yield from _decisions(facts.get("decisions", ()), facts.get("approvers", ()), facts.get("approvals_needed", 0))
 
 
 def _numbers(count: int) -> str:
@@ -253,7 +271,8 @@ def _asked(asks: Mapping[str, Any]) -> str:
 def _cost(facts: Mapping[str, Any]) -> Iterator[str]:
     price = facts["price"]
     worth = f"epsilon {format_up(price['epsilon'], 4)} at delta {format_up(price['delta'])}"
-    yield f"  What it costs: mu {format_up(price['mu'], 4)}, that is {worth}. Nothing is spent while it waits."
+    waits = " Nothing is spent while it waits." if facts["state"] == RequestState.WAITING else ""
+    yield f"  What it costs: mu {format_up(price['mu'], 4)}, that is {worth}.{waits}"
     for name, each in facts.get("balances", {}).items():
         whose = "the data set's lifetime" if name == "data_set" else "the analyst's own budget"
         share = format_up(100 * each["share_of_budget"], 3)

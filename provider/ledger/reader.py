@@ -41,7 +41,7 @@ class LedgerReader:
     state: LedgerState
     quarantines: tuple[Entry, ...]
     """The entries that began a quarantine or ended one."""
-    approvals: tuple[Entry, ...]
+    decisions: tuple[Entry, ...]
     """The entries about what persons decided about jobs."""
     quarantine_reason: str | None
     row_key: RowKey | None = None
@@ -144,17 +144,17 @@ def read_ledger(config: Path) -> LedgerReader:
     path, head_path = ledger_paths(settings, config)
     with file_errors(head_path):
         remembered = read_head(head_path)  # before the ledger, which may grow in the meantime
-    state, quarantines, approvals = LedgerState(), list[Entry](), list[Entry]()
+    state, quarantines, decisions = LedgerState(), list[Entry](), list[Entry]()
     with file_errors(path), Database.readable(path) as database:
         for entry in database.entries():
             state.append(entry)
             if isinstance(entry.fact, Quarantined | QuarantineEnded):
                 quarantines.append(entry)
             elif isinstance(entry.fact, Decided):
-                approvals.append(entry)
+                decisions.append(entry)
         key = read_row_key(path)
         reason = state.quarantine or missing_entries(state, remembered, has_entry(database, state, key))
-    return LedgerReader(settings, path, state, tuple(quarantines), tuple(approvals), reason, key)
+    return LedgerReader(settings, path, state, tuple(quarantines), tuple(decisions), reason, key)
 
 
 def require_trusted(settings: ProviderSettings, config: Path) -> None:
@@ -242,7 +242,7 @@ def job_facts(name: str, job: JobAccount) -> dict[str, Any]:
     }
 
 
-def approval_facts(entry: Entry) -> dict[str, Any]:
+def decision_facts(entry: Entry) -> dict[str, Any]:
     """Return a person's decision about a job, as plain values."""
     decided = entry.fact
     assert isinstance(decided, Decided)

@@ -35,11 +35,12 @@ with open(sys.argv[1], "w") as file:
 
 
 async def command(folder: Path, *words: str, code: int = 0, **options: str) -> str:
-    """Run a command as a program, and return its output."""
+    """Run a command as a program, and return its output. Each person has an account of their own."""
     flags = [part for name, value in options.items() for part in (f"--{name}", value)]
     process = await asyncio.create_subprocess_exec(
         *DPSPCA, *words, *flags, "--config", str(folder / "north.toml"),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        env={**os.environ, "SUDO_USER": f"account-of-{options.get('person')}"},
     )  # fmt: skip
     out, err = await process.communicate()
     assert process.returncode == code, (out + err).decode()
@@ -115,9 +116,11 @@ def test_a_steward_is_notified_and_rejects_from_the_command_line(tmp_path: Path)
                 assert told["env"]["DPSPCA_JOB"] == told["told"]["job"] == job.name
                 assert told["env"]["DPSPCA_DATA_SET"] == "cohort"
                 assert told["told"]["answers"] == len(job.plan)
-                refused = await command(tmp_path, "approval", "reject", job.name, code=2, reason="no", person="eve")
+                refused = await command(
+                    tmp_path, "approval", "reject", job.name, "--yes", code=2, reason="no", person="eve"
+                )
                 assert names_facts(refused, "'eve'", "--person", MARIA)
-                await command(tmp_path, "approval", "reject", job.name, reason="ask Ben first", person=MARIA)
+                await command(tmp_path, "approval", "reject", job.name, "--yes", reason="ask Ben first", person=MARIA)
                 async for status in job.watch():
                     last = status
                 assert last.state == "failed"
@@ -127,7 +130,8 @@ def test_a_steward_is_notified_and_rejects_from_the_command_line(tmp_path: Path)
                 assert [(each["state"], each["decisions"][0]["person"]) for each in every["requests"]] == [
                     ("rejected", MARIA)
                 ]
-                assert "is rejected" in await command(tmp_path, "approval", "show", job.name)
+                told = await command(tmp_path, "approval", "show", job.name)
+                assert names_facts(told, "rejected", MARIA, "ask Ben first")
                 checked = await command(tmp_path, "doctor")
                 assert f"approval: 0 jobs wait. {sys.executable} is run for each." in checked
                 settings = (tmp_path / "north.toml").read_text()

@@ -8,18 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-from approvals import BEN, MARIA, Site, human_policy
+from approvals import BEN, MARIA, Site, human_policy, waiting_job
 from browsers import BROWSER, chromium, dashboard_of, problems_of
-from local_federation import Enrolment, now, spec
+from local_federation import Enrolment
 from timeouts import TIMEOUT
 
-from dpspca.common.job import Schema
-from dpspca.common.names import Role
-from dpspca.provider.approval import ApprovalQueue, ApprovalRequest, RequestState
+from dpspca.provider.approval import ApprovalQueue
 
 NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs chromium, which is not installed")
 NASTY = (
@@ -73,26 +71,6 @@ class ProviderHarness:
         status, headers, _ = self.ask("GET", f"{parts.path}?{parts.query}")
         assert (status, headers["location"]) == (303, f"{self.base}/")
         return headers["set-cookie"]
-
-
-def waiting_job(enrolment: Enrolment, site: Site, names: tuple[str, ...] = ("a", "b", "c", "d")) -> str:
-    """Put a job into a provider's queue, as its daemon does."""
-    what = spec(schema=Schema.of(names), options={"sparsity": 4, "rounds": 2}, components=2)
-    signed = enrolment.job(what, enrolment.identity(Role.ANALYST, "ada"), [site.name])
-    at = int(now().timestamp())
-    envelope_end = at + 3600
-    request = ApprovalRequest(
-        signed.job_id, "dpspca://town/analyst/ada", "cohort", at, envelope_end, _expiry(signed), RequestState.WAITING
-    )
-    (site.folder / "ledger").mkdir(mode=0o700, exist_ok=True)
-    site.office.queue.ask(request, signed.to_bytes(), 100)
-    return signed.job_id
-
-
-def _expiry(signed: Any) -> int:
-    from dpspca.common.trust.signing import JobEnvelope  # noqa: PLC0415
-
-    return JobEnvelope.from_bytes(signed.payload).expires_at
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def test_ledger_show_lists_an_answered_job_of_a_running_provider(beside: Here) -
     assert output["answered"] == output["asked"] > 0
     assert 0.999 < output["spent_epsilon"] <= 1
     assert datetime.fromisoformat(output["opened"]).utcoffset() == timedelta()
-    assert (facts["quarantine"], facts["quarantines"], facts["approvals"]) == (None, [], [])
+    assert (facts["quarantine"], facts["quarantines"], facts["decisions"]) == (None, [], [])
     words = beside("ledger", "show", *NORTH).out
     assert f"{facts['head']['entries']} entries, the last with hash {facts['head']['hash']}" in words
 

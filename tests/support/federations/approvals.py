@@ -1,22 +1,27 @@
 """A provider whose policy asks for a person's approval: its files, and decisions as its steward makes them."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from local_federation import Enrolment, RunningFederation, now, permissive_policy
+from local_federation import Enrolment, RunningFederation, now, permissive_policy, spec
 from timeouts import TIMEOUT
 
 from dpspca.client.connection.jobs import JobStatus
 from dpspca.client.federation import AsyncJob
 from dpspca.client.steward.approvals import ApprovalOffice
+from dpspca.common.job import Schema
 from dpspca.common.names import Role
 from dpspca.common.storage import read_settings
 from dpspca.common.storage.settings import ProviderSettings
 from dpspca.common.trust.identity import Identity
+from dpspca.common.trust.signing import JobEnvelope
+from dpspca.provider.approval import ApprovalRequest, RequestState
 from dpspca.provider.ledger.reader import ledger_paths
 from dpspca.provider.ledger.sqlite import SqliteLedger
 from dpspca.provider.policy.file import CurrentPolicy
@@ -73,9 +78,14 @@ class Site:
             yield {"ledger": ledger, "policy": policy.get, "approvals": harness}
 
     async def decide(self, job: str, verdict: str, person: str = MARIA, reason: str = "") -> dict[str, Any]:
-        """Decide about a job as the command does, beside the running daemon."""
+        """Decide about a job as the command does, beside the running daemon, from the person's own account."""
         office = self.office
-        return await asyncio.to_thread(lambda: office.decide(office.find(job), verdict, person, reason))
+
+        def decide() -> dict[str, Any]:
+            with patch.dict(os.environ, {"SUDO_USER": f"account-of-{person}"}):
+                return office.decide(office.find(job), verdict, person, reason)
+
+        return await asyncio.to_thread(decide)
 
 
 @contextmanager
@@ -84,6 +94,23 @@ def joined(running: RunningFederation, site: Site) -> Iterator[dict[str, Any]]:
     running.known[site.name] = site.identity
     with site.open() as settings:
         yield settings
+
+
+def waiting_job(
+    enrolment: Enrolment, site: Site, names: tuple[str, ...] = ("a", "b", "c", "d"), data_set: str = "cohort"
+) -> str:
+    """Put a job into a provider's queue, as its daemon does."""
+    what = spec(schema=Schema.of(names), options={"sparsity": 4, "rounds": 2}, components=2)
+    home = enrolment.folder / f"{Role.ANALYST}-ada"
+    ada = Identity.load(home) if home.exists() else enrolment.identity(Role.ANALYST, "ada")
+    signed = enrolment.job(what, ada, [site.name], data_set=data_set)
+    at, expires = int(now().timestamp()), JobEnvelope.from_bytes(signed.payload).expires_at
+    request = ApprovalRequest(
+        signed.job_id, "dpspca://town/analyst/ada", data_set, at, at + 3600, expires, RequestState.WAITING
+    )
+    (site.folder / "ledger").mkdir(mode=0o700, exist_ok=True)
+    site.office.queue.ask(request, signed.to_bytes(), 100)
+    return signed.job_id
 
 
 async def awaiting(job: AsyncJob, *providers: str) -> JobStatus:

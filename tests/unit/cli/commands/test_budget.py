@@ -203,7 +203,7 @@ def test_a_lifetime_below_what_is_spent_leaves_nothing(here: Callable[..., Ended
     ("old", "new", "why"),
     [
         ('unit = "row-add-remove"', 'unit = "row-replace-one"', "protect row-add-remove"),
-        ("[data_sets.cohort]", "[data_sets.other]", "The policy has no table for this data set."),
+        ("[data_sets.cohort]", "[data_sets.other]", "no table for the data set 'cohort'"),
     ],
 )
 def test_budget_gives_the_reason_if_no_job_is_admitted(
