@@ -58,7 +58,7 @@ class JobParticipant:
     ``rows`` is how many rows it said that it has, if sums are weighed by it.
 
     ``awaiting_since`` is when the job began to wait for a person's approval there, in seconds since 1970. It is 0 if
-    the job does not wait there.
+    the job does not wait there. ``awaiting_until`` is when the wait ends if nobody decides.
     """
 
     asked: int = 0
@@ -66,6 +66,7 @@ class JobParticipant:
     reason: str = ""
     rows: int | None = None
     awaiting_since: float = 0.0
+    awaiting_until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,9 @@ class JobRecord:
             raise RefusedError(f"A job that is {self.state} cannot {event}.", "Check the job's state first.")
         participants = self.participants
         if self.state is State.AWAITING_APPROVAL:
-            participants = {name: replace(each, awaiting_since=0.0) for name, each in participants.items()}
+            participants = {
+                name: replace(each, awaiting_since=0.0, awaiting_until=0.0) for name, each in participants.items()
+            }
         ended = now if next_state.is_final else 0.0
         return replace(self, state=next_state, reason=reason, ended=ended, participants=participants)
 

@@ -26,6 +26,7 @@ from dpspca.cli.arguments import (
 )
 from dpspca.cli.render import (
     absent_providers,
+    approval_hint,
     connected,
     print_output,
     print_table,
@@ -310,6 +311,8 @@ async def _submit(
         typer.echo(remark, err=True)
     if providers:
         await absent_providers.warn_before_job(federation, data_set, providers, spec.answer_seconds)
+    if life is None:
+        await approval_hint.hint_at_validity(federation, plan, data_set, providers or None)
     submitted = await federation.submit(plan, data_set, providers, dictionary=dictionary, life=life)
     typer.echo(f"job {submitted.name}", err=True)
     return submitted
@@ -350,19 +353,19 @@ async def _follow(federation: AsyncFederation, job: AsyncJob, config: Path, *, q
 
 
 def _print_status(job: AsyncJob, status: JobStatus, *, as_json: bool, why: bool = True) -> None:
-    took_part = progress.participants(job.plan, status)
-    facts = status.to_dict() | {"participants": took_part}
+    facts = progress.job_facts(job.plan, status)
     step = f", last {status.step}" if status.step else ""
     lines = [
         f"job {status.name}",
         f"{status.state}: {status.answered} of {status.queries} queries answered{step}",
         f"data set {status.data_set}, submitted {_time(status.submitted)}",
+        progress.spent_line(facts),
         *(progress.awaiting_line(each) for each in status.participants if each.awaiting_approval_since),
         *([status.reason] if status.reason and why else []),
     ]
     print_output(facts, *map(printable, lines), as_json=as_json)
     if not as_json:
-        progress.print_participants(took_part)
+        progress.print_participants(facts["participants"])
 
 
 def _sort_key(offer: Offer) -> tuple[str, str]:

@@ -75,16 +75,11 @@ class AnalystPages:
     async def _job(self, name: str) -> Page:
         job = await self._taken(name)
         status = await job.status()
-        facts = status.to_dict() | {
-            "participants": progress.participants(job.plan, status),
-            "epsilon_spent": job.plan.epsilon_after(status.answered),
-            "budget": {"epsilon": job.spec.budget.epsilon, "delta": job.spec.budget.delta},
-        }
         return Page(
             "analyst_job.html",
             f"Job {status.name[:12]}",
             commands(self._config, f"jobs show {status.name[:12]}"),
-            facts,
+            progress.job_facts(job.plan, status),
         )
 
     async def _taken(self, name: str) -> AsyncJob:

@@ -1,6 +1,6 @@
 """The output of commands: tables, progress, logs and JSON."""
 
-from . import absent_providers, logs, output, progress
+from . import absent_providers, approval_hint, logs, output, progress
 from .connection import connected
 from .output import (
     PLOTS,
@@ -23,6 +23,7 @@ __all__ = [
     "VEGA_LITE",
     "Folder",
     "absent_providers",
+    "approval_hint",
     "connected",
     "fit_facts",
     "logs",

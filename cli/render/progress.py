@@ -3,11 +3,11 @@
 What the coordinator reports is printed as untrusted text. What providers spent is computed here, from the job.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import typer
 
@@ -22,6 +22,8 @@ from dpspca.common.results import Model
 from dpspca.common.text import printable
 
 from . import output
+
+_TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
 class Follower:
@@ -82,25 +84,35 @@ def show_job_progress(plan: Plan, *, quiet: bool) -> Iterator[Callable[[JobStatu
 
 
 def awaiting_line(provider: ParticipantStatus) -> str:
-    """Say that a person at a provider has to approve the job, and since when."""
-    return f"waiting for approval by {provider.name} (since {provider.awaiting_approval_since:%Y-%m-%d %H:%M:%S} UTC)"
+    """Say that a person at a provider has to approve the job, since when, and until when if that is known."""
+    since = f"since {provider.awaiting_approval_since:{_TIME}} UTC"
+    end = provider.awaiting_approval_until
+    until = f", until {end:{_TIME}} UTC at most" if end else ""
+    return f"waiting for approval by {provider.name} ({since}{until})"
 
 
 def participants(plan: Plan, status: JobStatus) -> list[dict[str, Any]]:
     """Return for every provider how many queries it was asked and answered, and the most that it spent."""
-    return [
-        {
-            "name": each.name,
-            "asked": each.asked,
-            "answered": each.answered,
-            "epsilon_at_most": plan.epsilon_after(each.asked),
-            "reason": each.reason,
-            "awaiting_approval_since": (
-                each.awaiting_approval_since.isoformat() if each.awaiting_approval_since else None
-            ),
-        }
-        for each in status.participants
-    ]
+    return [each.to_dict() | {"epsilon_at_most": plan.epsilon_after(each.asked)} for each in status.participants]
+
+
+def job_facts(plan: Plan, status: JobStatus) -> dict[str, Any]:
+    """Return how a job stands and what it has spent at each provider at most, as plain values."""
+    budget = plan.spec.budget
+    return status.to_dict() | {
+        "participants": participants(plan, status),
+        "epsilon_spent": plan.epsilon_after(status.answered),
+        "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
+    }
+
+
+def spent_line(facts: Mapping[str, Any]) -> str:
+    """Say what a job has spent of its budget, by ``job_facts``."""
+    budget = facts["budget"]
+    return (
+        f"spent at each provider so far, at most: epsilon {format_up(facts['epsilon_spent'], 4)} of "
+        f"{format_up(budget['epsilon'])}, at delta {format_up(budget['delta'])}"
+    )
 
 
 def print_participants(facts: list[dict[str, Any]]) -> None:

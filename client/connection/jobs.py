@@ -77,6 +77,7 @@ class ParticipantStatus:
     """One provider in one job: queries sent to it, answers that count, and why it dropped out, if it did.
 
     ``awaiting_approval_since`` says since when a person there has to approve the job, or is None.
+    ``awaiting_approval_until`` says when the wait ends if nobody decides. It is None if that is not known, either.
     """
 
     name: str
@@ -84,6 +85,12 @@ class ParticipantStatus:
     answered: int
     reason: str
     awaiting_approval_since: datetime | None = None
+    awaiting_approval_until: datetime | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, with times in ISO 8601."""
+        since, until = _text(self.awaiting_approval_since), _text(self.awaiting_approval_until)
+        return asdict(self) | {"awaiting_approval_since": since, "awaiting_approval_until": until}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +126,15 @@ class JobStatus:
             step=message.step,
             bytes_moved=message.bytes_moved,
             submitted=_moment(message.submitted),
-            ended=_moment(message.ended) if message.ended else None,
+            ended=_moment_if_known(message.ended),
             participants=tuple(
                 ParticipantStatus(
                     each.name,
                     each.asked,
                     each.answered,
                     each.reason,
-                    _moment(each.awaiting_approval_since) if each.awaiting_approval_since else None,
+                    _moment_if_known(each.awaiting_approval_since),
+                    _moment_if_known(each.awaiting_approval_until),
                 )
                 for each in message.participants
             ),
@@ -161,11 +169,7 @@ class JobStatus:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with times in ISO 8601."""
         times = {"submitted": self.submitted.isoformat(), "ended": _text(self.ended)}
-        participants = [
-            asdict(each) | {"awaiting_approval_since": _text(each.awaiting_approval_since)}
-            for each in self.participants
-        ]
-        return asdict(self) | times | {"participants": participants}
+        return asdict(self) | times | {"participants": [each.to_dict() for each in self.participants]}
 
 
 class JobList:
@@ -186,6 +190,11 @@ def _progress(status: JobStatus) -> tuple[int, int]:
 
 def _text(moment: datetime | None) -> str | None:
     return moment.isoformat() if moment else None
+
+
+def _moment_if_known(seconds: float) -> datetime | None:
+    """Read a time from the coordinator, which sends zero for none."""
+    return _moment(seconds) if seconds else None
 
 
 def _moment(seconds: float) -> datetime:

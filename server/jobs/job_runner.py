@@ -329,7 +329,7 @@ class JobRunner:
 
         problem = await self._ask_until_replied(name, ask, "No reply about the job")
         if self.job.participants[name].awaiting_since:
-            self._record(name, awaiting_since=0.0)
+            self._record(name, awaiting_since=0.0, awaiting_until=0.0)
             self._update(self.job)
         if problem:
             self._drop(name, problem)
@@ -338,14 +338,14 @@ class JobRunner:
 
     def _await_approval(self, name: str, deadline: asyncio.Timeout, since: float, until: float) -> None:
         """Wait for a person at a provider, at most until the job expires, and ``answer_seconds`` for the reply."""
-        now = self._clock().timestamp()
-        waits = min(until, self._expires_at) + self._spec.answer_seconds - now
+        now, ends = self._clock().timestamp(), min(until, self._expires_at)
+        waits = ends + self._spec.answer_seconds - now
         if waits > 0 and not deadline.expired():
             deadline.reschedule(asyncio.get_running_loop().time() + waits)
         if self.job.state is State.WAITING:
             self.job = self._after(Event.AWAIT)
         if not self.job.participants[name].awaiting_since:
-            self._record(name, awaiting_since=min(max(since, 1.0), now))
+            self._record(name, awaiting_since=min(max(since, 1.0), now), awaiting_until=max(ends, now))
             self._update(self.job)
 
     def _require_enough(self, count: int) -> None:

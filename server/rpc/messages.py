@@ -16,6 +16,7 @@ def as_message(job: JobRecord, signed: bytes = b"") -> pb.Job:
             answered=each.answered,
             asked=each.asked,
             awaiting_approval_since=each.awaiting_since,
+            awaiting_approval_until=each.awaiting_until,
         )
         for name, each in job.participants.items()
     ]

@@ -269,18 +269,20 @@ class Job(_message.Message):
     def __init__(self, job: _Optional[str] = ..., analyst: _Optional[str] = ..., data_set: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., queries: _Optional[int] = ..., step: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., bytes_moved: _Optional[int] = ..., submitted: _Optional[float] = ..., ended: _Optional[float] = ..., signed_job: _Optional[bytes] = ...) -> None: ...
 
 class Participant(_message.Message):
-    __slots__ = ("name", "reason", "answered", "asked", "awaiting_approval_since")
+    __slots__ = ("name", "reason", "answered", "asked", "awaiting_approval_since", "awaiting_approval_until")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
     AWAITING_APPROVAL_SINCE_FIELD_NUMBER: _ClassVar[int]
+    AWAITING_APPROVAL_UNTIL_FIELD_NUMBER: _ClassVar[int]
     name: str
     reason: str
     answered: int
     asked: int
     awaiting_approval_since: float
-    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., asked: _Optional[int] = ..., awaiting_approval_since: _Optional[float] = ...) -> None: ...
+    awaiting_approval_until: float
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., answered: _Optional[int] = ..., asked: _Optional[int] = ..., awaiting_approval_since: _Optional[float] = ..., awaiting_approval_until: _Optional[float] = ...) -> None: ...
 
 class DataSetsRequest(_message.Message):
     __slots__ = ()

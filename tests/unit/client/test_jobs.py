@@ -41,16 +41,20 @@ def test_a_status_has_plain_values() -> None:
         "answered": 0,
         "reason": "x",
         "awaiting_approval_since": None,
+        "awaiting_approval_until": None,
     }
 
 
 def test_a_status_says_since_when_a_job_waits_and_older_ones_are_no_news() -> None:
     def status(state: str, since: float = 0.0) -> JobStatus:
-        north = pb.Participant(name="north", awaiting_approval_since=since)
+        until = since and since + 3600
+        north = pb.Participant(name="north", awaiting_approval_since=since, awaiting_approval_until=until)
         return JobStatus.of(pb.Job(job="abc", state=state, participants=[north]))
 
     waiting, held, running = status("waiting"), status("waiting for approval", 1e9), status("running")
-    assert held.to_dict()["participants"][0]["awaiting_approval_since"] == "2001-09-09T01:46:40+00:00"
+    (told,) = held.to_dict()["participants"]
+    assert told["awaiting_approval_since"] == "2001-09-09T01:46:40+00:00"
+    assert told["awaiting_approval_until"] == "2001-09-09T02:46:40+00:00"
     assert held.is_news_after(waiting)
     assert running.is_news_after(held)
     assert not waiting.is_news_after(held)

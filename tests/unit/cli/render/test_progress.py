@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
+from facts import names_facts
 from local_federation import spec
 
 from dpspca import simulate
@@ -80,7 +81,7 @@ def test_a_provider_name_cannot_control_the_terminal(tmp_path: Path, capsys: pyt
 
 def test_a_wait_for_approval_and_its_end_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     since = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    waits = ParticipantStatus("north", 0, 0, "", since)
+    waits = ParticipantStatus("north", 0, 0, "", since, since + timedelta(hours=1))
     plan = catalogue.plan(spec())
     states = [
         replace(status(waits, NEVER_CAME), state="waiting for approval", answered=0),
@@ -92,5 +93,6 @@ def test_a_wait_for_approval_and_its_end_are_printed_once(capsys: pytest.Capture
         for each in states:
             show(each)
     written = capsys.readouterr().err
-    assert written.count("waiting for approval by north (since 2026-01-31 12:00:00 UTC)") == 1
+    assert written.count("waiting for approval by north") == 1
+    assert names_facts(written, "2026-01-31 12:00:00", "2026-01-31 13:00:00")
     assert written.count("approved by north") == 1
