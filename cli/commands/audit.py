@@ -20,7 +20,7 @@ _MARKS: Final = {True: "passed", False: "FAILED"}
 
 def audit(
     *,
-    spec: Annotated[
+    job: Annotated[
         Path | None,
         typer.Option(
             help="Job to audit (JSON or TOML). If left out: a job with every kind of query.", show_default=False
@@ -35,10 +35,10 @@ def audit(
 
     No real data are read, and no budget is spent.
     """
-    job = job_files.from_file(spec, job_flags.Flags()).spec if spec else auditing.default_job()
-    job = replace(job, dictionary=None)  # made-up rows need no preparation, and noise does not depend on it
-    with log_on_failure(), daemons(job) as opening, show_count("jobs answered", quiet=as_json) as show_progress:
-        found = auditing.audit(job, runs=runs, opening=opening, progress=show_progress, check_times=True)
+    asked = job_files.from_file(job, job_flags.Flags()).spec if job else auditing.default_job()
+    asked = replace(asked, dictionary=None)  # made-up rows need no preparation, and noise does not depend on it
+    with log_on_failure(), daemons(asked) as opening, show_count("jobs answered", quiet=as_json) as show_progress:
+        found = auditing.audit(asked, runs=runs, opening=opening, progress=show_progress, check_times=True)
     print_output(facts(found), *map(printable, lines(found)), as_json=as_json)
     if not found.passed:
         raise typer.Exit(FAILED)

@@ -80,7 +80,7 @@ def plant_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
 
 @pytest.mark.slow
 def test_audit_prints_what_was_tested_and_what_would_be_noticed(run: Callable[..., Ended], tmp_path: Path) -> None:
-    output = run("audit", "--spec", "job.json", "--runs", 30)
+    output = run("audit", "--job", "job.json", "--runs", 30)
     assert output.code == 0
     assert a_line_names(output.out, "30 jobs", "one row")
     assert a_line_names(output.out, "13 tests")
@@ -92,7 +92,7 @@ def test_audit_prints_what_was_tested_and_what_would_be_noticed(run: Callable[..
 
 
 def test_audit_json_is_one_object(run: Callable[..., Ended]) -> None:
-    output = run("audit", "--spec", "job.json", "--runs", 5, "--json")
+    output = run("audit", "--job", "job.json", "--runs", 5, "--json")
     assert output.err == ""
     assert output.facts["passed"] is True
     assert output.facts["job"] == job().digest()
@@ -108,7 +108,7 @@ def test_audit_finds_a_faulty_daemon_and_says_what_to_do(
 ) -> None:
     """The faults, noise a tenth too narrow or rows of twice the length, exist only in the daemon's process."""
     plant_fault(monkeypatch, fault)
-    output = run("audit", "--spec", "job.json", "--runs", 30)
+    output = run("audit", "--job", "job.json", "--runs", 30)
     assert output.code == 1
     assert any(line.startswith(f"FAILED  {found}") for line in output.failed_checks)
     assert a_line_names(output.out, f"{len(output.failed_checks)} of 13", "Stop")
@@ -122,7 +122,7 @@ def test_audit_finds_a_daemon_whose_timing_depends_on_rows(
     """A busy machine that delays one in twenty answers as much as the fault does would hide it."""
     plant_fault(monkeypatch, fault)
     (tmp_path / "job.json").write_text(json.dumps(job(unit=unit).to_dict()), encoding="utf-8")
-    output = run("audit", "--spec", "job.json", "--runs", 60)
+    output = run("audit", "--job", "job.json", "--runs", 60)
     assert output.code == 1
     assert any(line.startswith("FAILED  time of the answer to") for line in output.failed_checks)
 
@@ -131,7 +131,7 @@ def test_audit_ends_with_the_log_of_a_daemon_that_does_not_run(
     run: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     plant_fault(monkeypatch, DEAD)
-    output = run("audit", "--spec", "job.json")
+    output = run("audit", "--job", "job.json")
     assert f"{LAST_WORDS}\n" in output.err
     assert a_line_names(output.err, "audited-1", "exit code 1")
     assert output.code == 2
@@ -144,7 +144,7 @@ def test_audit_ends_with_an_error_if_a_daemon_does_not_answer(
 ) -> None:
     plant_fault(monkeypatch, LATE)
     (tmp_path / "job.json").write_text(json.dumps(job(answer_seconds=3).to_dict()), encoding="utf-8")
-    output = run("audit", "--spec", "job.json")
+    output = run("audit", "--job", "job.json")
     assert a_line_names(output.err, "audited-1", "3 seconds")
     assert "Opened job" in output.err
     assert output.code == 2
@@ -159,7 +159,7 @@ def test_audit_ignores_the_current_folder_and_proxies(
         (tmp_path / name).write_text("raise SystemExit('This is no program of ours.')")
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    assert run("audit", "--spec", "job.json", "--runs", 2).code == 0
+    assert run("audit", "--job", "job.json", "--runs", 2).code == 0
 
 
 FOUNDER = """
