@@ -179,7 +179,10 @@ def _connection(role: Role, state: str | None, since: datetime | None) -> str:
 
 
 def _job(job: JobRecord) -> dict[str, Any]:
-    return asdict(job) | {
+    facts = asdict(job)
+    return {
+        "job": facts.pop("name"),
+        **facts,
         "state": str(job.state),
         "submitted": _time(job.submitted),
         "ended": _time(job.ended) if job.ended else None,

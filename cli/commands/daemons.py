@@ -119,7 +119,7 @@ def _show_coordinator(config: DaemonSettingsFile, *, as_json: AsJson = False) ->
         ("job", "analyst", "data set", "state", "answered", "submitted"),
         (
             (
-                each["name"][:12],
+                each["job"][:12],
                 each["analyst"],
                 each["data_set"],
                 each["state"],

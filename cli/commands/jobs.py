@@ -211,7 +211,7 @@ def _list(config: AnalystSettingsFile, *, as_json: AsJson = False) -> None:
         ("job", "data set", "state", "answered", "submitted"),
         (
             (
-                each.name[:NAME_CHARACTERS],
+                each.job[:NAME_CHARACTERS],
                 each.data_set,
                 each.state,
                 f"{each.answered} of {each.queries}",
@@ -356,7 +356,7 @@ def _print_status(job: AsyncJob, status: JobStatus, *, as_json: bool, why: bool 
     facts = progress.job_facts(job.plan, status)
     step = f", last {status.step}" if status.step else ""
     lines = [
-        f"job {status.name}",
+        f"job {status.job}",
         f"{status.state}: {status.answered} of {status.queries} queries answered{step}",
         f"data set {status.data_set}, submitted {_time(status.submitted)}",
         progress.spent_line(facts),

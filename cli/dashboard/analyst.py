@@ -77,8 +77,8 @@ class AnalystPages:
         status = await job.status()
         return Page(
             "analyst_job.html",
-            f"Job {status.name[:12]}",
-            commands(self._config, f"jobs show {status.name[:12]}"),
+            f"Job {status.job[:12]}",
+            commands(self._config, f"jobs show {status.job[:12]}"),
             progress.job_facts(job.plan, status),
         )
 

@@ -147,12 +147,12 @@ class ResultFiles:
 
     def write(self, plan: Plan, status: JobStatus, model: Model) -> dict[str, Any]:
         """Write the files, and return all facts about a job that is done."""
-        remedy = f"The coordinator still has the model: `dpspca jobs result {status.name} --out ANOTHER_FILE`."
+        remedy = f"The coordinator still has the model: `dpspca jobs result {status.job} --out ANOTHER_FILE`."
         self._require_new_file(remedy)
         files = {"model": self._folder.write(self._model.name, lambda path: save_model(model, path), remedy)}
         drawn, notes = self._plots.write_plots(model) if self._plots else ({}, [])
         return {
-            "job": status.name,
+            "job": status.job,
             "data_set": status.data_set,
             "participants": participants(plan, status),
             "model": report.to_dict(model),

@@ -97,7 +97,7 @@ class ParticipantStatus:
 class JobStatus:
     """The status of a job."""
 
-    name: str
+    job: str
     analyst: str
     data_set: str
     state: str
@@ -116,7 +116,7 @@ class JobStatus:
         if len(message.participants) > MAX_PROVIDERS:
             raise TooMuchError.of(f"{len(message.participants)} participants of one job", MAX_PROVIDERS)
         return cls(
-            name=message.job,
+            job=message.job,
             analyst=message.analyst,
             data_set=message.data_set,
             state=message.state,
@@ -158,7 +158,7 @@ class JobStatus:
             queries=self.answered,
             software=__version__,
             data_set=data_set,
-            job=self.name,
+            job=self.job,
             participants=parts,
         )
 

@@ -212,7 +212,7 @@ def release_facts(sent: Release) -> dict[str, Any]:
         "data_set": sent.data_set,
         "analyst": sent.analyst,
         "query": sent.position + 1,
-        "name": sent.query,
+        "step": sent.query,
         "bytes": sent.bytes,
         "sha256": sent.sha256,
         "signed_job_sha256": sent.signature_hash,

@@ -128,7 +128,7 @@ def test_a_restored_journal_has_earlier_results_and_changes_no_budget(federation
     federation.copy("backup", "hub")
     federation.start("hub")
     listed = federation.facts("jobs", "list", *federation.settings("ada"))["jobs"]
-    assert [each["name"] for each in listed] == [first["job"]]
+    assert [each["job"] for each in listed] == [first["job"]]
     federation.run("jobs", "result", first["job"], *federation.settings("ada"), "--out", "again.dpspca")
     lost = federation.tried("jobs", "result", second["job"], *federation.settings("ada"), "--out", "lost.dpspca")
     assert lost.returncode == 2

@@ -103,7 +103,7 @@ class Soak:
             await visitor.data_sets()
             listed = await visitor.jobs()
             for each in [each for each in listed if each.state == "done"][-1:]:
-                await (await visitor.job(each.name)).result()
+                await (await visitor.job(each.job)).result()
             with suppress(FederationError):
                 await visitor.job("0" * 64)
             async with aclosing((await visitor.job(running)).watch()) as states:

@@ -148,7 +148,7 @@ def test_a_reply_lost_while_a_job_waits_is_repeated_without_effect(enrolment: En
             job = await with_lost_reply(dropper, handled, "Submit", analyst.submit_signed(signed, SPEC))
             assert (await with_lost_reply(dropper, handled, "Get", job.status())).state == "waiting"
             assert (await with_lost_reply(dropper, handled, "Get", analyst.job(job.name))).name == job.name
-            assert [each.name for each in await with_lost_reply(dropper, handled, "List", analyst.jobs())] == [job.name]
+            assert [each.job for each in await with_lost_reply(dropper, handled, "List", analyst.jobs())] == [job.name]
             offers = await with_lost_reply(dropper, handled, "DataSets", analyst.data_sets())
             assert [each.provider for each in offers] == ["site-0"]
             (there,) = await with_lost_reply(dropper, handled, "Parties", analyst.presence(["site-0"]))

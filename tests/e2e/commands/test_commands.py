@@ -194,7 +194,7 @@ def test_jobs_are_listed_shown_watched_cancelled_and_fetched(here: Callable[...,
         "[schema]\ndimension = 20\n[budget]\nepsilon = 1\ndelta = 1e-6\n[options]\nsparsity = 4\n"
     )
     name = here("run", "job.toml", *at, "--detach").out.strip()
-    listed = {each["name"]: each for each in here("jobs", "list", *at, "--json").facts["jobs"]}
+    listed = {each["job"]: each for each in here("jobs", "list", *at, "--json").facts["jobs"]}
     assert listed[name]["state"] == "waiting"
     assert name[:12] in here("jobs", "list", *at).out
     assert f"job {name}" in here("jobs", "show", name[:12], *at).out
@@ -222,7 +222,7 @@ def test_watching_a_job_that_fails_exits_with_2(here: Callable[..., Ended]) -> N
         assert a_line_names(ended.err, "(failed)", "at least 1", "west")
         assert ended.err.count("Not connected with the data set") == 1
     output = json.loads(watched.out)
-    assert (output["state"], output["name"]) == ("failed", name)
+    assert (output["state"], output["job"]) == ("failed", name)
 
 
 def test_watching_a_job_that_is_done_exits_with_0(here: Callable[..., Ended]) -> None:

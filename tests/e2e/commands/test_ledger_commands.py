@@ -21,6 +21,7 @@ from ledgers import Place
 from live import COMMAND, live_parties
 from steward import ADA, GRACE, LIFETIME, Site, job, opening
 
+from dpspca.common.algorithms import catalogue
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.costs import mu_of
 from dpspca.common.trust.signing import JOB_SKEW
@@ -189,6 +190,8 @@ def test_the_outbox_hash_is_that_of_the_stored_bytes(here: Here, site: Site) -> 
     output = {(each["job"], each["query"]): each["sha256"] for each in here("outbox", *OWN, "--json").facts["answers"]}
     bytes_of = {(name, query): sha256(content).hexdigest() for name, query, content in kept}
     assert (len(output), len(bytes_of)) == (5, 2)  # of the open job
+    steps = [step.name for step in catalogue.plan(job())]
+    assert {each["step"] for each in here("outbox", *OWN, "--json").facts["answers"]} <= set(steps)
     assert bytes_of.items() <= output.items()
 
 

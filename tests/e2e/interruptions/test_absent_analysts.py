@@ -118,7 +118,7 @@ async def assert_finished(enrolment: StableEnrolment, here: Scene, name: str) ->
     assert here.watches == 0
     heads = [ledger.head() for ledger in here.ledgers.values()]
     async with AsyncFederation(here.running.coordinator.address, ada(enrolment)) as back:
-        assert [(each.name, each.state) for each in await back.jobs()] == [(name, "done")]
+        assert [(each.job, each.state) for each in await back.jobs()] == [(name, "done")]
         job = await back.job(name)
         assert_same_as_undisturbed(await job.result())
         output = (await job.status()).participants

@@ -132,7 +132,7 @@ def test_watching_continues_after_a_restart_without_repeated_states(
             assert all(later.is_news_after(earlier) for earlier, later in pairwise(states))
             assert [state.answered for state in states] == sorted(state.answered for state in states)
             assert_same_as_undisturbed(await job.result())
-            assert [each.name for each in await analyst.jobs()] == [job.name]
+            assert [each.job for each in await analyst.jobs()] == [job.name]
 
     asyncio.run(scenario())
 
@@ -208,7 +208,7 @@ async def only_job(analyst: AsyncFederation) -> AsyncJob:
     while not (jobs := await analyst.jobs()):  # noqa: ASYNC110  # another process submits it
         await asyncio.sleep(0.05)
     (found,) = jobs
-    return await analyst.job(found.name)
+    return await analyst.job(found.job)
 
 
 # --- Commands ---------------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_run_with_json_output_survives_a_coordinator_kill(enrolment: Enrolment) 
             assert facts["job"] == name
             assert [each["answered"] for each in facts["participants"]] == [6, 6, 6]
             assert_same_as_undisturbed(load_model(enrolment.folder / "model.dpspca"))
-            assert [each.name for each in await running.analyst.jobs()] == [name]
+            assert [each.job for each in await running.analyst.jobs()] == [name]
 
     asyncio.run(scenario())
 
@@ -362,7 +362,7 @@ def test_when_retries_end_the_error_gives_cause_and_remedy(enrolment: Enrolment)
                 await analyst.jobs()
             assert output == [AWAY.replace("600", "2")]
             await hub.start()
-            assert [each.name for each in await list_with_retries(analyst)] == [job.name]
+            assert [each.job for each in await list_with_retries(analyst)] == [job.name]
             assert output[1:] == [BACK]
 
     asyncio.run(scenario())

@@ -73,7 +73,7 @@ def test_a_blocking_job_gives_the_model_of_a_simulation(tmp_path: Path) -> None:
         assert [each.asked for each in states[-1].participants] == [states[-1].queries] * 3
         inside = simulate(list(SHARDS.values()), spec(), noise_seed=NOISE_SEED)
         assert job.result().components.tobytes() == inside.components.tobytes()
-        assert [each.name for each in fed.jobs()] == [job.name]
+        assert [each.job for each in fed.jobs()] == [job.name]
         again = fed.job(job.name[:12])
         assert again.spec == spec()
         assert again.result().statement == job.result().statement
@@ -107,7 +107,7 @@ def test_a_federation_issues_each_warning_of_a_simulation_once(tmp_path: Path) -
 
         async def alone() -> Model:
             async with AsyncFederation.connect(address, me) as federated:
-                return await (await federated.job(job.name)).result()
+                return await (await federated.job(job.job)).result()
 
         with pytest.warns(DpspcaWarning) as caught:
             assert asyncio.run(alone()).statement == model.statement

@@ -78,7 +78,7 @@ def test_watching_reports_every_step_and_who_answered(enrolment: Enrolment) -> N
             assert states[-1].answered == states[-1].queries == len(catalogue.plan(spec()))
             assert {each.name: each.answered for each in states[-1].participants} == dict.fromkeys(SHARDS, 6)
             assert states[-1].bytes_moved > 0
-            assert [listed.name for listed in await running.analyst.jobs()] == [job.name]
+            assert [listed.job for listed in await running.analyst.jobs()] == [job.name]
 
     asyncio.run(scenario())
 
@@ -286,7 +286,7 @@ def test_t10_a_job_belongs_to_the_analyst_named_in_it(enrolment: Enrolment) -> N
                     with pytest.raises(FederationError, match=facts("wrong-signer", "bob", "ada")):
                         await other.submit_signed(ours, spec())
                     assert await other.jobs() == []
-            assert [job.name for job in await running.analyst.jobs()] == [signed.job_id]
+            assert [job.job for job in await running.analyst.jobs()] == [signed.job_id]
 
     asyncio.run(scenario())
 

@@ -110,7 +110,7 @@ def test_the_oldest_signed_jobs_are_forgotten_beyond_the_limit(
             for each in signed:
                 job = await analyst.submit_signed(each, spec())
                 await job.cancel()
-            assert [each.name for each in await analyst.jobs()] == [each.job_id for each in signed[2:]]
+            assert [each.job for each in await analyst.jobs()] == [each.job_id for each in signed[2:]]
 
     asyncio.run(scenario())
 

@@ -86,7 +86,7 @@ def test_a_signed_job_stays_the_same_job_after_a_restart(enrolment: Enrolment) -
             again = await asyncio.gather(*(submit(running, job) for _ in range(5)))
             assert {each.name for each in again} == {first.name}
             assert_same_as_undisturbed(await first.result())
-            assert [each.name for each in await running.analyst.jobs()] == [first.name]
+            assert [each.job for each in await running.analyst.jobs()] == [first.name]
             await hub.kill()
             await hub.start()
             assert (await submit(running, job)).name == first.name
@@ -453,7 +453,7 @@ def test_a_coordinator_paused_during_a_takeover_does_nothing_more(
                 assert "cannot be used" in first.log[-1]
                 async with AsyncFederation(second.address, ada(enrolment)) as elsewhere:
                     (output,) = await elsewhere.jobs()
-                    assert (output.name, output.state, output.answered) == (job.job_id, "running", 0)
+                    assert (output.job, output.state, output.answered) == (job.job_id, "running", 0)
             finally:
                 await second.stop()
 

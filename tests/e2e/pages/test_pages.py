@@ -227,7 +227,7 @@ def filled(command: Command, here: Callable[..., Ended]) -> Iterator[str]:
             case "FINGERPRINT":
                 yield here("study", "show", "--json").facts["authority"]
             case "JOB":
-                yield here("jobs", "list", "--config", "ada.toml", "--json").facts["jobs"][-1]["name"]
+                yield here("jobs", "list", "--config", "ada.toml", "--json").facts["jobs"][-1]["job"]
             case "FILE":
                 yield "result.csv" if before == "--out" else "provider.toml"
             case "PROGRAM":

@@ -77,7 +77,7 @@ def problems(record: RunRecord) -> Iterator[str]:
     """Yield every violation as a sentence."""
     yield from (f"{name} ended with {code}" for name, code in record.codes.items() if code)
     endings = {each.name: each.status for each in record.outcomes}
-    yield from (f"Job {each.name} became another" for each in record.remembered if endings.get(each.name) != each)
+    yield from (f"Job {each.job} became another" for each in record.remembered if endings.get(each.job) != each)
     for site in record.daemons.providers:
         yield from (f"{site}: {found}" for found in _ledger_problems(record, site))
     with ExitStack() as open_ledgers:
