@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A data steward writes a policy, reads it in words, and checks a job against it before any analyst submits one.
+# A steward writes a policy, reads it in words, and checks a job against it before any analyst submits one.
 # Nothing is sent and nothing is spent. Usage: examples/steward.sh [FOLDER]
 set -euo pipefail
 folder=${1:-out/examples/steward}

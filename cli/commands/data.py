@@ -57,7 +57,7 @@ def _check(
 
     With a dictionary, also describe each feature: values outside the public range, levels, and suspected wrong units.
 
-    The output tells about rows. It is for the data steward: nothing is sent, and it should not be passed on.
+    The output tells about rows. It is for the steward: nothing is sent, and it should not be passed on.
     """
     check((rows is None) != (config is None), "Give either a file of rows or --config.", "See --help.")
     check(data_set is None or config is not None, "--data-set needs --config.", "Add --config FILE.")
@@ -94,7 +94,7 @@ def _preview(  # noqa: PLR0913  # a command's flags are its parameters
 ) -> None:
     """Show how one row is prepared by its dictionary, and where each number came from.
 
-    The output shows a row. It is for the data steward: nothing is sent, and it must not be passed on.
+    The output shows a row. It is for the steward: nothing is sent, and it must not be passed on.
     """
     place, reading, memory = _place_and_reading(rows, config, data_set, dictionary)
     with show_rows("rows read", quiet=as_json) as progress:

@@ -26,7 +26,7 @@ WORDS: Final = {
 }
 _NONE: Final = (
     "No provider shows you its terms. Either no connected provider has such a data set, or no policy names you. You "
-    "cannot tell which, because providers give the same answer in both cases. Ask the data steward."
+    "cannot tell which, because providers give the same answer in both cases. Ask the steward."
 )
 
 

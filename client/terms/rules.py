@@ -103,7 +103,7 @@ def _over_what_is_left(terms: Terms, job: JobRequest) -> list[RefusedError]:
         f"The job costs {asked}, and {left} is left for you on '{terms.data_set}', at delta {delta:g}: too "
         f"little{part}."
     )
-    return [BudgetExceededError(what, "Ask for a smaller epsilon or delta, or ask the data steward.")]
+    return [BudgetExceededError(what, "Ask for a smaller epsilon or delta, or ask the steward.")]
 
 
 def _range(of: Bounds) -> Range:

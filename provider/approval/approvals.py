@@ -124,7 +124,7 @@ class Approvals:
             _log.info("Job %.12s of %s over '%s' waits for approval.", *facts, extra=about(THE_COORDINATOR))
             return AwaitingApprovalError(known)
         if known.state in {RequestState.WAITING, RequestState.EXPIRED}:
-            return RequestExpiredError("Nobody here approved the job in time.", "Ask the data steward; sign a new job.")
+            return RequestExpiredError("Nobody here approved the job in time.", "Ask the steward; sign a new job.")
         return RefusedError(f"This job is {known.state} at this provider.", "Sign a new job.")
 
     def close(self, job: str) -> None:

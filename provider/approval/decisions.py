@@ -148,7 +148,7 @@ def require_approved(decisions: Sequence[Decided], rule: ApprovalRule | None) ->
 def rejection(decisions: Sequence[Decided]) -> RejectedError:
     """Return the error for a rejected job: who rejected it, and why."""
     first = next(each for each in decisions if each.verdict == REJECT)
-    return RejectedError(f"Rejected by {first.person}: {first.reason}", "Ask the data steward, or sign another job.")
+    return RejectedError(f"Rejected by {first.person}: {first.reason}", "Ask the steward, or sign another job.")
 
 
 def write_decision(decided: Decided) -> str:

@@ -122,7 +122,7 @@ class SpectralCheck:
         if not self.holds:
             raise RefusedError(
                 "This matrix answers no job with the unit spectral. The provider checked this when it started.",
-                "The data steward must set a larger least norm_bound in the policy. Then the operator must restart the "
+                "The steward must set a larger least norm_bound in the policy. Then the operator must restart the "
                 "provider.",
             )
 
@@ -308,7 +308,7 @@ def _check_largest(share: CheckedRows, least_bound: float) -> None:
     if _largest(share) > largest * least_bound:
         raise InvalidDataError(
             f"An entry of the matrix is above {largest} times the least bound that jobs may have, so none is answered.",
-            "The data steward must set a larger least norm_bound in the policy.",
+            "The steward must set a larger least norm_bound in the policy.",
         )
 
 

@@ -58,7 +58,7 @@ class HeldDictionary:
             )
             raise OtherDictionaryError(
                 "This provider does not hold the dictionary that the job names, so it refuses the job.",
-                "The refusal cost nothing. Agree with the data steward on one dictionary.",
+                "The refusal cost nothing. Agree with the steward on one dictionary.",
             )
         self._features(spec)
 

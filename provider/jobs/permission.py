@@ -187,5 +187,5 @@ class Permission:
 
 _OVER: Final = (
     "The job has ended here. What it did not use of its budget is free again, and what was asked stays spent. Sign "
-    "a new job that keeps the policy, or ask the data steward."
+    "a new job that keeps the policy, or ask the steward."
 )

@@ -118,6 +118,6 @@ def require_kept(data_set: str, kept: Promise | None, stated: Promise) -> None:
     raise RefusedError(
         f"The policy states that all jobs on the data set '{data_set}' together protect {stated}; jobs that count "
         f"against its budget protected {kept}, so what is spent would not cover that promise.",
-        f"The data steward must set {kept.key} back to {kept.least_extent:g} or less in the policy. No job is "
+        f"The steward must set {kept.key} back to {kept.least_extent:g} or less in the policy. No job is "
         "answered until then.",
     )

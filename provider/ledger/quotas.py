@@ -103,7 +103,7 @@ class Usage:
             if needed > most:
                 raise QuotaError(
                     f"This job exceeds the provider's quota {quota} = {most}. {what}",
-                    f"{remedy}, or ask the data steward to raise {quota} in the policy's quotas.",
+                    f"{remedy}, or ask the steward to raise {quota} in the policy's quotas.",
                 )
 
     def _needed(self, analyst: str, plan: JobSize, at: int) -> Iterator[tuple[str, int, str, str]]:

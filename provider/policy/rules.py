@@ -63,7 +63,7 @@ MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer interval, jobs woul
 _SAMPLE: Final = "`dpspca config sample policy` shows what belongs there."
 _ONCE: Final = distinct("Give a list without repetition.")
 _COLUMNS: Final = f"Give the largest number of columns, from 1 to {MAX_DIMENSION}, or a list of different names."
-_ASK_STEWARD: Final = "The refusal cost nothing. {}, or ask the data steward to change the policy."
+_ASK_STEWARD: Final = "The refusal cost nothing. {}, or ask the steward to change the policy."
 _WITHIN: Final = "Change the job to what is allowed"
 _WITH_DICTIONARY: Final = 'Write dictionary = "FILE" (--dictionary FILE)'
 
@@ -325,12 +325,12 @@ class Policy:
             raise UnreadablePolicyError(
                 f"The policy for the data set {shortened(data_set)} cannot be read at the moment, so every job is "
                 "refused.",
-                "Try again later, or tell the data steward.",
+                "Try again later, or tell the steward.",
             )
         raise RefusedError(
             f"This provider's policy has no table for the data set {shortened(data_set)}, so every job on it is "
             "refused.",
-            "Ask the data steward to add one.",
+            "Ask the steward to add one.",
         )
 
 

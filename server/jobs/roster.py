@@ -369,7 +369,7 @@ class Roster:
         while (link := self.link_of(name)) is None:
             await self._arrivals.wait_for([name])
         if self.find(name, data_set, dimension) is None:
-            raise RefusedError(f"{name} no longer offers '{data_set}' with these columns.", "Ask its data steward.")
+            raise RefusedError(f"{name} no longer offers '{data_set}' with these columns.", "Ask its steward.")
         return link
 
     async def wait_for_all(self, absent: set[str], data_set: str, dimension: int | None) -> None:

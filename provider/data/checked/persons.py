@@ -50,7 +50,7 @@ def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None
     if unit.is_person and not persons:
         raise RefusedError(
             f"This data set does not name the person of each row, but the unit {unit} protects persons.",
-            "Choose a unit of rows, or ask the data steward to name a persons file under [persons]. If no person has "
+            "Choose a unit of rows, or ask the steward to name a persons file under [persons]. If no person has "
             "two rows, the file can simply number the rows.",
         )
     if persons and not unit.is_person:
@@ -62,5 +62,5 @@ def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None
         raise RefusedError(
             f"This data set changes entries of rows (row_entries, missing or missing_codes), but the unit {unit} is "
             "for a whole matrix.",
-            "Choose a unit of rows, or ask the data steward to remove these keys.",
+            "Choose a unit of rows, or ask the steward to remove these keys.",
         )
