@@ -1,13 +1,19 @@
 """The words of docs/glossary.md are those of the code and of the command line, and their rivals are nowhere."""
 
 import ast
+import inspect
 import re
+import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from dpspca import DPSPCA
 from dpspca.cli.app import whole_program
+from dpspca.cli.arguments.job_flags import Flags
+from dpspca.common.job import JobSpec
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = ("common", "provider", "server", "client", "cli")
@@ -20,9 +26,19 @@ SPELLED: Final = sorted(
     }
 )
 """How terms are spelled in code and on the command line: in the first column of the page's tables."""
-RIVALS: Final = re.compile(r"adjacen|n_iter|dataset|question_|patience|(^|_)(tell|told|said|say)(_|$)")
+RIVALS: Final = re.compile(
+    r"adjacen|n_iter|dataset|question_|patience|minimum_part|data_steward|unit_flag|(^|_)(tell|told|said|say)(_|$)"
+)
 OTHERS: Final = {"datasets"}
 """A command's name."""
+RIVAL_KEYS: Final = {"algorithm", "algorithms", "minimum_parties", "center", "scale", "spec"}
+"""What flags, parameters and keys of files were called before. Inside the code, some mean other things."""
+RIVAL_WORDS: Final = re.compile(
+    r"data steward|--(center|scale|spec|algorithm|minimum-parties)\b"
+    r"|unit\W{1,6}(replace-one|add-remove)\b|\bcenter ?= ?[\"']"
+)
+"""What pages, samples, examples and messages called things before."""
+WRITTEN: Final = (*FOLDERS, "docs", "deploy", "examples", "bench")
 
 
 @cache
@@ -55,6 +71,31 @@ def commands(command: object, path: str = "dpspca") -> Iterator[str]:
 
 def test_no_name_uses_a_word_that_the_glossary_has_another_for() -> None:
     assert {name for name in names() if RIVALS.search(words(name))} == OTHERS
+
+
+def test_flags_parameters_and_keys_are_not_called_as_before() -> None:
+    flags = {each.removeprefix("--").replace("-", "_") for each in commands(whole_program()) if each[:2] == "--"}
+    keys = {each.name for kind in (Flags, JobSpec) for each in fields(kind)}
+    assert not RIVAL_KEYS & {*flags, *keys, *inspect.signature(DPSPCA).parameters}
+    for sample in (ROOT / "deploy" / "samples").glob("*.toml"):
+        found = {*keys_of(tomllib.loads(sample.read_text(encoding="utf-8")))}
+        allowed = {"scale"} if sample.stem == "dictionary" else set()
+        assert not {key for key in found if RIVALS.search(key) or key in RIVAL_KEYS - allowed}, sample.name
+
+
+def keys_of(table: object) -> Iterator[str]:
+    """Yield the keys of a table and of the tables in it."""
+    for key, value in table.items() if isinstance(table, dict) else ():
+        yield key
+        yield from keys_of(value)
+
+
+def test_pages_examples_and_messages_use_no_word_of_before() -> None:
+    written = [*ROOT.glob("*.md"), *(path for name in WRITTEN for path in (ROOT / name).rglob("*"))]
+    kinds = {".md", ".py", ".ipynb", ".sh", ".toml", ".json", ".html"}
+    read = {path: path.read_text(encoding="utf-8") for path in written if path.suffix in kinds and path.is_file()}
+    used = {(path.name, word[0]) for path, text in read.items() for word in RIVAL_WORDS.finditer(text)}
+    assert {each for each in used if each[0] != "CHANGELOG.md"} == {("README.md", "data steward")}
 
 
 def test_the_spellings_in_the_glossary_are_those_of_the_code() -> None:
