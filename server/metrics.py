@@ -53,7 +53,7 @@ _CODES: Final = {
     each.code for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DpspcaError)
 } | {
     *("withdrawn", "policy-unreadable", "quota-exceeded", "no-engine", "part-changed", "no-scratch"),
-    *("awaiting-approval", "approval-expired", "approval-queue-full", "not-approved", "rejected"),
+    *("awaiting-approval", "approval-expired", "approval-queue-full", "not-approved", "rejected", "shared-account"),
     *("ledger", "quarantined", "ledger-damaged", "ledger-in-use", "ledger-disk", "not-quarantined"),
 }
 

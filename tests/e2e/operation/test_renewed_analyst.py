@@ -38,7 +38,7 @@ def test_an_open_client_uses_the_renewed_certificate(tmp_path: Path) -> None:
                 await asyncio.to_thread(renew, enrolment, home)
                 running.revoked.append(enrolment.revocations())
                 assert (await job.status()).state == "done"
-                assert [each.name for each in await bea.jobs()] == [job.name]
+                assert [each.job for each in await bea.jobs()] == [job.name]
                 second = await bea.submit(spec(), "cohort", ["site-0"])
                 assert (await second.result()).statement.parties == 1
 

@@ -40,13 +40,13 @@ def form(name: str, shape: tuple[int, int] = (30, 2), **changes: Any) -> dict[st
     """Write a job as its sender would, with all that does not matter here as large as it can be."""
     epsilon, delta = changes.pop("budget", USUAL)
     return {
-        "method": name,
+        "algorithm": name,
         "schema": {"dimension": shape[0]},
         "components": shape[1],
         "unit": PrivacyUnit.ROW_REPLACE_ONE,
         "budget": {"epsilon": epsilon, "delta": delta},
         "norm_bound": 2.0**100,
-        "minimum_providers": MAX_PROVIDERS,
+        "minimum_parties": MAX_PROVIDERS,
         "answer_seconds": 86_400,
         "seed": 2**64 - 1,
     } | changes
