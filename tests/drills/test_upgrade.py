@@ -58,6 +58,7 @@ def upgrade(federation: OperatedFederation) -> None:
     for name in ("hub", *PROVIDERS):
         federation.copy(name, f"{name}-of-0.1.0")
     federation.software = NOW
+    federation.write_job()
     for name in PROVIDERS:
         policy = federation.home(name) / "policy.toml"
         found = federation.tried("policy", "check", policy)
@@ -88,6 +89,7 @@ def test_a_federation_of_0_1_0_goes_on_and_back_with_what_it_spent(
     assert "All is well" in federation.ledger("verify")
     federation.stop(*PROVIDERS, "hub")
     federation.software = earlier
+    federation.write_job()
     assert_refuses_newer_files(federation, "hub", "coordinator")
     federation.copy("hub-of-0.1.0", "hub")
     federation.start("hub")

@@ -6,6 +6,9 @@ const main = document.querySelector("#main");
 let source = null;
 let shown = new Date();
 let connectedBefore = false;
+let refreshing = false;
+let again = false;
+const RETRY_MILLISECONDS = 5000;
 
 function connect() {
   source = new EventSource(document.body.dataset.events);
@@ -27,7 +30,21 @@ function outdated(why) {
   live.textContent = `${why} The page shows how things were at ${shown.toLocaleTimeString()}.`;
 }
 
+// One reply at a time, so that an older one never replaces a newer one.
 async function refresh() {
+  if (refreshing) {
+    again = true;
+    return;
+  }
+  refreshing = true;
+  do {
+    again = false;
+    await showChange();
+  } while (again);
+  refreshing = false;
+}
+
+async function showChange() {
   if (main.contains(document.activeElement) && document.activeElement !== main) {
     live.textContent = "Something has changed. Reload the page to see it.";
     return;
@@ -38,12 +55,14 @@ async function refresh() {
     text = await reply.text();
   } catch {
     outdated("Not connected. Does the command still run?");
+    setTimeout(refresh, RETRY_MILLISECONDS);
     return;
   }
   const next = new DOMParser().parseFromString(text, "text/html").querySelector("#main");
   if (!reply.ok || !next) {
     const problem = next && next.querySelector(".problem");
     outdated(problem ? problem.textContent : "The page cannot be read now.");
+    setTimeout(refresh, RETRY_MILLISECONDS);
     return;
   }
   shown = new Date();

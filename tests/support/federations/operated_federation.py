@@ -147,11 +147,16 @@ class OperatedFederation:
 
     def write_files(self) -> None:
         """Write the job, and for each provider rows and a policy that allows some such jobs."""
-        (self.folder / "job.json").write_text(json.dumps(JOB.to_dict()))
+        self.write_job()
         policy = self.run("policy", "suggest", "job.json", "--analyst", "ada", "--data-set", "cohort")
         for number, name in enumerate(PROVIDERS):
             np.save(self.home(name) / "rows.npy", np.random.default_rng(number).standard_normal((200, COLUMNS)))
             put(self.home(name) / "policy.toml", policy)
+
+    def write_job(self) -> None:
+        """Write the job with the keys of the present software. Those of 0.1.0 are in the form that is signed."""
+        text = json.dumps(JOB.to_dict()) if self.software is NOW else JOB.to_json()
+        (self.folder / "job.json").write_text(text)
 
     def write_settings(self) -> None:
         """Write the settings of all parties, with an address that is free now."""
@@ -214,7 +219,15 @@ class OperatedFederation:
 
     def end_quarantine(self, name: str, count: str) -> None:
         """End the quarantine of a stopped provider's ledger, with a statement of what it lacks."""
-        self.ledger("end-quarantine", "--reason", "a drill", "--count", f"cohort={count}", "--yes", name=name)
+        self.ledger(
+            "end-quarantine" if self.software is NOW else "release",
+            "--reason",
+            "a drill",
+            "--count",
+            f"cohort={count}",
+            "--yes",
+            name=name,
+        )
         time.sleep(1.1)  # a job that was signed in the same second is refused: its answers may be among those lost
 
     # --- Jobs ---
