@@ -82,6 +82,7 @@ app.command("join", epilog=EXIT_CODES)(identity.join)
 app.command("dashboard", epilog=EXIT_CODES)(dashboard)
 app.command("plan", epilog=EXIT_CODES)(plan.plan)
 app.command("methods", epilog=EXIT_CODES)(methods.methods)
+app.command("report", epilog=EXIT_CODES)(models.write_report)
 
 for part in (
     jobs.jobs,

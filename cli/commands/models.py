@@ -64,8 +64,7 @@ def _plot(
     print_output({"files": files}, *files.values(), as_json=as_json)
 
 
-@model.command("report", epilog=EXIT_CODES)
-def _report(
+def write_report(
     stored: Stored,
     *,
     top: Annotated[int, typer.Option(help="How many features of each component to name, at least 1.")] = report.TOP,

@@ -1,4 +1,4 @@
-"""How a model looks in a notebook: a short fragment of HTML. ``dpspca model report`` writes the whole report."""
+"""How a model looks in a notebook: a short fragment of HTML. ``dpspca report`` writes the whole report."""
 
 from typing import TYPE_CHECKING, Final
 

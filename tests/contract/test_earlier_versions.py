@@ -191,7 +191,7 @@ def test_a_model_shows_what_it_showed(run: Callable[..., Ended], folder: Path) -
 
 def test_a_model_has_a_report(run: Callable[..., Ended], folder: Path) -> None:
     before = said(folder, "said-model.json")
-    assert run("model", "report", "model.dpspca").code == 0
+    assert run("report", "model.dpspca").code == 0
     shown = of_tag((folder / "report.html").read_text(encoding="utf-8"), "data")
     values = {float(each.attributes["value"]) for each in shown}
     for component in before["components"]:

@@ -347,14 +347,14 @@ def test_an_identity_in_use_can_be_shown_and_renewed(here: Callable[..., Ended],
 
 @pytest.mark.usefixtures("finished_job")
 def test_a_stored_model_has_a_report_with_the_numbers_of_its_json(here: Callable[..., Ended], enrolment: Path) -> None:
-    assert here("model", "report", "model.dpspca", "--top", 3, "--json").facts == {"file": "report.html"}
+    assert here("report", "model.dpspca", "--top", 3, "--json").facts == {"file": "report.html"}
     facts = here("model", "show", "model.dpspca", "--top", 3, "--json").facts
     written = (enrolment / "report.html").read_text(encoding="utf-8")
     loadings = [feature["loading"] for component in facts["components"] for feature in component["top_features"]]
     assert set(loadings) <= {float(each.attributes["value"]) for each in of_tag(written, "data")}
     assert facts["statement"]["headline"] in [each.text for each in of_tag(written, "p")]
-    assert "--top" in here("model", "report", "model.dpspca", "--top", 0).error_line
-    assert ".html" in here("model", "report", "model.dpspca", "--out", "report.pdf").error_line
+    assert "--top" in here("report", "model.dpspca", "--top", 0).error_line
+    assert ".html" in here("report", "model.dpspca", "--out", "report.pdf").error_line
 
 
 @pytest.mark.usefixtures("finished_job")
