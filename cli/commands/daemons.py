@@ -209,8 +209,7 @@ def _run_provider(config: Path) -> None:
     current = provider_reload.CurrentSettings(config, settings, identity, events)
     _require_trusted(identity, current.revocations)
     keeper = CertificateRenewer(mail, identity.get, current.revocations, now, events)
-    scratch = scratch_of(settings, config)
-    rows = data_sets_of(settings, scratch)
+    rows = data_sets_of(settings, scratch := scratch_of(settings, config))
     _log_names(settings, rows)
 
     async def serve(setup: ProviderSetup) -> None:

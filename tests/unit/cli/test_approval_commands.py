@@ -171,7 +171,7 @@ def test_a_waiting_job_that_cannot_be_read_can_be_shown_and_rejected(
     assert run("approval", "reject", job, "--person", MARIA, "--reason", "no", *NORTH).code == 0
 
 
-def test_the_stewards_pages_change_with_certificates_lists_reloads_and_health(
+def test_a_stewards_pages_follow_certificates_lists_reloads_and_health(
     enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site.made(enrolment, "north", human_policy(MARIA))
