@@ -182,7 +182,7 @@ class _Job:
         reader = wire.AnswerReader(answer, LARGEST_ANSWER)
         try:
             async with asyncio.timeout(spec.answer_seconds):
-                await link.ask(planned.ask, name, planned.frames, reader)
+                await link.ask(planned.message, name, planned.frames, reader)
         except ProviderLostError:
             raise self._lost("hung up") from None
         except TimeoutError:

@@ -51,7 +51,7 @@ class _LostAuthorityError(Exception):
 class _Query:
     """A query whose frames are arriving."""
 
-    ask: pb.Ask
+    message: pb.Query
     job: OpenJob
     reader: wire.QueryReader
 
@@ -113,23 +113,25 @@ class Conversation:
                     self._outbound.put_nowait(pb.FromProvider(heartbeat=pb.Heartbeat()))
             case "admit":
                 await self._admit(message.admit.signed_job)
-            case "ask":
-                await self._start_query(message.ask)
+            case "query":
+                await self._start_query(message.query)
             case "frame" if self._query:
                 await self._add_frame(self._query, message.frame.sequence, message.frame.content)
             case "farewell":
                 await self._handle_farewell(message.farewell)
-            case "witness":
-                await asyncio.to_thread(self._check_receipts, message.witness.receipts[:MAX_RECEIPTS])
-            case "inquiry":
-                await self._state(message.inquiry.signed_request)
+            case "returned_receipts":
+                await asyncio.to_thread(self._check_receipts, message.returned_receipts.receipts[:MAX_RECEIPTS])
+            case "statement_request":
+                await self._state(message.statement_request.signed_request)
             case _:
                 pass
 
     async def _state(self, request: bytes) -> None:
         """Reply to an analyst's request for a statement. If there is nothing to say, the reply has no content."""
         digest, statement = await asyncio.to_thread(self._statements.state, request)
-        await self._outbound.put(pb.FromProvider(stated=pb.Stated(request=digest, signed_statement=statement)))
+        await self._outbound.put(
+            pb.FromProvider(statement_reply=pb.StatementReply(request=digest, signed_statement=statement))
+        )
 
     async def _handle_farewell(self, farewell: pb.Farewell) -> None:
         """Close a job and stop waiting for its rows. If the ledger cannot close it now, it ends when it expires."""
@@ -224,17 +226,17 @@ class Conversation:
     async def _find_or_open(self, content: bytes) -> OpenJob:
         return await self._registry.find_or_open(SignedJob.from_bytes(content))
 
-    async def _start_query(self, ask: pb.Ask) -> None:
+    async def _start_query(self, message: pb.Query) -> None:
         """Verify the job, and check the announcement against its plan, before any frame is kept."""
         self._query = None
-        async with self._refusing(ask.signed_job, ask.position):
-            self._query = _expected(ask, await self._find_or_open(ask.signed_job))
-        if self._query and ask.content:
-            await self._add_frame(self._query, 0, ask.content)
+        async with self._refusing(message.signed_job, message.position):
+            self._query = _expected(message, await self._find_or_open(message.signed_job))
+        if self._query and message.content:
+            await self._add_frame(self._query, 0, message.content)
 
     async def _add_frame(self, query: _Query, sequence: int, content: bytes) -> None:
         self._query = None
-        async with self._refusing(query.ask.signed_job, query.ask.position):
+        async with self._refusing(query.message.signed_job, query.message.position):
             query.reader.add(sequence, content)
             self._query = query
 
@@ -242,18 +244,18 @@ class Conversation:
         """Answer one query of a job at a time, so that the jobs that analysts signed bound what waits to be sent."""
         name = query.job.name
         if name in self._answers:
-            if self._answers[name].get_name() != str(query.ask.position):
+            if self._answers[name].get_name() != str(query.message.position):
                 problem = RefusedError("Another query of this job is being answered.", "Ask one query at a time.")
-                await self._refuse(name, query.ask.position, problem)
+                await self._refuse(name, query.message.position, problem)
             return  # the answer in progress answers this query, too
-        answer = asyncio.create_task(self._answer(query), name=str(query.ask.position))
+        answer = asyncio.create_task(self._answer(query), name=str(query.message.position))
         self._answers[name] = answer
         answer.add_done_callback(lambda _: self._answers.pop(name))
 
     async def _answer(self, query: _Query) -> None:
         """Answer or refuse."""
-        position = query.ask.position
-        async with self._refusing(query.ask.signed_job, position):
+        position = query.message.position
+        async with self._refusing(query.message.signed_job, position):
             job, (answer, receipt) = await self._answered(query)
             facts = (position + 1, len(job.plan), job.name)
             _log.info("Answered query %d of %d of job %.12s.", *facts, extra=_BY_COORDINATOR)
@@ -273,9 +275,9 @@ class Conversation:
         job = query.job
         while True:
             try:
-                return job, await job.answer(query.ask.position, query.reader, self._require_requester)
+                return job, await job.answer(query.message.position, query.reader, self._require_requester)
             except RetiredError:
-                job = await self._find_or_open(query.ask.signed_job)
+                job = await self._find_or_open(query.message.signed_job)
 
     @asynccontextmanager
     async def _refusing(self, signed: bytes, position: int | None = None) -> AsyncIterator[None]:
@@ -306,15 +308,15 @@ class Conversation:
         await self._outbound.put(pb.FromProvider(refusal=refusal))
 
 
-def _expected(ask: pb.Ask, job: OpenJob) -> _Query:
+def _expected(message: pb.Query, job: OpenJob) -> _Query:
     """Check an announcement against the job's plan, and return the query whose frames follow."""
-    if ask.position >= len(job.plan):
+    if message.position >= len(job.plan):
         raise RefusedError(
-            f"Query {ask.position + 1} was asked, but this job has {len(job.plan)} queries.", "Sign a new job."
+            f"Query {message.position + 1} was asked, but this job has {len(job.plan)} queries.", "Sign a new job."
         )
-    extent = Extent(ask.dimension, ask.columns, ask.nonzero_rows, ask.block, ask.blocks)
-    announced = Announcement(ask.kind, extent, ask.centred, ask.threshold, ask.power, ask.scaled)
-    return _Query(ask, job, wire.QueryReader(announced, job.plan[ask.position]))
+    extent = Extent(message.dimension, message.columns, message.nonzero_rows, message.block, message.blocks)
+    announced = Announcement(message.kind, extent, message.centred, message.threshold, message.power, message.scaled)
+    return _Query(message, job, wire.QueryReader(announced, job.plan[message.position]))
 
 
 def _description(job: str, position: int | None) -> str:

@@ -190,7 +190,7 @@ class JobRunner:
         except StopIteration as end:
             model: Model = end.value
             return model.weighed_by(self._last_weighed)
-        return self._outgoing(asked.ask.position + 1, query)
+        return self._outgoing(asked.message.position + 1, query)
 
     def _outgoing(self, position: int, query: RowQuery) -> OutgoingQuery:
         if position == len(self._plan):
@@ -202,7 +202,7 @@ class JobRunner:
 
     async def _sum(self, query: OutgoingQuery, previous: Sum | None) -> Sum:
         """Return a query's sum from the journal, or record the query and ask the providers."""
-        position = query.ask.position
+        position = query.message.position
         if position < self._recorded:
             recorded = await self._recorded_sum(query)
             if recorded:
@@ -215,7 +215,7 @@ class JobRunner:
 
     async def _recorded_sum(self, query: OutgoingQuery) -> Sum | None:
         """Read a query's sum from the journal; None if the journal has the query but no sum."""
-        name, position = self.job.name, query.ask.position
+        name, position = self.job.name, query.message.position
         asked = await self._journal.run(lambda journal: journal.query(name, position))
         if asked is None or asked.digest != query.digest:
             raise ReplayError(
@@ -230,7 +230,7 @@ class JobRunner:
 
     async def _ask_all(self, query: OutgoingQuery) -> Sum:
         """Ask until the sum holds complete answers only, weighted as if no other provider had taken part."""
-        position = query.ask.position
+        position = query.message.position
         step = query.step
         weights, whole = dict[str, int](), False
         while not whole:
@@ -256,7 +256,7 @@ class JobRunner:
         clean = True
         for (name, reader), problem in zip(readers.items(), outcomes, strict=True):
             if problem is None:
-                self._record(name, answered=query.ask.position + 1)
+                self._record(name, answered=query.message.position + 1)
             else:
                 self._drop(name, problem)
                 clean = clean and not reader.started
@@ -273,11 +273,11 @@ class JobRunner:
 
     async def _ask_one(self, name: str, query: OutgoingQuery, reader: wire.AnswerReader) -> str | None:
         """Ask one provider a query; return the reason if it drops out."""
-        number = query.ask.position + 1
+        number = query.message.position + 1
 
         def ask(link: Link, _: asyncio.Timeout) -> Awaitable[None]:
             self._record(name, asked=number)
-            return link.ask(query.ask, self.job.name, query.frames, reader)
+            return link.ask(query.message, self.job.name, query.frames, reader)
 
         return await self._ask_until_replied(name, ask, f"No answer to query {number}")
 

@@ -17,7 +17,7 @@ SHORT_CONTENT: Final = 2**16
 class OutgoingQuery:
     """A query to send: short content goes with its announcement, longer content in frames."""
 
-    ask: pb.Ask
+    message: pb.Query
     step: Step
     digest: str
     content: Content
@@ -28,7 +28,7 @@ class OutgoingQuery:
         announced, content = query.announcement, query.content()
         short = len(content) <= SHORT_CONTENT
         extent = announced.extent
-        ask = pb.Ask(
+        message = pb.Query(
             signed_job=signed,
             position=position,
             kind=announced.kind,
@@ -43,7 +43,7 @@ class OutgoingQuery:
             scaled=announced.scaled,
             content=bytes(content) if short else b"",
         )
-        return cls(ask, step, query.digest(), b"" if short else content)
+        return cls(message, step, query.digest(), b"" if short else content)
 
     @property
     def frames(self) -> Iterator[memoryview]:
@@ -53,4 +53,4 @@ class OutgoingQuery:
     @property
     def size(self) -> int:
         """Bytes that are sent to each provider."""
-        return self.ask.ByteSize() + len(self.content)
+        return self.message.ByteSize() + len(self.content)

@@ -130,7 +130,7 @@ class Link:
 
         await self._reply((job, ADMISSION), None, lambda: asyncio.ensure_future(self._send(message)), on_wait)
 
-    async def ask(self, query: pb.Ask, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
+    async def ask(self, query: pb.Query, job: str, frames: Iterable[memoryview], reader: AnswerReader) -> None:
         """Send a query, and wait until its answer is in the sum."""
 
         def send() -> "asyncio.Future[None] | None":
@@ -138,7 +138,7 @@ class Link:
             self._receipts_due += 1
             if self._sent_at_once(query):
                 return None
-            return asyncio.ensure_future(self._send(lambda: pb.ToProvider(ask=query), frames))
+            return asyncio.ensure_future(self._send(lambda: pb.ToProvider(query=query), frames))
 
         begun = asyncio.get_running_loop().time()
         await self._reply((job, query.position), reader, send)
@@ -151,13 +151,13 @@ class Link:
         waiting = self._inquiries.get(digest)
         if waiting is None:
             waiting = self._inquiries[digest] = asyncio.get_running_loop().create_future()
-            await self._send(lambda: pb.ToProvider(inquiry=pb.Inquiry(signed_request=request)))
+            await self._send(lambda: pb.ToProvider(statement_request=pb.StatementRequest(signed_request=request)))
         try:
             return await asyncio.shield(waiting)
         finally:
             self._inquiries.pop(digest, None)
 
-    def receive_statement(self, stated: pb.Stated) -> None:
+    def receive_statement(self, stated: pb.StatementReply) -> None:
         """Pass on the reply to a request. A reply that is too long, or for which no request waits, is dropped."""
         waiting = self._inquiries.get(stated.request)
         if waiting and not waiting.done() and len(stated.signed_statement) <= MAX_STATEMENT_BYTES:
@@ -234,7 +234,7 @@ class Link:
 
     def send_witness(self, receipts: Iterable[pb.Receipt]) -> None:
         """Send the provider its own receipts that others keep for it, if the queue has room."""
-        self._send_if_room(pb.ToProvider(witness=pb.Witness(receipts=receipts)))
+        self._send_if_room(pb.ToProvider(returned_receipts=pb.ReturnedReceipts(receipts=receipts)))
 
     def _send_if_room(self, message: pb.ToProvider) -> None:
         if not self.closed and not self._outbound.full():
@@ -259,11 +259,11 @@ class Link:
         if self._outbound.empty():
             self._outbound.put_nowait(None)
 
-    def _sent_at_once(self, query: pb.Ask) -> bool:
+    def _sent_at_once(self, query: pb.Query) -> bool:
         """Send a query without frames at once, if the queue has room and no other query is sending frames."""
         if not query.content or self._frames_lock.locked() or self._outbound.full():
             return False
-        self._outbound.put_nowait(pb.ToProvider(ask=query))
+        self._outbound.put_nowait(pb.ToProvider(query=query))
         return True
 
     async def _send(self, first: Callable[[], pb.ToProvider], frames: Iterable[memoryview] = ()) -> None:

@@ -148,8 +148,8 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
                 link.receive_refusal(message.refusal)
             case "admitted":
                 link.receive_admission(message.admitted)
-            case "stated":
-                link.receive_statement(message.stated)
+            case "statement_reply":
+                link.receive_statement(message.statement_reply)
             case "awaiting_approval":
                 link.receive_wait(message.awaiting_approval)
             case _:

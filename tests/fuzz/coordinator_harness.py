@@ -105,7 +105,7 @@ class CoordinatorHarness(SimulatedFederation):
 
 async def _say(conversation: Sequence[Sent], connection: Connection, known: FuzzParties) -> None:
     """Send a conversation, message by message, and receive queries."""
-    queries: asyncio.Queue[pb.Ask] = asyncio.Queue()
+    queries: asyncio.Queue[pb.Query] = asyncio.Queue()
     async with _in_background(_listen(connection, queries)):
         for sent in conversation:
             if isinstance(sent, pb.FromProvider):
@@ -117,7 +117,7 @@ async def _say(conversation: Sequence[Sent], connection: Connection, known: Fuzz
         await asyncio.sleep(TIMEOUT)
 
 
-async def _waited(queries: "asyncio.Queue[pb.Ask]") -> bool:
+async def _waited(queries: "asyncio.Queue[pb.Query]") -> bool:
     for _ in range(20):
         if not queries.empty():
             return True
@@ -125,20 +125,20 @@ async def _waited(queries: "asyncio.Queue[pb.Ask]") -> bool:
     return False
 
 
-async def _listen(connection: Connection, queries: "asyncio.Queue[pb.Ask]") -> None:
+async def _listen(connection: Connection, queries: "asyncio.Queue[pb.Query]") -> None:
     try:
         async for message in connection.outward:
             match message.WhichOneof("message"):
                 case "admit":
                     job = SignedJob.from_bytes(message.admit.signed_job).job_id
                     connection.inward.send(pb.FromProvider(admitted=pb.Admitted(job=job)))
-                case "ask":
-                    queries.put_nowait(message.ask)
+                case "query":
+                    queries.put_nowait(message.query)
     except ConnectionBrokenError:
         await asyncio.Event().wait()
 
 
-def _answer(ask: pb.Ask, known: FuzzParties, numbers: list[int]) -> pb.AnswerFrame:
+def _answer(ask: pb.Query, known: FuzzParties, numbers: list[int]) -> pb.AnswerFrame:
     """Return a well-formed answer to a product query."""
     count = ask.dimension * ask.columns
     content = b"".join((numbers * count)[index].to_bytes(8, "little", signed=True) for index in range(count))

@@ -193,13 +193,13 @@ def make_query(step: Step, turn: int = 0) -> RowQuery:
     return step.query()
 
 
-def ask(word: bytes, spec: JobSpec, position: int, turn: int = 0) -> pb.Ask:
+def ask(word: bytes, spec: JobSpec, position: int, turn: int = 0) -> pb.Query:
     """Announce a query of a job's plan, with its content."""
     plan = catalogue.plan(spec)
     query = make_query(plan[min(position, len(plan) - 1)], turn)
     announced = query.announcement
     extent: Extent = announced.extent
-    return pb.Ask(
+    return pb.Query(
         signed_job=word,
         position=position,
         kind=announced.kind,
@@ -225,16 +225,16 @@ def seeds() -> Sequence[Sequence[pb.ToProvider]]:
         for word, spec in ((b"plain", PLAIN), (b"full", FULL))
         for position in range(len(catalogue.plan(spec)))
     ]
-    whole = [pb.ToProvider(ask=ask(*each)) for each in asked]
-    framed = [pb.ToProvider(ask=ask(*each)) for each in asked]
+    whole = [pb.ToProvider(query=ask(*each)) for each in asked]
+    framed = [pb.ToProvider(query=ask(*each)) for each in asked]
     pieces = []
     for message in framed:
-        content, message.ask.content = message.ask.content, b""
+        content, message.query.content = message.query.content, b""
         pieces += [message, pb.ToProvider(frame=pb.Frame(content=content))]
     ended = pb.ToProvider(farewell=pb.Farewell(job="plain", state="done"))
     return [
         [welcome(), *whole, ended],
         [welcome(), *pieces, pb.ToProvider(heartbeat=pb.Heartbeat())],
         [welcome("ada"), *whole],
-        [welcome(), *(pb.ToProvider(ask=ask(word, PLAIN, 0)) for word in fuzz_parties().bad)],
+        [welcome(), *(pb.ToProvider(query=ask(word, PLAIN, 0)) for word in fuzz_parties().bad)],
     ]

@@ -144,7 +144,7 @@ def _wild(true: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def _asks(draw: st.DrawFn) -> pb.Ask:
+def _asks(draw: st.DrawFn) -> pb.Query:
     word = draw(st.sampled_from([b"plain", b"plain", b"full", b"full", b"bob's", *fuzz_parties().bad]))
     spec = SPECS.get(word, PLAIN)
     made = ask(word, spec, draw(st.integers(0, len(catalogue.plan(spec)))), draw(st.integers(0, 1)))
@@ -225,7 +225,7 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
     return {
         "Welcome": _welcomes(),
         "Heartbeat": st.just(pb.Heartbeat()),
-        "Ask": _asks(),
+        "Query": _asks(),
         "Frame": st.builds(pb.Frame, sequence=st.sampled_from([0, 0, 0, 1]), content=_contents()),
         "Farewell": st.builds(
             pb.Farewell,
@@ -236,7 +236,7 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
         "Admit": st.builds(pb.Admit, signed_job=_jobs()),
         "Admitted": st.builds(pb.Admitted, job=_names()),
         "AwaitingApproval": st.builds(pb.AwaitingApproval, job=_names(), since=st.floats(), until=st.floats()),
-        "Witness": st.builds(pb.Witness, receipts=st.lists(_receipts(), max_size=3)),
+        "ReturnedReceipts": st.builds(pb.ReturnedReceipts, receipts=st.lists(_receipts(), max_size=3)),
         "HeldReceipt": _held(),
         "HeldReceipts": st.builds(pb.HeldReceipts, held=st.lists(_held(), max_size=3)),
         "DataSet": offers,
@@ -269,8 +269,10 @@ def _skeletons() -> Mapping[str, st.SearchStrategy[Any]]:
             since=st.floats(),
         ),
         "Statement": st.builds(pb.Statement, provider=st.just("north"), signed_statement=_statements()),
-        "Inquiry": st.builds(pb.Inquiry, signed_request=_requests()),
-        "Stated": st.builds(pb.Stated, request=st.sampled_from(["", "0" * 64]), signed_statement=_statements()),
+        "StatementRequest": st.builds(pb.StatementRequest, signed_request=_requests()),
+        "StatementReply": st.builds(
+            pb.StatementReply, request=st.sampled_from(["", "0" * 64]), signed_statement=_statements()
+        ),
     }
 
 
@@ -299,20 +301,20 @@ def to_provider(draw: st.DrawFn, most: int = 16) -> list[pb.ToProvider]:
     for _ in range(draw(st.integers(0, most))):
         word = draw(st.sampled_from([None, *(word for word, number in reached.items() if number < len(PLANS[word]))]))
         if word is None:
-            said.append(draw(_one_of("ToProvider") | messages("Ask").map(lambda told: pb.ToProvider(ask=told))))
+            said.append(draw(_one_of("ToProvider") | messages("Query").map(lambda told: pb.ToProvider(query=told))))
             continue
         proper = ask(word, SPECS[word], reached[word])
         reached[word] += 1
-        said += draw(_in_pieces(proper) | altered(proper, most=1).map(lambda told: [pb.ToProvider(ask=told)]))
+        said += draw(_in_pieces(proper) | altered(proper, most=1).map(lambda told: [pb.ToProvider(query=told)]))
     return said
 
 
-def _in_pieces(query: pb.Ask) -> st.SearchStrategy[list[pb.ToProvider]]:
+def _in_pieces(query: pb.Query) -> st.SearchStrategy[list[pb.ToProvider]]:
     """Send a query in one message, in a separate frame, or twice."""
     alone = type(query).FromString(query.SerializeToString())
     alone.content = b""
-    whole, frame = pb.ToProvider(ask=query), pb.ToProvider(frame=pb.Frame(content=query.content))
-    framed = [pb.ToProvider(ask=alone), *([frame] if query.content else [])]
+    whole, frame = pb.ToProvider(query=query), pb.ToProvider(frame=pb.Frame(content=query.content))
+    framed = [pb.ToProvider(query=alone), *([frame] if query.content else [])]
     return st.sampled_from([[whole], [whole], framed, [whole, whole]])
 
 

@@ -101,7 +101,7 @@ class ProviderHarness:
         """Require that exactly the answers were charged, and that an honest coordinator still gets an answer."""
         self._require_exact_charges()
         spent = {name: account.spent.units for name, account in self.ledger._state.data_sets.items()}
-        self.run_conversation([welcome(), pb.ToProvider(ask=ask(b"last", PLAIN, 0))])
+        self.run_conversation([welcome(), pb.ToProvider(query=ask(b"last", PLAIN, 0))])
         last = self.fuzz_parties.good[b"last"].job_id
         assert self.answers.get((last, 0)), self.sent[-1:]
         self._require_exact_charges()

@@ -49,7 +49,7 @@ def test_t35_no_announcement_takes_more_memory_than_its_job() -> None:
                 setattr(each, field, 2**32 - 1 if field != "centred" else True)
     tracemalloc.start()
     try:
-        harness.run_conversation([welcome(), *(pb.ToProvider(ask=each) for each in announced)])
+        harness.run_conversation([welcome(), *(pb.ToProvider(query=each) for each in announced)])
         assert tracemalloc.get_traced_memory()[1] < 4 * MEBIBYTE
     finally:
         tracemalloc.stop()
@@ -64,7 +64,7 @@ def test_t25_t36_a_spec_with_odd_text_is_refused_in_a_printable_line(
     monkeypatch.setattr(logging.getLogger("dpspca.provider"), "propagate", False)  # pytest cannot write such lines
     monkeypatch.setattr(logging.getLogger("dpspca.provider"), "handlers", [log])
     harness = ProviderHarness()
-    harness.run_conversation([welcome(), pb.ToProvider(ask=pb.Ask(signed_job=word))])
+    harness.run_conversation([welcome(), pb.ToProvider(query=pb.Query(signed_job=word))])
     (refused,) = [each for each in harness.sent if each.HasField("refusal")]
     said = [refused.refusal.what, *log.lines]
     assert [len(each) < 1000 and each.isprintable() for each in said] == [True] * len(said)

@@ -7,42 +7,42 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromProvider(_message.Message):
-    __slots__ = ("hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval", "stated")
+    __slots__ = ("hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval", "statement_reply")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     ADMITTED_FIELD_NUMBER: _ClassVar[int]
     AWAITING_APPROVAL_FIELD_NUMBER: _ClassVar[int]
-    STATED_FIELD_NUMBER: _ClassVar[int]
+    STATEMENT_REPLY_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     heartbeat: Heartbeat
     answer: AnswerFrame
     refusal: Refusal
     admitted: Admitted
     awaiting_approval: AwaitingApproval
-    stated: Stated
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., awaiting_approval: _Optional[_Union[AwaitingApproval, _Mapping]] = ..., stated: _Optional[_Union[Stated, _Mapping]] = ...) -> None: ...
+    statement_reply: StatementReply
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., answer: _Optional[_Union[AnswerFrame, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., awaiting_approval: _Optional[_Union[AwaitingApproval, _Mapping]] = ..., statement_reply: _Optional[_Union[StatementReply, _Mapping]] = ...) -> None: ...
 
 class ToProvider(_message.Message):
-    __slots__ = ("welcome", "heartbeat", "ask", "frame", "farewell", "witness", "admit", "inquiry")
+    __slots__ = ("welcome", "heartbeat", "query", "frame", "farewell", "returned_receipts", "admit", "statement_request")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
-    ASK_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
-    WITNESS_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     ADMIT_FIELD_NUMBER: _ClassVar[int]
-    INQUIRY_FIELD_NUMBER: _ClassVar[int]
+    STATEMENT_REQUEST_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     heartbeat: Heartbeat
-    ask: Ask
+    query: Query
     frame: Frame
     farewell: Farewell
-    witness: Witness
+    returned_receipts: ReturnedReceipts
     admit: Admit
-    inquiry: Inquiry
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witness: _Optional[_Union[Witness, _Mapping]] = ..., admit: _Optional[_Union[Admit, _Mapping]] = ..., inquiry: _Optional[_Union[Inquiry, _Mapping]] = ...) -> None: ...
+    statement_request: StatementRequest
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., query: _Optional[_Union[Query, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., returned_receipts: _Optional[_Union[ReturnedReceipts, _Mapping]] = ..., admit: _Optional[_Union[Admit, _Mapping]] = ..., statement_request: _Optional[_Union[StatementRequest, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("software", "data_sets", "challenge", "open_jobs", "held")
@@ -126,7 +126,7 @@ class AwaitingApproval(_message.Message):
     until: float
     def __init__(self, job: _Optional[str] = ..., since: _Optional[float] = ..., until: _Optional[float] = ...) -> None: ...
 
-class Ask(_message.Message):
+class Query(_message.Message):
     __slots__ = ("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows", "centred", "threshold", "power", "content", "block", "blocks", "scaled")
     SIGNED_JOB_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -216,7 +216,7 @@ class HeldReceipts(_message.Message):
     held: _containers.RepeatedCompositeFieldContainer[HeldReceipt]
     def __init__(self, held: _Optional[_Iterable[_Union[HeldReceipt, _Mapping]]] = ...) -> None: ...
 
-class Witness(_message.Message):
+class ReturnedReceipts(_message.Message):
     __slots__ = ("receipts",)
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
@@ -312,13 +312,13 @@ class Statement(_message.Message):
     signed_statement: bytes
     def __init__(self, provider: _Optional[str] = ..., signed_statement: _Optional[bytes] = ...) -> None: ...
 
-class Inquiry(_message.Message):
+class StatementRequest(_message.Message):
     __slots__ = ("signed_request",)
     SIGNED_REQUEST_FIELD_NUMBER: _ClassVar[int]
     signed_request: bytes
     def __init__(self, signed_request: _Optional[bytes] = ...) -> None: ...
 
-class Stated(_message.Message):
+class StatementReply(_message.Message):
     __slots__ = ("request", "signed_statement")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     SIGNED_STATEMENT_FIELD_NUMBER: _ClassVar[int]

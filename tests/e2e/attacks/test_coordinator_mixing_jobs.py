@@ -103,7 +103,7 @@ def test_t17_a_query_renamed_to_another_job_counts_for_that_job(tmp_path: Path) 
         first, second = exchange.job(), exchange.job()
         answer = (await exchange.ask(second.to_bytes(), 0, DENSE)).answer
         announced = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
-        await exchange.say(ask=pb.Ask(signed_job=first.to_bytes(), **announced))
+        await exchange.say(query=pb.Query(signed_job=first.to_bytes(), **announced))
         own = await exchange.ask_in_bytes(DENSE.content(), signed_job=second.to_bytes(), **announced)
         assert own.answer == answer
         assert [charged_queries(exchange, job) for job in (first, second)] == [0, 1]
@@ -228,7 +228,7 @@ def test_t06_an_admission_during_a_query_changes_neither(tmp_path: Path) -> None
     async def scene(exchange: Exchange) -> None:
         job, other = exchange.job(), exchange.job()
         ask = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
-        await exchange.say(ask=pb.Ask(signed_job=job.to_bytes(), **ask))
+        await exchange.say(query=pb.Query(signed_job=job.to_bytes(), **ask))
         assert (await exchange.admit(other.to_bytes())).admitted.job == other.job_id
         await exchange.say(frame=pb.Frame(content=bytes(DENSE.content())))
         answer = (await exchange.reply()).answer
@@ -241,32 +241,41 @@ def test_t06_an_admission_during_a_query_changes_neither(tmp_path: Path) -> None
 # --- Shares, masks and keys -------------------------------------------------------------------------------------------
 
 SAID = {
-    "ToProvider": {"welcome", "heartbeat", "admit", "ask", "frame", "farewell", "witness", "inquiry"},
+    "ToProvider": {
+        "welcome",
+        "heartbeat",
+        "admit",
+        "query",
+        "frame",
+        "farewell",
+        "returned_receipts",
+        "statement_request",
+    },
     "Welcome": {"software", "heartbeat_seconds", "certificate", "proof", "receipt"},
     "Heartbeat": set[str](),
     "Admit": {"signed_job"},
-    "Ask": {
+    "Query": {
         *("signed_job", "position", "kind", "dimension", "columns", "nonzero_rows"),
         *("centred", "threshold", "power", "content", "block", "blocks", "scaled"),
     },
     "Frame": {"sequence", "content"},
     "Farewell": {"job", "state", "receipts"},
-    "Witness": {"receipts"},
-    "Inquiry": {"signed_request"},
+    "ReturnedReceipts": {"receipts"},
+    "StatementRequest": {"signed_request"},
     "Receipt": {"ledger", "entries", "hash", "certificate", "signature"},
     "HeldReceipt": {"provider", "receipt"},
 }
 """All that a coordinator can say to a provider. No share, no mask and no key of anybody's is among it: a certificate
 proves who speaks, and nothing is encrypted or masked with its key."""
 HEARD = {
-    "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval", "stated"},
+    "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval", "statement_reply"},
     "Hello": {"software", "data_sets", "challenge", "open_jobs", "held"},
     "DataSet": {"name", "dimension", "columns", "dictionary", "dictionary_title"},
     "AnswerFrame": {"job", "position", "sequence", "content", "receipt"},
     "Refusal": {"job", "position", "code", "what", "remedy"},
     "Admitted": {"job"},
     "AwaitingApproval": {"job", "since", "until"},
-    "Stated": {"request", "signed_statement"},
+    "StatementReply": {"request", "signed_statement"},
 } | {name: SAID[name] for name in ("Heartbeat", "HeldReceipt", "Receipt")}
 """All that a provider can say to a coordinator."""
 
@@ -298,13 +307,15 @@ def test_t29_an_unknown_message_is_not_answered_and_changes_nothing(tmp_path: Pa
         job = exchange.job()
         answer = (await exchange.ask(job.to_bytes(), 0, DENSE)).answer
         announced = {"kind": DENSE.kind, "dimension": DIMENSION, "columns": 2, "nonzero_rows": DIMENSION}
-        ask = pb.Ask(signed_job=job.to_bytes(), **announced).SerializeToString()
+        ask = pb.Query(signed_job=job.to_bytes(), **announced).SerializeToString()
         for number in (8, 9, 15):
             await exchange.coordinator.outbound.put(pb.ToProvider.FromString(unknown(number, b"the share of south")))
             longer = (
-                pb.Ask.FromString(ask + unknown(number, b"and your mask")) if number > 12 else pb.Ask.FromString(ask)
+                pb.Query.FromString(ask + unknown(number, b"and your mask"))
+                if number > 12
+                else pb.Query.FromString(ask)
             )
-            await exchange.coordinator.outbound.put(pb.ToProvider(ask=longer))
+            await exchange.coordinator.outbound.put(pb.ToProvider(query=longer))
             await exchange.coordinator.outbound.put(pb.ToProvider.FromString(unknown(number, b"before the frames")))
             await exchange.say(frame=pb.Frame(content=bytes(DENSE.content())))
             assert (await exchange.reply()).answer == answer

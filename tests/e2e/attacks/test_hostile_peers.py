@@ -139,7 +139,7 @@ def test_a_lying_provider_is_excluded_and_the_model_is_unaffected(
 
 
 def test_unrequested_answers_are_ignored(enrolment: Enrolment) -> None:
-    async def lie(site: DishonestProvider, ask: pb.Ask) -> None:
+    async def lie(site: DishonestProvider, ask: pb.Query) -> None:
         for change in ({"job": "0" * 64}, {"job": ""}, {"position": 0}, {"position": 2}, {"position": 2**32 - 1}):
             await site.answer(ask, (0, answer_of(largest_answer(MAX_PROVIDERS))), **change)
         await site.say(refusal=pb.Refusal(job="0" * 64, position=1, what="Another job's."))
@@ -160,7 +160,7 @@ def test_a_provider_that_is_busy_is_sent_the_same_query_again(
 ) -> None:
     monkeypatch.setattr(provider_call, "FIRST_PAUSE", 0.01)
 
-    async def lie(site: DishonestProvider, ask: pb.Ask) -> None:
+    async def lie(site: DishonestProvider, ask: pb.Query) -> None:
         await site.refuse(ask, "Later.", "busy")
         again = await site.query()
         assert (again.position, again.content) == (ask.position, ask.content)
@@ -176,7 +176,7 @@ def test_a_provider_that_is_busy_is_sent_the_same_query_again(
 
 
 def test_a_message_that_is_too_large_ends_its_connection(enrolment: Enrolment) -> None:
-    async def lie(site: DishonestProvider, ask: pb.Ask) -> None:
+    async def lie(site: DishonestProvider, ask: pb.Query) -> None:
         await site.answer(ask, (0, bytes(MAX_MESSAGE + 1)))
         code, _ = await site.ending()
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -195,22 +195,22 @@ def few_rows(columns: int, seed: int) -> Any:
     return sparse.random_array((40, columns), density=20 / columns, format="csr", rng=np.random.default_rng(seed))
 
 
-async def stall(site: DishonestProvider, ask: pb.Ask) -> None:
+async def stall(site: DishonestProvider, ask: pb.Query) -> None:
     """Send the first of two frames, and nothing more."""
     await site.answer(ask, (0, answer_of(largest_answer(MAX_PROVIDERS)) * (FRAME // 480) + bytes(FRAME % 480)))
 
 
-async def vanish(site: DishonestProvider, ask: pb.Ask) -> None:
+async def vanish(site: DishonestProvider, ask: pb.Query) -> None:
     await stall(site, ask)
     site.call.cancel()
 
 
-async def stutter(site: DishonestProvider, ask: pb.Ask) -> None:
+async def stutter(site: DishonestProvider, ask: pb.Query) -> None:
     await stall(site, ask)
     await stall(site, ask)
 
 
-async def lie_last(site: DishonestProvider, ask: pb.Ask) -> None:
+async def lie_last(site: DishonestProvider, ask: pb.Query) -> None:
     await stall(site, ask)
     await site.answer(ask, (1, b"\xff" * (WIDE_ANSWER - FRAME - 8) + b"\x7f" * 8))
 

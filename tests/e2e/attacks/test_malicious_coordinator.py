@@ -166,8 +166,8 @@ def test_t01_t03_an_invalid_basis_is_refused_and_the_daemon_continues(tmp_path: 
         poisoned = bytearray(whole)
         poisoned[48:56] = np.float64(np.nan).tobytes()
         for content in (bytes(scaled), bytes(poisoned), bytes(len(whole)), whole[:-8], whole + bytes(8)):
-            ask = pb.Ask(signed_job=signed, kind=DENSE.kind, dimension=DIMENSION, columns=2, nonzero_rows=DIMENSION)
-            await exchange.coordinator.outbound.put(pb.ToProvider(ask=ask))
+            ask = pb.Query(signed_job=signed, kind=DENSE.kind, dimension=DIMENSION, columns=2, nonzero_rows=DIMENSION)
+            await exchange.coordinator.outbound.put(pb.ToProvider(query=ask))
             await exchange.coordinator.outbound.put(pb.ToProvider(frame=pb.Frame(content=content)))
             assert (await exchange.reply()).refusal.code in {"invalid-query", "not-canonical-query"}
         await exchange.coordinator.outbound.put(pb.ToProvider(frame=pb.Frame(content=whole)))  # the digest of no query

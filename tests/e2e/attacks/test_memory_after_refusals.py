@@ -128,11 +128,11 @@ def test_t07_t10_t35_refused_jobs_leave_no_memory_used(enrolment: Enrolment) -> 
     asyncio.run(scenario())
 
 
-async def too_large(site: DishonestProvider, ask: pb.Ask) -> None:
+async def too_large(site: DishonestProvider, ask: pb.Query) -> None:
     await site.answer(ask, (0, bytes(MAX_MESSAGE + 1)))
 
 
-async def not_asked_for(site: DishonestProvider, ask: pb.Ask) -> None:
+async def not_asked_for(site: DishonestProvider, ask: pb.Query) -> None:
     for change in ({"job": "0" * 64}, {"position": 0}, {"position": 2**32 - 1}):
         await site.answer(ask, (0, ANSWER), **change)
     await site.refuse(ask, "No.")

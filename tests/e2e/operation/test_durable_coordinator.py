@@ -466,7 +466,7 @@ async def orders_until_the_end(held: DishonestProvider) -> list[str]:
     with suppress(grpc.aio.AioRpcError):
         while (message := await held.call.read()) is not grpc.aio.EOF:
             orders.append(str(message.WhichOneof("message")))
-    return [each for each in orders if each in {"admit", "ask", "frame", "farewell"}]
+    return [each for each in orders if each in {"admit", "query", "frame", "farewell"}]
 
 
 def _another(enrolment: Enrolment) -> SignedJob:

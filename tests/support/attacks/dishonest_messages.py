@@ -90,7 +90,7 @@ DISHONEST_JOBS: dict[str, tuple[Case, str | tuple[str, ...]]] = {
 }
 
 
-Misbehaviour = Callable[[DishonestProvider, pb.Ask], Awaitable[None]]
+Misbehaviour = Callable[[DishonestProvider, pb.Query], Awaitable[None]]
 
 
 def answer_of(*values: int) -> bytes:

@@ -75,12 +75,12 @@ class DishonestProvider:
         await self.say(hello=pb.Hello(data_sets=data_sets or (OFFER,), challenge=new_challenge()))
         assert (await self.call.read()).HasField("welcome")
 
-    async def query(self) -> pb.Ask:
+    async def query(self) -> pb.Query:
         """Wait for the next query, and agree to take part in its job. The query's content is not read."""
-        while not (message := await self.call.read()).HasField("ask"):
+        while not (message := await self.call.read()).HasField("query"):
             if message.HasField("admit"):
                 await self._admit(message.admit)
-        return message.ask
+        return message.query
 
     async def take_part(self) -> None:
         """Wait for the next job, and agree to take part in it."""
@@ -95,13 +95,13 @@ class DishonestProvider:
     async def _admit(self, admit: pb.Admit) -> None:
         await self.say(admitted=pb.Admitted(job=SignedJob.from_bytes(admit.signed_job).job_id))
 
-    async def answer(self, ask: pb.Ask, *frames: tuple[int, bytes], **changes: Any) -> None:
+    async def answer(self, ask: pb.Query, *frames: tuple[int, bytes], **changes: Any) -> None:
         """Answer a query with these numbered frames."""
         for sequence, content in frames:
             fields = {"job": SignedJob.from_bytes(ask.signed_job).job_id, "position": ask.position} | changes
             await self.say(answer=pb.AnswerFrame(sequence=sequence, content=content, **fields))
 
-    async def refuse(self, ask: pb.Ask, what: str, code: str = "") -> None:
+    async def refuse(self, ask: pb.Query, what: str, code: str = "") -> None:
         job = SignedJob.from_bytes(ask.signed_job).job_id
         await self.say(refusal=pb.Refusal(job=job, position=ask.position, what=what, code=code))
 
@@ -341,7 +341,7 @@ class Exchange:
 
     async def ask_in_bytes(self, content: bytes | memoryview, **announced: Any) -> pb.FromProvider:
         """Send a query with arbitrary content."""
-        await self.say(ask=pb.Ask(**announced))
+        await self.say(query=pb.Query(**announced))
         for sequence, frame in enumerate(wire.frames(content)):
             await self.say(frame=pb.Frame(sequence=sequence, content=bytes(frame)))
         return await self.reply()

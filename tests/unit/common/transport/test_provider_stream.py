@@ -32,7 +32,7 @@ def test_serialising_a_message_does_not_change_it() -> None:
 def test_messages_without_frames_are_serialised_by_protobuf() -> None:
     messages = [
         pb.ToProvider(),
-        pb.ToProvider(ask=pb.Ask(kind="count", content=bytes(FRAME))),
+        pb.ToProvider(query=pb.Query(kind="count", content=bytes(FRAME))),
         pb.FromProvider(hello=pb.Hello(software="dpspca", challenge=bytes(FRAME))),
     ]
     assert [serialize(each) for each in messages] == [each.SerializeToString() for each in messages]

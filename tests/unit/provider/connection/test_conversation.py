@@ -110,7 +110,7 @@ class Table:
         """Say what is asked; what is left of its content follows."""
         announced = query.announcement
         extent = announced.extent
-        ask = pb.Ask(
+        ask = pb.Query(
             signed_job=job.to_bytes(),
             position=position,
             kind=announced.kind,
@@ -119,7 +119,7 @@ class Table:
             nonzero_rows=extent.nonzero_rows,
             content=content,
         )
-        await self.stream.put(pb.ToProvider(ask=ask))
+        await self.stream.put(pb.ToProvider(query=ask))
 
     async def reply(self) -> pb.FromProvider:
         return await asyncio.wait_for(anext(self.said), TIMEOUT)
@@ -400,8 +400,8 @@ def test_t35_long_foreign_text_is_shortened_in_logs_and_refusals(
     table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(table: Table) -> None:
-        ask = pb.Ask(signed_job=table.job().to_bytes(), kind="\n" * 3_000_000, dimension=6, columns=2, nonzero_rows=6)
-        await table.stream.put(pb.ToProvider(ask=ask))
+        ask = pb.Query(signed_job=table.job().to_bytes(), kind="\n" * 3_000_000, dimension=6, columns=2, nonzero_rows=6)
+        await table.stream.put(pb.ToProvider(query=ask))
         refused = await table.reply()
         assert names_facts(refused.refusal.what, f"'{catalogue.plan(SPEC)[0].query.kind}'")
         assert refused.ByteSize() < 1000

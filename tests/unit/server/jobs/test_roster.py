@@ -30,7 +30,7 @@ def reader() -> AnswerReader:
 
 def ask(link: Link, job: str, frames: int = 1) -> "asyncio.Task[None]":
     content = [memoryview(job.encode())] * frames
-    return asyncio.ensure_future(link.ask(pb.Ask(position=0, kind=job), job, content, reader()))
+    return asyncio.ensure_future(link.ask(pb.Query(position=0, kind=job), job, content, reader()))
 
 
 def test_frames_of_two_queries_do_not_mix() -> None:
@@ -38,7 +38,7 @@ def test_frames_of_two_queries_do_not_mix() -> None:
         link = Link("north", {})
         asked = [ask(link, "a", 3 * MAX_QUEUED), ask(link, "b", 3 * MAX_QUEUED)]
         messages = [await link.next_message(5) for _ in range(2 + 6 * MAX_QUEUED)]
-        kinds = [message.ask.kind or message.frame.content.decode() for message in messages if message]
+        kinds = [message.query.kind or message.frame.content.decode() for message in messages if message]
         assert kinds == ["a"] * (3 * MAX_QUEUED + 1) + ["b"] * (3 * MAX_QUEUED + 1)
         for task in asked:
             task.cancel()
@@ -111,7 +111,7 @@ def test_an_admission_is_not_sent_between_the_frames_of_a_query() -> None:
         asked.append(admit(link, "b"))
         messages = [await link.next_message(5) for _ in range(2 + 3 * MAX_QUEUED)]
         kinds = [message.WhichOneof("message") for message in messages if message]
-        assert kinds == ["ask", *["frame"] * (3 * MAX_QUEUED), "admit"]
+        assert kinds == ["query", *["frame"] * (3 * MAX_QUEUED), "admit"]
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
@@ -121,7 +121,7 @@ def test_an_admission_is_not_sent_between_the_frames_of_a_query() -> None:
 
 def test_a_query_without_frames_is_sent_at_once_but_not_between_frames() -> None:
     def whole(link: Link, job: str) -> "asyncio.Task[None]":
-        return asyncio.ensure_future(link.ask(pb.Ask(kind=job, content=b"all of it"), job, [], reader()))
+        return asyncio.ensure_future(link.ask(pb.Query(kind=job, content=b"all of it"), job, [], reader()))
 
     async def scenario() -> None:
         link = Link("north", {})
@@ -130,13 +130,13 @@ def test_a_query_without_frames_is_sent_at_once_but_not_between_frames() -> None
         first = link.next_message(5)
         with pytest.raises(StopIteration) as found:
             first.send(None)  # the message is ready, so this does not wait
-        assert found.value.value.ask.kind == "a"
+        assert found.value.value.query.kind == "a"
         asked += [ask(link, "b", 3 * MAX_QUEUED)]
         for _ in range(3):
             await asyncio.sleep(0)
         asked += [whole(link, "c")]
         messages = [await link.next_message(5) for _ in range(2 + 3 * MAX_QUEUED)]
-        kinds = [message.ask.kind or message.frame.content.decode() for message in messages if message]
+        kinds = [message.query.kind or message.frame.content.decode() for message in messages if message]
         assert kinds == ["b"] * (3 * MAX_QUEUED + 1) + ["c"]
         for task in asked:
             task.cancel()
@@ -148,12 +148,12 @@ def test_a_query_without_frames_is_sent_at_once_but_not_between_frames() -> None
 def test_queries_wait_while_a_provider_does_not_read() -> None:
     async def scenario() -> None:
         link = Link("north", {})
-        queries = [pb.Ask(position=number, content=b"all of it") for number in range(3 * MAX_QUEUED)]
+        queries = [pb.Query(position=number, content=b"all of it") for number in range(3 * MAX_QUEUED)]
         asked = [asyncio.ensure_future(link.ask(each, "a", [], reader())) for each in queries]
         await asyncio.sleep(0)
         assert link._outbound.qsize() == MAX_QUEUED
         found = [await link.next_message(5) for _ in queries]
-        assert [message.ask.position for message in found if message] == list(range(3 * MAX_QUEUED))
+        assert [message.query.position for message in found if message] == list(range(3 * MAX_QUEUED))
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
