@@ -63,7 +63,7 @@ _GIVE_PERSONS: Final = (
 
 def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simulation
     shards: Iterable[Any] | Mapping[str, Any],
-    spec: JobSpec,
+    spec: JobSpec | Plan,
     *,
     noise_seed: int | None = None,
     strategy: Strategy | str | None = None,
@@ -73,6 +73,8 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     dictionary: Dictionary | None = None,
 ) -> Model:
     """Run a job over shards and return its model. Each shard is the dense or sparse table of one provider.
+
+    The job may be planned already.
 
     ``shards`` is a list, or a mapping by name. If tables have column names, all must have the same, and the model gets
     them. A shard may also be what a provider reads, with its persons (``dpspca.provider.startup.read_data_set``).
@@ -92,12 +94,13 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     What to know before you rely on the result is issued as ``DpspcaWarning`` and is in its privacy statement. A
     ``RowsWarning`` is about raw rows that a dictionary hardly knows. It is for you alone, and is stored nowhere.
     """
+    spec, planned = (spec.spec, spec) if isinstance(spec, Plan) else (spec, None)
     raw = _tables(shards, spec)
     tables = _prepared(raw, features := features_of(spec, dictionary))
     spec = spec.with_names({f"shard {number}": _names_of(each) for number, each in enumerate(tables, start=1)})
     seed = None if noise_seed is None else check_whole("noise_seed", noise_seed, least=0, most=2**64 - 1)
     chosen = None if strategy is None else choice(Strategy, "strategy", strategy)
-    plan = catalogue.plan(spec)
+    plan = planned if planned and planned.spec == spec else catalogue.plan(spec)
     own_spans = _spans(spans, shards, len(tables), spec.unit)
     own_persons = _persons(persons, shards, tables, spec.unit)
     responders = [

@@ -241,11 +241,11 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             f"unit is {self.unit!r}, but fit was not given persons.",
             "Call fit(X, persons=...) with one name or number for each row.",
         )
-        by_shard = None if persons is None else [persons]
+        by_shard, plan = None if persons is None else [persons], catalogue.plan(spec)
         self.model_ = simulate(
-            [rows], spec, noise_seed=noise_seed, watch=self.watch, persons=by_shard, dictionary=known and known[0]
+            [rows], plan, noise_seed=noise_seed, watch=self.watch, persons=by_shard, dictionary=known and known[0]
         )
-        self.rounds_ = rounds_of(catalogue.plan(spec))
+        self.rounds_ = rounds_of(plan)
 
     def _fit_federation(self, federation: Federation, data_set: str | None, providers: Sequence[str] | None) -> None:
         data_set, known = federation.only_data_set() if data_set is None else data_set, self._known()
