@@ -65,6 +65,9 @@ def _list(
             for each in found
         ),
     )
+    for each in found:
+        if "queue_problem" in each:
+            print_text(f"Job {each['job'][:SHORT_LENGTH]}: {each['queue_problem']}")
 
 
 @approval.command("show", epilog=EXIT_CODES)

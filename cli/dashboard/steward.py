@@ -142,7 +142,8 @@ class StewardPages:
         office = ApprovalOffice.of(self._config)
         request = office.find(name)
         facts = office.facts(request)
-        words = [each.strip() for each in lines(facts) if not each.startswith(_ABOVE)]
+        rest = lines(facts | {"decisions": ()})  # the page shows decisions by itself
+        words = [each.strip() for each in rest if not each.startswith(_ABOVE)]
         approvers = facts.get("approvers", [])
         own = login_name()
         more: dict[str, Any] = {"words": words, "can_decide": bool(approvers)}

@@ -22,6 +22,7 @@ from dpspca.provider.approval import (
     ApprovalRequest,
     RequestState,
     SignedContent,
+    StoredDecision,
     balance_facts,
     decision_facts,
     job_facts,
@@ -70,7 +71,7 @@ class ApprovalOffice:
     def requests(self, *, every: bool = False) -> list[dict[str, Any]]:
         """List the waiting jobs, or all that have not expired, oldest first."""
         states = () if every else (RequestState.WAITING,)
-        return [request_facts(each) | {"decisions": self._decisions(each)} for each in self.queue.requests(*states)]
+        return [self._standing(each) for each in self.queue.requests(*states)]
 
     def find(self, name: str) -> ApprovalRequest:
         """Find a job by the first characters of its name."""
@@ -88,7 +89,7 @@ class ApprovalOffice:
 
         Of a job that has ended, return what was decided, and what it asked if that is still known.
         """
-        facts = request_facts(request) | {"decisions": self._decisions(request)}
+        facts = self._standing(request)
         view, ledger_problem = self._ledger
         if ledger_problem:
             facts["ledger_problem"] = ledger_problem
@@ -186,14 +187,23 @@ class ApprovalOffice:
             )
         return rules.approval_rule
 
+    def _standing(self, request: ApprovalRequest) -> dict[str, Any]:
+        """Return how a job stands, and what was decided. A decision that cannot be read hides no other."""
+        facts = request_facts(request) | {"decisions": self._decisions(request)}
+        unreadable = sum(_read(each) is None for each in self.queue.decisions(request.job))
+        problem = f"Decisions in the queue that cannot be read, and do not count: {unreadable}. Decide again."
+        return facts | ({"queue_problem": problem} if unreadable else {})
+
     def _decisions(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         """Return the decisions about a job, and of each whether the ledger has it and why it does not count.
 
         The queue has them all, unless it was lost. Then the ledger has those that were recorded.
         """
-        recorded, queued, found = self._recorded(request), self.queue.decisions(request.job), []
-        read = [each.read() for each in queued]
-        for decided, each in zip(read, queued, strict=True):
+        recorded, read, found = self._recorded(request), [], []
+        for each in self.queue.decisions(request.job):
+            if (decided := _read(each)) is None:
+                continue
+            read.append(decided)
             about = {"recorded": decided in recorded or (each.taken and not each.problem), "problem": each.problem}
             found.append(decision_facts(decided) | about)
         only_recorded = [each for each in recorded if each not in read]
@@ -207,8 +217,8 @@ class ApprovalOffice:
 
     def _counted(self, request: ApprovalRequest) -> list[Decided]:
         """Return the decisions about a job that count, or that the daemon has not taken up yet."""
-        queued = [each.read() for each in self.queue.decisions(request.job) if not each.problem]
-        return [*self._recorded(request), *queued]
+        queued = [_read(each) for each in self.queue.decisions(request.job) if not each.problem]
+        return [*self._recorded(request), *(each for each in queued if each)]
 
     def _wait_until_taken(self, job: str, number: int) -> tuple[bool, str]:
         deadline = time.monotonic() + TAKEN_SECONDS
@@ -219,6 +229,14 @@ class ApprovalOffice:
             if time.monotonic() >= deadline:
                 return False, ""
             time.sleep(_PAUSE)
+
+
+def _read(stored: StoredDecision) -> Decided | None:
+    """Read a decision in the queue, or return None. The daemon marks it, once it is read there."""
+    try:
+        return stored.read()
+    except RefusedError:
+        return None
 
 
 def login_name() -> str:

@@ -23,7 +23,7 @@ from .requests import ApprovalRequest, RequestState
 MOST_NAMES: Final = 100
 """Columns that are named in words for the person who decides. The plain values name all."""
 
-PROBLEMS: Final = ("job_problem", "policy_problem", "ledger_problem")
+PROBLEMS: Final = ("job_problem", "policy_problem", "ledger_problem", "queue_problem")
 """Facts that say why others about a job are missing."""
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {

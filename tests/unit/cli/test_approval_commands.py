@@ -2,7 +2,9 @@
 
 import asyncio
 import io
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,27 @@ def test_a_waiting_job_that_cannot_be_read_can_be_shown_and_rejected(
     assert told["approvers"] == [MARIA]
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert run("approval", "reject", job, "--person", MARIA, "--reason", "no", *NORTH).code == 0
+
+
+def test_a_damaged_decision_hides_no_other_job_and_hinders_no_decision(
+    enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    site, job, run = north_with(enrolment, human_policy(MARIA), monkeypatch, capfd)
+    assert run("approval", "approve", job, "--person", MARIA, "--reason", "once", "--yes", *NORTH).code == 0
+    with closing(sqlite3.connect(site.office.queue.path)) as queue, queue:
+        queue.execute("UPDATE decisions SET content = '{'")
+    (listed,) = run("approval", "list", "--json", *NORTH).facts["requests"]
+    assert (listed["job"], listed["decisions"]) == (job, [])
+    for text in (
+        run("approval", "list", *NORTH).out,
+        run("approval", "show", job, *NORTH).out,
+        shown(site, "approval"),
+    ):
+        assert listed["queue_problem"] in text
+    assert run("approval", "approve", job, "--person", MARIA, "--reason", "second", "--yes", *NORTH).code == 0
+    page = shown(site, "approval", job)
+    assert listed["queue_problem"] in page
+    assert page.count("second") == 1, "a decision is shown once"
 
 
 def test_a_stewards_pages_follow_certificates_lists_reloads_and_health(
