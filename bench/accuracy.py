@@ -3,7 +3,7 @@
     python bench/accuracy.py [--designs P,D,...] [--seeds 8] [--owners 1] [--epsilon 1] [--quick]
                              [--out accuracy.csv] [--picture accuracy.png] [--json]
     python bench/accuracy.py --designs P --epsilon .1,.3,1,3,10 --methods "auto;dps-pca;dps-pca, as published" [...]
-    python bench/accuracy.py --tables [...]
+    python bench/accuracy.py --tables ["wine;digits"] [--epsilon .1,1] [...]
     python bench/accuracy.py --tables --methods "auto;diffprivlib;opendp" [--limit 60] [...]
 
 Designs: rows are drawn from a population whose leading directions are known. The error is ||sin Theta||_F between them
@@ -138,10 +138,11 @@ def _figure(raw: dict[str, str]) -> Figure:
 def main() -> None:
     options = parsed()
     store = Store(options.out)
-    wanted = list(on_tables(options, store) if options.tables else on_designs(options, store))
+    wanted = list(on_designs(options, store) if options.tables is None else on_tables(options, store))
     if options.picture:
         draw(wanted, options.picture)
-    summary = captured(wanted) if options.tables else medians(wanted, (QUICK if options.quick else DESIGNS) | WIDE)
+    designs = (QUICK if options.quick else DESIGNS) | WIDE
+    summary = medians(wanted, designs) if options.tables is None else captured(wanted)
     print(json.dumps(summary, indent=2) if options.json else text(summary))
 
 
@@ -149,10 +150,12 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Accuracy of each method at the same budget.")
     parser.add_argument("--designs", default="", help="names, with commas between them; default: all")
     parser.add_argument("--methods", default="", help="names, with semicolons between them; default: all")
-    parser.add_argument("--tables", action="store_true", help="measure on tables instead")
+    names = "measure on tables instead: on all, or on those named, with semicolons between them"
+    parser.add_argument("--tables", nargs="?", const="", metavar="NAMES", help=names)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--owners", type=int, default=1, help="providers, each with noise of its own")
-    parser.add_argument("--epsilon", default="1", help="budgets of designs, with commas between them")
+    budgets = "budgets, with commas between them; default: 1 for designs, and .1 to 4 for tables"
+    parser.add_argument("--epsilon", default="", help=budgets)
     parser.add_argument("--limit", type=int, default=60, help="seconds that a run of another library may take")
     parser.add_argument("--quick", action="store_true", help="two small designs, or two tables, and two seeds")
     parser.add_argument("--out", type=Path, help="append each figure to this file, and compute none twice")
@@ -163,7 +166,8 @@ def parsed() -> argparse.Namespace:
         options.seeds = 2
     named = options.methods.split(";") if options.methods else []
     options.methods = named or [m for m in METHODS if m != AS_PUBLISHED]
-    options.epsilons = [float(each) for each in options.epsilon.split(",")]
+    usual = [1.0] if options.tables is None else EPSILONS[1::2] if options.quick else EPSILONS
+    options.epsilons = [float(each) for each in options.epsilon.split(",")] if options.epsilon else usual
     return options
 
 
@@ -259,10 +263,10 @@ def _methods(figures: list[Figure]) -> list[str]:
 
 def on_tables(options: argparse.Namespace, store: Store) -> Iterator[Figure]:
     loaded = tables()
-    names = [*loaded][1:3] if options.quick else [*loaded]
+    names = options.tables.split(";") if options.tables else [*loaded][1:3] if options.quick else [*loaded]
     for name in names:
         for count in (2, 5):
-            for epsilon in EPSILONS[1::2] if options.quick else EPSILONS:
+            for epsilon in options.epsilons:
                 for method in options.methods:
                     for seed in range(options.seeds):
                         run = (method, count, epsilon, options.owners, seed)
