@@ -18,6 +18,7 @@ from .block_sums import spans_of
 from .integer_rows import integer_rows, placed, row_factors, without_specks
 from .packed_rows import PackedRows
 from .products import Division, RowBlock, Widen, integer_sums, split
+from .wide_integers import parts_of
 
 DIVISION: Final = Division(2**12, 192, 256)
 """Tables for a tile's columns are made once a block. They take 24 kilobytes, so that a first-level cache holds them."""
@@ -84,10 +85,10 @@ class FactoredGenotypes(GenotypeRows):
         if self._center is None:
             return sums
         zeros = self.zeros()
-        halves = np.hstack(list(split(zeros @ basis)))
-        sums += (
-            zeros.T.astype(np.int64) * halves.astype(np.int64) * np.count_nonzero(self._genotypes.blank[slice(*span)])
-        )
+        halves = np.hstack(list(split(zeros @ basis))).astype(np.int64)
+        halves *= np.count_nonzero(self._genotypes.blank[slice(*span)])
+        for part in parts_of(sums):  # a product of all columns would be as large as the sums
+            sums[part] += zeros.T[part].astype(np.int64) * halves
         return sums
 
     def kept(self, threads: int) -> "FactoredGenotypes":

@@ -61,12 +61,12 @@ class WideIntegers:
     def __add__(self, other: Self) -> Self:
         """Add two arrays."""
         total = type(self)(self.high, self.low.copy())
-        total += other
+        total += type(self)(other.high, other.low.copy())
         return total
 
     def __iadd__(self, other: Self) -> Self:
-        """Add another array, in the memory of this one."""
-        high = np.empty_like(self.low)
+        """Add another array, in the memory of both. The other is used up, so that wide sums need no third array."""
+        high = other.low
         for part in parts_of(self.low):
             low, more = self.low[part], other.low[part]
             carried = (low >> LOW_BITS) + (more >> LOW_BITS)
@@ -75,7 +75,7 @@ class WideIntegers:
             carried += low >> LOW_BITS
             low &= _LOW
             carried += self.high[part]
-            np.add(carried, other.high[part], out=high[part])
+            np.add(carried, other.high[part], out=high[part])  # it was read above
         return type(self)(high, self.low)
 
     def __rshift__(self, bits: int) -> Self:
