@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from scipy.special import chdtri
 
-from dpspca.common.algorithms.steps import DENSE_FRACTION, FALSE_ROWS
+from dpspca.common.algorithms.steps import DENSE_FRACTION, FALSE_ROWS, turned_variance, turns
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.protocol import Aggregate
@@ -87,10 +87,18 @@ class Joined:
 
     @property
     def loading_std(self) -> FloatArray:
-        """The standard deviation of each loading, to first order in the noise."""
+        """The standard deviation of each loading: from noise beside the components, and from noise that mixes them.
+
+        Two singular vectors of sizes a and b are mixed by noise on both sides, as eigenvectors would be whose gap has
+        the square (a^2 - b^2)^2 / (a^2 + b^2). How far the loop is from where it would end is not part of it.
+        """
         with np.errstate(divide="ignore"):
-            stds = np.minimum(self.stds / self.values, 1.0)
-        return np.broadcast_to(stds, self.vectors.shape).copy()
+            beside = np.square(np.minimum(self.stds / self.values, 1.0))
+        squares, noise = np.square(self.values), np.square(self.stds)
+        both = np.maximum(squares[:, None] + squares[None], np.finfo(float).tiny)
+        gaps = np.square(squares[:, None] - squares[None]) / both
+        mixed = turned_variance(self.vectors, turns(gaps, np.maximum(noise[:, None], noise[None])))
+        return np.minimum(np.sqrt(beside + mixed), 1.0)
 
     @property
     def noise_std(self) -> float:

@@ -112,7 +112,7 @@ def ask_scaled(
     joined_std = (second_std**-2 + known.stds**-2) ** -0.5
     inner, outer = float(joined_std[0, 0]), float(joined_std[0, -1])
     vectors = known.axes @ found
-    reliability = eigen_noise(explained, vectors, float(np.trace(joined)), (inner, outer))
+    reliability = eigen_noise(known.axes @ joined @ known.axes.T, vectors, (inner, outer))
     least = min(float(second_std[0, -1]), float(known.stds[0, 0]))
     components = _without_noise_rows(facts, known, vectors, explained, least, diagonal)
     parties = min(answer.parties, known.parties)

@@ -1,6 +1,6 @@
 """Steps that several methods share: options, rows, products, subspaces, and what a released matrix shows."""
 
-from .eigen_noise import eigen_noise
+from .eigen_noise import eigen_noise, turned_variance, turns
 from .free_structure import (
     DENSE_FRACTION,
     FALSE_ROWS,
@@ -113,6 +113,8 @@ __all__ = [
     "spread_over",
     "standing_out",
     "strongest",
+    "turned_variance",
+    "turns",
     "usual_rounds",
     "with_known_noise",
     "with_variances",

@@ -7,20 +7,30 @@ of the matrix without noise:
 - an eigenvector changes by the sum over m of v_m (v_m' E v_j) / (l_j - l_m),
 
 where s is the standard deviation of the noise between the directions m and j. The noise of the Gaussian orthogonal
-ensemble is the same in all directions. All directions other than the leading ones are treated as one group, with their
-mean eigenvalue. If an eigenvalue is below the edge of the noise, 2 s sqrt(p) above the rest, its eigenvector says
-nothing about the data. Everything here follows from released numbers and the plan, so it costs nothing.
+ensemble is the same in all directions. Directions that stand out from the noise are taken one by one, whether they are
+components or not: a component mixes with the next direction, too. All others are treated as one group, with their mean
+eigenvalue. If an eigenvalue is below the edge of the noise, 2 s sqrt(p) above the rest, its eigenvector says nothing
+about the data. Everything here follows from released numbers and the plan, so it costs nothing.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy.linalg
 
 from dpspca.common.arrays import FloatArray
 
 _LEAST: Final = 1e-140
 """Smaller gaps and standard deviations are raised to this, so that their squares do not underflow."""
+_MOST_SINGLE: Final = 32
+"""The most directions beside the components that are taken one by one."""
+_REPELLED: Final = 8.0
+"""By how many s^2 noise increases the square of the gap between two eigenvalues, on average: for two equal ones by
+2 s^2 for each of two entries on the diagonal, and 4 s^2 for the entry off it."""
+_UNCLEAR: Final = 16.0
+"""Up to this many s^2, the square of a gap may well be that of equal eigenvalues: two equal ones are further apart once
+in e^2 times. Then their directions may be turned into each other by any angle."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -34,32 +44,73 @@ class EigenNoise:
     loading_std: FloatArray
 
 
-def eigen_noise(values: FloatArray, vectors: FloatArray, trace: float, noise: tuple[float, float]) -> EigenNoise:
-    """Estimate the noise in eigenvalues and in eigenvectors (as columns).
+def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: tuple[float, float]) -> EigenNoise:
+    """Estimate the noise in the leading eigenvectors of a matrix, given as columns, and in their eigenvalues.
 
     ``noise`` is a pair: the standard deviation of the noise between two leading directions, and between a leading
     direction and the rest. No standard deviation of a loading exceeds 1.
     """
     size, count = vectors.shape
-    inner, outer = noise[0] ** 2, noise[1] ** 2
-    rest = (trace - float(values.sum())) / max(size - count, 1)
+    outer = noise[1] ** 2
+    others, more = _outstanding(matrix, vectors, outer)
+    every = np.hstack([vectors, more])
+    values = np.concatenate([np.einsum("dk,de,ek->k", vectors, matrix, vectors), others])
+    group = size - len(values)
+    rest = float(np.trace(matrix) - values.sum()) / max(group, 1)
     above = np.maximum(values - rest, 0.0)
-    beyond_edge = np.square(above) - 4 * outer * (size - count)
-    alone = rest + (above + np.sqrt(np.maximum(beyond_edge, 0.0))) / 2  # solves l + s^2 (p - k) / (l - rest) = values
+    beyond_edge = np.square(above) - 4 * outer * group
+    alone = rest + (above + np.sqrt(np.maximum(beyond_edge, 0.0))) / 2  # solves l + s^2 p / (l - rest) = values
+    squares = np.full((len(values), len(values)), outer)
+    squares[:count, :count] = noise[0] ** 2
     between = alone[:, None] - alone[None]
-    pushed = inner * between / np.maximum(np.square(between) + inner, _LEAST)
+    pushed = squares * between / np.maximum(np.square(between) + squares, _LEAST)
     true = np.where(beyond_edge > 0, alone - pushed.sum(axis=1), alone)
-    np.fill_diagonal(between, np.inf)
     with np.errstate(divide="ignore"):
-        shares, apart = np.square(vectors), 1 / np.square(between)
-        far = np.where(beyond_edge > 0, 1 / np.square(np.maximum(alone - rest, _LEAST)), np.inf)
-    others = np.maximum(1 - shares.sum(axis=1), 0.0)
-    variance = _product(inner, shares, apart.T) + _product(outer, others[:, None], far[None])
-    return EigenNoise(true, np.minimum(np.sqrt(variance), 1.0))
+        far = np.where(beyond_edge > 0, outer / np.square(np.maximum(alone - rest, _LEAST)), np.inf)
+    variance = turned_variance(every, turns(np.square(between), squares))
+    variance += _product(np.maximum(1 - np.square(every).sum(axis=1), 0.0), far)
+    return EigenNoise(true[:count], np.minimum(np.sqrt(variance[:, :count]), 1.0))
 
 
-def _product(noise: float, shares: FloatArray, apart: FloatArray) -> FloatArray:
-    """Return noise * (shares @ apart) with 0 times infinity taken as 0: without noise or share there is no change."""
-    most = 1 / max(noise, _LEAST)
-    finite: FloatArray = noise * (shares @ np.minimum(apart, 1e12 * most))
+def turns(gaps: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return the expected square of the sine by which noise turns one direction towards another, at most 1.
+
+    ``gaps`` are the squares of the differences between their eigenvalues as released, and ``noise`` the variance of the
+    noise between them. No direction is turned towards itself.
+    """
+    true = np.where(gaps >= _UNCLEAR * noise, gaps - _REPELLED * noise, 0.0)
+    turned: FloatArray = np.minimum(noise / np.maximum(true, np.maximum(noise, _LEAST)), 1.0)
+    np.fill_diagonal(turned, 0.0)
+    return turned
+
+
+def turned_variance(vectors: FloatArray, turned: FloatArray) -> FloatArray:
+    """Return the variance of each loading if its direction is turned towards the others, and so is shorter itself."""
+    shares = np.square(vectors)
+    found: FloatArray = shares @ turned.T + shares * np.square(np.minimum(turned.sum(axis=1), 1.0))
+    return found
+
+
+def _outstanding(matrix: FloatArray, vectors: FloatArray, noise: float) -> tuple[FloatArray, FloatArray]:
+    """Return the largest eigenvalues beside given eigenvectors, with their own, that are above the edge of the rest."""
+    size, count = vectors.shape
+    most = min(size - count, _MOST_SINGLE)
+    if not most:
+        return np.zeros(0), np.zeros((size, 0))
+    image = matrix @ vectors
+    inner = vectors.T @ image
+    low = float(np.abs(matrix).sum(axis=1).max()) * 2 + 1  # more than any difference of two eigenvalues
+    beside = matrix - vectors @ image.T - image @ vectors.T + vectors @ (inner - low * np.eye(count)) @ vectors.T
+    values, more = scipy.linalg.eigh(beside, subset_by_index=[size - most, size - 1])
+    values, more = values[::-1], more[:, ::-1]
+    after = size - count - 1 - np.arange(most)
+    rest = (float(np.trace(matrix) - np.trace(inner)) - np.cumsum(values)) / np.maximum(after, 1)
+    is_above = values - rest > 2 * np.sqrt(noise * np.maximum(after, 1))
+    number = most if is_above.all() else int(np.argmin(is_above))
+    return values[:number], more[:, :number]
+
+
+def _product(shares: FloatArray, turned: FloatArray) -> FloatArray:
+    """Return shares times what they are turned by, with 0 times infinity taken as 0."""
+    finite: FloatArray = shares[:, None] * np.minimum(turned, 1e12)[None]
     return finite

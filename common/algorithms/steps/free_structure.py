@@ -194,6 +194,5 @@ def matrix_noise(released: ReleasedMatrix, components: FloatArray) -> EigenNoise
     """Estimate the noise of components that were computed from a released matrix, or from a block of it."""
     columns = np.flatnonzero(components.any(axis=1))
     block, vectors = released.block(columns), components[columns]
-    values = np.einsum("dk,de,ek->k", vectors, block, vectors)
-    noise = eigen_noise(values, vectors, float(np.trace(block)), (released.off_std, released.off_std))
+    noise = eigen_noise(block, vectors, (released.off_std, released.off_std))
     return EigenNoise(noise.values, spread_over(len(components), columns, noise.loading_std))

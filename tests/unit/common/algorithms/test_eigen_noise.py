@@ -7,6 +7,7 @@ from facts import facts
 
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms.steps.eigen_noise import eigen_noise
+from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import thin_qr
@@ -29,22 +30,63 @@ def test_loadings_and_eigenvalues_are_covered_as_often_as_stated(
 
     The seed is fixed. Over other seeds, a frequency beyond 2 % comes in 4 of 1,000 for each eigenvalue.
     """
-    rng = np.random.default_rng(1)
-    axes, count = thin_qr(rng.standard_normal((size, size)))[0], len(leading)
-    spectrum = np.concatenate([leading, rng.uniform(0, 5, size - count)])
+    loadings, values, _ = covered(leading, size - len(leading), std)
+    np.testing.assert_allclose(loadings, NOMINAL, atol=TOLERANCE)
+    np.testing.assert_allclose(values, NOMINAL, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "count", "std", "width"),
+    [
+        ((36, 6.6, 5, 1.3, 0.4), 2, 0.4, (0.02, 0.35)),
+        ((50, 20, 10, 8, 1, 1, 1, 1), 3, 0.5, (0.02, 0.04, 0.3)),
+        ((40, 38, *[1] * 20), 2, 1.0, (0.25, 0.25)),
+        ((22, 20, *[1] * 58), 2, 1.0, (0.16, 0.16)),
+        (tuple(100 / place for place in range(1, 31)), 3, 2.0, (0.03, 0.07, 0.2)),
+        (tuple(100 / 2**place for place in range(12)), 3, 1.0, (0.02, 0.03, 0.06)),
+    ],
+)
+def test_loadings_are_covered_where_the_next_component_is_close(
+    spectrum: tuple[float, ...], count: int, std: float, width: tuple[float, ...]
+) -> None:
+    """Over 1,000 draws of noise, with intervals that still say something. Before, the second case had .75.
+
+    A coverage of 95 % is below 93 % in 2 of 1,000 seeds, if the loadings of one draw are as one.
+    """
+    loadings, _, stds = covered(spectrum[:count], spectrum[count:], std)
+    assert loadings.min() >= NOMINAL - TOLERANCE
+    assert (stds <= width).all()
+
+
+def test_directions_that_cannot_be_told_apart_may_be_any_of_their_plane() -> None:
+    """Two equal eigenvalues, of which one is kept: its direction in the plane is not defined, so all are covered."""
+    loadings, _, _ = covered((40, 20), (20, 1, 1, 1), 0.5)
+    assert loadings.min() >= 0.9
+
+
+def covered(
+    leading: tuple[float, ...], rest: int | tuple[float, ...], std: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return how often intervals of loadings and of eigenvalues cover the truth, and the mean deviation of loadings.
+
+    If ``rest`` is a number, that many further eigenvalues are drawn between 0 and 5.
+    """
+    rng, count = np.random.default_rng(1), len(leading)
+    size = count + (rest if isinstance(rest, int) else len(rest))
+    axes = thin_qr(rng.standard_normal((size, size)))[0]
+    spectrum = np.concatenate([leading, rng.uniform(0, 5, rest) if isinstance(rest, int) else rest])
     matrix, truth = (axes * spectrum) @ axes.T, axes[:, :count]
-    loadings, values = np.zeros(count), np.zeros(count)
+    loadings, values, stds = np.zeros(count), np.zeros(count), np.zeros(count)
     for _ in range(RUNS):
         noise = rng.standard_normal((size, size)) * std * np.sqrt(2)
         released = matrix + (noise + noise.T) / 2
-        found, vectors = scipy.linalg.eigh(released, subset_by_index=[size - count, size - 1])
-        found, vectors = found[::-1], vectors[:, ::-1]
-        sure = eigen_noise(found, vectors, float(np.trace(released)), (std, std))
+        vectors = scipy.linalg.eigh(released, subset_by_index=[size - count, size - 1])[1][:, ::-1]
+        sure = eigen_noise(released, vectors, (std, std))
         vectors = vectors * np.sign(np.einsum("dk,dk->k", vectors, truth))
         loadings += (np.abs(vectors - truth) <= Z * sure.loading_std).mean(axis=0)
         values += np.abs(sure.values - leading) <= Z * np.sqrt(2) * std
-    np.testing.assert_allclose(loadings / RUNS, NOMINAL, atol=TOLERANCE)
-    np.testing.assert_allclose(values / RUNS, NOMINAL, atol=TOLERANCE)
+        stds += sure.loading_std.mean(axis=0)
+    return loadings / RUNS, values / RUNS, stds / RUNS
 
 
 @pytest.mark.slow
@@ -80,11 +122,11 @@ def test_intervals_of_a_model_cover_what_its_rows_have(method: str) -> None:
 
 
 def test_what_noise_alone_could_have_made_is_not_known_at_all() -> None:
-    equal = eigen_noise(np.array([5.0, 5.0]), np.eye(4)[:, :2], 12.0, (1.0, 1.0))
-    assert equal.loading_std[:2].max() == 1.0
-    below = eigen_noise(np.array([1.0]), np.eye(4)[:, :1], 4.0, (1.0, 1.0))
+    equal = eigen_noise(np.diag([5.0, 5.0, 1.0, 1.0]), np.eye(4)[:, :2], (1.0, 1.0))
+    assert equal.loading_std[:2].min() == 1.0
+    below = eigen_noise(np.eye(4), np.eye(4)[:, :1], (1.0, 1.0))
     assert below.loading_std[1:].min() == 1.0
-    assert np.isfinite(eigen_noise(np.zeros(2), np.eye(2), 0.0, (0.0, 0.0)).loading_std).all()
+    assert np.isfinite(eigen_noise(np.zeros((2, 2)), np.eye(2), (0.0, 0.0)).loading_std).all()
 
 
 def test_intervals_need_a_level_and_what_they_are_about(model_of_few: Model) -> None:
