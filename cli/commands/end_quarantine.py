@@ -67,9 +67,9 @@ def end_quarantine(
     with SqliteLedger(*ledger_paths(view.settings, config)) as writer:
         found = read_ledger(config)
         prices = prices_to_record(found, lifetimes, reason, counted)
-        require_confirmation(_confirmation_lines(found, prices), "Release the ledger?", yes=yes)
+        require_confirmation(_confirmation_lines(found, prices), "End the quarantine?", yes=yes)
         writer.end_quarantine(reason, {}, prices)
-    _print_release(read_ledger(config), reason, prices, known, as_json=as_json)
+    _print_ended(read_ledger(config), reason, prices, known, as_json=as_json)
 
 
 def _confirmation_lines(view: LedgerReader, counted: Mapping[str, Price]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def require_confirmation(lines: Iterator[str], query: str, *, yes: bool) -> None
     check(agreed, "Not confirmed, so nothing was done.", "Answer y, or give --yes.")
 
 
-def _print_release(
+def _print_ended(
     view: LedgerReader, reason: str, counted: Mapping[str, Price], known: set[str], *, as_json: bool
 ) -> None:
     refused = sorted(name for name in known if not answers_again(view, name))

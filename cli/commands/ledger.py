@@ -1,4 +1,4 @@
-"""The `dpspca ledger` commands, for stewards and operators. Only `release` and `vouch` write to the ledger."""
+"""The `dpspca ledger` commands, for stewards and operators. Only `end-quarantine` and `vouch` write to it."""
 
 import json
 import os

@@ -88,7 +88,7 @@ def _require_gaussian(given: str, name: str, policy: Policy) -> None:
 def prices_to_record(
     view: LedgerReader, lifetimes: Mapping[str, Filter], reason: str, counted: Mapping[str, Price]
 ) -> dict[str, Price]:
-    """Return the price that a release would count as spent of each data set for which none is recorded yet."""
+    """Return what ending the quarantine would count as spent of each data set for which no price is recorded yet."""
     whole = {
         name: budget for name, budget in lifetimes.items() if view.quarantine_reason or not answers_again(view, name)
     }

@@ -71,7 +71,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         *_TRIGGERS,
     ),
-    (),  # quarantines and releases have more fields, which older software cannot read
+    (),  # entries about a quarantine and its end have more fields, which older software cannot read
     (
         _INDEX,
         f"""CREATE INDEX openings_by_expiry ON entries (json_extract(content, '$.expires_at')) WHERE {OPENINGS}""",

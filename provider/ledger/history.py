@@ -124,7 +124,7 @@ class History:
     def is_decided(self, seen: Head) -> bool:
         """Tell whether an earlier quarantine was already about this missing head, or one beyond it.
 
-        This is never true of entries that the ledger loses after a release, because it has another name since then.
+        This is never true of entries that the ledger loses after the end of a quarantine, which gives it a new name.
         """
         return seen.entries <= self._seen_elsewhere.get(seen.ledger, 0)
 

@@ -23,7 +23,7 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 MOST_PEERS: Final = 128
 MOST_LEDGERS: Final = 2
-"""Ledgers of one peer. A ledger that was quarantined and released continues under another name."""
+"""Ledgers of one peer. When a quarantine ends, the ledger continues under another name."""
 
 _log = logging.getLogger(__name__)
 

@@ -187,7 +187,7 @@ def hypothetical_opening(data_set: str, *, unit: str = "", analyst: str = "", pr
         spec_delta=1.0,
         units=price.units,
         slack_units=price.slack_units,
-        issued_at=NEVER,  # after any release, because the age of the job does not matter here
+        issued_at=NEVER,  # after the end of any quarantine, because the age of the job does not matter here
         expires_at=NEVER,
         signature_hash="",
         protects=math.inf,

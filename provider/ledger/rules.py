@@ -167,12 +167,12 @@ class LedgerState(History):
     ) -> QuarantineEnded:
         """End a quarantine. A data set in ``budgets`` but not in ``counted`` counts as wholly spent.
 
-        A data set that is in neither stays refused, and can be named in a later release.
+        A data set that is in neither stays refused, and can be named later.
         """
         if self._accounted is None:
-            raise NotQuarantinedError("This ledger was never quarantined.", "There is nothing to release.")
+            raise NotQuarantinedError("This ledger was never quarantined.", "There is no quarantine to end.")
         if not reason.strip():
-            raise LedgerError("A release needs a reason.", "Give --reason: why the ledger may be used again.")
+            raise LedgerError("Ending a quarantine needs a reason.", "Give --reason: why the ledger may be used again.")
         negative = sorted(name for name, price in counted.items() if not NOTHING.is_within(price))
         if negative:
             raise LedgerError(f"The amount for '{negative[0]}' is negative.", "Count what may have been spent, or 0.")

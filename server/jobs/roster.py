@@ -325,7 +325,7 @@ class Roster:
     def keep_receipt(self, link: Link, receipt: pb.Receipt) -> None:
         """Keep a provider's receipt, unless a later one came on the same connection.
 
-        On a new connection, fewer entries are valid: an operator may have released the ledger from quarantine.
+        On a new connection, fewer entries are valid: the quarantine of an older copy of the ledger may have ended.
         """
         if receipt.entries >= link.newest_entries:
             link.newest_entries = receipt.entries

@@ -23,7 +23,7 @@ from dpspca.provider import record
 record.JOB_SKEW = 0
 main.main()
 """
-"""The program of 0.1.0, with a ledger that takes jobs right after a release, and not five minutes later."""
+"""The program of 0.1.0, with a ledger that takes jobs right after a quarantine ended, and not five minutes later."""
 
 
 @pytest.fixture(scope="module")

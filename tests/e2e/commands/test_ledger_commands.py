@@ -1,4 +1,4 @@
-"""The commands about a ledger: show, outbox, verify, export, and release from a quarantine."""
+"""The commands about a ledger: show, outbox, verify, export, and end-quarantine."""
 
 import errno
 import io
@@ -86,7 +86,7 @@ def test_the_outbox_lists_every_answer_with_its_signed_job(beside: Here) -> None
     assert all(each["sha256"] in words for each in facts["answers"])
 
 
-def test_a_running_ledger_can_be_verified_and_exported_not_released(beside: Here, enrolment: Path) -> None:
+def test_a_running_ledger_can_be_verified_and_exported_not_changed(beside: Here, enrolment: Path) -> None:
     verified = beside("ledger", "verify", *NORTH, "--json").facts
     assert (verified["passed"], verified["problems"]) == (True, [])
     lines = beside("ledger", "export", *NORTH).out.splitlines()
@@ -322,14 +322,14 @@ def test_a_ledger_folder_open_to_others_is_reported(here: Here, site: Site) -> N
     assert names_facts(wrong, "`chmod 700 ledger`")
 
 
-def released(here: Here, *words: str) -> dict[str, Any]:
+def end_quarantine(here: Here, *words: str) -> dict[str, Any]:
     return here("ledger", "end-quarantine", *OWN, "--reason", "disk failed, ticket 12", "--yes", "--json", *words).facts
 
 
-def test_a_release_counts_everything_as_spent_and_records_it(here: Here, older: Site) -> None:
+def test_ending_a_quarantine_counts_everything_and_records_it(here: Here, older: Site) -> None:
     shown = {each["job"][0]: each for each in here("ledger", "show", *OWN, "--json").facts["jobs"]}
     known = sum(shown[name][kind]["units"] for name in "ab" for kind in ("spent", "reserved"))
-    facts = released(here)
+    facts = end_quarantine(here)
     assert facts["counted"]["cohort"]["units"] == LIFETIME.whole.units - known
     assert facts["refused"] == []
     found = Place(older.path, older.path).tamper("SELECT content FROM entries ORDER BY number DESC LIMIT 1")
@@ -356,7 +356,7 @@ def test_a_release_counts_everything_as_spent_and_records_it(here: Here, older: 
 
 def test_budget_says_what_a_raised_lifetime_still_lacks(here: Here, older: Site) -> None:
     """With a larger epsilon alone, the part of delta for implemented noise shrinks below what counts as spent."""
-    released(here)
+    end_quarantine(here)
     policy = older.folder / "policy.toml"
     lifetime = "lifetime = {{ epsilon = {}, delta = {} }}"
     output = policy.read_text()
@@ -366,9 +366,9 @@ def test_budget_says_what_a_raised_lifetime_still_lacks(here: Here, older: Site)
         assert missing in budget["refused"] if missing else budget["refused"] is None, changed
 
 
-def test_a_release_can_count_single_jobs_and_leave_the_rest(here: Here, older: Site) -> None:
+def test_ending_a_quarantine_can_count_single_jobs(here: Here, older: Site) -> None:
     named = ("cohort=1,1e-6", "cohort=0.5,1e-6", "cohort=job.json")
-    counted = released(here, *(word for each in named for word in ("--count", each)))["counted"]["cohort"]
+    counted = end_quarantine(here, *(word for each in named for word in ("--count", each)))["counted"]["cohort"]
     each = [Filter.for_budget(epsilon, 1e-6).whole.units for epsilon in (1.0, 0.5)]
     each.append(opening("any", job()).units)
     assert counted["units"] == sum(each)
@@ -384,17 +384,17 @@ def test_a_release_can_count_single_jobs_and_leave_the_rest(here: Here, older: S
 
 def test_a_counted_budget_covers_the_most_a_job_can_have_cost(here: Here, older: Site) -> None:
     del older
-    counted = released(here, "--count", "cohort=1,1e-6")["counted"]["cohort"]
+    counted = end_quarantine(here, "--count", "cohort=1,1e-6")["counted"]["cohort"]
     asked = opening("any", job())
     assert (counted["units"], counted["slack_units"]) >= (asked.units, asked.slack_units)
     assert counted["slack_units"] >= asked.slack_units
     assert counted["slack_units"] < LIFETIME.whole.slack_units / 1e6
 
 
-def test_a_release_can_count_nothing(here: Here, site: Site) -> None:
+def test_ending_a_quarantine_can_count_nothing(here: Here, site: Site) -> None:
     (site.folder / "identity" / "ledger-head").unlink()
     assert a_line_names(here("ledger", "verify", *OWN).out, "head file", "empty")
-    assert released(here, "--count", "cohort=nothing")["counted"]["cohort"]["units"] == 0
+    assert end_quarantine(here, "--count", "cohort=nothing")["counted"]["cohort"]["units"] == 0
     (budget,) = here("budget", *OWN, "--json").facts["data_sets"]
     assert budget["written_off"]["units"] == 0
     assert here("ledger", "verify", *OWN).code == 0
@@ -403,9 +403,9 @@ def test_a_release_can_count_nothing(here: Here, site: Site) -> None:
 def test_a_data_set_without_policy_stays_refused_until_named(here: Here, older: Site) -> None:
     with (older.folder / "provider.toml").open("a") as file:
         file.write('trial = "trial.csv"\n')
-    assert released(here, "--count", "cohort=nothing")["refused"] == ["trial"]
+    assert end_quarantine(here, "--count", "cohort=nothing")["refused"] == ["trial"]
     assert "nobody has decided" in refused(here, "trial", older)
-    later = released(here, "--count", "trial=1,1e-6")
+    later = end_quarantine(here, "--count", "trial=1,1e-6")
     assert (list(later["counted"]), later["refused"]) == (["trial"], [])
     again = here("ledger", "end-quarantine", *OWN, "--reason", "again", "--yes")
     assert names_facts(again.error_line, "already recorded", "--count")
@@ -420,7 +420,7 @@ def refused(here: Here, name: str, site: Site) -> str:
     return str(output["refused"])
 
 
-def test_a_release_needs_confirmation(here: Here, older: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ending_a_quarantine_needs_confirmation(here: Here, older: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     asking = ("ledger", "end-quarantine", *OWN, "--reason", "why")
     for reply in ("n\n", ""):
         monkeypatch.setattr(sys, "stdin", io.StringIO(reply))
@@ -440,7 +440,7 @@ def test_a_release_needs_confirmation(here: Here, older: Site, monkeypatch: pyte
     )
 
 
-def test_a_release_is_refused_while_a_daemon_runs(here: Here, older: Site) -> None:
+def test_a_quarantine_cannot_be_ended_while_a_daemon_runs(here: Here, older: Site) -> None:
     with older.running() as ledger:
         message = here("ledger", "end-quarantine", *OWN, "--reason", "why", "--yes").error_line
         assert names_facts(message, "ledger.db", f"process {os.getpid()}")
@@ -470,7 +470,7 @@ def test_a_release_is_refused_while_a_daemon_runs(here: Here, older: Site) -> No
     ],
 )
 @pytest.mark.usefixtures("older")
-def test_a_release_with_wrong_arguments_is_refused(words: tuple[str, ...], message: str, here: Here) -> None:
+def test_ending_a_quarantine_with_wrong_arguments_is_refused(words: tuple[str, ...], message: str, here: Here) -> None:
     ended = here("ledger", "end-quarantine", *OWN, "--yes", *words)
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err

@@ -64,7 +64,7 @@ class Provider:
         self.place.head.write_bytes(backup[1])
         assert verify(self.place.path, self.place.head) == []  # its own disks do not show it
 
-    def release(self) -> None:
+    def end_quarantine(self) -> None:
         with self.place.start() as ledger:
             ledger.end_quarantine("restored after a disk failure", {}, {"cohort": Price()})
 
@@ -104,7 +104,7 @@ def test_t12_a_restored_ledger_and_head_file_are_detected(
                     assert "went back" in reason
                     await refuses(running)
             assert reason in caplog.text
-            provider.release()
+            provider.end_quarantine()
             for _ in range(2):
                 async with provider.up(running) as ledger:
                     assert ledger.quarantine is None
@@ -113,7 +113,7 @@ def test_t12_a_restored_ledger_and_head_file_are_detected(
     asyncio.run(scenario())
 
 
-def test_t12_a_backup_from_after_a_release_is_detected(enrolment: Enrolment, tmp_path: Path) -> None:
+def test_t12_a_backup_from_after_a_quarantine_is_detected(enrolment: Enrolment, tmp_path: Path) -> None:
     async def scenario() -> None:
         provider = Provider.at(tmp_path / SITE)
         async with federation(enrolment, names=[]) as running:
@@ -126,7 +126,7 @@ def test_t12_a_backup_from_after_a_release_is_detected(enrolment: Enrolment, tmp
             provider.restore(oldest)
             async with provider.up(running):
                 await refuses(running)
-            provider.release()
+            provider.end_quarantine()
             newer = provider.backup_of_disks()
             async with provider.up(running):
                 await answers(running)
@@ -149,7 +149,7 @@ def test_t12_a_deleted_ledger_and_head_file_are_detected(enrolment: Enrolment, t
             async with provider.up(running) as ledger:
                 assert "another ledger" in str(ledger.quarantine)
                 await refuses(running)
-            provider.release()
+            provider.end_quarantine()
             async with provider.up(running):
                 await answers(running)
 

@@ -49,7 +49,7 @@ from dpspca.provider.ledger import history
 history.JOB_SKEW = 0
 main.main()
 """
-"""The program, with a ledger that takes jobs right after a release, and not five minutes later."""
+"""The program, with a ledger that takes jobs right after a quarantine ended, and not five minutes later."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A receipt finds a ledger that went back together with its head file, and one release settles that."""
+"""A receipt finds a ledger that went back together with its head file, and ending one quarantine settles that."""
 
 import json
 import shutil
@@ -142,7 +142,7 @@ def test_t12_a_quarantine_by_receipt_survives_restarts_recorded_once(lost: Lost)
     assert quarantines(lost.place) == 1
 
 
-def test_t12_a_release_settles_the_lost_entries_and_no_later_ones(lost: Lost) -> None:
+def test_t12_ending_a_quarantine_settles_lost_entries_but_no_later_ones(lost: Lost) -> None:
     with lost.place.start() as ledger:
         ledger.check_head(lost.since[1])
         ledger.end_quarantine("counted by hand", {}, NOTHING)
@@ -157,7 +157,7 @@ def test_t12_a_release_settles_the_lost_entries_and_no_later_ones(lost: Lost) ->
         assert ledger.check_head(lost.since[2]) is not None
 
 
-def test_t12_a_second_rollback_after_a_release_is_found(lost: Lost) -> None:
+def test_t12_a_second_rollback_after_a_quarantine_is_found(lost: Lost) -> None:
     """Fewer entries are lost than were settled before, but they are not mistaken for those."""
     place = lost.place
     with place.start() as ledger:
@@ -174,7 +174,7 @@ def test_t12_a_second_rollback_after_a_release_is_found(lost: Lost) -> None:
         assert "it went back" in str(ledger.check_head(newest))
 
 
-def test_t12_a_lost_release_is_found(lost: Lost) -> None:
+def test_t12_a_lost_end_of_a_quarantine_is_found(lost: Lost) -> None:
     before = Backup.of(lost.place)
     with lost.place.start() as ledger:
         ledger.check_head(lost.since[-1])
@@ -187,7 +187,7 @@ def test_t12_a_lost_release_is_found(lost: Lost) -> None:
         assert ledger.check_head(newest) == f"{TELLS} another ledger than this one."
 
 
-def test_t12_a_receipt_does_not_repeat_a_released_quarantine(
+def test_t12_a_receipt_does_not_repeat_an_ended_quarantine(
     place: Place,
 ) -> None:
     with place.start() as ledger:
@@ -203,7 +203,7 @@ def test_t12_a_receipt_does_not_repeat_a_released_quarantine(
         assert ledger.quarantine is None
 
 
-def test_t12_a_receipt_with_more_entries_is_recorded_before_a_release(lost: Lost) -> None:
+def test_t12_a_receipt_with_more_entries_is_recorded_in_quarantine(lost: Lost) -> None:
     lost.place.head.unlink()
     with lost.place.start() as ledger:
         assert "head file" in str(ledger.quarantine)
@@ -212,7 +212,7 @@ def test_t12_a_receipt_with_more_entries_is_recorded_before_a_release(lost: Lost
         assert ledger.check_head(lost.since[-1]) is None
 
 
-def test_t12_the_head_file_has_the_new_name_after_a_release(lost: Lost) -> None:
+def test_t12_the_head_file_has_the_new_name_after_a_quarantine(lost: Lost) -> None:
     names = [lost.before[0].ledger]
     for number in (1, 2):
         with lost.place.start() as ledger:
@@ -237,8 +237,8 @@ def test_receipts_never_show_what_a_power_cut_could_undo(place: Place) -> None:
 
 
 @pytest.mark.parametrize("fact", [Quarantined("why"), QuarantineEnded("why", {"cohort": [1, 2]})])
-def test_older_quarantines_and_releases_can_be_read(fact: Quarantined | QuarantineEnded) -> None:
-    """Older software wrote no head into a quarantine, and no new name into a release."""
+def test_older_quarantines_and_their_ends_can_be_read(fact: Quarantined | QuarantineEnded) -> None:
+    """Older software wrote no head into a quarantine, and no new name into its end."""
     written = Entry.following(Head("x", 1, "0" * 64), 7, fact).to_dict()
     old = {name: value for name, value in written.items() if name in {"number", "at", "kind", "reason", "counted"}}
     assert len(written) > len(old) + 1

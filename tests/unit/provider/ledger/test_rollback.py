@@ -94,7 +94,7 @@ def test_t12_every_older_backup_is_found(place: Place) -> None:
         assert ledger.quarantine is None
 
 
-def test_t12_a_quarantine_survives_restarts_until_released(place: Place) -> None:
+def test_t12_a_quarantine_survives_restarts_until_it_is_ended(place: Place) -> None:
     place.restore(backups(place)[1])
     for _ in range(3):
         with place.start() as ledger:
@@ -102,7 +102,7 @@ def test_t12_a_quarantine_survives_restarts_until_released(place: Place) -> None
     assert [entry["kind"] for entry in export(place.path)].count("quarantined") == 1
 
 
-def test_t12_restoring_the_newer_ledger_needs_no_release(place: Place) -> None:
+def test_t12_restoring_the_newer_ledger_ends_the_quarantine(place: Place) -> None:
     made = backups(place)
     place.restore(made[2])
     place.start().shut()
@@ -111,16 +111,16 @@ def test_t12_restoring_the_newer_ledger_needs_no_release(place: Place) -> None:
         assert ledger.quarantine is None
 
 
-def test_t12_a_release_is_recorded_and_counts_everything_as_spent(place: Place) -> None:
+def test_t12_the_end_of_a_quarantine_is_recorded_and_counts_everything(place: Place) -> None:
     place.restore(backups(place)[2])
     with place.start() as ledger:
         ledger.end_quarantine("restored after a disk failure, ticket 12", {"cohort": BUDGET})
         assert ledger.quarantine is None
         with pytest.raises(BudgetExceededError):
             ledger.open(opening("new", units=1, slack_units=0, issued_at=SIGNED + YEAR), LIMITS)
-    released = list(export(place.path))[-1]
-    assert released["reason"] == "restored after a disk failure, ticket 12"
-    assert released["counted"]["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
+    ended = list(export(place.path))[-1]
+    assert ended["reason"] == "restored after a disk failure, ticket 12"
+    assert ended["counted"]["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
     assert verify(place.path, place.head) == []
     with place.start() as ledger:
         assert ledger.quarantine is None
@@ -178,7 +178,7 @@ def test_t12_a_missing_or_unreadable_head_file_is_found(used: Place) -> None:
         assert ledger.quarantine == why(ledger, None)
 
 
-def test_a_release_without_a_quarantine_is_refused(used: Place) -> None:
+def test_without_a_quarantine_there_is_none_to_end(used: Place) -> None:
     with used.start() as ledger, pytest.raises(NotQuarantinedError):
         ledger.end_quarantine("just in case", {"cohort": BUDGET})
 

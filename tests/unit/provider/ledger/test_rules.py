@@ -227,12 +227,12 @@ def test_a_quarantine_refuses_everything_and_counts_open_jobs_as_spent() -> None
             attempted()
 
 
-def test_a_release_counts_all_as_spent_unless_the_operator_states_less() -> None:
+def test_ending_a_quarantine_counts_all_as_spent_by_default() -> None:
     budgets = {"cohort": BUDGET, "another": BUDGET}
-    released = quarantined().to_end_quarantine("looked into", budgets, {"another": Price(PRICE, 0)})
-    assert released.counted["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
-    assert released.counted["another"] == [PRICE, 0]
-    state = after(quarantined(), released)
+    ended = quarantined().to_end_quarantine("looked into", budgets, {"another": Price(PRICE, 0)})
+    assert ended.counted["cohort"] == [BUDGET.whole.units - 3 * PRICE, BUDGET.whole.slack_units - 3 * SLACK]
+    assert ended.counted["another"] == [PRICE, 0]
+    state = after(quarantined(), ended)
     late = {"issued_at": SIGNED + JOB_SKEW + 1}
     with pytest.raises(BudgetExceededError):
         state.to_open(opening("new", units=1, slack_units=0, **late), LIMITS)
@@ -252,7 +252,7 @@ def test_a_write_off_counts_against_every_analyst() -> None:
         state.to_open(plan, Limits(Filter.for_budget(2.0, 1e-5), limits.analyst))
 
 
-def test_a_data_set_stays_refused_until_a_release_names_it() -> None:
+def test_a_data_set_stays_refused_until_an_operator_names_it() -> None:
     state = quarantined()
     after(state, state.to_end_quarantine("looked into", {"cohort": BUDGET}, {}))
     forgotten = opening("new", data_set="forgotten", issued_at=SIGNED + YEAR)
@@ -262,7 +262,7 @@ def test_a_data_set_stays_refused_until_a_release_names_it() -> None:
     assert state.to_open(forgotten, LIMITS) == forgotten
 
 
-def test_a_job_signed_before_the_release_is_refused() -> None:
+def test_a_job_signed_before_the_quarantine_ended_is_refused() -> None:
     state = quarantined()
     after(state, state.to_end_quarantine("looked into", {}, {"cohort": Price(0, 0)}), at=SIGNED)
     with pytest.raises(RefusedError, match=facts("300 seconds")):
@@ -280,7 +280,7 @@ def test_a_job_signed_before_the_release_is_refused() -> None:
         (quarantined(), "looked into", {"cohort": Price(0, -1)}, LedgerError, facts("'cohort'")),
     ],
 )
-def test_a_release_without_a_reason_or_valid_amounts_is_refused(
+def test_a_quarantine_needs_a_reason_and_valid_amounts_to_end(
     state: LedgerState, reason: str, counted: dict[str, Price], kind: type[LedgerError], refusal: str | None
 ) -> None:
     with pytest.raises(kind, match=refusal):
