@@ -176,7 +176,7 @@ def test_the_outbox_lists_the_selected_answers(here: Here) -> None:
         "receipt": "answer",
         "refusal": "refusal",
         "heartbeat": "heartbeat",
-        "statement": "stated",
+        "statement": "statement_reply",
     }
     assert set(here(*asked).facts["beside"]) == set(output)
     assert set(output.values()) == {each.name for each in pb.FromProvider.DESCRIPTOR.oneofs_by_name["message"].fields}
