@@ -9,6 +9,8 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 
+from dpspca.common.transport import MAX_BYTES, MAX_IN_SLOT, Mail
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "security.md"
 INDEX = ROOT / "docs" / "tests.md"
@@ -84,6 +86,12 @@ def test_every_fault_has_a_row_and_names_tests_that_exist() -> None:
     for fault in FAULTS:
         assert fault["tests"], fault
         assert set(fault["tests"]) <= existing, set(fault["tests"]) - existing
+
+
+def test_the_page_states_how_much_a_slot_of_the_mailbox_holds() -> None:
+    requests = f"up to {MAX_IN_SLOT} requests of {MAX_BYTES[Mail.REQUEST] >> 10} KiB each"
+    certificate = f"one certificate of {MAX_BYTES[Mail.CERTIFICATE] >> 20} MiB"
+    assert f"| a slot | {requests}, {certificate}, a change a second |" in PAGE.read_text(encoding="utf-8")
 
 
 def test_table_cells_of_threats_and_faults_are_short() -> None:

@@ -1,7 +1,9 @@
 """When answers leave: at moments that follow from a coin and public numbers."""
 
 import asyncio
+import re
 from collections.abc import Coroutine
+from pathlib import Path
 from random import Random
 from threading import Event
 from typing import Any, Final, TypeVar
@@ -159,6 +161,25 @@ def job(dimension: int = 10, method: str = "dps-pca", **options: Any) -> JobSpec
 
 def plan(dimension: int = 10) -> Any:
     return catalogue.plan(job(dimension, sparsity=dimension, rounds=3))
+
+
+def test_the_page_about_policies_states_the_parts_of_the_default_interval() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "policy.md").read_text(encoding="utf-8")
+    parts = [
+        ("column of a dense row", CONVERT_SECONDS),
+        ("number that a dense row adds to an answer", ENTRY_SECONDS),
+        ("number that a dense row adds, if each answer reads the rows from their source", READ_ENTRY_SECONDS),
+        ("number that a sparse row adds to an answer, and each of its columns", SPARSE_ENTRY_SECONDS),
+        ("number of a row that is copied before an answer, or kept for later ones", COPY_SECONDS),
+        ("number of a row that each answer reads from its source", READ_SECONDS),
+    ]
+    rows = [f"| {what} | {seconds * 1e9:,.0f} nanoseconds |" for what, seconds in parts]
+    assert re.findall(r"^\| [^|]+ \| [\d,]+ nanoseconds \|$", page, re.MULTILINE) == rows
+    words = " ".join(page.split())
+    assert f"at least {LEAST_INTERVAL * 1e3:.0f} milliseconds." in words
+    assert f"counts as at least {ROW_SECONDS * 1e6:.0f} microseconds." in words
+    assert f"makes the interval at most {LONGEST_INTERVAL:.0f} seconds long" in words
+    assert f"their answers leave after {2 * LEAST_INTERVAL * 1e3:.0f} milliseconds." in words
 
 
 def test_the_interval_follows_from_the_plan_alone() -> None:
