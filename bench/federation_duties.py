@@ -26,7 +26,7 @@ from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.files import HeadFile
 from dpspca.provider.ledger.ledger import Head
 from dpspca.provider.release.entropy import system_entropy
-from dpspca.server.jobs.rounds import LARGEST_ANSWER, aggregate
+from dpspca.server.jobs.sums import LARGEST_ANSWER, aggregate
 
 
 class PeerDuties:

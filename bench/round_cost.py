@@ -49,7 +49,7 @@ from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.accounts import JobPosition
 from dpspca.provider.release.entropy import system_entropy
 from dpspca.provider.release.gate import Gate
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.sums import combine
 
 Result: TypeAlias = dict[str, Any]
 Sizes: TypeAlias = list[tuple[str, int, int]]

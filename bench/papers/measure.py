@@ -21,7 +21,7 @@ from dpspca.common.results import Model
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.sums import combine
 
 
 @dataclass(frozen=True)

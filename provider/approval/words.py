@@ -238,7 +238,7 @@ def _request(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"  Who is protected: {facts['asks']['protects']}"
     yield from _cost(facts)
     yield (
-        f"  What will be sent: {facts['answers']} answers, one in each round, {facts['answer_bytes']:,} bytes in all. "
+        f"  What will be sent: {facts['answers']} answers, one for each query, {facts['answer_bytes']:,} bytes in all. "
         "No row is sent."
     )
     for each in facts["leaves"]:

@@ -5,7 +5,7 @@ from .name_events import NameEvents
 from .outgoing_query import OutgoingQuery
 from .presence import PresenceLog
 from .roster import Link, ProviderLostError, Roster
-from .rounds import LARGEST_ANSWER, JobSums, combine
+from .sums import LARGEST_ANSWER, JobSums, combine
 
 __all__ = [
     "LARGEST_ANSWER",

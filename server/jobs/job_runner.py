@@ -47,7 +47,7 @@ from .job_errors import PlanExceededError, ReplayError, TooFewProvidersError
 from .outgoing_query import OutgoingQuery
 from .provider_call import ask_until_replied
 from .roster import Link, Roster
-from .rounds import aggregate
+from .sums import aggregate
 
 CANCELLED: Final = "Cancelled by the analyst."
 SMALL_SUM: Final = 2**13

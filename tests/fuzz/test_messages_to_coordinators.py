@@ -22,7 +22,7 @@ from dpspca.common.transport.wire import AnswerReader
 from dpspca.common.trust.connection_proof import sign_challenge
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.server.jobs.roster import Link, Roster
-from dpspca.server.jobs.rounds import LARGEST_ANSWER, JobSums
+from dpspca.server.jobs.sums import LARGEST_ANSWER, JobSums
 from dpspca.server.rpc.provider_service import ProviderService, _make_link
 
 QUERIES = len(catalogue.plan(PLAIN))

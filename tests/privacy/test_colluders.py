@@ -23,7 +23,7 @@ from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release import responder
 from dpspca.provider.release.entropy import system_entropy
 from dpspca.provider.release.responder import Responder
-from dpspca.server.jobs.rounds import LARGEST_ANSWER
+from dpspca.server.jobs.sums import LARGEST_ANSWER
 
 COLLUDERS = 2
 PARTIES = COLLUDERS + 1

@@ -24,7 +24,7 @@ from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.sums import combine
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from dpspca.common.queries.base import RowQuery
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.accounts import Account, JobAccount
 from dpspca.provider.ledger.entries import Head, Quarantined
-from dpspca.server.jobs.rounds import JobSums
+from dpspca.server.jobs.sums import JobSums
 
 
 def require_invariants(

@@ -23,7 +23,7 @@ from dpspca.common.transport.wire import FRAME
 from dpspca.common.trust.signing import SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.provider.ledger.sqlite import SqliteLedger
-from dpspca.server.jobs.rounds import LARGEST_ANSWER
+from dpspca.server.jobs.sums import LARGEST_ANSWER
 
 LONG = 70_000
 """Columns with which an answer takes two frames."""

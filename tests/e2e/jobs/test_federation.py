@@ -41,7 +41,7 @@ from dpspca.provider.jobs.registry import ProviderSetup
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
 from dpspca.server.coordinator import Coordinator
-from dpspca.server.jobs.rounds import JobSums
+from dpspca.server.jobs.sums import JobSums
 
 
 @pytest.fixture

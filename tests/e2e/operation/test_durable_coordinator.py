@@ -50,7 +50,7 @@ from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.job_states import JobRecord
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.sums import combine
 from dpspca.server.journal.contract import NO_RECEIPTS, JournalError
 from dpspca.server.journal.sqlite import SqliteJournal, TemporaryJournal
 

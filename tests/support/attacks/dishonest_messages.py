@@ -16,7 +16,7 @@ from dpspca.common.trust.certificates import read_key
 from dpspca.common.trust.identity import Identity
 from dpspca.common.trust.signing import JobEnvelope, SignedJob
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
-from dpspca.server.jobs.rounds import LARGEST_ANSWER
+from dpspca.server.jobs.sums import LARGEST_ANSWER
 
 HONEST = ("site-0", "site-1")
 DISHONEST = "site-2"

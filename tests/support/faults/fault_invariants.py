@@ -27,7 +27,7 @@ from dpspca.provider.ledger.ledger import ANSWER
 from dpspca.provider.ledger.rules import LedgerState
 from dpspca.provider.ledger.sqlite import export, read_ledger_state, verify
 from dpspca.provider.policy.file import read_policy
-from dpspca.server.jobs.rounds import JobSums
+from dpspca.server.jobs.sums import JobSums
 
 
 @dataclass(frozen=True)

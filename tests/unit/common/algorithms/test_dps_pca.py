@@ -15,7 +15,7 @@ from dpspca.common.queries.rows import ColumnSums, CompressedCovariance, Count
 from dpspca.common.results import Model
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.server.jobs.rounds import aggregate
+from dpspca.server.jobs.sums import aggregate
 
 ROWS = np.random.default_rng(0).standard_normal((400, 6)) * [5, 3, 1, 1, 1, 1]
 

@@ -24,7 +24,7 @@ from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.entropy import system_entropy
 from dpspca.provider.release.responder import Evaluator, Responder
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.sums import combine
 
 OVER_ROWS = [
     pytest.param(job, id=f"{name} {kind}")

@@ -36,7 +36,7 @@ from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.evaluate.sketches import add_sketch, gram_of, round_sketch
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.responder import Responder
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.sums import combine
 
 
 def job(**changes: Any) -> JobSpec:

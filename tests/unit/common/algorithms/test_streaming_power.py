@@ -29,7 +29,7 @@ from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.ledger.accounts import JobPosition
 from dpspca.provider.release.gate import Gate
-from dpspca.server.jobs.rounds import aggregate
+from dpspca.server.jobs.sums import aggregate
 
 
 def spec(**changes: Any) -> JobSpec:

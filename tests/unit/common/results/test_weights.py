@@ -17,7 +17,7 @@ from dpspca.common.plan import Step
 from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, PrivacyUnit, largest_answer, usable_mu
 from dpspca.common.queries import Count, Extent, RowQuery, ViewCovariance
 from dpspca.common.results import FULL, ProviderWeights, Weighed, even_rows, rows_in, weighted
-from dpspca.server.jobs.rounds import JobSums, combine
+from dpspca.server.jobs.sums import JobSums, combine
 
 LIMIT = 2**56 - 1
 

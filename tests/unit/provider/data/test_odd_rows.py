@@ -30,7 +30,7 @@ from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.release.entropy import system_entropy
 from dpspca.provider.release.responder import Responder
-from dpspca.server.jobs.rounds import combine
+from dpspca.server.jobs.sums import combine
 
 ROWS = np.random.default_rng(0).standard_normal((6, 3))
 HEAD = "a,b,c\n"

@@ -25,7 +25,7 @@ from dpspca.common.queries.rows import Count
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate import matrix_shard
 from dpspca.provider.evaluate.matrix_shard import MatrixShard
-from dpspca.server.jobs.rounds import LARGEST_ANSWER
+from dpspca.server.jobs.sums import LARGEST_ANSWER
 
 ENTRY, SPECTRAL = PrivacyUnit.ENTRY, PrivacyUnit.SPECTRAL
 BOUND = 3.0

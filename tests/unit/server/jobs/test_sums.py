@@ -12,7 +12,7 @@ from dpspca.common.errors import InvalidAnswerError, InvalidParameterError
 from dpspca.common.job import Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.lattice import MAX_PROVIDERS, largest_answer
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.server.jobs.rounds import LARGEST_ANSWER, combine
+from dpspca.server.jobs.sums import LARGEST_ANSWER, combine
 
 SPEC = JobSpec(
     schema=Schema(6),
