@@ -178,7 +178,7 @@ class Coordinator:
         }
 
     def limit_results(self, result_bytes: int) -> None:
-        """Keep so many bytes of results from now on. If there are more, the next result makes room."""
+        """Keep at most ``result_bytes`` of results from now on. If there are more, the next result makes room."""
         self._analysts.results.max_bytes = result_bytes
 
     async def run(self) -> None:

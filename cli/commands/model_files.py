@@ -19,7 +19,7 @@ from dpspca.client.files import (
     score_files,
     scores_of,
 )
-from dpspca.common.checks import check
+from dpspca.common.checks import check, check_known
 from dpspca.common.results import Model
 from dpspca.common.storage import Reading, read_data_settings
 from dpspca.provider.data import read_variants
@@ -150,7 +150,7 @@ def export(  # noqa: PLR0913  # a command's flags are its parameters
     begins with =, +, -, @, a tab, a line break or an apostrophe. Remove one apostrophe to get the name back.
     """
     chosen = form or out.suffix.removeprefix(".")
-    check(chosen in _FORMS, f"The format is {chosen!r:.60}.", f"Use one of: {', '.join(_FORMS)}.")
+    check_known("format", chosen, _FORMS)
     check((alleles is not None) == (chosen == PLINK), "--alleles goes with --format plink2.", "Give both or neither.")
     check(dictionary is None or chosen == PLINK, "--dictionary goes with --format plink2.", "Leave it out.")
     read = read_model(stored)

@@ -184,7 +184,7 @@ class _Job:
             async with asyncio.timeout(spec.answer_seconds):
                 await link.ask(planned.message, name, planned.frames, reader)
         except ProviderLostError:
-            raise self._lost("hung up") from None
+            raise self._lost("closed the connection") from None
         except TimeoutError:
             raise self._lost(f"gave no answer within {spec.answer_seconds} seconds") from None
         if position + 1 == len(self.plan):

@@ -85,8 +85,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         methods support them.
     rows_per_person : int
         How many rows of one person are protected together; the noise grows by the same factor. If the unit is a
-        person, only the first so many rows of each person are used. With other units nothing is left out: you declare
-        that nobody has more rows.
+        person, only the first ``rows_per_person`` rows of each person are used. With other units nothing is left out:
+        you declare that nobody has more rows.
     rounds : int or "auto"
         Number of rounds. "auto" derives it from the budget. Methods without rounds refuse a number.
     centering : {None, "private", "public", "pairs", "auto"}

@@ -28,7 +28,7 @@ from .greeting import greeting
 HEARTBEAT_SECONDS: Final = 20
 """The heartbeat interval until the coordinator states its own."""
 MISSED: Final = 3
-"""After so many heartbeat intervals without a message, the connection counts as lost."""
+"""The number of heartbeat intervals without a message after which the connection counts as lost."""
 SLOWEST_HEARTBEAT: Final = 300
 MAX_RECEIPTS: Final = 4
 DECISION_SECONDS: Final = 1.0

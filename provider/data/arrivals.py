@@ -62,7 +62,7 @@ class Arrivals(CountedFiles):
         self._looks = _SharedWork(self._look)
 
     async def wait_for(self, rows: int, require_permission: Callable[[], None]) -> None:
-        """Wait until so many rows are there, or until ``require_permission`` raises. It is always called at the end.
+        """Wait until ``rows`` rows are there, or until ``require_permission`` raises. It is always called at the end.
 
         Every query checks the folder at least once, so that even a query about rows that are there is refused if they
         changed. If something cannot be read at the moment, the query waits, as it does for rows.
@@ -136,7 +136,7 @@ class WaitingQueries:
 
     @contextmanager
     def place(self, analyst: str, size: int) -> Iterator[None]:
-        """Let an analyst's query of so many bytes wait, or refuse it. One that waits alone may have any size."""
+        """Let an analyst's query of ``size`` bytes wait, or refuse it. One that waits alone may have any size."""
         own = [taken for by, taken in self._waiting if by == analyst]
         self._require_room("", [taken for _, taken in self._waiting], self._most, self._most_bytes, size)
         self._require_room(" of this analyst", own, max(1, self._most // 2), self._most_bytes // 2, size)

@@ -304,7 +304,7 @@ class _Stages:
         self.has_cut = False
 
     def add(self, batch: FloatArray) -> None:
-        """Finish rows and write them, so many at a time that they stay in a core's own cache."""
+        """Finish rows and write them, in parts that are small enough for a core's own cache."""
         if self._read is not None:
             for part in _parts(batch):
                 self._read.add(*self._usable(part))

@@ -67,8 +67,9 @@ RawTables: TypeAlias = Iterator[tuple[Path, RawTable]]
 
 _PLAIN: Final = Reading()
 MOST_DENSE_COLUMNS: Final = 256
-"""Sparse rows that a dictionary prepares become dense if they have at most so many columns. Jobs can then centre them,
-and the time of an answer does not follow from how many entries rows have. The dictionary, which is public, decides."""
+"""Sparse rows that a dictionary prepares become dense if they have at most this number of columns. Jobs can then centre
+them, and the time of an answer does not follow from how many entries rows have. The dictionary, which is public,
+decides."""
 
 _BYTES_COUNTED: Final = 2**20
 

@@ -65,5 +65,5 @@ def reason(problem: BaseException) -> str:
 
 
 def grouped(parts: Sequence[Of], groups: int) -> list[Sequence[Of]]:
-    """Divide parts into so many groups at most, each with nearly as many."""
+    """Divide parts into at most this number of groups, of nearly equal size."""
     return [parts[place::groups] for place in range(min(groups, len(parts)))]

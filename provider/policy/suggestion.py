@@ -23,7 +23,7 @@ MOST_FEATURES: Final = 100
 """No more features are listed: a longer list is hard to read, and it is sent to analysts with the terms."""
 _LINE: Final = 100
 FEW: Final = 4
-"""A suggested lifetime has room for so many jobs with other noise, if any budget has."""
+"""The number of jobs with other noise for which a suggested lifetime has room, if any budget has."""
 
 
 def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | None = None) -> str:

@@ -36,7 +36,7 @@ class Gate:
         step = self._next_step(position, standing.reached)
         if standing.spent != self.plan.prices[standing.reached]:
             raise RefusedError(
-                "The ledger does not have the price of this job's queries as what the job spent.",
+                "By the ledger, this job has spent an amount that is not the price of its queries so far.",
                 "The provider's operator must run `dpspca ledger verify`.",
             )
         if not step.admits(query):

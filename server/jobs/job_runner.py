@@ -108,7 +108,7 @@ class JobRunner:
         return self.job.analyst
 
     def resume(self, job: JobRecord, queries: int) -> None:
-        """Continue a job from the journal, which has recorded so many queries."""
+        """Continue a job from the journal, which has recorded ``queries`` of its queries."""
         self.job, self._recorded = job, queries
 
     async def run(self) -> None:

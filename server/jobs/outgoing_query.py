@@ -10,7 +10,7 @@ from dpspca.common.transport import wire
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 SHORT_CONTENT: Final = 2**16
-"""Up to so many bytes of content are sent with the query's announcement, which saves a message."""
+"""The most bytes of content that are sent with the query's announcement, which saves a message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class Link:
         self.last_activity = asyncio.get_running_loop().time()
 
     async def next_message(self, seconds: float) -> pb.ToProvider | None:
-        """Wait for a message to send; None after so many seconds or when the link was closed."""
+        """Wait for a message to send; return None after this number of seconds, or when the link was closed."""
         timer = asyncio.get_running_loop().call_later(seconds, self._wake)
         try:
             return await self._outbound.get()
@@ -359,7 +359,7 @@ class Roster:
             link.close(RefusedError("The coordinator is stopping.", "Connect again after it has restarted."))
 
     def find(self, name: str, data_set: str, dimension: int | None) -> Link | None:
-        """Return a provider's link if it offers the data set with so many columns, or with any number if None."""
+        """Return a provider's link if it offers the data set with ``dimension`` columns, or with any number if None."""
         link = self.link_of(name)
         offered = link.data_sets.get(data_set) if link else None
         return link if offered and dimension in {None, offered.dimension} else None

@@ -247,7 +247,7 @@ class OuterConnection(asyncio.BufferedProtocol):
             self._outer.write(sealed)
 
     def _end_within(self, seconds: float | None) -> None:
-        """Close the connection after so many seconds; with None, remove the time limit."""
+        """Close the connection after this number of seconds. With None, remove the time limit."""
         if self._time_limit:
             self._time_limit.cancel()
         self._time_limit = asyncio.get_running_loop().call_later(seconds, self.abort) if seconds is not None else None

@@ -73,7 +73,7 @@ def usable_entries(matrix: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
 
 
 def unusable_rows(count: int) -> Unusable | None:
-    """Say that so many rows count as zeros, of a table that marks them itself."""
+    """State how many rows count as zeros, of a table that marks them itself."""
     return Unusable(count, np.empty(0, dtype=np.intp), np.empty(0)) if count else None
 
 

@@ -59,7 +59,7 @@ _YEARS: Final = (1800, 2200)
 _MONTHS: Final = 12
 _DAYS: Final = 31
 _FAR: Final = 2.0
-"""A usual code is suspected if it is so many times the range of all other values away from them."""
+"""A usual code is suspected if its distance from all other values is more than this many times their range."""
 
 
 class ColumnScan:

@@ -121,9 +121,8 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
 ) -> DataSetFacts:
     """Read a file or folder as a provider does, and describe it. Refuse it if the provider would refuse it.
 
-    Dense rows are read some at a time, within
-    ``memory``. ``square`` says how many bytes a square matrix of so many columns takes. ``progress`` is called with the
-    number of rows that were read.
+    Dense rows are read some at a time, within ``memory``. ``square`` returns the bytes that a square matrix of a given
+    number of columns takes. ``progress`` is called with the number of rows that were read.
     """
     found = _examined(path, reading, persons, memory, square, progress)
     has_unknown = reading.triplets is None and any(each.unknown for each in found.features)

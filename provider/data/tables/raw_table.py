@@ -50,7 +50,7 @@ class RowSource:
     """
 
     def rows_at_a_time(self, columns: int) -> int:
-        """Return how many rows of so many columns to read at a time."""
+        """Return how many rows to read at a time if each has this number of columns."""
         return max(1, min(_MOST_ROWS_AT_A_TIME, self.cells // max(1, columns)))
 
 

@@ -485,7 +485,7 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
         (["run", "rows.json", "--minimum-providers", "2"], "Both a job and flags are given: --minimum-providers"),
         (
             ["model", "export", "model.dpspca", "--out", "model.txt"],
-            "The format is 'txt'. Use one of: json, csv",
+            "Unknown format 'txt'. Available: json, csv",
         ),
         (["model", "project", "model.dpspca", "none.csv"], "cannot be read"),
         (

@@ -175,7 +175,7 @@ def test_scaling_of_a_dictionary_is_part_of_the_weights(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (["--format", "plink2"], "--alleles goes with"),
-        (["--format", "xlsx"], "The format is 'xlsx'"),
+        (["--format", "xlsx"], "Unknown format 'xlsx'"),
         (["--format", "csv", "--alleles", "few.bim"], "--alleles goes with"),
         (["--format", "plink2", "--alleles", "few.bim"], "lacks 'rs3'"),
         (["--format", "plink2", "--alleles", "gone.bim"], "gone.bim"),
