@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.job import JobSpec
+from dpspca.common.plan import Plan
 
 from .forecast import Forecast
 from .theorem_bound import for_job
@@ -14,13 +14,13 @@ METHOD: Final = "dps-pca"
 """The method that the theorem is about."""
 
 
-def facts(spec: JobSpec, forecast: Forecast) -> dict[str, Any]:
+def facts(plan: Plan, forecast: Forecast) -> dict[str, Any]:
     """Return the theorem's terms for what the forecast assumes, or why the theorem says nothing, as plain values."""
     assumed = forecast.assumed
     scale = assumed["row_length"] ** 2
     try:
         terms = for_job(
-            spec,
+            plan,
             leading=assumed["leading"] * scale,
             following=assumed["following"] * scale,
             largest=assumed["largest"] * scale,
@@ -30,7 +30,7 @@ def facts(spec: JobSpec, forecast: Forecast) -> dict[str, Any]:
         )
     except InvalidParameterError as problem:
         return {"says_nothing": f"{problem.what} {problem.remedy}"}
-    return {**asdict(terms), "total": terms.total, "largest_possible": spec.components**0.5}
+    return {**asdict(terms), "total": terms.total, "largest_possible": plan.spec.components**0.5}
 
 
 def words(terms: dict[str, Any]) -> Iterator[str]:

@@ -75,6 +75,10 @@ class JobFile:
         bare = replace(self.spec, centering=Centering.NONE, mean_bound=None, public_mean=None, centering_reason=None)
         return self.centering.chosen(bare, providers=count)
 
+    def planned(self, spec: JobSpec) -> Plan:
+        """Return the plan of the file's job, or of the job that was made from it."""
+        return self.plan if spec == self.spec else catalogue.plan(spec)
+
     @property
     def public_bound(self) -> float | None:
         """The norm bound that follows from the dictionary, if its file is known."""

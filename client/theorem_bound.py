@@ -30,10 +30,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from dpspca.common.algorithms import DpsPcaOptions, catalogue
+from dpspca.common.algorithms import DpsPcaOptions
 from dpspca.common.checks import check, check_whole
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.job import JobSpec
+from dpspca.common.plan import Plan
 from dpspca.common.queries import CovarianceProduct
 
 NAME: Final = "dps-pca"
@@ -127,7 +127,7 @@ def error_terms(  # noqa: PLR0913  # the theorem has as many
 
 
 def for_job(  # noqa: PLR0913  # what is assumed has as many parts
-    spec: JobSpec,
+    plan: Plan,
     *,
     leading: float,
     following: float,
@@ -143,8 +143,9 @@ def for_job(  # noqa: PLR0913  # what is assumed has as many parts
     The default of ``tau`` is such that the noise of some round exceeds what the bound allows for with probability
     ``MISSED`` at most. Rows are assumed to be within the norm bound: no term covers clipping.
     """
+    spec = plan.spec
     check(spec.method == NAME, f"The theorem is about {NAME}, not about {spec.method}.", f"Use the method {NAME}.")
-    steps = [step for step in catalogue.plan(spec) if step.query is CovarianceProduct]
+    steps = [step for step in plan if step.query is CovarianceProduct]
     unit = CovarianceProduct.unit_value(spec.norm_bound)
     return error_terms(
         PopulationAssumptions(leading, following, s_star, leading if largest is None else largest),

@@ -306,7 +306,7 @@ async def _submit(
         known = flags.dimension is not None or dictionary is not None
         schema = None if known else (await federation.describe(data_set, providers))[0]
         spec = job_flags.from_flags(flags, schema, providers=count)
-    plan = catalogue.plan(spec)
+    plan = job_file.planned(spec) if job_file else catalogue.plan(spec)
     for remark in findings.of_job(plan):
         typer.echo(remark, err=True)
     if providers:

@@ -87,7 +87,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     held = _held(config, read, flags, chosen) if config else None
     spec = held.made.spec if held else _spec(read, flags, known.providers or len(chosen.providers or ()) or None)
     hints = known.hints(len(chosen.providers or ()) or 1)
-    planned = catalogue.plan(spec)
+    planned = read.planned(spec) if read else catalogue.plan(spec)
     facts = plan_facts.facts(planned) | (expected(planned, hints, known) if hints else {})
     facts |= held.facts if held else {}
     if write:
@@ -96,7 +96,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         write_file(write, _job_text(spec, chosen, held, place))
         facts |= {"file": str(write)}
     if hints and known.plot:
-        _draw(spec, hints, known.plot)
+        _draw(planned, hints, known.plot)
     if as_json:
         typer.echo(to_json(facts))
         return
@@ -147,16 +147,16 @@ def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None, dictionary: str 
 def expected(plan: Plan, hints: Hints, known: PublicFacts) -> dict[str, Any]:
     """Return the forecast, the answers and, for dps-pca, the theorem's terms as plain values."""
     spec = plan.spec
-    forecast = of_hints(spec, hints)
+    forecast = of_hints(plan, hints)
     asked = answer(plan, hints, target_error=known.target_error, lifetime=known.lifetime(spec.budget.delta))
     facts = {"forecast": forecast.to_dict(), "answers": asked.to_dict()}
-    return facts | ({"theory": expected_error.facts(spec, forecast)} if spec.method == expected_error.METHOD else {})
+    return facts | ({"theory": expected_error.facts(plan, forecast)} if spec.method == expected_error.METHOD else {})
 
 
-def _draw(spec: JobSpec, hints: Hints, path: Path) -> None:
+def _draw(plan: Plan, hints: Hints, path: Path) -> None:
     """Write the plot, or raise an error that names the file."""
     drawn = BytesIO()
-    draw(curves(spec, hints), drawn)
+    draw(curves(plan, hints), drawn)
     write_file(path, drawn.getvalue())
 
 

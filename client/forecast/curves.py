@@ -9,6 +9,7 @@ import numpy as np
 from dpspca.client.reports import new_canvas
 from dpspca.common.errors import DpspcaError
 from dpspca.common.job import Budget, JobSpec
+from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON
 
 from .forecast import candidates
@@ -32,14 +33,19 @@ class Curves:
     own_epsilon: float
 
 
-def curves(spec: JobSpec, hints: Hints) -> Curves:
-    """Forecast the best methods for budgets from a tenth of the job's own to ten times as much."""
+def curves(job: JobSpec | Plan, hints: Hints) -> Curves:
+    """Forecast the best methods for budgets from a tenth of the job's own to ten times as much.
+
+    The job may be planned already.
+    """
+    spec = job.spec if isinstance(job, Plan) else job
     own = spec.budget.epsilon
     epsilons = np.geomspace(own / _TIMES, min(_TIMES * own, MAX_EPSILON), _POINTS)
-    found = [(each, job) for job in candidates(spec, hints) if (each := _tried(job, hints))]
+    tried = ((_tried(job if other == spec else other, hints), other) for other in candidates(spec, hints))
+    found = [(each, other) for each, other in tried if each]
     found.sort(key=lambda pair: pair[0].error)
     errors = {
-        each.label: tuple(_error(job, hints, float(epsilon)) for epsilon in epsilons) for each, job in found[:MOST]
+        each.label: tuple(_error(other, hints, float(epsilon)) for epsilon in epsilons) for each, other in found[:MOST]
     }
     return Curves(tuple(map(float, epsilons)), errors, chance(spec), own)
 
@@ -56,9 +62,9 @@ def draw(shown: Curves, path: str | PathLike[str] | IO[bytes]) -> None:
     canvas.figure.savefig(path, format="png")
 
 
-def _tried(spec: JobSpec, hints: Hints) -> MethodForecast | None:
+def _tried(job: JobSpec | Plan, hints: Hints) -> MethodForecast | None:
     try:
-        return of_job(spec, hints)
+        return of_job(job, hints)
     except DpspcaError:
         return None
 

@@ -9,6 +9,7 @@ from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.job import Budget, JobSpec, Scalar, Schema
+from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS
 
 from .methods import MethodForecast, chance, of_job
@@ -46,7 +47,7 @@ class Forecast:
 
 
 def forecast(  # noqa: PLR0913  # public facts, all of them optional but one
-    spec: JobSpec,
+    spec: JobSpec | Plan,
     *,
     rows: int,
     providers: int = 1,
@@ -56,7 +57,10 @@ def forecast(  # noqa: PLR0913  # public facts, all of them optional but one
     support: int | None = None,
     row_length: float | None = None,
 ) -> Forecast:
-    """Forecast a job over this many rows of all providers together. See ``Hints`` for the rest; nothing reads data."""
+    """Forecast a job over this many rows of all providers together. See ``Hints`` for the rest; nothing reads data.
+
+    The job may be planned already.
+    """
     hints = Hints(
         rows=rows,
         providers=providers,
@@ -69,14 +73,15 @@ def forecast(  # noqa: PLR0913  # public facts, all of them optional but one
     return of_hints(spec, hints)
 
 
-def of_hints(spec: JobSpec, hints: Hints) -> Forecast:
-    """Forecast all methods for these hints."""
+def of_hints(job: JobSpec | Plan, hints: Hints) -> Forecast:
+    """Forecast all methods for these hints. If the job is planned already, it is not planned again."""
+    spec = job.spec if isinstance(job, Plan) else job
     check(spec.unit.is_row, f"The unit is {spec.unit}; a forecast is about rows.", "Choose a unit of rows or persons.")
     population = Population.of(spec, hints)
     found, refused = [], {}
     for each in candidates(spec, hints):
         try:
-            found.append(of_job(each, hints))
+            found.append(of_job(job if each == spec else each, hints))
         except DpspcaError as problem:
             refused[each.method] = problem.what
     found.sort(key=lambda each: each.error)

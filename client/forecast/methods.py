@@ -75,13 +75,9 @@ def chance(spec: JobSpec) -> float:
     return math.sqrt(count * (1 - count / dimension))
 
 
-def of_job(spec: JobSpec, hints: Hints) -> MethodForecast:
-    """Forecast a job by its own method."""
-    return of_plan(catalogue.plan(spec), hints)
-
-
-def of_plan(plan: Plan, hints: Hints) -> MethodForecast:
-    """Forecast a job that is planned already."""
+def of_job(job: JobSpec | Plan, hints: Hints) -> MethodForecast:
+    """Forecast a job by its own method. The job may be planned already."""
+    plan = job if isinstance(job, Plan) else catalogue.plan(job)
     spec, population = plan.spec, Population.of(plan.spec, hints)
     outlook = outlook_of(plan, population)
     sines = np.minimum(outlook.sines, 1 - spec.components / spec.schema.dimension)

@@ -11,7 +11,7 @@ from dpspca.provider.ledger import Balance, epsilon_of
 from dpspca.provider.policy import filter_of
 
 from .forecast import epsilon_for
-from .methods import of_plan
+from .methods import of_job
 from .population import Hints
 
 
@@ -51,9 +51,9 @@ def answer(plan: Plan, hints: Hints, *, target_error: float | None = None, lifet
     more = hints.providers + 1
     another = None if more > MAX_PROVIDERS else replace(hints, rows=hints.rows + each, providers=more)
     return Answers(
-        error=of_plan(plan, hints).error,
-        with_another_provider=of_plan(plan, another).error if another else None,
-        with_one_owner=of_plan(plan, replace(hints, providers=1)).error,
+        error=of_job(plan, hints).error,
+        with_another_provider=of_job(plan, another).error if another else None,
+        with_one_owner=of_job(plan, replace(hints, providers=1)).error,
         target_error=target_error,
         epsilon_for_target=None if target_error is None else epsilon_for(spec, hints, target_error),
         share_of_lifetime=share,

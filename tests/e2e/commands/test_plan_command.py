@@ -1,6 +1,7 @@
 """`dpspca plan` plans a job from flags or from a file, or refuses it in one line."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from commands import Ended, commands_in
 from facts import a_line_names, names_facts
 
 from dpspca.client.job_file import JobFile
+from dpspca.common.algorithms import catalogue
 from dpspca.common.job import Budget, JobSpec, Schema
+from dpspca.common.plan import Plan
 from dpspca.common.privacy.units import PrivacyUnit
 
 JOB = [
@@ -66,6 +69,26 @@ def test_a_plan_is_printed_as_a_table_with_its_total(tmp_path: Path, here: Calla
     assert "round 3 of 3" in ended.out
     assert "covariance-product" in ended.out
     assert a_line_names(ended.out, "budget", "epsilon = 2")
+
+
+@pytest.mark.parametrize("method", ["auto", "dps-pca", "power-iteration"])
+def test_a_job_is_planned_once_for_its_plan_and_its_forecast(
+    method: str, here: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The forecast and the theorem's terms use the plan that is printed."""
+    planned, plan = Counter[str](), catalogue.plan
+
+    def counted(spec: JobSpec) -> Plan:
+        planned[spec.digest()] += 1
+        return plan(spec)
+
+    flags = [each for each in JOB if each not in {"--sparsity", "9"}] if method == "power-iteration" else JOB
+    monkeypatch.setattr(catalogue, "plan", counted)
+    for job in ([*flags, "--method", method, "--write", "job.json"], ["job.json"]):
+        planned.clear()
+        found = here("plan", *job, "--rows", "1000000", "--json").facts
+        assert ("theory" in found) == (method == "dps-pca")
+        assert planned[found["digest"]] == 1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.client.simulation import simulate
 from dpspca.client.theorem_bound import BoundTerms, PopulationAssumptions, error_terms, for_job
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import Accounting, Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
@@ -156,7 +157,9 @@ def job(**changes: Any) -> JobSpec:
 
 
 def of(spec: JobSpec, **changes: Any) -> BoundTerms:
-    return for_job(spec, **{"leading": 100, "following": 10, "rows": 50_000, "parties": 1, "s_star": 10} | changes)
+    return for_job(
+        catalogue.plan(spec), **{"leading": 100, "following": 10, "rows": 50_000, "parties": 1, "s_star": 10} | changes
+    )
 
 
 def test_a_job_s_noise_rounds_and_sparsity_are_those_of_its_plan() -> None:
