@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from dpspca import DpspcaWarning, save_model, simulate
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.storage import ProviderSettings, read_settings
 from dpspca.provider.startup import read_data_set
 

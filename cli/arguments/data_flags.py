@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.names import check_name
 
 DataSet: TypeAlias = Annotated[

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.checks import check
 
 from .job_flags import Flags, flag_name, given_flags

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from dpspca.client import component_count, job_dictionaries
+from dpspca.client import component_count
 from dpspca.client.demo import check_sparsity
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import reading
-from dpspca.client.job_file import DEFAULT_METHOD
+from dpspca.client.jobs import DEFAULT_METHOD, job_dictionaries
 from dpspca.client.private_bounds import finds_bound, methods_that_find_bounds
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check

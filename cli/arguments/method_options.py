@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from dpspca.client.job_file import DEFAULT_METHOD
+from dpspca.client.jobs import DEFAULT_METHOD
 from dpspca.common.algorithms import AUTO, CATALOGUE, Method, Option, OptionKind
 from dpspca.common.checks import check, check_known, unknown
 from dpspca.common.errors import InvalidParameterError

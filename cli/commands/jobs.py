@@ -42,7 +42,7 @@ from dpspca.client.connection import RETRY_SECONDS, FederationError, JobStatus, 
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.evidence import verify
 from dpspca.client.federation import AsyncFederation, AsyncJob
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.job import Terms

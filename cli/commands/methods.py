@@ -8,7 +8,7 @@ import typer
 
 from dpspca.cli.arguments import OPTIONS_WITH_FLAGS, AsJson
 from dpspca.cli.render import print_text, to_json
-from dpspca.client.job_file import DEFAULT_METHOD
+from dpspca.client.jobs import DEFAULT_METHOD
 from dpspca.common.algorithms import CATALOGUE, Method, Option
 from dpspca.common.job import Accounting
 

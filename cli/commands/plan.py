@@ -22,9 +22,9 @@ from dpspca.cli.arguments import (
     with_public_facts,
 )
 from dpspca.cli.render import output, print_fit, print_table, print_text, require_new, to_json, write_file
-from dpspca.client import expected_error, job_dictionaries, plan_facts
-from dpspca.client.forecast import Hints, answer, curves, draw, of_hints
-from dpspca.client.job_file import JobFile
+from dpspca.client import plan_facts
+from dpspca.client.forecast import Hints, answer, curves, draw, expected_error, of_hints
+from dpspca.client.jobs import JobFile, job_dictionaries
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import RefusedError

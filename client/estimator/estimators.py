@@ -13,7 +13,6 @@ from dpspca.client.described_jobs import whole_and_chosen
 from dpspca.client.forecast import Forecast, forecast
 from dpspca.client.private_bounds import finds_bound
 from dpspca.client.simulation import Watcher, simulate
-from dpspca.client.unit_names import unit_named
 from dpspca.common.algorithms import AUTO, OptionKind, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_bound, choice
@@ -34,6 +33,7 @@ from dpspca.common.job import (
 )
 
 from .estimator_values import check_one_source, job_of, methods_with, rounds_of, rows_of, seeds_of
+from .unit_names import unit_named
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin

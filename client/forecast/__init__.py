@@ -1,5 +1,6 @@
 """The forecast of a job before it is signed: computed from public facts, without a look at any data."""
 
+from . import expected_error
 from .curves import Curves, curves, draw
 from .forecast import Forecast, forecast, of_hints
 from .methods import MethodForecast, chance, of_job
@@ -16,6 +17,7 @@ __all__ = [
     "chance",
     "curves",
     "draw",
+    "expected_error",
     "forecast",
     "of_hints",
     "of_job",

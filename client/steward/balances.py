@@ -8,7 +8,7 @@ is left.
 from typing import Any, Final
 
 from dpspca.client.clock import now
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.errors import RefusedError
 from dpspca.common.job import Budget
 from dpspca.common.names import PartyName, Role

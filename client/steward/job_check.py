@@ -3,7 +3,7 @@
 from typing import Any
 
 from dpspca.client import plan_facts
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.errors import BudgetExceededError, RefusedError
 from dpspca.common.names import PartyName, Role
 from dpspca.provider.policy import JobRequest, Policy, Rules, filter_of

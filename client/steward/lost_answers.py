@@ -6,7 +6,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError

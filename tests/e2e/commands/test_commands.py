@@ -25,7 +25,7 @@ from timeouts import PROGRAM_TIMEOUT
 from dpspca import load_model, save_model
 from dpspca.cli.arguments.method_options import DEFAULT_METHOD
 from dpspca.cli.render import logs
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.job import Centering

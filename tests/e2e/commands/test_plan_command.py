@@ -10,7 +10,7 @@ import pytest
 from commands import Ended, commands_in
 from facts import a_line_names, names_facts
 
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.plan import Plan

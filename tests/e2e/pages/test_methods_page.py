@@ -12,7 +12,7 @@ from commands import Ended, commands_in
 
 from dpspca import DPSPCA
 from dpspca.cli.arguments.method_options import DEFAULT_METHOD
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.algorithms.steps.options import Option

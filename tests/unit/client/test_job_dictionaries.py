@@ -12,7 +12,7 @@ from commands import Ended, commands_in
 from facts import facts, names_facts
 
 from dpspca.cli.arguments import job_files, job_flags
-from dpspca.client import job_dictionaries
+from dpspca.client.jobs import job_dictionaries
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import PRIVATE_BOUND

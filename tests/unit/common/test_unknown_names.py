@@ -6,8 +6,8 @@ import pytest
 from facts import facts
 
 from dpspca.client.connection import require_data_set, require_providers
+from dpspca.client.estimator.unit_names import unit_named
 from dpspca.client.reports.plots import VEGA_LITE
-from dpspca.client.unit_names import unit_named
 from dpspca.common.algorithms import catalogue
 from dpspca.common.choices import choices
 from dpspca.common.errors import InvalidInputError, InvalidParameterError

@@ -10,7 +10,7 @@ from commands import Ended, commands_in
 from facts import facts, names_facts
 
 from dpspca.cli.app import whole_program
-from dpspca.client.job_file import JobFile
+from dpspca.client.jobs import JobFile
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import PRIVATE_BOUND
 

@@ -7,6 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from dpspca.client import component_count
+from dpspca.client.described_jobs import attached
+from dpspca.client.files import reading
+from dpspca.client.private_bounds import finds_bound
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.checks import check
 from dpspca.common.decoding import Source, decode, parse_json
@@ -18,10 +22,7 @@ from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.storage import read_toml
 
-from . import component_count, job_dictionaries
-from .described_jobs import attached
-from .files import reading
-from .private_bounds import finds_bound
+from . import job_dictionaries
 
 DATA_KEYS: Final = ("data_set", "providers", job_dictionaries.FILE)
 """Keys that a job's file may have in addition to the job: the data set, the providers, and where its dictionary is."""

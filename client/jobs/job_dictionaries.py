@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
+from dpspca.client.described_jobs import attached, load_dictionary
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import Centering, JobSpec
 from dpspca.common.names import shortened
-
-from .described_jobs import attached, load_dictionary
 
 FEATURES: Final = "features"
 FILE: Final = "dictionary_file"

@@ -9,9 +9,9 @@ from facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpspca.client.forecast.theorem_bound import BoundTerms, PopulationAssumptions, error_terms, for_job
 from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.client.simulation import simulate
-from dpspca.client.theorem_bound import BoundTerms, PopulationAssumptions, error_terms, for_job
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import Accounting, Budget, JobSpec, Schema
