@@ -12,7 +12,7 @@ from dpspca.cli.render import print_text, to_json
 from dpspca.client.clock import now
 from dpspca.client.steward import balance, check_job, cost
 from dpspca.common.checks import check, check_known
-from dpspca.common.privacy import format_down, format_up, round_down, round_up
+from dpspca.common.privacy import float_above, float_below, format_down, format_up
 from dpspca.common.text import printable
 from dpspca.provider.ledger import QUARANTINE_REMEDY, LedgerReader, format_time, read_ledger
 from dpspca.provider.policy import Policy, read_readable_part
@@ -176,8 +176,8 @@ def _down(facts: dict[str, Any]) -> str:
 
 
 def _percent_up(facts: dict[str, Any]) -> str:
-    return f"{format_up(round_up(100 * Fraction(facts['share'])), 3)} %"
+    return f"{format_up(float_above(100 * Fraction(facts['share'])), 3)} %"
 
 
 def _percent_down(facts: dict[str, Any]) -> str:
-    return f"{format_down(round_down(100 * Fraction(facts['share'])), 3)} %"
+    return f"{format_down(float_below(100 * Fraction(facts['share'])), 3)} %"

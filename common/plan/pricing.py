@@ -27,12 +27,12 @@ from dpspca.common.privacy import (
     calibrated_scale,
     calibrated_std,
     compose,
+    float_above,
     format_up,
     published_noise_multiplier,
     usable_mu,
 )
-from dpspca.common.privacy import round_up as float_above
-from dpspca.common.queries import Extent, RowQuery, round_up
+from dpspca.common.queries import Extent, RowQuery, with_rounding_margin
 
 from .plan import events
 from .steps import Noise, PlannedQueries, PlannedQuery, PublishedNoise, QuerySeries, Step
@@ -208,7 +208,7 @@ def _sensitivity(spec: JobSpec, planned: PlannedQuery, *, l1: bool = False) -> f
     """Bound how far all rows that the job protects together, such as a person's, move the integer answer."""
     query, times = planned.query, planned.query.person_factor(spec.unit, spec.rows_per_person)
     one = (query.lattice_l1_sensitivity if l1 else query.lattice_sensitivity)(spec.unit, planned.extent)
-    return round_up(times * one) if times > 1 and one else times * one
+    return with_rounding_margin(times * one) if times > 1 and one else times * one
 
 
 def _gaussian(spec: JobSpec, planned: PlannedQuery, published: PublishedNoise | None) -> GaussianEvent:

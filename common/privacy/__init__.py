@@ -18,12 +18,12 @@ from .calibration import (
     MIN_EPSILON,
     choice_mu,
     choice_range,
+    float_above,
+    float_below,
     format_down,
     format_up,
     published_noise_multiplier,
     root_down,
-    round_down,
-    round_up,
 )
 from .continuous import cauchys, normals, random_frame, random_orthogonal, student_vector, uniforms
 from .costs import NOTHING, SLACK_UNIT, UNIT, Mixture, Price, cost_units, mu_of, slack_units
@@ -123,6 +123,8 @@ __all__ = [
     "directions_key",
     "dither",
     "epsilon_within",
+    "float_above",
+    "float_below",
     "format_down",
     "format_up",
     "keeps_promise",
@@ -144,8 +146,6 @@ __all__ = [
     "random_orthogonal",
     "repeatable_entropy",
     "root_down",
-    "round_down",
-    "round_up",
     "row_unit",
     "slack_units",
     "smooth",

@@ -22,6 +22,8 @@ from .calibration import (
     MAX_EPSILON,
     MIN_EPSILON,
     check_budget,
+    float_above,
+    float_below,
     format_up,
     gaussian_epsilon,
     gaussian_mu,
@@ -30,8 +32,6 @@ from .calibration import (
     positive,
     root_down,
     root_up,
-    round_down,
-    round_up,
 )
 from .costs import NOTHING, SLACK_UNIT, UNIT, Mixture, Price, mu_of, worst_cases
 from .events import Event, checked_events
@@ -59,7 +59,7 @@ CALIBRATION_MARGIN: Final = Fraction(1, 2**40)
 def usable_mu(epsilon: float, delta: float) -> float:
     """Return the mu that a filter for (epsilon, delta) can spend: the mu at delta minus the share kept for slack."""
     eps, dlt = check_budget(epsilon, delta)
-    return gaussian_mu(eps, round_down(Fraction(dlt) * (1 - SLACK_SHARE)))
+    return gaussian_mu(eps, float_below(Fraction(dlt) * (1 - SLACK_SHARE)))
 
 
 @lru_cache(maxsize=1024, typed=True)  # all blocks of rows of a plan ask for the same
@@ -74,7 +74,7 @@ def calibrated_std(sensitivity: float, mu: float, share: float = 1.0) -> float:
     if part > 1:
         raise InvalidParameterError(f"share = {part} is more than 1.", "Give a share in (0, 1].")
     quotient = Fraction(positive("sensitivity", sensitivity)) / Fraction(positive("mu", mu))
-    return round_up(Fraction(root_up(quotient**2 / Fraction(part))) * (1 + CALIBRATION_MARGIN))
+    return float_above(Fraction(root_up(quotient**2 / Fraction(part))) * (1 + CALIBRATION_MARGIN))
 
 
 def calibrated_scale(sensitivity: float, epsilon: float) -> float:
@@ -83,7 +83,7 @@ def calibrated_scale(sensitivity: float, epsilon: float) -> float:
     It is sensitivity / epsilon, rounded up by a relative 2**-40, so that shares of a budget add up to no more than it.
     """
     quotient = Fraction(positive("sensitivity", sensitivity)) / Fraction(positive("epsilon", epsilon))
-    return round_up(quotient * (1 + CALIBRATION_MARGIN))
+    return float_above(quotient * (1 + CALIBRATION_MARGIN))
 
 
 def _slack_price(epsilon: float) -> Fraction:
@@ -143,7 +143,7 @@ class Filter:
 
     @property
     def _gaussian_delta(self) -> float:
-        return round_down(Fraction(self.delta) - Fraction(self.aside)) if self.aside else self.delta
+        return float_below(Fraction(self.delta) - Fraction(self.aside)) if self.aside else self.delta
 
     @property
     def budget(self) -> float:
@@ -224,7 +224,7 @@ def epsilon_within(room: Price, delta: float) -> float:
     up to eleven digits. The result is at most ``MAX_EPSILON``, and below the largest by a relative 1e-9 at most, unless
     it is below 1e-9 itself.
     """
-    kept = round_down(Fraction(delta) * (1 - SLACK_SHARE))
+    kept = float_below(Fraction(delta) * (1 - SLACK_SHARE))
     near = min(gaussian_epsilon(kept, root_down(room.units * UNIT)), MAX_EPSILON)
     for candidate in (float(f"{near:.11g}"), *(near * (1 - 10.0**-digits) for digits in range(9, 0, -1))):
         if MIN_EPSILON <= candidate <= MAX_EPSILON and _units_of(candidate, delta) <= room.units:
@@ -275,7 +275,7 @@ class PrivacyLoss:
     @property
     def slack(self) -> float:
         """Bound on the total variation distance between implemented and ideal releases."""
-        return round_up(self._exact_slack)
+        return float_above(self._exact_slack)
 
     @property
     def _exact_slack(self) -> Fraction:
@@ -289,11 +289,11 @@ class PrivacyLoss:
         <= e^epsilon P[M(D') in S] + delta_I(epsilon) + (1 + e^epsilon) eta.
         """
         eps = nonnegative("epsilon", epsilon)
-        return min(1.0, round_up(Fraction(self._ideal_delta(eps)) + self._slack_charge(eps)))
+        return min(1.0, float_above(Fraction(self._ideal_delta(eps)) + self._slack_charge(eps)))
 
     def least_delta(self, epsilon: float) -> float:
         """Return the part of ``delta`` that more noise cannot reduce: the cost of the distance from ideal releases."""
-        return min(1.0, round_up(self._slack_charge(nonnegative("epsilon", epsilon))))
+        return min(1.0, float_above(self._slack_charge(nonnegative("epsilon", epsilon))))
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon such that the implemented releases are (epsilon, delta)-DP; infinite if none is found.
@@ -308,7 +308,7 @@ class PrivacyLoss:
         budget, epsilon = Fraction(delta), 0.0
         for _ in range(100):
             left = budget - self._slack_charge(epsilon)
-            needed = least_epsilon(self._ideal_delta, round_down(left)) if left >= 0 else math.inf
+            needed = least_epsilon(self._ideal_delta, float_below(left)) if left >= 0 else math.inf
             if needed <= epsilon or math.isinf(needed):
                 return max(needed, epsilon)
             epsilon = needed
@@ -337,4 +337,4 @@ def _describe_case(case: Mixture) -> str:
 
 
 def _total(epsilons: Iterable[float]) -> str:
-    return format_up(round_up(sum(map(Fraction, epsilons), Fraction(0))))
+    return format_up(float_above(sum(map(Fraction, epsilons), Fraction(0))))

@@ -91,7 +91,7 @@ def check_budget(epsilon: object, delta: object) -> tuple[float, float]:
 # --- Exact rounding ---------------------------------------------------------------------------------------------------
 
 
-def round_up(exact: Fraction) -> float:
+def float_above(exact: Fraction) -> float:
     """Return the least float that is not below a rational number (infinity if there is none)."""
     try:
         near = float(exact)
@@ -100,9 +100,9 @@ def round_up(exact: Fraction) -> float:
     return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
-def round_down(exact: Fraction) -> float:
+def float_below(exact: Fraction) -> float:
     """Return the largest float that is not above a rational number; for 0 it is 0, never -0."""
-    return 0.0 - round_up(-exact)
+    return 0.0 - float_above(-exact)
 
 
 def root_up(square: Fraction) -> float:
@@ -110,13 +110,13 @@ def root_up(square: Fraction) -> float:
     shift = _root_shift(square)
     scaled = math.ceil(square * 4**shift)
     root = math.isqrt(scaled - 1) + 1 if scaled else 0
-    return round_up(Fraction(root, 2**shift))
+    return float_above(Fraction(root, 2**shift))
 
 
 def root_down(square: Fraction) -> float:
     """Return a float not above the square root, exact if the root is a float and within one step otherwise."""
     shift = _root_shift(square)
-    return round_down(Fraction(math.isqrt(math.floor(square * 4**shift)), 2**shift))
+    return float_below(Fraction(math.isqrt(math.floor(square * 4**shift)), 2**shift))
 
 
 def _root_shift(square: Fraction) -> int:
@@ -126,7 +126,7 @@ def _root_shift(square: Fraction) -> int:
 
 def quotient_up(numerator: float, denominator: float) -> float:
     """Return numerator / denominator, rounded up exactly."""
-    return round_up(Fraction(numerator) / Fraction(denominator))
+    return float_above(Fraction(numerator) / Fraction(denominator))
 
 
 def format_up(value: float, digits: int = 6) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 
-from .calibration import choice_mu, gaussian_delta, pure_mu, root_up, round_down
+from .calibration import choice_mu, float_below, gaussian_delta, pure_mu, root_up
 from .events import (
     ApproximateEvent,
     ChoiceEvent,
@@ -211,7 +211,7 @@ class Mixture:
     def _delta_by_adding(self, epsilon: float) -> float:
         """Compose (sum of epsilons, 0) with the Gaussian part by basic composition; 0 without Gaussian noise."""
         left = Fraction(epsilon) - sum(map(Fraction, self.epsilons))
-        return 1.0 if left < 0 else gaussian_delta(round_down(left), mu_of(self.gaussian_units))
+        return 1.0 if left < 0 else gaussian_delta(float_below(left), mu_of(self.gaussian_units))
 
 
 _MOST_CASES: Final = 8

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
-from .calibration import round_up
+from .calibration import float_above
 from .events import ApproximateEvent
 from .keystream import WordSource
 from .noise import DRAW_SLACK, DiscreteGaussian, lattice_std
@@ -91,7 +91,7 @@ def slack(dimension: int) -> float:
     It is ``DRAW_SLACK`` for each entry drawn; misses on either side, and q, add at most four times 2^-160.
     """
     drawn = dimension * (dimension + 1) // 2
-    return round_up(drawn * Fraction(DRAW_SLACK) + 4 * MISS_PROBABILITY)
+    return float_above(drawn * Fraction(DRAW_SLACK) + 4 * MISS_PROBABILITY)
 
 
 def noisy_projection(frame: FloatArray, epsilon: float, words: WordSource) -> NDArray[np.int64]:

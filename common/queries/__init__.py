@@ -1,6 +1,15 @@
 """Queries to providers: each with its value, its sensitivity, its checks and its encoding."""
 
-from .base import Announcement, Content, Extent, RowCountsQuery, RowQuery, RowSparse, SecondMomentQuery, round_up
+from .base import (
+    Announcement,
+    Content,
+    Extent,
+    RowCountsQuery,
+    RowQuery,
+    RowSparse,
+    SecondMomentQuery,
+    with_rounding_margin,
+)
 from .content import basis_size
 from .groups import MOST_GROUPS, GroupedScores
 from .matrix import (
@@ -145,5 +154,5 @@ __all__ = [
     "basis_size",
     "largest_entry",
     "read_seats",
-    "round_up",
+    "with_rounding_margin",
 ]

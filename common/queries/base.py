@@ -221,7 +221,7 @@ class RowQuery(Query):
     def lattice_l1_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         """Bound the movement in L1: by Cauchy-Schwarz, that of m numbers is at most sqrt(m) times that in L2."""
         entries = math.prod(cls.answer_shape(extent))
-        return round_up(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
+        return with_rounding_margin(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
 
     @classmethod
     def person_factor(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
@@ -307,7 +307,7 @@ def quadratic_sensitivity(query: type[RowQuery], unit: PrivacyUnit) -> float:
     sum by at most sqrt(2). The same holds for their images under a map of norm at most one.
     """
     check_unit(query, unit)
-    return 1.0 if unit.is_add_remove else round_up(math.sqrt(2))
+    return 1.0 if unit.is_add_remove else with_rounding_margin(math.sqrt(2))
 
 
 def squares_variance(columns: int) -> float:
@@ -315,7 +315,7 @@ def squares_variance(columns: int) -> float:
     return 4.0**MOMENT_BITS / columns
 
 
-def round_up(value: float) -> float:
+def with_rounding_margin(value: float) -> float:
     """Return a bound on the exact value of a formula with a few rounded operations."""
     return math.nextafter(value * (1 + 2.0**-48), math.inf)
 

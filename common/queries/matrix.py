@@ -30,7 +30,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray, finite_matrix, refuse
 from dpspca.common.privacy import BASIS_BITS, PrivacyUnit, basis_gain
 
-from .base import Announcement, Content, Extent, RowQuery, RowSparse, check_unit, round_up
+from .base import Announcement, Content, Extent, RowQuery, RowSparse, check_unit, with_rounding_margin
 from .bases import check_orthonormal, check_support
 from .content import basis_size, read_basis, write_content
 
@@ -117,18 +117,18 @@ class SymmetricProduct(MatrixProduct):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return round_up(math.sqrt(min(2, extent.columns)))
+        return with_rounding_margin(math.sqrt(min(2, extent.columns)))
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         """Add the floors of two rows, that is of 2p numbers."""
         rows = cls.sensitivity_of(unit, extent) * basis_gain(extent.nonzero_rows, extent.columns)
-        return round_up(_CHANGE * rows + math.sqrt(2 * extent.columns))
+        return with_rounding_margin(_CHANGE * rows + math.sqrt(2 * extent.columns))
 
     @classmethod
     def lattice_l1_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         entries = 2 * extent.columns
-        return round_up(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
+        return with_rounding_margin(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
 
     def movement(self, unit: PrivacyUnit, *, l1: bool) -> float:
         """Bound the movement of this answer, from the integers that the basis is rounded to."""
@@ -139,12 +139,12 @@ class SymmetricProduct(MatrixProduct):
         rows = largest if l1 else math.sqrt(largest)
         floors = 2 * self.kept.extent.columns
         moves = _CHANGE * rows * 2.0**-BASIS_BITS + (floors if l1 else math.sqrt(floors))
-        return min(round_up(moves), super().movement(unit, l1=l1))
+        return min(with_rounding_margin(moves), super().movement(unit, l1=l1))
 
     def _sensitivity(self, unit: PrivacyUnit) -> float:
         """Bound the movement in exact arithmetic, for a change of at most one."""
         squares = np.sort(np.square(self.kept.rows).sum(axis=1))
-        return round_up(math.sqrt(math.fsum(squares[-2:])))
+        return with_rounding_margin(math.sqrt(math.fsum(squares[-2:])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ class CappedProduct(SymmetricProduct):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return round_up(math.sqrt(2 * extent.columns))
+        return with_rounding_margin(math.sqrt(2 * extent.columns))
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -187,13 +187,13 @@ class CappedProduct(SymmetricProduct):
         check_unit(type(self), unit)
         columns = self.kept.extent.columns
         moves = self._entry_movement(self.largest, columns)
-        return round_up(moves * math.sqrt(2 * columns)) if l1 else moves
+        return with_rounding_margin(moves * math.sqrt(2 * columns)) if l1 else moves
 
     @staticmethod
     def _entry_movement(largest: float, columns: int) -> float:
         """Bound the movement in L2. Rounding adds at most half a unit to an entry of the basis; one is allowed for."""
         entry = largest + 2.0**-BASIS_BITS
-        return round_up((_CHANGE * entry + 1) * math.sqrt(2 * columns))
+        return with_rounding_margin((_CHANGE * entry + 1) * math.sqrt(2 * columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,18 +211,18 @@ class SpectralProduct(MatrixProduct):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return round_up(math.sqrt(extent.columns))
+        return with_rounding_margin(math.sqrt(extent.columns))
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         floors = math.sqrt(extent.dimension * extent.columns)
-        return round_up(cls._stretch(extent) * cls.sensitivity_of(unit, extent) + floors)
+        return with_rounding_margin(cls._stretch(extent) * cls.sensitivity_of(unit, extent) + floors)
 
     @classmethod
     def lattice_l1_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
         column = cls._stretch(extent) * math.sqrt(extent.dimension) + extent.dimension
-        return round_up(extent.columns * column)
+        return with_rounding_margin(extent.columns * column)
 
     @staticmethod
     def _stretch(extent: Extent) -> float:

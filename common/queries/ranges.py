@@ -9,7 +9,7 @@ from typing import Final
 
 from dpspca.common.privacy import PrivacyUnit
 
-from .base import TAIL_VARIANCE, Extent, RowCountsQuery, check_unit, round_up
+from .base import TAIL_VARIANCE, Extent, RowCountsQuery, check_unit, with_rounding_margin
 from .rows import ColumnsQuery
 from .views import NormHistogram
 
@@ -70,7 +70,7 @@ class ColumnSizes(RowCountsQuery, ColumnsQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return round_up(math.sqrt(extent.dimension if unit.is_add_remove else 2 * extent.dimension))
+        return with_rounding_margin(math.sqrt(extent.dimension if unit.is_add_remove else 2 * extent.dimension))
 
     @classmethod
     def row_variance(cls, extent: Extent) -> float:

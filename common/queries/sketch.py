@@ -28,7 +28,7 @@ from dpspca.common.privacy import (
     stretch,
 )
 
-from .base import Announcement, Content, Extent, RowQuery, check_unit, round_up
+from .base import Announcement, Content, Extent, RowQuery, check_unit, with_rounding_margin
 
 SEATS: Final = MAX_PROVIDERS
 MAX_COLUMNS: Final = 256
@@ -202,7 +202,7 @@ class Sketch(SlotsQuery):
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         """Bound the movement of the sketch itself, from which the answer is computed."""
         check_unit(cls, unit)
-        return round_up(2 * stretch(extent.columns))
+        return with_rounding_margin(2 * stretch(extent.columns))
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -309,7 +309,7 @@ class Projection(MapQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return round_up(2 * math.sqrt(extent.columns))
+        return with_rounding_margin(2 * math.sqrt(extent.columns))
 
     @classmethod
     def lattice_sensitivity(cls, unit: PrivacyUnit, extent: Extent) -> float:
@@ -324,7 +324,7 @@ class Projection(MapQuery):
 
     def _sensitivity(self, unit: PrivacyUnit) -> float:
         check_unit(type(self), unit)
-        return round_up(2 * self.reach)
+        return with_rounding_margin(2 * self.reach)
 
     @classmethod
     def unit_value(cls, norm_bound: float) -> float:
@@ -346,7 +346,9 @@ class Projection(MapQuery):
 def _projection_movement(reach: float, extent: Extent) -> float:
     """Bound the movement of a projection in units: a row's change of 2^18, times a row of U, plus floors."""
     floors = math.sqrt(extent.dimension * extent.columns)
-    return round_up(round_up(reach) * 2.0 ** (ROW_BITS + 1 + WEIGHT_BITS - PROJECTION_SHIFT) + floors)
+    return with_rounding_margin(
+        with_rounding_margin(reach) * 2.0 ** (ROW_BITS + 1 + WEIGHT_BITS - PROJECTION_SHIFT) + floors
+    )
 
 
 SKETCH_QUERIES: Final = (Commit, Reveal, Sketch, Peaks, Projection)

@@ -33,8 +33,8 @@ from .base import (
     SecondMomentQuery,
     check_unit,
     quadratic_sensitivity,
-    round_up,
     squares_variance,
+    with_rounding_margin,
 )
 from .bases import check_orthonormal
 from .content import INDEX, REAL, place_size, read_center, read_scales, write_content
@@ -320,7 +320,7 @@ class NormHistogram(RowCountsQuery, ViewQuery):
     @classmethod
     def sensitivity_of(cls, unit: PrivacyUnit, extent: Extent) -> float:
         check_unit(cls, unit)
-        return 1.0 if unit.is_add_remove else round_up(math.sqrt(2))
+        return 1.0 if unit.is_add_remove else with_rounding_margin(math.sqrt(2))
 
     @classmethod
     def row_variance(cls, extent: Extent) -> float:

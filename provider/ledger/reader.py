@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.privacy import NOTHING, UNIT, Filter, Mixture, Price, PrivacyLoss, root_down, round_down, round_up
+from dpspca.common.privacy import (
+    NOTHING,
+    UNIT,
+    Filter,
+    Mixture,
+    Price,
+    PrivacyLoss,
+    float_above,
+    float_below,
+    root_down,
+)
 from dpspca.common.storage import ProviderSettings, read_settings, require_own
 
 from .accounts import Account, JobAccount, Release
@@ -114,13 +124,13 @@ class Balance:
 
     def share(self, taken: Price) -> float:
         """Return the share of the budget that an amount takes, rounded up."""
-        return round_up(max(self._shares(taken)))
+        return float_above(max(self._shares(taken)))
 
     def facts(self) -> dict[str, Any]:
         """Return the balance as plain values."""
         epsilon, delta = self.budget.epsilon, self.budget.delta
         worth = {"share": self.share(self.spent), "epsilon": epsilon_of(self.spent, delta)}
-        left = {"mu": root_down(self.left.units * UNIT), "share": round_down(min(self._shares(self.left)))}
+        left = {"mu": root_down(self.left.units * UNIT), "share": float_below(min(self._shares(self.left)))}
         return {
             "budget": {"epsilon": epsilon, "delta": delta} | price_facts(self.budget.whole),
             "spent": price_facts(self.spent) | worth,

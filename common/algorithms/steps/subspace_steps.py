@@ -22,7 +22,7 @@ from typing import Final
 from dpspca.common.checks import check
 from dpspca.common.job import JobSpec
 from dpspca.common.plan import Noise, Plan, PlannedQuery, Step, price
-from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, format_up, round_down
+from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, float_below, format_up
 from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import MAX_DIMENSION, Extent, RowSparse, SubspaceQuery
 from dpspca.common.results import Model, PrivacyStatement
@@ -87,7 +87,7 @@ def _check_epsilon(spec: JobSpec, event: PureEvent | ApproximateEvent) -> None:
 
 def epsilon_left(spec: JobSpec) -> float:
     """Return the epsilon that the release may cost: all that no other query takes."""
-    return round_down(Fraction(spec.budget.epsilon) * Fraction(shares(spec)["rest"]) * (1 - _MARGIN))
+    return float_below(Fraction(spec.budget.epsilon) * Fraction(shares(spec)["rest"]) * (1 - _MARGIN))
 
 
 def delta_left(spec: JobSpec) -> float:

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
 from dpspca.common.privacy import calibration
 from dpspca.common.privacy.calibration import (
+    float_above,
+    float_below,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
@@ -26,8 +28,6 @@ from dpspca.common.privacy.calibration import (
     pure_mu,
     root_down,
     root_up,
-    round_down,
-    round_up,
 )
 
 epsilons = st.floats(math.log(1e-6), math.log(48.0)).map(lambda power: min(48.0, math.exp(power)))
@@ -224,7 +224,7 @@ def test_bad_input_is_refused_with_its_name_and_a_remedy(
 
 @given(fractions)
 def test_rounding_brackets_a_rational_within_one_float(exact: Fraction) -> None:
-    low, high = round_down(exact), round_up(exact)
+    low, high = float_below(exact), float_above(exact)
     assert Fraction(low) <= exact <= Fraction(high)
     assert high in {low, math.nextafter(low, math.inf)}
 
@@ -242,11 +242,11 @@ def test_the_root_of_a_square_is_exact(root: float) -> None:
 
 
 def test_zero_rounds_down_to_zero_without_a_sign() -> None:
-    assert math.copysign(1, round_down(Fraction(0))) == 1
+    assert math.copysign(1, float_below(Fraction(0))) == 1
     assert math.copysign(1, root_down(Fraction(0))) == 1
 
 
 def test_rounding_up_ends_at_infinity_and_down_at_the_largest_float() -> None:
-    assert round_up(Fraction(10) ** 400) == math.inf
-    assert math.isfinite(round_down(Fraction(10) ** 400))
+    assert float_above(Fraction(10) ** 400) == math.inf
+    assert math.isfinite(float_below(Fraction(10) ** 400))
     assert root_up(Fraction(0)) == root_down(Fraction(0)) == 0
