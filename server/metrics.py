@@ -55,6 +55,9 @@ _CODES: Final = {
     *("withdrawn", "policy-unreadable", "quota-exceeded", "no-engine", "part-changed", "no-scratch"),
     *("awaiting-approval", "approval-expired", "approval-queue-full", "not-approved", "rejected", "shared-account"),
     *("ledger", "quarantined", "ledger-damaged", "ledger-in-use", "ledger-disk", "not-quarantined"),
+    *("journal", "journal-damaged", "journal-lost", "stopping", "result-gone", "replay", "plan-exceeded"),
+    *("too-few-providers", "provider-lost", "provider-refused", "provider-not-ready", "parties-changed"),
+    *("not-incoherent", "mailbox-away", "slot-full", "unsupported-system"),
 }
 
 

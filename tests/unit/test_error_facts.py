@@ -12,8 +12,9 @@ import pytest
 from facts import facts, is_prose
 
 import dpspca
-from dpspca import provider
+from dpspca import common, provider, server
 from dpspca.common.errors import DpspcaError, RefusedError, is_code
+from dpspca.common.metrics import OTHER
 from dpspca.provider.ledger.entries import LedgerError
 from dpspca.server import metrics
 
@@ -45,6 +46,19 @@ def test_the_coordinator_counts_every_code_with_which_a_provider_refuses() -> No
     sent = {each.code for each in refusals if each.__module__.startswith(("dpspca.common.", "dpspca.provider."))}
     assert len(sent) > 20
     assert sent <= metrics._CODES
+
+
+def test_the_coordinator_counts_each_of_its_own_codes() -> None:
+    for package in (common, server):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    own = {each.code for each in kinds() if each.__module__.startswith(("dpspca.common.", "dpspca.server."))}
+    assert {"result-gone", "journal-lost", "slot-full"} <= own
+    counted = metrics.CoordinatorMetrics()
+    for code in own:
+        counted.refused("coordinator", code)
+    assert {code for code in own if f'code="{code}"' not in counted.text()} == set()
+    assert f'code="{OTHER}"' not in counted.text()
 
 
 @pytest.mark.parametrize("text", ["", "-", "a-", "Not-now", "not now", "a--b", "x" * 21, "a-b-c-d-e", "a\x1b", "a1"])
