@@ -91,7 +91,7 @@ class Neighbour:
     exactly: Evaluator
 
 
-Opening: TypeAlias = Callable[[JobSpec, Neighbour, str], Provider]
+JobOpener: TypeAlias = Callable[[JobSpec, Neighbour, str], Provider]
 """Opens a job of this name at a provider of these data; the job before it gets no more queries."""
 
 
@@ -136,7 +136,7 @@ def audit(  # noqa: PLR0913  # what is audited, and how
     *,
     runs: int = RUNS,
     false_alarm: float = FALSE_ALARM,
-    opening: Opening = answer_locally,
+    opening: JobOpener = answer_locally,
     span: Span | None = None,
     progress: Progress = lambda _answered, _of: None,
     check_times: bool = False,

@@ -46,7 +46,7 @@ from dpspca.provider.policy import Cap, budget_for_a_few, filter_of, suggest
 from dpspca.server.coordinator import Coordinator
 from dpspca.server.jobs import LARGEST_ANSWER, Link, OutgoingQuery, ProviderLostError
 
-from .answers import NAMES, Neighbour, Opening, Provider
+from .answers import NAMES, JobOpener, Neighbour, Provider
 from .neighbours import neighbours, row_owners
 
 LARGEST_BUDGET: Final = Cap(MAX_EPSILON, 1 - 2.0**-30)
@@ -58,7 +58,7 @@ STARTUP_SECONDS: Final = 60
 @contextmanager
 def daemons(
     spec: JobSpec, pair: Mapping[str, Any] | None = None, *, interval: float | None = None
-) -> Iterator[Opening]:
+) -> Iterator[JobOpener]:
     """Start real daemons that answer a job each time it is opened in this block.
 
     ``pair`` has two data sets by name; by default, the audit's neighbours. ``interval`` is the ``answer_interval`` of

@@ -78,7 +78,7 @@ from .stages import (
 )
 from .steps import (
     AUTO,
-    MAX_DIMENSION,
+    MAX_MATRIX_COLUMNS,
     Auto,
     RowTotals,
     ask_opening,
@@ -164,7 +164,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     divided = shares(counted)
     free, last = divided["rest"], divided[EXPLAINING]
     ranges, picture, explained = [], [], []
-    columns = WIDE_COLUMNS if dimension > MAX_DIMENSION and not multiplies(spec) else dimension
+    columns = WIDE_COLUMNS if dimension > MAX_MATRIX_COLUMNS and not multiplies(spec) else dimension
     if explains_scores(spec):
         explained = planned_variances(spec, columns, last)
     else:
@@ -175,7 +175,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     if spec.norm_bound == PRIVATE_BOUND and not second:  # scaled rows are as long as there are columns
         ranges, free = [PlannedQuery("range of norms", NormRange, Extent(dimension), NORMS * free)], (1 - NORMS) * free
     whole = Extent(dimension, 0, dimension)
-    if dimension > MAX_DIMENSION:
+    if dimension > MAX_MATRIX_COLUMNS:
         stages = planned_wide(spec, free)
     elif _at_once(spec):
         stages = [
@@ -193,7 +193,7 @@ def _at_once(spec: JobSpec) -> bool:
     A view has at most ``MAX_AXES`` axes, so stages cannot find more components than that.
     """
     dimension, components = spec.schema.dimension, spec.components
-    if dimension > MAX_DIMENSION:
+    if dimension > MAX_MATRIX_COLUMNS:
         return False
     return dimension <= FEW_COLUMNS or SPARSE_FRACTION * components > dimension or components > MAX_AXES
 
@@ -209,7 +209,7 @@ def run(plan: Plan) -> Algorithm:
         facts = replace(facts, scales=(yield from ask_scales(facts)))
     elif spec.norm_bound == PRIVATE_BOUND:
         facts = yield from ask_gain(facts)
-    find = in_wide_stages if facts.dimension > MAX_DIMENSION else _few_columns if _at_once(spec) else in_stages
+    find = in_wide_stages if facts.dimension > MAX_MATRIX_COLUMNS else _few_columns if _at_once(spec) else in_stages
     found = yield from find(facts)
     found = _in_order(found, np.argsort(-found.explained, kind="stable"))
     kept, decision = _decided(facts, found)

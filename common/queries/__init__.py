@@ -52,7 +52,7 @@ from .sketch import (
     read_seats,
 )
 from .subspace import (
-    MAX_DIMENSION,
+    MAX_SUBSPACE_COLUMNS,
     PROJECTION_BITS,
     SUBSPACE_QUERIES,
     DrawnSubspace,
@@ -89,7 +89,7 @@ __all__ = [
     "MAP_BITS",
     "MAX_AXES",
     "MAX_COLUMNS",
-    "MAX_DIMENSION",
+    "MAX_SUBSPACE_COLUMNS",
     "MAX_TURNED",
     "MOST_GROUPS",
     "PROJECTION_BITS",

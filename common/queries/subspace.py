@@ -25,7 +25,7 @@ from .base import Announcement, Content, Extent, check_unit
 from .content import read_center
 from .rows import ColumnsQuery
 
-MAX_DIMENSION: Final = 2**11
+MAX_SUBSPACE_COLUMNS: Final = 2**11
 """At this dimension an answer has 32 megabytes and eigenvectors take seconds; beyond it, use products instead."""
 PROJECTION_BITS: Final = MOMENT_BITS
 
@@ -50,10 +50,10 @@ class SubspaceQuery(ColumnsQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.columns <= self.dimension <= MAX_DIMENSION:
+        if not 1 <= self.columns <= self.dimension <= MAX_SUBSPACE_COLUMNS:
             refuse(
                 f"A subspace of {self.columns} columns in {self.dimension} dimensions is not answered.",
-                f"Ask for at least 1 column, at most the dimension, in at most {MAX_DIMENSION} dimensions.",
+                f"Ask for at least 1 column, at most the dimension, in at most {MAX_SUBSPACE_COLUMNS} dimensions.",
             )
 
     @property

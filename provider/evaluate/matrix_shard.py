@@ -243,7 +243,7 @@ class MatrixShard:
         raise InvalidQueryError(f"A symmetric matrix cannot answer '{query.kind}'.", "Ask for its products.")
 
 
-class DenseMatrix:
+class DenseEntries:
     """All entries, as 64-bit integers."""
 
     def __init__(self, entries: Integers) -> None:
@@ -275,7 +275,7 @@ class DenseMatrix:
         return total
 
 
-class SparseMatrix:
+class SparseEntries:
     """The stored entries, as two digits with the same positions."""
 
     def __init__(self, entries: scipy.sparse.csr_array) -> None:
@@ -328,8 +328,8 @@ def _integers(matrix: Any, norm_bound: float) -> Matrix:  # noqa: ANN401  # dens
     scaled *= 2.0**ENTRY_BITS / norm_bound
     whole = np.rint(np.clip(scaled, -limit, limit, out=scaled), out=scaled).astype(np.int64)
     if not is_sparse:
-        return DenseMatrix(whole)
-    return SparseMatrix(scipy.sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape))
+        return DenseEntries(whole)
+    return SparseEntries(scipy.sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape))
 
 
 def _check_symmetric(share: CheckedRows) -> None:

@@ -32,7 +32,7 @@ MAX_QUEUED = 8
 ADMISSION = -1
 """Stands for a query's position while a provider is asked to admit a job, which happens before all queries."""
 
-MAX_WITNESSED_LEDGERS = 2
+MAX_LEDGERS_PER_PROVIDER = 2
 """Ledgers of one provider for which the coordinator keeps receipts that other providers hold."""
 MAX_REASON_LENGTH = 300
 """Characters of a provider's reason that are passed on."""
@@ -232,7 +232,7 @@ class Link:
         """Send the provider that a job has ended, if the queue has room."""
         self._send_if_room(pb.ToProvider(farewell=pb.Farewell(job=job, state=state, receipts=receipts)))
 
-    def send_witness(self, receipts: Iterable[pb.Receipt]) -> None:
+    def send_returned_receipts(self, receipts: Iterable[pb.Receipt]) -> None:
         """Send the provider its own receipts that others keep for it, if the queue has room."""
         self._send_if_room(pb.ToProvider(returned_receipts=pb.ReturnedReceipts(receipts=receipts)))
 
@@ -290,7 +290,7 @@ class Roster:
         self._arrivals = NameEvents()
         self.receipts: dict[str, pb.Receipt] = {}
         """The last receipt of each provider, connected or not."""
-        self.witnesses: dict[str, dict[str, pb.Receipt]] = {}
+        self.held_receipts: dict[str, dict[str, pb.Receipt]] = {}
         """Receipts that providers keep for each other, by the provider that signed them and its ledger."""
 
     @property
@@ -332,15 +332,15 @@ class Roster:
             # Copied, because a part of a message keeps the whole message in memory.
             self.receipts[link.name] = pb.Receipt.FromString(receipt.SerializeToString())
 
-    def keep_witness(self, held: pb.HeldReceipt) -> bool:
+    def keep_held_receipt(self, held: pb.HeldReceipt) -> bool:
         """Keep a verified receipt that one provider holds for another. Return whether it is new."""
-        known = self.witnesses.setdefault(held.provider, {})
+        known = self.held_receipts.setdefault(held.provider, {})
         same = known.get(held.receipt.ledger)
         if same and same.entries >= held.receipt.entries:
             return False
         known.pop(held.receipt.ledger, None)  # the newest comes last
         known[held.receipt.ledger] = pb.Receipt.FromString(held.receipt.SerializeToString())
-        while len(known) > MAX_WITNESSED_LEDGERS:
+        while len(known) > MAX_LEDGERS_PER_PROVIDER:
             del known[next(iter(known))]
         return True
 

@@ -27,7 +27,7 @@ HEARTBEAT_SECONDS: Final = 20
 MAX_MISSED_HEARTBEATS: Final = 3
 """Heartbeats without a message after which the provider counts as lost."""
 MAX_OPEN_JOBS: Final = 256
-MAX_WITNESSES: Final = 256
+MAX_HELD_RECEIPTS: Final = 256
 """Receipts of others that are read from one provider."""
 MAX_STREAMS_WITHOUT_HELLO: Final = 8
 """Streams of one provider that have not sent a hello yet."""
@@ -85,7 +85,7 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         offered = ", ".join(sorted(link.data_sets)) or "no data sets"
         _log.info("%s connected and offers %s.", link.name, offered, extra=about(name))
         self._roster.events("connected", party=name.uri, data_sets=sorted(link.data_sets))
-        await self._exchange_witnesses(link, name, hello.held[:MAX_WITNESSES])
+        await self._exchange_held_receipts(link, name, hello.held[:MAX_HELD_RECEIPTS])
         reading, checking = self._read(name, link, request_iterator), self._check_regularly(link, context)
         async with _BackgroundTasks(reading, checking) as tasks:
             try:
@@ -101,21 +101,21 @@ class ProviderService(pb_grpc.ProviderServiceServicer):
         if link.ended_by:
             await rpc.abort(context, link.ended_by)
 
-    async def _exchange_witnesses(self, link: Link, name: PartyName, held: Sequence[pb.HeldReceipt]) -> None:
+    async def _exchange_held_receipts(self, link: Link, name: PartyName, held: Sequence[pb.HeldReceipt]) -> None:
         """Send this provider its receipts that others hold, and send others their receipts that it holds."""
-        link.send_witness(self._roster.witnesses.get(name.name, {}).values())
+        link.send_returned_receipts(self._roster.held_receipts.get(name.name, {}).values())
         for each in held:
             try:
-                witnessed = PartyName(name.federation, Role.PROVIDER, each.provider)
-                await asyncio.to_thread(verify_receipt, each.receipt, witnessed, self._door.authority_pem)
+                signer = PartyName(name.federation, Role.PROVIDER, each.provider)
+                await asyncio.to_thread(verify_receipt, each.receipt, signer, self._door.authority_pem)
             except DpspcaError as problem:
                 _log.warning(
                     "A receipt that %s holds for another is invalid: %s", name.name, problem, extra=about(name)
                 )
                 continue
             there = self._roster.link_of(each.provider)
-            if self._roster.keep_witness(each) and there:
-                there.send_witness([each.receipt])
+            if self._roster.keep_held_receipt(each) and there:
+                there.send_returned_receipts([each.receipt])
 
     def _welcome(self, name: PartyName, challenge: bytes) -> pb.Welcome:
         """Welcome a provider, and prove the coordinator's identity."""

@@ -39,7 +39,7 @@ def job(dimension: int, **changes: Any) -> JobSpec:
 def few_columns_count_as_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Take the paths for hundreds and thousands of columns with few, so that an audit is quick. Plans are made anew."""
     monkeypatch.setattr(automatic, "FEW_COLUMNS", 10)
-    monkeypatch.setattr(automatic, "MAX_DIMENSION", 20)
+    monkeypatch.setattr(automatic, "MAX_MATRIX_COLUMNS", 20)
     monkeypatch.setattr(staged_release, "SOME_COLUMNS", 14)
     monkeypatch.setattr(wide_release, "WIDE_COLUMNS", 20)
     monkeypatch.setattr(wide_release, "MOST_CANDIDATES", 5)

@@ -29,7 +29,7 @@ from .product_steps import (
     usual_rounds,
 )
 from .released_matrix import (
-    MAX_DIMENSION,
+    MAX_MATRIX_COLUMNS,
     MatrixOptions,
     ask_matrix,
     classical_std,
@@ -63,7 +63,7 @@ __all__ = [
     "AUTO",
     "DENSE_FRACTION",
     "FALSE_ROWS",
-    "MAX_DIMENSION",
+    "MAX_MATRIX_COLUMNS",
     "Auto",
     "Columns",
     "MatrixOptions",

@@ -34,8 +34,8 @@ from .row_steps import (
     with_variances,
 )
 
-MAX_DIMENSION: Final = 2**13
-"""The answer then has half a gigabyte. With more columns, ask for products instead."""
+MAX_MATRIX_COLUMNS: Final = 2**13
+"""Of a matrix that is released whole: the answer then has half a gigabyte. With more columns, ask for products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,9 @@ def release(spec: JobSpec, query: type[Covariance | CovarianceTriangle]) -> Plan
     """Plan the one release, for all of the budget that the opening leaves."""
     dimension = spec.schema.dimension
     check(
-        dimension <= MAX_DIMENSION,
+        dimension <= MAX_MATRIX_COLUMNS,
         f"{spec.method} releases a matrix of {dimension} by {dimension} numbers at once.",
-        f"Use it for at most {MAX_DIMENSION} columns. For more, use auto, dps-pca or noisy-power.",
+        f"Use it for at most {MAX_MATRIX_COLUMNS} columns. For more, use auto, dps-pca or noisy-power.",
     )
     taken = shares(spec)
     return PlannedQuery("covariance", query, Extent(dimension), taken["rest"] + taken[EXPLAINING])

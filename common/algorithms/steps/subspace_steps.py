@@ -24,7 +24,7 @@ from dpspca.common.job import JobSpec
 from dpspca.common.plan import Noise, Plan, PlannedQuery, Step, price
 from dpspca.common.privacy import ApproximateEvent, PureEvent, dither, float_below, format_up
 from dpspca.common.protocol import Algorithm
-from dpspca.common.queries import MAX_DIMENSION, Extent, RowSparse, SubspaceQuery
+from dpspca.common.queries import MAX_SUBSPACE_COLUMNS, Extent, RowSparse, SubspaceQuery
 from dpspca.common.results import Model, PrivacyStatement
 
 from .released_matrix import leading_rows
@@ -68,9 +68,9 @@ def _check_unit_and_width(spec: JobSpec) -> None:
         "Choose a unit of rows or of persons.",
     )
     check(
-        spec.schema.dimension <= MAX_DIMENSION,
+        spec.schema.dimension <= MAX_SUBSPACE_COLUMNS,
         f"{spec.method} releases a matrix of {spec.schema.dimension} by {spec.schema.dimension} numbers at once.",
-        f"Use it for at most {MAX_DIMENSION} columns. For more, use auto, dps-pca or noisy-power.",
+        f"Use it for at most {MAX_SUBSPACE_COLUMNS} columns. For more, use auto, dps-pca or noisy-power.",
     )
 
 

@@ -233,8 +233,8 @@ def test_t12_a_coordinator_keeps_only_a_provider_s_own_receipt(enrolment: Enrolm
 def test_t12_another_provider_s_receipt_replaces_a_lost_journal(enrolment: Enrolment, tmp_path: Path) -> None:
     """This holds whichever provider connects first."""
 
-    async def scenario(witness_first: bool) -> None:
-        home = tmp_path / ("early" if witness_first else "late")
+    async def scenario(holder_first: bool) -> None:
+        home = tmp_path / ("early" if holder_first else "late")
         provider, peers = Provider.at(home / SITE), PeerReceipts(home / "peers")
         home.mkdir(exist_ok=True)
         async with federation(enrolment, names=[]) as running:
@@ -248,17 +248,17 @@ def test_t12_another_provider_s_receipt_replaces_a_lost_journal(enrolment: Enrol
         provider.restore(backup)
         kept = PeerReceipts(home / "peers")  # as the other daemon does when it restarts
         async with federation(enrolment, names=[]) as running:  # a coordinator with an empty journal
-            if witness_first:
+            if holder_first:
                 await running.start("site-1", peers=kept)
             async with provider.up(running) as ledger:
-                if not witness_first:
+                if not holder_first:
                     assert ledger.quarantine is None
                     await running.start("site-1", peers=kept)
                 await wait_until(lambda: ledger.quarantine)
                 assert "it went back" in str(ledger.quarantine)
 
-    for witness_first in (True, False):
-        asyncio.run(scenario(witness_first))
+    for holder_first in (True, False):
+        asyncio.run(scenario(holder_first))
 
 
 async def both_answer(running: RunningFederation) -> None:

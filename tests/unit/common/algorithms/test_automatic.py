@@ -24,7 +24,7 @@ from dpspca.common.algorithms.stages.view_steps import (
     quantile,
 )
 from dpspca.common.algorithms.steps.free_structure import first_guess
-from dpspca.common.algorithms.steps.released_matrix import MAX_DIMENSION
+from dpspca.common.algorithms.steps.released_matrix import MAX_MATRIX_COLUMNS
 from dpspca.common.errors import CorruptModelError, InvalidParameterError, InvalidTypeError
 from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
@@ -242,10 +242,10 @@ def test_too_few_rows_for_the_budget_are_warned_of() -> None:
 
 def test_a_table_too_wide_for_a_matrix_is_planned_without_one() -> None:
     spec = JobSpec(
-        schema=Schema(MAX_DIMENSION + 1), norm_bound=30.0, components=2, budget=Budget(1, 1e-6), unit=REPLACE
+        schema=Schema(MAX_MATRIX_COLUMNS + 1), norm_bound=30.0, components=2, budget=Budget(1, 1e-6), unit=REPLACE
     )
     assert all(math.prod(step.shape) <= 1000**2 for step in catalogue.plan(spec))
-    with pytest.raises(InvalidParameterError, match=facts(MAX_DIMENSION + 1, 256, 257)):
+    with pytest.raises(InvalidParameterError, match=facts(MAX_MATRIX_COLUMNS + 1, 256, 257)):
         catalogue.plan(replace(spec, components=257))
 
 
@@ -253,7 +253,7 @@ def test_a_table_too_wide_for_a_matrix_is_planned_without_one() -> None:
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("bound", [30.0, PRIVATE_BOUND])
 def test_a_wide_table_gets_sparse_components_by_the_default(bound: float, *, sparse: bool) -> None:
-    d = MAX_DIMENSION + 1
+    d = MAX_MATRIX_COLUMNS + 1
     rng = np.random.default_rng(3)
     rows = scipy.sparse.random_array((1500, d), density=0.001, rng=rng).tolil()
     rows[:, 5:9] = rng.standard_normal((1500, 1)) @ np.full((1, 4), 5.0)
@@ -272,7 +272,7 @@ def test_a_wide_table_gets_sparse_components_by_the_default(bound: float, *, spa
 @pytest.mark.parametrize("bound", [60.0, 6000.0, PRIVATE_BOUND])
 def test_a_wide_table_gets_dense_components_from_products(bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that counts as wide, so that the test is quick. The columns of largest variance are few of all."""
-    monkeypatch.setattr(automatic, "MAX_DIMENSION", 500)
+    monkeypatch.setattr(automatic, "MAX_MATRIX_COLUMNS", 500)
     monkeypatch.setattr(wide_release, "WIDE_COLUMNS", 300)
     monkeypatch.setattr(wide_release, "MOST_CANDIDATES", 100)
     rows, axes = spiked(5000, 600, 600)
@@ -291,7 +291,7 @@ def test_a_wide_table_gets_dense_components_from_products(bound: float, monkeypa
 @pytest.mark.slow
 def test_of_a_wide_table_columns_beyond_the_block_join_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the columns have small variance, so that only the product shows that they take part."""
-    monkeypatch.setattr(automatic, "MAX_DIMENSION", 500)
+    monkeypatch.setattr(automatic, "MAX_MATRIX_COLUMNS", 500)
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((20_000, 700)) * np.linspace(1, 1.3, 700)[::-1]
     rows[:, 680:690] = rng.standard_normal((20_000, 1)) + 0.4 * rng.standard_normal((20_000, 10))

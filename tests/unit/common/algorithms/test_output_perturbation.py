@@ -24,7 +24,7 @@ from dpspca.common.privacy.smooth import (
     student_constants,
 )
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries.subspace import MAX_DIMENSION
+from dpspca.common.queries.subspace import MAX_SUBSPACE_COLUMNS
 
 ROWS = np.random.default_rng(0).standard_normal((20_000, 6)) * [0.4, 0.3, 0.1, 0.1, 0.1, 0.1]
 TRUTH = np.eye(6)[:, :2]
@@ -134,7 +134,7 @@ def test_published_noise_that_does_not_keep_its_promise_is_refused() -> None:
         ({"options": {"privacy": "none"}}, "privacy"),
         ({"options": {"rounds": 3}}, "rounds"),
         ({"unit": PrivacyUnit.ENTRY}, "row-add-remove"),
-        ({"schema": Schema(MAX_DIMENSION + 1)}, str(MAX_DIMENSION)),
+        ({"schema": Schema(MAX_SUBSPACE_COLUMNS + 1)}, str(MAX_SUBSPACE_COLUMNS)),
         ({"budget": Budget(1.0, 1e-160)}, "delta"),
     ],
 )

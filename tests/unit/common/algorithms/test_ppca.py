@@ -17,7 +17,7 @@ from dpspca.common.privacy.accountant import compose
 from dpspca.common.privacy.costs import cost_units, slack_units
 from dpspca.common.privacy.events import PureEvent
 from dpspca.common.privacy.units import PrivacyUnit
-from dpspca.common.queries.subspace import MAX_DIMENSION, DrawnSubspace, WeightedDrawnSubspace
+from dpspca.common.queries.subspace import MAX_SUBSPACE_COLUMNS, DrawnSubspace, WeightedDrawnSubspace
 from dpspca.provider.evaluate.mechanisms import ROUNDING, exponent
 
 ROWS = np.random.default_rng(0).standard_normal((20_000, 6)) * [0.4, 0.3, 0.1, 0.1, 0.1, 0.1]
@@ -120,7 +120,7 @@ def test_a_private_mean_is_paid_for_out_of_epsilon() -> None:
         ({"options": {"sampler": "metropolis"}}, "sampler"),
         ({"options": {"privacy": "pure"}}, "privacy"),
         ({"unit": PrivacyUnit.SPECTRAL}, "row-add-remove"),
-        ({"schema": Schema(MAX_DIMENSION + 1)}, str(MAX_DIMENSION)),
+        ({"schema": Schema(MAX_SUBSPACE_COLUMNS + 1)}, str(MAX_SUBSPACE_COLUMNS)),
     ],
 )
 def test_bad_input_is_refused_by_name(changes: dict[str, Any], named: str) -> None:

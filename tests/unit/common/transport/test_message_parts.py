@@ -46,7 +46,7 @@ def test_a_deeply_nested_message_is_refused() -> None:
 
 
 BOMBS = {
-    "receipts to witness": pb.ToProvider(returned_receipts=pb.ReturnedReceipts(receipts=[pb.Receipt()] * MANY)),
+    "returned receipts": pb.ToProvider(returned_receipts=pb.ReturnedReceipts(receipts=[pb.Receipt()] * MANY)),
     "receipts to keep": pb.ToProvider(farewell=pb.Farewell(receipts=[pb.HeldReceipt()] * MANY)),
 }
 

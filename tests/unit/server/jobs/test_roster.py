@@ -287,7 +287,7 @@ def test_a_receipt_held_for_an_invalid_name_does_not_end_the_stream(tmp_path: Pa
         door = rpc.CallerCheck(me.authority_pem, enrolment.revocations, now, {})
         service = ProviderService(door, roster, lambda: me)
         odd = [pb.HeldReceipt(provider=name) for name in ("", "a b", "x" * 10_000, "north")]
-        await service._exchange_witnesses(link, me.name, odd)
-        assert roster.witnesses == {}
+        await service._exchange_held_receipts(link, me.name, odd)
+        assert roster.held_receipts == {}
 
     asyncio.run(scenario())
