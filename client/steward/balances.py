@@ -17,6 +17,7 @@ from dpspca.provider.ledger import (
     EXPIRED,
     Account,
     Balance,
+    Balances,
     LedgerReader,
     LedgerState,
     Limits,
@@ -52,7 +53,7 @@ def balance(view: LedgerReader, name: str, policy: Policy) -> dict[str, Any]:
         reserved = price_facts(account.reserved)
         no_rules = {"budget": None, "spent": spent, "reserved": reserved, "left": None, "further_jobs": 0}
         return facts | no_rules | {"refused": refusal.what, "analysts": [], "newcomers": None}
-    balance_now, refused = Balance.of(filter_of(rules.lifetime), [account]), _reason_for_no_jobs(view, rules)
+    balance_now, refused = _balances(state, rules).data_set, _reason_for_no_jobs(view, rules)
     largest = rules.largest_job
     further = 0 if refused else balance_now.jobs(largest)
     analysts = [
@@ -91,13 +92,15 @@ def _reason_for_no_jobs(view: LedgerReader, rules: Rules) -> str | None:
 
 def _of_analyst(state: LedgerState, rules: Rules, uri: str, further: int, largest: Price) -> dict[str, Any]:
     """Return how one analyst's budget on a data set stands, or the lifetime if analysts have no budget of their own."""
-    accounts = [state.analysts.get((rules.data_set, uri))]
-    if rules.per_analyst:
-        accounts.append(state.written_off.get(rules.data_set))
-    balance_now = Balance.of(filter_of(rules.per_analyst or rules.lifetime), accounts)
+    shared, own = _balances(state, rules, uri)
+    balance_now = own or Balance.of(shared.budget, [state.analysts.get((rules.data_set, uri))])
     named = uri == _NOBODY or short_name(uri) in rules.analysts
     fitting = min(further, balance_now.jobs(largest)) if named else 0
     return {"analyst": uri or None, "named": named, "further_jobs": fitting} | balance_now.facts()
+
+
+def _balances(state: LedgerState, rules: Rules, uri: str = _NOBODY) -> Balances:
+    return state.balances(rules.data_set, uri, Limits(*rules.budgets))
 
 
 def _budget_facts(of: Budget) -> dict[str, float]:
@@ -115,7 +118,7 @@ def cost(view: LedgerReader, policy: Policy, job_file: JobFile, job_check: dict[
         return facts | {"fits": False, "analysts": []}
     rules = policy.rules(job_check["data_set"])
     _expire(view.state)
-    balance_now = Balance.of(filter_of(rules.lifetime), [view.state.data_sets.get(rules.data_set)])
+    balance_now = _balances(view.state, rules).data_set
     who = [job_check["analyst"]] if job_check["analyst"] else rules.analysts
     reasons = [(each, _reason_against(view, rules, each, price)) for each in who]
     fitting = [{"analyst": each, "fits": reason is None, "why_not": reason} for each, reason in reasons]

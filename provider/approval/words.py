@@ -15,8 +15,8 @@ from dpspca.common.job import PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Scalin
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit, format_up
 from dpspca.common.trust import JobEnvelope, SignedJob
-from dpspca.provider.ledger import ANSWER, Balance, Decided, LedgerState, format_time, price_facts
-from dpspca.provider.policy import Rules, filter_of
+from dpspca.provider.ledger import ANSWER, Decided, LedgerState, Limits, format_time, price_facts
+from dpspca.provider.policy import Rules
 
 from .requests import ApprovalRequest, RequestState
 
@@ -182,18 +182,16 @@ def balance_facts(state: LedgerState, rules: Rules, analyst: str, plan: Plan) ->
 
     What is reserved for open jobs counts as gone.
     """
-    accounts = {"data_set": (rules.lifetime, state.data_sets.get(rules.data_set))}
-    if rules.per_analyst:
-        accounts["analyst"] = (rules.per_analyst, state.analysts.get((rules.data_set, analyst)))
-    found = {}
-    for name, (budget, account) in accounts.items():
-        balance = Balance.of(filter_of(budget), [account])
-        found[name] = {
+    balances = state.balances(rules.data_set, analyst, Limits(*rules.budgets))
+    return {
+        name: {
             "share_of_budget": balance.share(plan.price),
             "left": balance.facts()["left"],
             "further_such_jobs": balance.jobs(plan.price),
         }
-    return found
+        for name, balance in balances._asdict().items()
+        if balance is not None
+    }
 
 
 def decision_facts(decided: Decided) -> dict[str, Any]:

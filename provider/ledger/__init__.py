@@ -1,6 +1,7 @@
 """The durable, append-only record of what was reserved, spent and sent. It notices if it is an older copy."""
 
 from .accounts import Account, JobPosition, Release
+from .balance import Balance, Balances, epsilon_of, price_facts
 from .entries import (
     QUARANTINE_REMEDY,
     Closed,
@@ -27,16 +28,13 @@ from .promises import Promise, extent_of
 from .quotas import Quotas
 from .reader import (
     SHORT_LENGTH,
-    Balance,
     LedgerReader,
     admission_error,
     decision_facts,
-    epsilon_of,
     format_time,
     hypothetical_opening,
     job_facts,
     ledger_paths,
-    price_facts,
     quarantine_facts,
     read_ledger,
     release_facts,
@@ -53,6 +51,7 @@ __all__ = [
     "SHORT_LENGTH",
     "Account",
     "Balance",
+    "Balances",
     "Closed",
     "Decided",
     "Entry",

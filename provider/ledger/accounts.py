@@ -1,11 +1,10 @@
-"""Balances and the state of each job: the values that ``history.py`` keeps. Pure; amounts are whole units."""
+"""Accounts and the state of each job: the values that ``history.py`` keeps. Pure; amounts are whole units."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dpspca.common.errors import BudgetExceededError, DpspcaError
-from dpspca.common.privacy import NOTHING, Filter, Price
+from dpspca.common.privacy import NOTHING, Price
 
 from .entries import Fact, Opening
 
@@ -139,22 +138,3 @@ FindEnd: TypeAlias = Callable[[str, int], str | None]
 
 def no_forgotten_jobs(_job: str, _entries: int) -> None:
     """Find no job. For a ledger that never forgets one."""
-
-
-def admit(budget: Filter, taken: Iterable[Account | None], plan: Price, whose: str) -> None:
-    """Raise unless a plan fits the budget beside everything that is spent and reserved."""
-    gone = sum((each.taken for each in taken if each is not None), NOTHING)
-    try:
-        left = budget.charge(gone)
-    except DpspcaError:
-        # Only the part of delta is too small: a larger epsilon alone would make that part even smaller.
-        part = ", in the part of its delta that is kept for noise as implemented"
-        raise BudgetExceededError(
-            f"The budget of {whose} is smaller than what is already spent and reserved"
-            f"{part if gone.units <= budget.whole.units else ''}.",
-            "Ask for a larger budget.",
-        ) from None
-    try:
-        left.charge(plan)
-    except BudgetExceededError as problem:
-        raise BudgetExceededError(f"The budget of {whose}: {problem.what}", problem.remedy) from None

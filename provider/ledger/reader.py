@@ -4,25 +4,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 from dpspca.common.errors import DpspcaError
-from dpspca.common.privacy import (
-    NOTHING,
-    UNIT,
-    Filter,
-    Mixture,
-    Price,
-    PrivacyLoss,
-    float_above,
-    float_below,
-    root_down,
-)
+from dpspca.common.privacy import NOTHING, Price
 from dpspca.common.storage import ProviderSettings, read_settings, require_own
 
-from .accounts import Account, JobAccount, Release
+from .accounts import JobAccount, Release
+from .balance import epsilon_of, price_facts
 from .database import Database
 from .entries import QUARANTINE_REMEDY, Decided, Entry, Limits, Opening, Quarantined, QuarantinedError, QuarantineEnded
 from .files import file_errors, read_head, read_row_key
@@ -97,51 +87,6 @@ class LedgerReader:
         return gaps
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """A budget, and what accounts have taken of it. What is taken is rounded up, and what is left is rounded down."""
-
-    budget: Filter
-    spent: Price
-    reserved: Price
-
-    @classmethod
-    def of(cls, budget: Filter, accounts: Iterable[Account | None] = ()) -> "Balance":
-        """Make the balance of a budget and the accounts that take from it. Without accounts, nothing is spent."""
-        known = [each for each in accounts if each is not None]
-        return cls(
-            budget, sum((each.spent for each in known), NOTHING), sum((each.reserved for each in known), NOTHING)
-        )
-
-    @property
-    def left(self) -> Price:
-        """The part of the budget that is neither spent nor reserved."""
-        return (self.budget.whole - self.spent - self.reserved).at_least(NOTHING)
-
-    def jobs(self, price: Price) -> int:
-        """Return how many jobs at a price fit into what is left."""
-        return price.times_in(self.left)
-
-    def share(self, taken: Price) -> float:
-        """Return the share of the budget that an amount takes, rounded up."""
-        return float_above(max(self._shares(taken)))
-
-    def facts(self) -> dict[str, Any]:
-        """Return the balance as plain values."""
-        epsilon, delta = self.budget.epsilon, self.budget.delta
-        worth = {"share": self.share(self.spent), "epsilon": epsilon_of(self.spent, delta)}
-        left = {"mu": root_down(self.left.units * UNIT), "share": float_below(min(self._shares(self.left)))}
-        return {
-            "budget": {"epsilon": epsilon, "delta": delta} | price_facts(self.budget.whole),
-            "spent": price_facts(self.spent) | worth,
-            "reserved": price_facts(self.reserved) | {"share": self.share(self.reserved)},
-            "left": price_facts(self.left) | left,
-        }
-
-    def _shares(self, taken: Price) -> list[Fraction]:
-        return [Fraction(part, whole) for part, whole in zip(taken.pair, self.budget.whole.pair, strict=True)]
-
-
 def ledger_paths(settings: ProviderSettings, config: Path) -> tuple[Path, Path]:
     """Return the paths of a provider's ledger and of its head file."""
     return settings.ledger or config.parent / LEDGER, settings.ledger_head or settings.identity / LEDGER_HEAD
@@ -209,11 +154,6 @@ def format_time(at: int) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def price_facts(price: Price) -> dict[str, Any]:
-    """Return a price in mu, rounded up, and its exact units."""
-    return {"mu": price.mu, "units": price.units, "slack_units": price.slack_units}
-
-
 def release_facts(sent: Release) -> dict[str, Any]:
     """Return an answer that left, as plain values."""
     return {
@@ -271,12 +211,6 @@ def quarantine_facts(entry: Entry) -> dict[str, Any]:
             return facts | {"kind": "quarantined", "reason": reason}
         case other:
             raise AssertionError(other)
-
-
-def epsilon_of(price: Price, delta: float) -> float | None:
-    """Return the epsilon of a price at a delta, rounded up, or None if it is infinite."""
-    epsilon = PrivacyLoss((Mixture(gaussian_units=price.units, slack_units=price.slack_units),)).epsilon(delta)
-    return epsilon if epsilon < math.inf else None
 
 
 def short_name(analyst: str) -> str:

@@ -11,7 +11,8 @@ from dpspca.common.errors import DataChangedError, JobEndedError, RefusedError
 from dpspca.common.privacy import NOTHING, Filter, Price
 from dpspca.common.trust import JOB_SKEW
 
-from .accounts import Account, JobAccount, JobPosition, admit
+from .accounts import JobAccount, JobPosition
+from .balance import Balance, Balances, admit
 from .entries import (
     Closed,
     Decided,
@@ -78,17 +79,24 @@ class LedgerState(History):
         self._require_decided(data_set)
         if limits.promise:
             self.require_promise(data_set, limits.promise)
-        left = _left(limits.data_set, self.data_sets.get(data_set))
+        return self.balances(data_set, analyst, limits).left
+
+    def balances(self, data_set: str, analyst: str, limits: Limits) -> Balances:
+        """Return how the budgets of a data set and of an analyst stand, whether or not a job would be admitted.
+
+        What an operator wrote off after a quarantine may have been spent by any analyst, so it counts against each.
+        """
+        shared = Balance.of(limits.data_set, [self.data_sets.get(data_set)])
         if limits.analyst is None:
-            return left
-        own = _left(limits.analyst, self.analysts.get((data_set, analyst)), self.written_off.get(data_set))
-        return left.at_most(own)
+            return Balances(shared, None)
+        own = [self.analysts.get((data_set, analyst)), self.written_off.get(data_set)]
+        return Balances(shared, Balance.of(limits.analyst, own))
 
     def _require_room(self, name: str, analyst: str, limits: Limits, plan: Price) -> None:
-        admit(limits.data_set, [self.data_sets.get(name)], plan, f"the data set '{name}'")
-        if limits.analyst is not None:
-            taken = [self.analysts.get((name, analyst)), self.written_off.get(name)]
-            admit(limits.analyst, taken, plan, f"{analyst} on the data set '{name}'")
+        shared, own = self.balances(name, analyst, limits)
+        admit(shared, plan, f"the data set '{name}'")
+        if own is not None:
+            admit(own, plan, f"{analyst} on the data set '{name}'")
 
     def require_promise(self, data_set: str, stated: Promise) -> None:
         """Refuse a promise beyond what jobs protect: jobs that were asked a query, and open jobs that may be."""
@@ -176,7 +184,7 @@ class LedgerState(History):
         negative = sorted(name for name, price in counted.items() if not NOTHING.is_within(price))
         if negative:
             raise LedgerError(f"The amount for '{negative[0]}' is negative.", "Count what may have been spent, or 0.")
-        whole = {name: self._rest(name, budget) for name, budget in budgets.items()}
+        whole = {name: self.balances(name, "", Limits(budget)).data_set.left for name, budget in budgets.items()}
         return QuarantineEnded(reason, {name: list(price.pair) for name, price in sorted({**whole, **counted}.items())})
 
     def overdue(self, now: float) -> list[str]:
@@ -227,15 +235,6 @@ class LedgerState(History):
         state = self._unasked[job][0] if job in self._unasked else self._find_end(job, self.head.entries)
         if state is not None:
             raise _over(state)
-
-    def _rest(self, name: str, budget: Filter) -> Price:
-        return (budget.whole - self.data_sets.get(name, Account()).taken).at_least(NOTHING)
-
-
-def _left(budget: Filter, *accounts: Account | None) -> Price:
-    """Return the part of a budget that accounts leave."""
-    taken = sum((each.taken for each in accounts if each is not None), NOTHING)
-    return (budget.whole - taken).at_least(NOTHING)
 
 
 def _over(state: str) -> JobEndedError:

@@ -156,6 +156,11 @@ class Rules(ApprovalKeys):
         held = self._check_analyst(analyst)
         if not held.holds:
             raise self._refusal(held)
+        return self.budgets
+
+    @property
+    def budgets(self) -> tuple[Filter, Filter | None]:
+        """The unspent budgets of the data set and of each analyst. None if analysts have no budget of their own."""
         return filter_of(self.lifetime), filter_of(self.per_analyst) if self.per_analyst else None
 
     @property

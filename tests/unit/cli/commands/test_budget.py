@@ -20,8 +20,8 @@ from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.calibration import format_down, gaussian_delta
 from dpspca.common.privacy.costs import UNIT, Price, mu_of
 from dpspca.provider.ledger.accounts import Account
+from dpspca.provider.ledger.balance import Balance
 from dpspca.provider.ledger.ledger import Limits
-from dpspca.provider.ledger.reader import Balance
 
 PRICE = opening("any", job()).units
 WHOLE = LIFETIME.whole.units

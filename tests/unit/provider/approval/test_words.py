@@ -2,11 +2,22 @@
 
 from typing import Any
 
+import pytest
 from facts import names_facts
+from steward import ADA, POLICY, job, opening
 
 from dpspca.common import queries
+from dpspca.common.algorithms import catalogue
+from dpspca.common.errors import BudgetExceededError
+from dpspca.common.privacy.costs import Price
 from dpspca.common.queries.base import Query
-from dpspca.provider.approval.words import KINDS, MOST_NAMES, _asked
+from dpspca.provider.approval.words import KINDS, MOST_NAMES, _asked, balance_facts
+from dpspca.provider.ledger.entries import Founded, Limits, Quarantined
+from dpspca.provider.ledger.rules import LedgerState
+from dpspca.provider.policy.rules import Policy, Rules
+
+PLAN = catalogue.plan(job())
+LATER = 1 << 40
 
 
 def test_every_kind_of_answer_is_described() -> None:
@@ -37,3 +48,45 @@ def test_the_approver_sees_the_columns_and_the_dictionary() -> None:
     more = _asked(asks(MOST_NAMES + 3))
     assert names_facts(more, 3, "--json")
     assert f"'c{MOST_NAMES}'" not in more
+
+
+def released(written_off: Price) -> LedgerState:
+    """A ledger whose operator ended a quarantine and counted an amount as spent."""
+    state = LedgerState()
+    for entry in state.draft(0, [Founded("one"), Quarantined("lost")]):
+        state.append(entry)
+    for entry in state.draft(0, [state.to_end_quarantine("looked into", {}, {"cohort": written_off})]):
+        state.append(entry)
+    return state
+
+
+def jobs_that_the_ledger_admits(state: LedgerState, rules: Rules) -> int:
+    price, limits = PLAN.price, Limits(*rules.budgets)
+    for number in range(100):
+        asked = opening(
+            f"job {number}", job(), units=price.units, slack_units=price.slack_units, issued_at=LATER, expires_at=LATER
+        )
+        try:
+            assert state.to_open(asked, limits)
+        except BudgetExceededError:
+            return number
+        state.admit(asked, 0)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("per_analyst", [True, False])
+@pytest.mark.parametrize("fifths", [0, 1, 3, 5])
+def test_as_many_such_jobs_fit_as_the_ledger_admits(fifths: int, per_analyst: bool) -> None:
+    """What an operator wrote off after a quarantine counts against every analyst."""
+    text = POLICY if per_analyst else POLICY.replace("per_analyst", "# per_analyst")
+    rules = Policy.parse(text).rules("cohort")
+    own = Policy.parse(POLICY).rules("cohort").budgets[1]
+    assert own is not None
+    state = released(Price(own.whole.units * fifths // 5))
+    shown = balance_facts(state, rules, ADA, PLAN)
+    assert shown.keys() == ({"data_set", "analyst"} if per_analyst else {"data_set"})
+    room = state.room("cohort", ADA, Limits(*rules.budgets))
+    fitting = min(each["further_such_jobs"] for each in shown.values())
+    assert fitting == PLAN.price.times_in(room) == jobs_that_the_ledger_admits(state, rules)
+    assert (fitting > 0) == (fifths < 5 or not per_analyst)
+    assert min(each["left"]["units"] for each in shown.values()) == room.units
