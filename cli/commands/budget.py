@@ -120,8 +120,8 @@ def _balance_lines(facts: dict[str, Any]) -> Iterator[str]:
             "is opened."
         )
     yield f"  Left: mu {_down(facts['left'])}, {_percent_down(facts['left'])}."
-    largest = facts["largest_job"]
-    size = f"epsilon {format_up(largest['epsilon'])} at delta {format_up(largest['delta'])}"
+    per_job = facts["per_job"]
+    size = f"epsilon {format_up(per_job['epsilon'])} at delta {format_up(per_job['delta'])}"
     yield f"  Room for {facts['further_jobs']} further jobs of the largest size allowed ({size})."
     yield from _analyst_lines(facts)
 

@@ -54,7 +54,7 @@ def balance(view: LedgerReader, name: str, policy: Policy) -> dict[str, Any]:
         no_rules = {"budget": None, "spent": spent, "reserved": reserved, "left": None, "further_jobs": 0}
         return facts | no_rules | {"refused": refusal.what, "analysts": [], "newcomers": None}
     balance_now, refused = _balances(state, rules).data_set, _reason_for_no_jobs(view, rules)
-    largest = rules.largest_job
+    largest = rules.largest_gaussian_job
     further = 0 if refused else balance_now.jobs(largest)
     analysts = [
         _of_analyst(state, rules, uri, further, largest) for data_set, uri in state.analysts if data_set == name
@@ -65,7 +65,7 @@ def balance(view: LedgerReader, name: str, policy: Policy) -> dict[str, Any]:
         | {
             "refused": refused,
             "further_jobs": further,
-            "largest_job": _budget_facts(rules.per_job),
+            "per_job": _budget_facts(rules.per_job),
             "analysts": analysts,
         }
         | {"newcomers": _of_analyst(state, rules, _NOBODY, further, largest) if rules.per_analyst else None}

@@ -18,7 +18,7 @@ def rules_facts(rules: Rules) -> dict[str, Any]:
     return (
         asdict(rules)
         | budgets
-        | {"largest_jobs": jobs_that_fit(rules, rules.largest_job), "unusable": rules.unusable()}
+        | {"largest_jobs": jobs_that_fit(rules, rules.largest_gaussian_job), "unusable": rules.unusable()}
     )
 
 

@@ -76,7 +76,7 @@ def _budget_lines(rules: Rules) -> Iterator[str]:
         f"  All jobs of all analysts together, ever, cost at most {_amount(rules.lifetime)}. This budget is never "
         "refilled."
     )
-    fitting = jobs_that_fit(rules, rules.largest_job)
+    fitting = jobs_that_fit(rules, rules.largest_gaussian_job)
     each = f", {fitting['per_analyst']} for each analyst" if rules.per_analyst else ""
     size = f"of the largest size{'' if gaussian else ' with Gaussian noise'}"
     yield f"  That is enough for {fitting['lifetime']} jobs {size}{each}, or for more jobs that are smaller."

@@ -2,7 +2,7 @@
 
 from .differences import Difference, differences
 from .fitting import Change, Fit, fit
-from .rules import largest_price, refusals
+from .rules import refusals
 
 __all__ = [
     "Change",
@@ -10,6 +10,5 @@ __all__ = [
     "Fit",
     "differences",
     "fit",
-    "largest_price",
     "refusals",
 ]

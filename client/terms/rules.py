@@ -4,13 +4,10 @@ So a job that fits here is refused there only if the policy changed, if budget w
 no terms state, such as the form of the rows.
 """
 
-from collections.abc import Sequence
-from functools import reduce
-
 from dpspca.common.errors import BudgetExceededError, DpspcaError, InvalidDataError, RefusedError
 from dpspca.common.job import Bounds, Budget, JobSpec, StatedCap, Terms, columns_digest
 from dpspca.common.names import PartyName
-from dpspca.common.privacy import UNIT, Price, epsilon_within, format_down, format_up, root_down
+from dpspca.common.privacy import UNIT, epsilon_within, format_down, format_up, root_down
 from dpspca.provider.ledger import Quotas
 from dpspca.provider.policy import Cap, JobRequest, Range, Rules
 
@@ -60,11 +57,6 @@ def _rules(terms: Terms) -> Rules:
         dictionary=stated.dictionary_required,
         quotas=Quotas(**stated.quotas),
     )
-
-
-def largest_price(terms: Sequence[Terms]) -> Price:
-    """Return the most that the next job may cost at all these providers."""
-    return reduce(Price.at_most, (each.largest_job for each in terms))
 
 
 def _columns(terms: Terms, spec: JobSpec) -> list[RefusedError]:

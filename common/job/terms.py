@@ -129,7 +129,7 @@ class Terms:
         return PartyName.parse(self.provider)
 
     @property
-    def largest_job(self) -> Price:
+    def most_for_next_job(self) -> Price:
         """The most that the next job may cost: within ``per_job`` and what is left."""
         return self.conditions.per_job.price.at_most(self.left)
 
@@ -146,9 +146,14 @@ class Terms:
         """
         return epsilon_within(self.left, self.left_delta)
 
+    @property
+    def largest_gaussian_job(self) -> Price:
+        """The price of the largest job with Gaussian noise, whatever is left."""
+        return self.conditions.per_job.price.gaussian_part
+
     def further_jobs(self) -> int:
         """Return how many jobs of the largest size allowed, with Gaussian noise, fit into what is left."""
-        return 0 if self.refused else Price(self.conditions.per_job.price.units).times_in(self.left)
+        return 0 if self.refused else self.largest_gaussian_job.times_in(self.left)
 
     def _check(self) -> None:
         """Refuse values that no policy has."""

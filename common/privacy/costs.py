@@ -100,6 +100,11 @@ class Price:
         return max(0, min((left // price for left, price in pairs if price), default=0))
 
     @property
+    def gaussian_part(self) -> "Price":
+        """The part in mu, without that of delta: the price of one job whose noise is Gaussian and takes all of it."""
+        return Price(self.units)
+
+    @property
     def is_free(self) -> bool:
         """Whether it costs nothing."""
         return self == NOTHING

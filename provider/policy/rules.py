@@ -147,9 +147,9 @@ class Rules(ApprovalKeys):
         yield from self._refusals_of_price(job)
 
     @property
-    def largest_job(self) -> Price:
+    def largest_gaussian_job(self) -> Price:
         """The price of the largest job with Gaussian noise."""
-        return Price(filter_of(self.per_job).whole.units)
+        return filter_of(self.per_job).whole.gaussian_part
 
     def limits(self, analyst: PartyName) -> tuple[Filter, Filter | None]:
         """Return the unspent budgets of the data set and of this analyst, or refuse an analyst who is not named."""

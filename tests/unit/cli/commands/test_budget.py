@@ -92,6 +92,7 @@ def test_spent_reserved_and_left_follow_from_the_answers(here: Callable[..., End
     assert facts["spent"]["units"] + facts["reserved"]["units"] == 2 * PRICE
     assert facts["left"]["units"] == WHOLE - 2 * PRICE
     assert facts["further_jobs"] == (WHOLE - 2 * PRICE) // LARGEST == 13
+    assert facts["per_job"] == {"epsilon": 1.0, "delta": 1e-6}
     assert facts["refused"] is None
     assert facts["budget"] == {
         "epsilon": 4.0,

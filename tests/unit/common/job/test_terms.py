@@ -129,10 +129,10 @@ def test_terms_in_another_order_or_with_a_key_twice_are_refused() -> None:
             Terms.from_bytes(content)
 
 
-def test_the_largest_job_is_within_what_is_left_and_what_one_job_may_cost() -> None:
-    assert TERMS.largest_job.units == CONDITIONS.per_job.price.units
+def test_the_next_job_is_within_what_is_left_and_what_one_job_may_cost() -> None:
+    assert TERMS.most_for_next_job.units == CONDITIONS.per_job.price.units
     few = replace(TERMS, left=Price(7, 5))
-    assert few.largest_job == Price(7, 5)
+    assert few.most_for_next_job == Price(7, 5)
     assert (TERMS.further_jobs(), few.further_jobs()) == (12, 0)
     assert replace(TERMS, refused="quarantined").further_jobs() == 0
 
