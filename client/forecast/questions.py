@@ -6,8 +6,8 @@ from typing import Any
 from dpspca.common.checks import check
 from dpspca.common.job import Budget
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import MAX_PROVIDERS, NOTHING, Price
-from dpspca.provider.ledger import Balance, epsilon_of
+from dpspca.common.privacy import MAX_PROVIDERS, NOTHING, Price, epsilon_within
+from dpspca.provider.ledger import Balance
 from dpspca.provider.policy import filter_of
 
 from .forecast import epsilon_for
@@ -66,5 +66,4 @@ def _left(price: Price, lifetime: Budget) -> tuple[float, int, float]:
     """Return which share of a lifetime budget the job takes, for how many there is room, and what one leaves."""
     balance = Balance.of(filter_of(lifetime))
     after = Balance(balance.budget, price, NOTHING)
-    left = epsilon_of(Price(after.left.units), lifetime.delta) if after.left.units else 0.0
-    return balance.share(price), balance.jobs(price), left or 0.0
+    return balance.share(price), balance.jobs(price), epsilon_within(after.left, lifetime.delta)

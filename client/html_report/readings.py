@@ -1,7 +1,7 @@
 """The meaning of numbers, in sentences: the price for one person, and how far noise may have mixed components."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from dpspca.client.reports import in_words
 from dpspca.common.markup import Markup, element, number
@@ -9,24 +9,15 @@ from dpspca.common.privacy import PrivacyUnit
 
 from .words import counted, exact
 
-_WHO: Final = {
-    PrivacyUnit.ROW_ADD_REMOVE: "whether one given row is in the data",
-    PrivacyUnit.ROW_REPLACE_ONE: "which of two contents one given row has",
-    PrivacyUnit.PERSON_ADD_REMOVE: "whether one given person is in the data",
-    PrivacyUnit.PERSON_REPLACE_ONE: "which of two sets of rows one given person has",
-    PrivacyUnit.ENTRY: "which of two values one entry of the matrix has, if they differ by at most the norm bound",
-    PrivacyUnit.SPECTRAL: "which of two matrices the data are, if they differ by at most the norm bound",
-}
-
 
 def price_in_words(facts: dict[str, Any]) -> Markup:
     """Return how well somebody who knows everything else could guess, from this result alone."""
-    who, best = _WHO[PrivacyUnit(facts["statement"]["unit"])], facts["price"]["guess_at_most"]
+    guess, best = PrivacyUnit(facts["statement"]["unit"]).guess("the norm bound"), facts["price"]["guess_at_most"]
     if not facts["statement"]["releasable"]:
         return element("p", "The price below is not the price of this result, which must not be released.")
     return element(
         "p",
-        f"Suppose that somebody knows all the other data, and guesses {who}. Without this result, the guess is right "
+        f"Suppose that somebody knows all the other data, and guesses {guess}. Without this result, the guess is right "
         "in 50% of cases. With this result, it is right in at most ",
         number(best, f"{best:.1%}"),
         " of cases. Further results about the same data make guesses better.",

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from dpspca.common.privacy import best_guess_by_epsilon, best_guess_by_mu
 from dpspca.common.results import Model, PrivacyStatement
 
-_MOST: Final = 20
-"""At this epsilon and above, a guess can be right in all cases, up to rounding."""
 CLEARLY: Final = 3.0
 """Times the standard deviation of its noise, from which a difference counts as clear."""
 
@@ -58,18 +57,10 @@ def _neighbour(model: Model, place: int) -> dict[str, Any]:
     }
 
 
-def best_guess(statement: PrivacyStatement) -> float:
-    """Return the most that a guess between two neighbouring data sets can be right, rounded up to a thousandth.
-
-    The guess is at even odds, by somebody who knows everything else. By (epsilon, delta) it is right with probability
-    at most (e^epsilon + delta) / (1 + e^epsilon). If all noise is Gaussian, also at most Phi(mu / 2), and delta covers
-    how far the implemented noise is from ideal.
-    """
-    odds, delta = math.exp(min(statement.epsilon, _MOST)), statement.delta
-    right = (odds + delta) / (1 + odds)
-    if statement.gaussian:
-        right = min(right, math.erfc(-statement.mu / 2 / math.sqrt(2)) / 2 + delta)
-    return float(min(1.0, math.ceil(1000 * right) / 1000))
+def best_guess_from(statement: PrivacyStatement) -> float:
+    """Return the most that a guess from a result can be right: by mu as well if all noise is Gaussian."""
+    right = best_guess_by_epsilon(statement.epsilon, statement.delta)
+    return min(right, best_guess_by_mu(statement.mu, statement.delta)) if statement.gaussian else right
 
 
 def in_words(facts: list[dict[str, Any]]) -> list[str]:

@@ -20,7 +20,7 @@ from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.results import Model, Origin
 from dpspca.common.text import printable
 
-from .readings import best_guess, in_words, stability
+from .readings import best_guess_from, in_words, stability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +108,7 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
             "exact_epsilon": statement.exact_epsilon,
             "answers": statement.answers,
             "providers": statement.parties,
-            "guess_at_most": best_guess(statement),
+            "guess_at_most": best_guess_from(statement),
         },
         "scores": model.scores and model.scores.to_dict(),
         "origin": model.origin and model.origin.to_dict(),

@@ -6,12 +6,12 @@ from typing import Final
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.job import Budget
-from dpspca.common.privacy import PrivacyUnit, format_up
+from dpspca.common.privacy import format_up
 from dpspca.provider.approval import CENTERING
 from dpspca.provider.ledger import Quotas
 from dpspca.provider.policy import Rules, filter_of
 
-from .policy_numbers import all_gaussian, best_guess, best_guess_of_job, jobs_that_fit
+from .policy_numbers import all_gaussian, best_guess_of_job, best_guess_within, jobs_that_fit
 
 _OTHER_NOISE: Final = (
     " A job whose noise is not Gaussian is limited by this epsilon and delta. It takes more of the budgets below, "
@@ -21,16 +21,6 @@ _LARGE: Final = 100
 """Numbers from here on are written without decimals."""
 _LISTED: Final = 50
 """Columns that are named in words."""
-_GUESS: Final = {
-    PrivacyUnit.ROW_ADD_REMOVE: "whether a given row is in the data or not",
-    PrivacyUnit.ROW_REPLACE_ONE: "which of two given contents a row of the data has",
-    PrivacyUnit.PERSON_ADD_REMOVE: "whether a given person is in the data or not",
-    PrivacyUnit.PERSON_REPLACE_ONE: "which of two given sets of rows a person has in the data",
-    PrivacyUnit.ENTRY: "which of two values an entry of the matrix has, if they differ by at most the least norm bound",
-    PrivacyUnit.SPECTRAL: (
-        "which of two matrices the data are, if they differ by at most the least norm bound in spectral norm"
-    ),
-}
 
 
 def explanation(rules: Rules) -> Iterator[str]:
@@ -80,13 +70,13 @@ def _budget_lines(rules: Rules) -> Iterator[str]:
     each = f", {fitting['per_analyst']} for each analyst" if rules.per_analyst else ""
     size = f"of the largest size{'' if gaussian else ' with Gaussian noise'}"
     yield f"  That is enough for {fitting['lifetime']} jobs {size}{each}, or for more jobs that are smaller."
-    job, all_jobs = best_guess_of_job(rules), best_guess(rules.lifetime)
+    job, all_jobs = best_guess_of_job(rules), best_guess_within(rules.lifetime)
     yield (
         "  What the numbers mean: suppose that somebody knows everything else and guesses "
-        f"{_GUESS[rules.unit]}. Without any answer, the guess is right in 50.0% of cases. With all answers to one job, "
-        f"it is right in at most {job:.1%}. With all answers to all jobs, ever, it is right in at "
-        f"most {all_jobs:.1%}. In other words, {_one_unit(rules)} makes any conclusion from all these answers at most "
-        f"{_factor(rules.lifetime)} times as likely, apart from an additional probability of "
+        f"{rules.unit.guess('the least norm bound')}. Without any answer, the guess is right in 50.0% of cases. With "
+        f"all answers to one job, it is right in at most {job:.1%}. With all answers to all jobs, ever, it is right in "
+        f"at most {all_jobs:.1%}. In other words, {_one_unit(rules)} makes any conclusion from all these answers at "
+        f"most {_factor(rules.lifetime)} times as likely, apart from an additional probability of "
         f"{format_up(rules.lifetime.delta)}."
     )
     yield (

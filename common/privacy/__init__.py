@@ -40,6 +40,7 @@ from .directions import (
 )
 from .dither import ROUNDING_SHARE, mechanism_event, noisy_projection
 from .events import ApproximateEvent, ChoiceEvent, Event, GaussianEvent, LaplaceEvent, ParallelEvent, PureEvent
+from .guesses import best_guess_by_epsilon, best_guess_by_mu
 from .keystream import Draw, Entropy, KeyStream, Purpose, WordSource, keyed_stream, repeatable_entropy
 from .lattice import (
     BASIS_BITS,
@@ -111,6 +112,8 @@ __all__ = [
     "Words",
     "audit",
     "basis_gain",
+    "best_guess_by_epsilon",
+    "best_guess_by_mu",
     "calibrated_scale",
     "calibrated_std",
     "cauchys",

@@ -22,6 +22,10 @@ class PrivacyUnit(StrEnum):
         """A sentence that defines neighbouring data sets for this unit."""
         return _NEIGHBOURS[self]
 
+    def guess(self, bound: str) -> str:
+        """Return what somebody guesses who tells two neighbours apart. ``bound`` names that of changes of a matrix."""
+        return _GUESSES[self].format(bound=bound)
+
     @property
     def is_row(self) -> bool:
         """Whether the data are rows, so that the guarantee protects one row or all rows of a person."""
@@ -69,4 +73,12 @@ _NEIGHBOURS = {
         "Two data sets are neighbours if they are matrices of the same shape whose difference stretches no vector "
         "by more than the stated bound (its spectral norm is at most that)."
     ),
+}
+_GUESSES = {
+    PrivacyUnit.ROW_REPLACE_ONE: "which of two given contents a row of the data has",
+    PrivacyUnit.ROW_ADD_REMOVE: "whether a given row is in the data or not",
+    PrivacyUnit.PERSON_REPLACE_ONE: "which of two given sets of rows a person has in the data",
+    PrivacyUnit.PERSON_ADD_REMOVE: "whether a given person is in the data or not",
+    PrivacyUnit.ENTRY: "which of two values an entry of the matrix has, if they differ by at most {bound}",
+    PrivacyUnit.SPECTRAL: "which of two matrices the data are, if they differ by at most {bound} in spectral norm",
 }

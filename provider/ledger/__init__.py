@@ -1,7 +1,7 @@
 """The durable, append-only record of what was reserved, spent and sent. It notices if it is an older copy."""
 
 from .accounts import Account, JobPosition, Release
-from .balance import Balance, Balances, epsilon_of, price_facts
+from .balance import Balance, Balances, price_facts
 from .entries import (
     QUARANTINE_REMEDY,
     Closed,
@@ -80,7 +80,6 @@ __all__ = [
     "Vouched",
     "admission_error",
     "decision_facts",
-    "epsilon_of",
     "export",
     "extent_of",
     "file_errors",

@@ -22,7 +22,7 @@ from dpspca.client.html_report.scree import ticks
 from dpspca.client.html_report.style import PAIRS, policy, sheet
 from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.client.reports import report
-from dpspca.client.reports.readings import best_guess
+from dpspca.client.reports.readings import best_guess_from
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
@@ -197,7 +197,7 @@ def test_the_intervals_of_the_json_are_those_of_the_model() -> None:
 
 def test_a_number_that_is_not_finite_is_refused() -> None:
     with pytest.raises(ValueError, match=facts("JSON")):
-        page(fresh(MODEL, mu=float("nan")))
+        page(fresh(MODEL, mu=float("nan"), gaussian=False))
 
 
 # --- The scree plot ---------------------------------------------------------------------------------------------------
@@ -411,5 +411,5 @@ def test_components_that_the_matrix_tells_apart_are_separate_in_the_report() -> 
 @pytest.mark.parametrize(("epsilon", "mu", "gaussian", "most"), [(1.0, 0.24, True, 0.548), (1.0, 0.24, False, 0.732)])
 def test_a_guess_is_never_better_than_the_promise_says(epsilon: float, mu: float, gaussian: bool, most: float) -> None:
     statement = replace(MODEL.statement, epsilon=epsilon, delta=1e-6, mu=mu, gaussian=gaussian)
-    assert best_guess(statement) == most
-    assert best_guess(replace(statement, epsilon=48.0, gaussian=False)) == 1.0
+    assert best_guess_from(statement) == most
+    assert best_guess_from(replace(statement, epsilon=48.0, gaussian=False)) == 1.0

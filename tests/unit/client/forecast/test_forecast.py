@@ -14,6 +14,7 @@ from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_colu
 from dpspca.common.algorithms import CATALOGUE, catalogue
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
+from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.units import PrivacyUnit
 
 
@@ -229,6 +230,9 @@ def test_what_is_left_of_a_lifetime_adds_up() -> None:
     assert found.jobs_in_lifetime == math.floor(1 / found.share_of_lifetime)  # type: ignore[operator]
     assert found.left_epsilon is not None
     assert 1 < found.left_epsilon < 2
+    rest = Filter.for_budget(2.0, 1e-6).whole - catalogue.plan(job(epsilon=1.0)).price
+    assert Filter.for_budget(found.left_epsilon, 1e-6).whole.units <= rest.units, "a budget of it fits"
+    assert asked(job(epsilon=3.0), lifetime=Budget(2.0, 1e-6)).left_epsilon == 0.0
     assert asked(job(epsilon=3.0), lifetime=Budget(2.0, 1e-6)).jobs_in_lifetime == 0
     assert json.dumps(found.to_dict(), allow_nan=False)
 

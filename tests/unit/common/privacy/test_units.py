@@ -23,6 +23,12 @@ def test_every_unit_says_which_data_sets_are_neighbours(unit: PrivacyUnit) -> No
 
 def test_no_two_units_say_the_same() -> None:
     assert len({unit.neighbours for unit in PrivacyUnit}) == len(PrivacyUnit)
+    assert len({unit.guess("7") for unit in PrivacyUnit}) == len(PrivacyUnit)
+
+
+@pytest.mark.parametrize("unit", PrivacyUnit)
+def test_a_guess_about_a_matrix_names_the_bound_that_is_protected(unit: PrivacyUnit) -> None:
+    assert ("the least norm bound" in unit.guess("the least norm bound")) != unit.is_row
 
 
 def test_units_of_rows_and_persons_protect_rows_and_others_do_not() -> None:
