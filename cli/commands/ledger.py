@@ -21,10 +21,10 @@ from dpspca.provider.ledger import (
     QUARANTINE_REMEDY,
     SHORT_LENGTH,
     LedgerReader,
-    decision_facts,
+    decision_entry_facts,
     export,
     file_errors,
-    job_facts,
+    ledger_job_facts,
     ledger_paths,
     quarantine_facts,
     read_ledger,
@@ -57,8 +57,8 @@ def _show(config: DaemonSettingsFile, *, as_json: AsJson = False) -> None:
     Also list what persons decided about jobs, and every quarantine.
     """
     view = read_ledger(config)
-    jobs = [job_facts(name, job) for name, job in view.state.jobs.items()]
-    decisions = [decision_facts(each) for each in view.decisions]
+    jobs = [ledger_job_facts(name, job) for name, job in view.state.jobs.items()]
+    decisions = [decision_entry_facts(each) for each in view.decisions]
     quarantines = [quarantine_facts(each) for each in view.quarantines]
     if as_json:
         facts = {"file": str(view.path), "head": asdict(view.state.head), "quarantine": view.quarantine_reason}

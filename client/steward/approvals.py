@@ -25,9 +25,9 @@ from dpspca.provider.approval import (
     StoredDecision,
     balance_facts,
     decision_facts,
-    job_facts,
     make_decision,
     request_facts,
+    requested_job_facts,
     require_own_account,
 )
 from dpspca.provider.ledger import Decided, LedgerReader, ledger_paths, read_ledger
@@ -95,7 +95,7 @@ class ApprovalOffice:
             facts["ledger_problem"] = ledger_problem
         content, job_problem = self._content(request)
         if content:
-            facts |= job_facts(content)
+            facts |= requested_job_facts(content)
         elif job_problem:
             facts["job_problem"] = job_problem
         if request.state not in _UNDECIDED:

@@ -20,9 +20,9 @@ from .words import (
     SignedContent,
     balance_facts,
     decision_facts,
-    job_facts,
     lines,
     request_facts,
+    requested_job_facts,
     summary,
 )
 
@@ -48,10 +48,10 @@ __all__ = [
     "approval_status",
     "balance_facts",
     "decision_facts",
-    "job_facts",
     "lines",
     "make_decision",
     "request_facts",
+    "requested_job_facts",
     "require_approved",
     "require_own_account",
     "require_signed",

@@ -94,7 +94,7 @@ class SignedContent:
 
 def summary(request: ApprovalRequest, content: bytes) -> dict[str, Any]:
     """Return the facts about a waiting job that do not need the ledger, as plain values."""
-    return request_facts(request) | job_facts(SignedContent.read(request, content))
+    return request_facts(request) | requested_job_facts(SignedContent.read(request, content))
 
 
 def request_facts(request: ApprovalRequest) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def request_facts(request: ApprovalRequest) -> dict[str, Any]:
     }
 
 
-def job_facts(content: SignedContent) -> dict[str, Any]:
+def requested_job_facts(content: SignedContent) -> dict[str, Any]:
     """Return the request of a job, its price, and the answers that would leave, as plain values."""
     envelope, plan = content.envelope, content.plan
     spec = plan.spec
@@ -201,7 +201,7 @@ def decision_facts(decided: Decided) -> dict[str, Any]:
         "person": decided.person,
         "login": decided.login,
         "reason": decided.reason,
-        "at": format_time(decided.decided_at),
+        "decided": format_time(decided.decided_at),
     }
 
 
@@ -289,4 +289,5 @@ def _decisions(decided: Sequence[Mapping[str, Any]], approvers: Sequence[str], n
         why = f": {each['reason']}" if each["reason"] else ""
         where = "" if each.get("recorded", True) else " (the provider has not recorded it yet)"
         problem = f" This does not count. {each['problem']}" if each.get("problem") else ""
-        yield f"  {each['verdict'].upper()} by {each['person']} ({each['login']}) at {each['at']}{why}.{where}{problem}"
+        who = f"{each['person']} ({each['login']})"
+        yield f"  {each['verdict'].upper()} by {who} at {each['decided']}{why}.{where}{problem}"

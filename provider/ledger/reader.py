@@ -169,7 +169,7 @@ def release_facts(sent: Release) -> dict[str, Any]:
     }
 
 
-def job_facts(name: str, job: JobAccount) -> dict[str, Any]:
+def ledger_job_facts(name: str, job: JobAccount) -> dict[str, Any]:
     """Return a job of the ledger as plain values."""
     opening, account = job.opening, job.account
     return {
@@ -192,12 +192,13 @@ def job_facts(name: str, job: JobAccount) -> dict[str, Any]:
     }
 
 
-def decision_facts(entry: Entry) -> dict[str, Any]:
-    """Return a person's decision about a job, as plain values."""
+def decision_entry_facts(entry: Entry) -> dict[str, Any]:
+    """Return the entry of a person's decision about a job, as plain values."""
     decided = entry.fact
     assert isinstance(decided, Decided)
     named = {name: getattr(decided, name) for name in ("job", "data_set", "verdict", "person", "login", "reason")}
-    return {"at": format_time(entry.at), "entry": entry.number, "decided": format_time(decided.decided_at), **named}
+    times = {"decided": format_time(decided.decided_at), "recorded_at": format_time(entry.at)}
+    return {"entry": entry.number} | times | named
 
 
 def quarantine_facts(entry: Entry) -> dict[str, Any]:

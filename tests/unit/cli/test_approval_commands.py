@@ -145,8 +145,9 @@ def test_what_was_decided_is_shown_after_the_job_ended(
     assert (told["state"], told["asks"]) == ("rejected", asks)
     assert not {"balances", "approvers"} & told.keys(), "nobody decides about it any more"
     assert [(each["person"], each["recorded"]) for each in told["decisions"]] == [(MARIA, True)]
+    (decision,) = told["decisions"]
     for text in (run("approval", "show", job, *NORTH).out, shown(site, "approval", job)):
-        assert names_facts(text, "rejected", MARIA, "why not", "4 columns")
+        assert names_facts(text, "rejected", MARIA, "why not", "4 columns", decision["decided"])
     assert "<form" not in shown(site, "approval", job)
 
 

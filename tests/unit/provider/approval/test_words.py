@@ -11,8 +11,9 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError
 from dpspca.common.privacy.costs import Price
 from dpspca.common.queries.base import Query
-from dpspca.provider.approval.words import KINDS, MOST_NAMES, _asked, balance_facts
-from dpspca.provider.ledger.entries import Founded, Limits, Quarantined
+from dpspca.provider.approval.words import KINDS, MOST_NAMES, _asked, balance_facts, decision_facts
+from dpspca.provider.ledger.entries import Decided, Founded, Limits, Quarantined
+from dpspca.provider.ledger.reader import decision_entry_facts
 from dpspca.provider.ledger.rules import LedgerState
 from dpspca.provider.policy.rules import Policy, Rules
 
@@ -90,3 +91,13 @@ def test_as_many_such_jobs_fit_as_the_ledger_admits(fifths: int, per_analyst: bo
     assert fitting == PLAN.price.times_in(room) == jobs_that_the_ledger_admits(state, rules)
     assert (fitting > 0) == (fifths < 5 or not per_analyst)
     assert min(each["left"]["units"] for each in shown.values()) == room.units
+
+
+def test_a_decision_has_its_own_time_and_in_the_ledger_that_of_its_entry() -> None:
+    stated = {"job": "job", "data_set": "cohort", "verdict": "approve", "person": "maria", "login": "ml", "reason": ""}
+    decided = Decided(**stated, decided_at=60, expires_at=LATER, certificate="", signature="")
+    (entry,) = LedgerState().draft(3600, [decided])
+    shown, recorded = decision_facts(decided), decision_entry_facts(entry)
+    assert shown["decided"] == recorded["decided"] == "1970-01-01T00:01:00Z"
+    assert (recorded["recorded_at"], recorded["entry"]) == ("1970-01-01T01:00:00Z", 1)
+    assert "at" not in shown.keys() | recorded.keys()
