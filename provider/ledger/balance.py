@@ -7,7 +7,17 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from dpspca.common.errors import BudgetExceededError, DpspcaError
-from dpspca.common.privacy import NOTHING, UNIT, Filter, Mixture, Price, PrivacyLoss, root_down, float_below, float_above
+from dpspca.common.privacy import (
+    NOTHING,
+    UNIT,
+    Filter,
+    Mixture,
+    Price,
+    PrivacyLoss,
+    float_above,
+    float_below,
+    root_down,
+)
 
 from .accounts import Account
 
