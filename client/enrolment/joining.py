@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dpspca.common.checks import check
-from dpspca.common.errors import NotNowError, NotTrustedError, UnsafeFileError
+from dpspca.common.errors import NotNowError, NotTrustedError, RevokedError, UnsafeFileError
 from dpspca.common.names import Role
 from dpspca.common.storage import Address, ProxyAddress, Route, files
 from dpspca.common.transport import CertificateMail, Mailbox, MailFolder, RemoteMailbox, is_loopback
@@ -30,6 +30,7 @@ FETCH_SECONDS: Final = 30.0
 FETCH_PAUSE: Final = 0.2
 IDENTITY_FOLDER: Final = "identity"
 REVOCATIONS: Final = "revoked.pem"
+_NEW_FOLDER: Final = "join with that in a new folder: --folder NEW_FOLDER."
 EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # what a coordinator listens on, for its operator to change
 EVERY_ADDRESS_WITH_IPV6: Final = "[::]"
 """The same, if the study reaches it by IPv6. It includes the addresses of IPv4."""
@@ -77,7 +78,22 @@ class Joining:
         found = Identity.load(self.identity_folder)
         same = (found.name, found.authority_pem) == (self.invitation.party, self.invitation.authority_pem)
         check(same, f"{self.folder} belongs to {found.name} already.", "Choose another folder with --folder.")
+        self._require_not_revoked(found)
+        check(
+            identity.invitation_id(self.identity_folder) in {None, self.invitation.id},
+            f"{found.name} joined in {self.folder} with another invitation than this one.",
+            f"A new invitation is for a new key, so {_NEW_FOLDER}",
+        )
         return found
+
+    def _require_not_revoked(self, found: Identity) -> None:
+        """Refuse a folder whose certificate was revoked, as far as its revocation list says so."""
+        listed = identity.stored_revocations(self.folder / REVOCATIONS, found.authority_pem)
+        if listed is not None and listed.names(found.certificate_pem):
+            raise RevokedError(
+                f"{self.folder} holds a certificate of {found.name} that was revoked.",
+                f"Ask the authority's operator for a new invitation, and {_NEW_FOLDER}",
+            )
 
     def require_usable(self, now: datetime) -> None:
         """Refuse an invitation that has expired or leads nowhere, before a key is made."""

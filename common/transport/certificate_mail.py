@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpspca.common.errors import DpspcaError, NotTrustedError
-from dpspca.common.trust import Identity, Reply, RevocationList, identity, request_fingerprint
+from dpspca.common.trust import Identity, Reply, RevocationList, identity, read_certificate, request_fingerprint
 
 from .mailbox import Mail, Mailbox, has_same_key
 
@@ -36,16 +36,33 @@ class CertificateMail:
         content = self.mailbox.get(self.slot, Mail.CERTIFICATE)
         if not content:
             return None, ""
+        reply = None
         try:
             reply = Reply.from_bytes(content)
             listed = RevocationList.read(reply.revocations_pem, authority_pem)
             made = identity.install(self.folder, reply.certificate_pem, authority_pem)
         except NotTrustedError as problem:
+            if reply is not None and self._is_earlier(reply.certificate_pem, authority_pem):
+                return None, ""
             return None, f"The mailbox has no certificate for this key yet, but another one: {problem.what}"
         if self.revocations:
             self._keep_list(listed, reply.revocations_pem, authority_pem)
         self._clear()
         return made, ""
+
+    def _is_earlier(self, certificate_pem: bytes, authority_pem: bytes) -> bool:
+        """Whether this is the party's present certificate, which waits to be renewed, or one that was revoked.
+
+        Either lies in the mailbox until the authority has signed again. Any other may be a thief's.
+        """
+        try:
+            shown = read_certificate(certificate_pem)
+            if identity.is_enrolled(self.folder):
+                return shown == read_certificate(Identity.load(self.folder).certificate_pem)
+            content = self.mailbox.get(self.slot, Mail.REVOCATIONS)
+            return bool(content) and RevocationList.read(content, authority_pem).names(certificate_pem)
+        except NotTrustedError:
+            return False
 
     def fetch_revocations(self, authority_pem: bytes) -> RevocationList | None:
         """Install the mailbox's revocation list if it is newer than ours, and return it then."""

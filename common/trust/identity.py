@@ -3,8 +3,9 @@
 All three are in one private file, ``identity.pem``, which is replaced in one step, so that a crash cannot separate a
 new key from its certificate. The key is made in this folder and never leaves it. A new key and the request for it are
 kept in ``waiting.pem`` until the certificate is installed; until then the old identity stays in use. A renewal cannot
-change the authority. ``mailbox-slot`` says where in the mailbox the party's requests and certificates are; only the
-coordinator also has a ``mailbox-key``.
+change the authority. ``mailbox-slot`` says where in the mailbox the party's requests and certificates are, and
+``invitation`` is the public name of the invitation with which it joined. Only the coordinator also has a
+``mailbox-key``.
 
 A daemon asks ``CurrentIdentity`` and ``CurrentRevocations`` each time it needs one. Both read their file again only if
 it has changed, so renewal and revocation need no restart.
@@ -41,6 +42,7 @@ from .revocations import RevocationList
 IDENTITY_FILE: Final = "identity.pem"
 WAITING_FILE: Final = "waiting.pem"
 SLOT_FILE: Final = "mailbox-slot"
+INVITATION_FILE: Final = "invitation"
 MAILBOX_KEY_FILE: Final = "mailbox-key"
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----\n[A-Za-z0-9+/=\n]+-----END \1-----\n")
@@ -103,9 +105,16 @@ def join_request(folder: Path, invitation: Invitation) -> bytes:
     """
     made = write_enrolment(request(folder, invitation.party), invitation)
     _keep(folder / SLOT_FILE, invitation.slot.encode())
+    _keep(folder / INVITATION_FILE, invitation.id.encode())
     if invitation.mailbox_key:
         _keep(folder / MAILBOX_KEY_FILE, invitation.mailbox_key)
     return made
+
+
+def invitation_id(folder: Path) -> str | None:
+    """Return the name of the invitation that was used in this folder last, or None if an earlier version used it."""
+    path = folder / INVITATION_FILE
+    return None if files.stamp(path) is None else files.read(path, private=True).decode("ascii", errors="replace")
 
 
 def mailbox_slot(folder: Path) -> str:
@@ -124,6 +133,11 @@ def mailbox_slot(folder: Path) -> str:
 def mailbox_key(folder: Path) -> bytes:
     """Return the key with which the coordinator recognises slots."""
     return files.read(folder / MAILBOX_KEY_FILE, private=True)
+
+
+def is_enrolled(folder: Path) -> bool:
+    """Whether the folder holds an identity."""
+    return files.stamp(folder / IDENTITY_FILE) is not None
 
 
 def is_waiting(folder: Path) -> bool:

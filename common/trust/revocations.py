@@ -86,6 +86,10 @@ class RevocationList:
         serials = frozenset(each.serial_number for each in listed)
         return cls(authority.fingerprint(SHA256()), number, listed.last_update_utc, end, serials)
 
+    def names(self, certificate_pem: bytes) -> bool:
+        """Whether this list names a certificate of its authority."""
+        return read_certificate(certificate_pem).serial_number in self.serials
+
     def newer_than(self, other: "RevocationList") -> bool:
         """Whether this list is of the same authority as another and has a higher number."""
         return self.authority == other.authority and self.number > other.number

@@ -169,6 +169,26 @@ def test_joining_again_with_the_same_invitation_changes_nothing(here: Here, tmp_
     assert other.error_line.startswith("north belongs to dpspca://town/provider/north already.")
 
 
+@pytest.mark.usefixtures("enrolled")
+def test_a_new_invitation_wants_a_new_folder_after_a_revocation(here: Here) -> None:
+    assert here("study", "revoke", "provider/north", *POST).code == 0
+    (anew,) = here("study", "invite", "provider/north", "--json").facts["invitations"]
+    refused = join(here, invitation=anew["file"])
+    assert (refused.code, "--folder" in refused.error_line) == (2, True)
+    waiting = join(here, invitation=anew["file"], folder="anew")
+    assert (waiting.code, "another one" in waiting.err) == (0, False), "the mailbox still has the revoked certificate"
+    assert sign(here).code == 0
+    assert join(here, "--json", invitation=anew["file"], folder="anew").facts["joined"]
+
+
+@pytest.mark.usefixtures("enrolled")
+def test_join_does_not_call_a_revoked_party_joined(here: Here, tmp_path: Path) -> None:
+    assert here("study", "revoke", "provider/north", *POST).code == 0
+    (tmp_path / "north" / "revoked.pem").write_bytes((tmp_path / "post" / "revoked.pem").read_bytes())
+    refused = join(here)
+    assert (refused.code, names_facts(refused.error_line, "revoked", "--folder")) == (2, True)
+
+
 # --- Whom a party and the operator trust ------------------------------------------------------------------------------
 
 
@@ -234,7 +254,9 @@ def test_t44_a_replayed_certificate_and_request_are_ignored(here: Here, tmp_path
         '[data_sets]\ncohort = "rows.csv"\n'
     )
     renew = ("identity", "renew", "--config", "north/provider.toml", *POST, "--no-wait", "--json")
-    assert here(*renew).facts["renewed"] is False
+    begun = here(*renew)
+    assert begun.facts["renewed"] is False
+    assert "another one" not in begun.err, "the mailbox has the certificate that is renewed"
     (request,) = (tmp_path / "post").glob("*.request")
     first_renewal = request.read_bytes()
     assert outcomes(sign(here)) == {NORTH: ("renews", None)}
