@@ -45,6 +45,12 @@ def composed(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
+def sentence(text: str) -> str:
+    """Return text of a person with a full stop at its end, so that another sentence can follow."""
+    ended = text.strip()
+    return ended if ended.endswith((".", "!", "?")) else f"{ended}."
+
+
 def printable(text: str) -> str:
     """Return untrusted text on one line, with control characters escaped."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)

@@ -92,6 +92,7 @@ def _approve(  # noqa: PLR0913  # a command's flags are its parameters
     """Approve a job. Shows the job in words and asks you to confirm. The decision is signed and kept in the ledger."""
     office = ApprovalOffice.of(config)
     request = office.find(job)
+    person = office.decider(request, APPROVE, person)
     if not yes:
         _confirm(office.facts(request), "Approve this job?")
     _print_decision(office.decide(request, APPROVE, person, reason or ""), as_json=as_json)
@@ -113,6 +114,7 @@ def _reject(  # noqa: PLR0913  # a command's flags are its parameters
     """
     office = ApprovalOffice.of(config)
     request = office.find(job)
+    person = office.decider(request, REJECT, person)
     if not yes:
         _confirm(office.facts(request), "Reject this job for good?")
     _print_decision(office.decide(request, REJECT, person, reason), as_json=as_json)

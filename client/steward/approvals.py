@@ -122,19 +122,8 @@ class ApprovalOffice:
 
         ``taken`` says whether it did, and ``problem`` why the decision does not count, if it does not.
         """
+        person = self.decider(request, verdict, person)
         rule = self._rule(request)
-        person = self.person(rule, person)
-        check(
-            request.state in _UNDECIDED,
-            f"Job {request.job:.12} is {request.state}.",
-            "Only jobs that wait can be decided about. The analyst can sign a new job.",
-        )
-        earlier = [each for each in self._decisions(request) if each["person"] == person and not each["problem"]]
-        check(
-            all(each["verdict"] != verdict for each in earlier),
-            f"{person} already made this decision about job {request.job:.12}.",
-            f"{rule.needed} different persons have to approve it." if rule.needed > 1 else "There is nothing to do.",
-        )
         decided = make_decision(
             Identity.load(self.settings.identity),
             job=request.job,
@@ -157,6 +146,23 @@ class ApprovalOffice:
             "state": str(state.state) if state else None,
             "approvals_needed": rule.needed,
         }
+
+    def decider(self, request: ApprovalRequest, verdict: str, person: str | None) -> str:
+        """Return who decides. Refuse a person or a verdict that cannot count, before anybody reads the job."""
+        rule = self._rule(request)
+        person = self.person(rule, person)
+        check(
+            request.state in _UNDECIDED,
+            f"Job {request.job:.12} is {request.state}.",
+            "Only jobs that wait can be decided about. The analyst can sign a new job.",
+        )
+        earlier = [each for each in self._decisions(request) if each["person"] == person and not each["problem"]]
+        check(
+            all(each["verdict"] != verdict for each in earlier),
+            f"{person} already made this decision about job {request.job:.12}.",
+            f"{rule.needed} different persons have to approve it." if rule.needed > 1 else "There is nothing to do.",
+        )
+        return person
 
     def person(self, rule: ApprovalRule, given: str | None) -> str:
         """Return who decides: the person who was named, or else the account's own name. The policy must list them."""

@@ -17,6 +17,7 @@ from dpspca.common.checks import check, check_known
 from dpspca.common.decoding import STORED, decode, parse_json
 from dpspca.common.errors import DpspcaError, RefusedError
 from dpspca.common.names import PartyName
+from dpspca.common.text import sentence
 from dpspca.common.trust import Identity, sign_texts, verify_texts
 from dpspca.provider.ledger import Decided
 from dpspca.provider.policy import ApprovalRule
@@ -148,7 +149,8 @@ def require_approved(decisions: Sequence[Decided], rule: ApprovalRule | None) ->
 def rejection(decisions: Sequence[Decided]) -> RejectedError:
     """Return the error for a rejected job: who rejected it, and why."""
     first = next(each for each in decisions if each.verdict == REJECT)
-    return RejectedError(f"Rejected by {first.person}: {first.reason}", "Ask the steward, or sign another job.")
+    reason = sentence(first.reason)
+    return RejectedError(f"Rejected by {first.person}: {reason}", "Ask the steward, or sign another job.")
 
 
 def write_decision(decided: Decided) -> str:

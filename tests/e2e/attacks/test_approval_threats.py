@@ -264,7 +264,7 @@ def test_t42_a_rejection_is_final_and_sent_with_its_reason(tmp_path: Path) -> No
         await waits(exchange, job)
         assert office.take(office.decision(job, REJECT)) == ""
         refused = (await exchange.reply()).refusal
-        assert (refused.code, refused.what) == ("rejected", f"Rejected by {MARIA}: because")
+        assert (refused.code, refused.what) == ("rejected", f"Rejected by {MARIA}: because.")
         assert office.take(office.decision(job, person=BEN)) != ""
         for _ in range(2):
             assert (await exchange.admit(job.to_bytes())).refusal.code == "rejected"

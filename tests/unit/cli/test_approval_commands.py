@@ -115,6 +115,18 @@ def test_a_rejection_is_shown_and_confirmed_like_an_approval(
     assert [each.read().verdict for each in site.office.queue.decisions(job)] == [REJECT]
 
 
+@pytest.mark.parametrize("verdict", [("approve",), ("reject", "--reason", "no")])
+def test_a_person_whom_the_policy_does_not_name_is_refused_first(
+    verdict: tuple[str, ...], enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, job, run = north_with(enrolment, human_policy(MARIA), monkeypatch, capfd)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    refused = run("approval", *verdict, job, "--person", "eve", *NORTH)
+    assert refused.code == 2
+    assert names_facts(refused.error_line, "'eve'", "--person", MARIA)
+    assert not names_facts(refused.err, "[y/N]"), "nobody reads a whole job for nothing"
+
+
 def test_t42_a_second_approval_from_one_account_is_refused_with_both_names(
     enrolment: Enrolment, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ from dpspca.provider.approval.decisions import (
     approval_status,
     make_decision,
     read_decision,
+    rejection,
     require_approved,
     require_own_account,
     require_signed,
@@ -111,6 +112,12 @@ def test_a_rejection_is_final_in_any_order(me: Identity) -> None:
             assert approval_status(order, rule) is ApprovalStatus.REJECTED
             with pytest.raises(RejectedError, match=facts("ben", "why")):
                 require_approved(order, rule)
+
+
+@pytest.mark.parametrize("reason", ["not covered", "not covered.", " not covered. "])
+def test_the_hint_after_a_rejection_is_a_sentence_of_its_own(me: Identity, reason: str) -> None:
+    shown = rejection([decision(me, REJECT, "ben", reason=reason)])
+    assert str(shown) == f"Rejected by ben: not covered. {shown.remedy}"
 
 
 def test_four_eyes_are_two_persons_and_only_those_whom_the_policy_names_now(me: Identity) -> None:
