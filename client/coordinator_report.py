@@ -128,10 +128,16 @@ class _Sources:
             Role.ANALYST: Counter(job.analyst.rpartition("/")[2] for job in self.jobs),
         }
         for role, taken_part in counts.items():
-            known = {name for kind, name in self.live if kind == role} | {*taken_part}
+            known = {name for kind, name in self.live if kind == role}
+            known |= self._asked if role is Role.PROVIDER else {*taken_part}
             known |= {each.name for each in self.invited if each.role is role}
             known |= self.receipts.keys() if role is Role.PROVIDER else set()
             yield from (self._party(role, name, taken_part[name]) for name in sorted(known))
+
+    @property
+    def _asked(self) -> set[str]:
+        """The providers that were asked a query. A job may also name others, and misspell them."""
+        return {name for job in self.jobs for name, each in job.participants.items() if each.asked}
 
     def _party(self, role: Role, name: str, jobs: int) -> dict[str, Any]:
         live = self.live.get((role, name))

@@ -1,19 +1,27 @@
 """Say which providers of a job are missing, since when and why: before it is submitted, and while it waits for them.
 
-Neither stops the job, because such a provider may still connect. One whose certificate was revoked is refused by
-``AsyncFederation.submit``.
+Neither stops the job, because such a provider may still connect. Only one whose certificate was revoked is refused, as
+``AsyncFederation.submit`` refuses it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
 import typer
 
-from dpspca.client.connection import AWAITING_APPROVAL, FederationError, JobStatus
+from dpspca.client.connection import (
+    AWAITING_APPROVAL,
+    UNKNOWN,
+    FederationError,
+    JobStatus,
+    Presence,
+    require_admissible,
+)
 from dpspca.client.federation import AsyncFederation
+from dpspca.common.choices import near_miss
 from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
 
@@ -23,7 +31,7 @@ LONGEST_PAUSE: Final = 60.0
 """The longest pause between two checks, in seconds."""
 
 
-async def absent(federation: AsyncFederation, data_set: str, names: Iterable[str]) -> dict[str, str]:
+async def absent(federation: AsyncFederation, data_set: str, names: Collection[str]) -> dict[str, str]:
     """Return those of the named providers that do not offer a data set now, each with the reason."""
     there = {offer.provider for offer in await federation.data_sets() if offer.data_set == data_set}
     missing = [name for name in names if name not in there]
@@ -35,12 +43,22 @@ async def absent(federation: AsyncFederation, data_set: str, names: Iterable[str
         elif known[name].is_connected:
             found[name] = f"connected, but does not offer {data_set!r}"
         else:
-            found[name] = known[name].absence
+            found[name] = f"{known[name].absence}{_meant(known[name], there - {*names})}"
     return found
 
 
-async def warn_before_job(federation: AsyncFederation, data_set: str, names: Iterable[str], seconds: int) -> None:
-    """Warn about providers that a job names but that are absent now. A name may be misspelt."""
+def _meant(unknown: Presence, offering: Iterable[str]) -> str:
+    """Return which provider of the data set was probably meant, if the coordinator does not know the name."""
+    near = near_miss(unknown.name, sorted(offering)) if unknown.state == UNKNOWN else None
+    return f"; did you mean {near!r}?" if near else ""
+
+
+async def warn_before_job(federation: AsyncFederation, data_set: str, names: Collection[str], seconds: int) -> None:
+    """Warn about providers that a job names but that are absent now. A name may be misspelt.
+
+    A job that is refused for a revoked provider does not wait for anybody, so refuse it before the warning.
+    """
+    require_admissible(await federation.presence([*names]))
     missing = await absent(federation, data_set, names)
     if missing:
         print_message(

@@ -130,7 +130,9 @@ def test_absent_providers_are_named_before_and_while_waiting(here: Callable[...,
     warning, name, *progress = ended.err.splitlines()
     start = r"not connected since the coordinator started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     unknown = "unknown to the coordinator: check the name"
-    assert re.match(rf"Missing now: nroth \({unknown}; {start}\)\. The job waits up to 5 seconds", warning)
+    assert re.match(
+        rf"Missing now: nroth \({unknown}; {start}; did you mean 'north'\?\)\. The job waits up to 5 seconds", warning
+    )
     assert name.startswith("job ")
     (waiting,) = (line for line in progress if line.startswith("Waiting for nroth ("))
     assert re.search(r"No progress for [23] seconds; after 5 the job continues without them or fails\.", waiting)
