@@ -86,6 +86,15 @@ class JobRecord:
     ended: float = 0.0
     participants: Mapping[str, JobParticipant] = field(default_factory=dict)
 
+    @property
+    def losses(self) -> str:
+        """Say why providers dropped out: each reason once, with the names of all whose reason it is."""
+        names: dict[str, list[str]] = {}
+        for name, each in self.participants.items():
+            if each.reason:
+                names.setdefault(each.reason, []).append(name)
+        return " ".join(f"{', '.join(named)}: {reason}" for reason, named in names.items())
+
     def after(self, event: Event, reason: str = "", *, now: float = 0.0) -> "JobRecord":
         """Return the job after an event at ``now``. An event that this state does not allow raises."""
         next_state = TRANSITIONS.get((self.state, event))

@@ -63,7 +63,7 @@ def require_done(status: JobStatus) -> None:
         nothing = "According to the coordinator no provider was sent a query, so this job cost nothing."
         cost = "What was asked stays spent." if asked else nothing
         kind = JobFailedError if asked else UnpaidJobError
-        raise kind(f"The job ended ({status.state}): {status.reason}", f"Fix the cause and submit a new job. {cost}")
+        raise kind(f"The job ended ({status.state}): {status.reason}", cost)  # the reason ends with what to do
 
 
 def _require_offered(columns: Sequence[str], data_set: str, offered: Mapping[str, Sequence[str] | None]) -> None:

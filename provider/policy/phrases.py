@@ -11,6 +11,11 @@ def rows(count: int) -> str:
     return "one row" if count == 1 else f"all {count} rows"
 
 
+def more_columns(count: int) -> str:
+    """Count columns beyond those that are allowed in words."""
+    return "1 other column" if count == 1 else f"{count} other columns"
+
+
 def written(key: str, value: str | int) -> str:
     """Tell the analyst which setting of a job to write, and which flag sets the same."""
     shown = f'"{value}"' if isinstance(value, str) else value

@@ -56,7 +56,7 @@ from dpspca.provider.ledger import Promise, Quotas, extent_of
 from .approval import ApprovalKeys, Persons
 from .caps import Range, covers_as_signed, filter_of, read_budget
 from .job_request import JobRequest
-from .phrases import providers, rows, written
+from .phrases import more_columns, providers, rows, written
 from .unusable_methods import unusable
 
 MOST_ANSWER_INTERVAL: Final = 10.0  # seconds: with a longer interval, jobs would take too long
@@ -258,7 +258,7 @@ class Rules(ApprovalKeys):
         # With a dictionary, the policy names features, and the job the columns that they become.
         asked_for = schema.names if spec.dictionary is None else map(feature_of, schema.names)
         others = sorted(set(asked_for) - set(self.columns))
-        asked = f"{len(others)} columns beyond these, for example {', '.join(map(shortened, others[:1]))}"
+        asked = f"{more_columns(len(others))}, for example {', '.join(map(shortened, others[:1]))}"
         return _Check("columns", not others, asked, allowed)
 
     def _refusals_of_price(self, job: JobRequest) -> Iterator[RefusedError]:

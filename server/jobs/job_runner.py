@@ -350,10 +350,9 @@ class JobRunner:
 
     def _require_enough(self, count: int) -> None:
         if count < max(1, self._spec.minimum_providers):
-            reasons = " ".join(f"{name}: {each.reason}" for name, each in self.job.participants.items() if each.reason)
             left = f"{count or 'No'} provider{'s are' if count > 1 else ' is'} left"
             raise TooFewProvidersError(
-                f"{left}; the job needs at least {max(1, self._spec.minimum_providers)}. {reasons}",
+                f"{left}; the job needs at least {max(1, self._spec.minimum_providers)}. {self.job.losses}",
                 "Submit a new job when these problems are solved and the providers are connected.",
             )
 

@@ -224,7 +224,8 @@ class Link:
         if pending and not pending.done.done():
             self.metrics.refused("provider", refusal.code)
             what, remedy = _escape(refusal.what), _escape(refusal.remedy)
-            refused = f"Refused ({refusal.code})" if is_code(refusal.code) else "Refused"
+            says_more = is_code(refusal.code) and refusal.code != RefusedError.code
+            refused = f"Refused ({refusal.code})" if says_more else "Refused"
             kind = ProviderNotReadyError if refusal.code in _NOT_READY else ProviderRefusedError
             pending.done.set_exception(kind(f"{refused}: {what}", remedy or "Ask its operator."))
 

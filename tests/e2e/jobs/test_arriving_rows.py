@@ -252,7 +252,7 @@ def test_a_job_about_all_rows_is_refused_on_arriving_rows(
     async def scene(parties: TwoProviders) -> None:
         for job in (spec(minimum_providers=2), spec(method="streaming-power", options={}, minimum_providers=2)):
             async with asyncio.timeout(LONG):
-                with pytest.raises(JobFailedError, match=facts("north: Refused (refused)", "block_rows")):
+                with pytest.raises(JobFailedError, match=facts("north: Refused", "block_rows")):
                     await (await parties.submit(job)).result()
         assert parties.ledger.open_jobs() == ()
         assert parties.spent() == 0

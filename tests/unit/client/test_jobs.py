@@ -7,7 +7,8 @@ import pytest
 from facts import facts
 from local_federation import spec
 
-from dpspca.client.connection.errors import TooMuchError
+from dpspca.client.connection import require_done
+from dpspca.client.connection.errors import JobFailedError, TooMuchError
 from dpspca.client.connection.jobs import JobStatus, Offer, OfferList
 from dpspca.common.algorithms import catalogue
 from dpspca.common.dictionary import MOST_TITLE, PinnedDictionary
@@ -43,6 +44,17 @@ def test_a_status_has_plain_values() -> None:
         "awaiting_approval_since": None,
         "awaiting_approval_until": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [("failed", "No provider is left. Submit a new job when they are."), ("cancelled", "Cancelled by the analyst.")],
+)
+def test_the_end_of_a_job_repeats_no_advice(state: str, reason: str) -> None:
+    status = JobStatus.of(pb.Job(job="abc", state=state, reason=reason))
+    with pytest.raises(JobFailedError, match=facts(state)) as caught:
+        require_done(status)
+    assert str(caught.value).lower().count("submit a new job") == reason.lower().count("submit a new job")
 
 
 def test_a_status_says_since_when_a_job_waits_and_older_ones_are_no_news() -> None:

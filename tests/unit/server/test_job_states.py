@@ -57,6 +57,15 @@ def test_done_is_reached_only_by_finishing_a_running_job() -> None:
     assert [pair for pair, after in TRANSITIONS.items() if after is State.DONE] == [(State.RUNNING, Event.FINISH)]
 
 
+def test_a_reason_of_several_providers_is_said_once() -> None:
+    participants = {
+        name: JobParticipant(reason=reason)
+        for name, reason in (("north", "Refused: No."), ("south", ""), ("east", "Refused: No."), ("west", "Gone."))
+    }
+    assert replace(JOB, participants=participants).losses == "north, east: Refused: No. west: Gone."
+    assert JOB.losses == ""
+
+
 def test_a_job_that_begins_or_ends_waits_for_no_approval() -> None:
     job = JOB.with_participant("north", JobParticipant(awaiting_since=5.0, awaiting_until=9.0)).after(Event.AWAIT)
     assert job.participants["north"].awaiting_since == 5.0

@@ -122,9 +122,10 @@ def test_a_job_within_every_rule_is_allowed(job: JobSpec) -> None:
         (
             spec(schema=Schema.of(["age", "name", "wage"])),
             "columns",
-            "2 columns beyond these, for example 'name'",
+            "2 other columns, for example 'name'",
             "the 4",
         ),
+        (spec(schema=Schema.of(["age", "wage"])), "columns", "1 other column, for example 'wage'", "the 4"),
         (spec(norm_bound=3.999), "norm_bound", "3.999", "between 4.0 and 12.0"),
         (spec(norm_bound=12.000000001), "norm_bound", "12.000000001", "between 4.0 and 12.0"),
         (spec(centering="private", mean_bound=6.5), "mean_bound", "6.5", "between 2.0 and 6.0"),

@@ -59,7 +59,7 @@ def test_any_other_refusal_is_final() -> None:
     reason, asked = ask_provider("refused", "refused")
     assert asked == 1
     assert reason is not None
-    assert names_facts(reason, "(refused)", "Not now.")
+    assert names_facts(reason, "Refused", "Not now.")
 
 
 def test_one_that_never_gets_ready_drops_out_with_its_own_reason() -> None:

@@ -176,7 +176,13 @@ def test_waiting_for_a_message_ends_at_its_time_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "quoted"), [("data-changed", "Refused (data-changed): "), ("", "Refused: "), ("Oh\x1b[2J no", "Refused: ")]
+    ("code", "quoted"),
+    [
+        ("data-changed", "Refused (data-changed): "),
+        ("refused", "Refused: "),
+        ("", "Refused: "),
+        ("Oh\x1b[2J no", "Refused: "),
+    ],
 )
 def test_a_refusal_quotes_its_code_if_it_has_the_form_of_one(code: str, quoted: str) -> None:
     async def scenario() -> None:
