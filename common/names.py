@@ -17,6 +17,7 @@ COORDINATOR_HOST: Final = "coordinator.dpspca"
 """The host name in every coordinator's certificate, whatever its real address is."""
 
 _NAME: Final = re.compile(rf"[a-z0-9][a-z0-9.-]{{0,{MAX_NAME - 1}}}")
+_MOST_SHOWN: Final = 80
 _SCHEME: Final = "dpspca://"
 
 
@@ -78,10 +79,17 @@ def check_name(what: str, name: object) -> str:
 
 
 def shortened(value: object) -> str:
-    """Return a value from outside as text for a message: escaped, and at most 80 characters long."""
+    """Return a value from outside as text for a message: escaped, and at most 80 characters long.
+
+    Text that is cut still ends with its quotation mark, so that a reader sees where the quotation ends.
+    """
     try:
-        return f"{value!a:.80}"
+        text = ascii(value)
     except RecursionError:
         return "(nested too deeply to be shown)"
     except ValueError:  # Python writes no integer of more than 4300 digits
         return "(a number too long to be shown)"
+    if len(text) <= _MOST_SHOWN:
+        return text
+    end = f"...{text[-1]}" if text[0] == text[-1] and text[0] in "'\"" else "..."
+    return text[: _MOST_SHOWN - len(end)] + end

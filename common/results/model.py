@@ -22,6 +22,7 @@ from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import CorruptModelError, DpspcaError, InvalidDataError, InvalidParameterError
 from dpspca.common.frames import array_of, column_names, place_of_first
 from dpspca.common.job import MAX_DIMENSION
+from dpspca.common.names import shortened
 from dpspca.common.text import composed, visible
 
 from .decision import Decision
@@ -259,6 +260,8 @@ class Model:
         line, _, body = stored.partition(b"\n")
         try:
             raw = parse_json(line, "The header")
+            if "shapes" not in raw and "format" in raw:  # another file of this package
+                raise _corrupt(f"The file has the format {shortened(raw['format'])}, which is not that of a model.")
             header = decode(_Header, raw | {"statement": _in_two_words(raw)}, STORED)
             parts: dict[str, Any] = {
                 each.name: getattr(header, each.name) for each in fields(header) if each.name not in _NOT_PARTS

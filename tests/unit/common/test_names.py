@@ -82,6 +82,16 @@ def test_untrusted_text_is_shortened_and_escaped() -> None:
     assert len(shortened("x" * 10_000)) == 80
 
 
+@pytest.mark.parametrize("text", ["x" * 100, "it's " * 20])
+def test_a_quotation_that_is_cut_keeps_both_its_marks(text: str) -> None:
+    shown = shortened(text)
+    assert len(shown) == 80
+    assert shown[0] == shown[-1] == repr(text)[0]
+    assert "..." in shown
+    whole = "x" * 78
+    assert shortened(whole) == repr(whole)
+
+
 def test_values_that_cannot_be_shown_are_described() -> None:
     nested: list[object] = []
     for _ in range(100_000):

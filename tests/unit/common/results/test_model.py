@@ -67,6 +67,12 @@ def test_t36_arbitrary_bytes_are_refused_and_never_executed(stored: bytes) -> No
         Model.from_bytes(stored)
 
 
+def test_another_file_of_this_package_is_refused_in_one_sentence() -> None:
+    with pytest.raises(CorruptModelError, match=facts("dpspca-evidence-1")) as caught:
+        Model.from_bytes(json.dumps({"format": "dpspca-evidence-1", "job": "", "statement": "x" * 200}).encode())
+    assert len(str(caught.value)) < 200, "it lists none of the keys that a model has"
+
+
 def damaged() -> list[bytes]:
     line, body = MODEL.to_bytes().split(b"\n", 1)
     header = json.loads(line)
