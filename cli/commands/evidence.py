@@ -138,7 +138,8 @@ def _content(path: Path | None, what: str) -> bytes | None:
 
 def _print(found: Findings) -> None:
     for heading, some in (
-        ("FAILED. Do not rely on this file:", found.failed),
+        ("FAILED. Do not rely on this file:", found.faults),
+        ("FAILED. A file that you gave is not the one of this evidence:", found.other_files),
         ("Checked:", found.checked),
         ("Not known from this file:", found.unknown),
     ):
@@ -148,8 +149,10 @@ def _print(found: Findings) -> None:
 
 def _verdict(found: Findings) -> str:
     silent = found.facts.get("without_statements", [])
-    if not found.holds:
+    if found.faults:
         return "The evidence does NOT hold."
+    if found.other_files:
+        return "The evidence itself holds, but a file that you gave DOES NOT BELONG to it."
     if _nothing_stated(found):
         return "What the analyst signed holds. NO PROVIDER STATED ANYTHING, so nothing shows what providers did."
     but = f" INCOMPLETE: no statement of {', '.join(silent)}." if silent else ""

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from dpspca.common.errors import DpspcaError
+
+_COMPARED: Final = frozenset({"model", "bill-of-materials"})
+"""Findings about files that the reader gave. If one is another file, the evidence may still hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,16 @@ class Findings:
     def holds(self) -> bool:
         """Whether everything that was checked is true."""
         return not self.failed
+
+    @property
+    def faults(self) -> list[Finding]:
+        """What is wrong with the evidence itself."""
+        return [each for each in self.failed if each.code not in _COMPARED]
+
+    @property
+    def other_files(self) -> list[Finding]:
+        """Which files that the reader gave are not those of the evidence."""
+        return [each for each in self.failed if each.code in _COMPARED]
 
     def check(self, code: str, what: str, *, holds: bool, otherwise: str) -> None:
         """Note that something holds, or what is wrong instead."""

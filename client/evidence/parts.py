@@ -274,6 +274,14 @@ def check_approvals(found: Findings, facts: Mapping[str, Any], name: str) -> Non
         )
 
 
+def rejected_by(facts: Mapping[str, Any]) -> str | None:
+    """Return who rejected a job that the provider, by its statement of decisions, did not admit."""
+    approvals = facts.get(StatementKind.APPROVALS)
+    if not approvals or approvals["state"] == ADMITTED:
+        return None
+    return next((each["person"] for each in approvals["decisions"] if each["verdict"] == REJECT), None)
+
+
 def _when(at: int) -> str:
     return f"{moment(at):%Y-%m-%d %H:%M:%S} UTC"
 

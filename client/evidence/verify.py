@@ -30,6 +30,7 @@ from .parts import (
     read_approvals,
     read_record,
     read_terms,
+    rejected_by,
     require_request,
     stated_content,
 )
@@ -195,7 +196,6 @@ def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, nam
         found.check(f"kinds-{name}", "", holds=False, otherwise=what)
     for kind, read in _READERS.items():
         if kind not in stated:
-            found.lacks(f"{kind}-{name}", f"{name}: {_WORDS[kind]}. The file has no such statement of it.")
             continue
         try:
             what, facts[kind] = read(found, stated_content(evidence, job, name, kind), job, name)
@@ -206,7 +206,19 @@ def _check_provider(found: Findings, evidence: Evidence, job: JobOfEvidence, nam
                 f"{kind}-{name}", f"{name} signed, with a certificate valid then: {what}", holds=True, otherwise=""
             )
     check_approvals(found, facts, name)
+    for kind in _READERS:
+        if kind not in stated:
+            _note_missing(found, kind, name, rejected_by(facts))
     return facts
+
+
+def _note_missing(found: Findings, kind: StatementKind, name: str, rejected: str | None) -> None:
+    """Note a statement that a provider did not make. One that rejected the job has no record of it to state."""
+    code = f"{kind}-{name}"
+    if kind is StatementKind.RECORD and rejected is not None:
+        found.cannot_know(code, f"{name}: {_WORDS[kind]}. It states none, because {rejected} rejected the job there.")
+    else:
+        found.lacks(code, f"{name}: {_WORDS[kind]}. The file has no such statement of it.")
 
 
 def _check_files(found: Findings, evidence: Evidence, model: bytes | None, bill_of_materials: bytes | None) -> None:
@@ -215,7 +227,10 @@ def _check_files(found: Findings, evidence: Evidence, model: bytes | None, bill_
     if model is not None:
         same = named == StoredModel.of(model)
         found.check(
-            "model", "The model is the one that the analyst had.", holds=same, otherwise="This is another model."
+            "model",
+            "The model is the one that the analyst had.",
+            holds=same,
+            otherwise="The model is not the one that the analyst had." if named else "The analyst named no model.",
         )
     elif named is not None:
         found.cannot_know("model", "Whether a model that you have is the one meant here. Give it with --model.")

@@ -57,7 +57,9 @@ def test_a_job_is_collected_later_and_what_is_changed_is_found(here: Callable[..
     again = here("evidence", job, "--config", "ada.toml", "--out", "two.evidence")
     assert "two.evidence already exists" in again.error_line
     assert here("evidence", "verify", "two.evidence", "--model", "two.model").code == 0
-    assert here("evidence", "verify", "two.evidence", "--model", "ada.toml").code == 1
+    wrong_model = here("evidence", "verify", "two.evidence", "--model", "ada.toml")
+    assert wrong_model.code == 1
+    assert "Do not rely on this file" not in wrong_model.out, "the evidence is sound, and the model is another one"
     raw = json.loads((enrolment / "two.evidence").read_text())
     raw["model"]["size"] += 1
     (enrolment / "changed.evidence").write_text(json.dumps(raw, sort_keys=True, separators=(",", ":")) + "\n")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from local_federation import Enrolment, now
 
 from dpspca.client.evidence import Evidence, verify
-from dpspca.common.approval_record import APPROVE
+from dpspca.common.approval_record import APPROVE, REJECT
 from dpspca.common.names import Role
 from dpspca.common.privacy import Price
 from dpspca.common.storage import installed_digest
@@ -52,7 +52,10 @@ def test_evidence_holds_and_says_what_was_checked_and_what_is_unknown(case: Case
 
 
 def test_files_that_the_reader_has_are_compared(case: Case) -> None:
-    assert codes(verify(case.file, model=b"another")) == {"model"}
+    other = verify(case.file, model=b"another")
+    assert codes(other) == {"model"}
+    assert (other.faults, [each.code for each in other.other_files]) == ([], ["model"])
+    assert [each.code for each in verify(case.file[:-9], model=b"another").faults] == ["form"]
     assert codes(verify(case.file, bill_of_materials=b"another")) == {"bill-of-materials"}
     assert codes(verify(case.file, fingerprint="00:" * 31 + "00")) == {"authority"}
     assert {"authority", "model", "bill-of-materials"} <= {each.code for each in verify(case.file).unknown}
@@ -66,6 +69,27 @@ def test_a_provider_without_statements_is_named(case: Case) -> None:
     assert "statements-south" in {each.code for each in found.unknown}
     assert {each.code for each in found.missing} == {"statements-south"}
     assert found.facts["without_statements"] == ["south"]
+
+
+def test_a_rejected_job_has_no_record_that_could_be_missing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does collecting again help. A provider that admitted the job still lacks it."""
+    honest = statements.ApprovalRecord
+
+    def rejected(**facts: Any) -> Any:
+        decided = tuple(replace(each, verdict=REJECT, reason="not covered") for each in facts["decisions"][:1])
+        return honest(**facts | {"state": "rejected" if decided else facts["state"], "decisions": decided}
+                      | {"accounts": [1] * len(decided)})  # fmt: skip
+
+    monkeypatch.setattr(statements, "ApprovalRecord", rejected)
+    raw = Evidence.from_bytes(case.collected(case.job))
+    without = {
+        name: {kind: each for kind, each in stated.items() if kind != "record"}
+        for name, stated in raw.statements.items()
+    }
+    found = verify(replace(raw, statements=without).signed_by(case.ada).to_bytes())
+    assert {each.code for each in found.missing} == {"record-south"}
+    (said,) = [each.what for each in found.unknown if each.code == "record-north"]
+    assert names_facts(said, "north", "maria")
 
 
 # --- Tampering --------------------------------------------------------------------------------------------------------
