@@ -214,7 +214,7 @@ def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:
         if each[1].codes:
             listed = ", ".join(f"{code:g}" for code in each[1].codes)
             yield (
-                f"{_named([each])} has values far from all others that often stand for missing values: {listed}. If "
+                f"{_named([each])} has values apart from all others that often stand for missing values: {listed}. If "
                 "they do, declare them in missing_codes, under [reading]."
             )
 

@@ -38,7 +38,7 @@ class ColumnFacts:
     is_index: bool
     """Whether the column numbers the rows."""
     codes: tuple[float, ...] = ()
-    """Values far from all others that often stand for a missing one."""
+    """Values apart from all others that often stand for a missing one."""
     suspicion: str | None = None
     """The likely meaning of its numbers, if they are not measurements: one of ``SUSPICIONS``."""
 
@@ -136,7 +136,7 @@ class ColumnScan:
     def _codes(self, place: int) -> tuple[float, ...]:
         low, high = self._low[place], self._high[place]
         there = (code for code, has_code in zip(SENTINELS, self._has_code, strict=True) if has_code[place])
-        return tuple(code for code in there if max(code - high, low - code) > _FAR * (high - low) > 0)
+        return tuple(code for code in there if _is_apart(code, low, high))
 
     def _suspicion(self, place: int) -> str | None:
         if max(-self._least[place], self._most[place]) > _LARGEST_WHOLE and self._is_whole[place]:
@@ -144,6 +144,15 @@ class ColumnScan:
         if self._is_date[place]:
             return DATES
         return IDENTIFIERS if self._rises[place] and self._is_whole[place] else None
+
+
+def _is_apart(code: float, low: float, high: float) -> bool:
+    """Tell whether a usual code is far from all other values, or the only negative one.
+
+    A step of one below zero may be a value like any other.
+    """
+    is_only_negative = low >= 0 and low - code > 1
+    return low < high and (max(code - high, low - code) > _FAR * (high - low) or (code < 0 and is_only_negative))
 
 
 def _is_date(numbers: FloatArray) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -202,3 +202,25 @@ def test_labels_that_may_be_one_persons_are_remarked_on_but_not_shown(here: Here
     for fact in ("1 label differs", "1 label holds", "semicolon"):
         assert fact in ended.out
     assert "ann" not in ended.out.lower()
+
+
+@pytest.mark.parametrize(
+    ("code", "others", "is_suspected"),
+    [
+        (-9, range(101, 188), True),  # nearer to the others than they are to each other
+        (-99, range(101, 188), True),
+        (-1, range(18, 90), True),
+        (-9, range(-40, 40), False),
+        (9, range(101, 188), False),
+        (-1, range(11), False),
+        (-1, (1, 1), False),
+    ],
+)
+def test_a_negative_code_among_positive_values_is_suspected(
+    code: int, others: Iterable[int], is_suspected: bool, here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "sbp.csv").write_text("\n".join(["sbp", *map(str, [*others] * 3), str(code), ""]), encoding="utf-8")
+    ended = here("data", "check", "sbp.csv", "--json")
+    (column,) = ended.facts["data_sets"][0]["facts"]["columns"]
+    assert column["codes"] == ([code] if is_suspected else [])
+    assert any("missing_codes" in each for each in ended.facts["data_sets"][0]["remarks"]) == is_suspected
