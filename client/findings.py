@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec, reason_in_words
+from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec, reason_in_words, rows_used
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
 from dpspca.common.results import LARGE_DELTA, Decision, Model, PrivacyStatement, ReleasePath
@@ -52,8 +52,9 @@ _MOST_PROVIDERS: Final = 10
 
 
 def of_job(plan: Plan) -> list[str]:
-    """List automatic choices, settings that are allowed but rarely intended, and conditions of the price."""
-    return _chosen(plan.spec) + _rarely_intended(plan.spec) + plan.caveats
+    """List automatic choices, the rows used of a person, rarely intended settings, and conditions of the price."""
+    used = rows_used(plan.spec.unit, plan.spec.rows_per_person)
+    return _chosen(plan.spec) + [used] * bool(used) + _rarely_intended(plan.spec) + plan.caveats
 
 
 def _chosen(spec: JobSpec) -> list[str]:

@@ -111,7 +111,8 @@ def _columns(terms: Sequence[Terms]) -> dict[tuple[tuple[str, str], ...], list[s
 def _cells(terms: Terms) -> Iterator[tuple[str, str]]:
     stated = terms.conditions
     yield "unit", str(stated.unit)
-    yield "rows_per_person", f"{stated.rows_per_person} or more"
+    of_persons = "; a job uses at most as many rows of each person as it says" if stated.unit.is_person else ""
+    yield "rows_per_person", f"{stated.rows_per_person} or more{of_persons}"
     yield "methods", ", ".join(stated.methods)
     yield "accounting", ", ".join(stated.accounting)
     yield "centering", ", ".join(stated.centering)

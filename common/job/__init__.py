@@ -2,6 +2,7 @@
 
 from .budget import Budget
 from .centering import AutoCentering, CenteringChoice, check_pairs, pairing_of, pairs_of, reason_in_words
+from .rows_used import rows_used
 from .spans import Span
 from .spec import (
     MAX_COMPONENT_ENTRIES,
@@ -47,5 +48,6 @@ __all__ = [
     "pairing_of",
     "pairs_of",
     "reason_in_words",
+    "rows_used",
     "scaled_bounds",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import RefusedError
-from dpspca.common.job import PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Scaling
+from dpspca.common.job import PRIVATE, PRIVATE_BOUND, Centering, JobSpec, Scaling, rows_used
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import PrivacyUnit, format_up
 from dpspca.common.trust import JobEnvelope, SignedJob
@@ -234,6 +234,9 @@ def _request(facts: Mapping[str, Any]) -> Iterator[str]:
     least = facts["minimum_providers"]
     yield f"  Providers: {', '.join(facts['providers'])}. The job goes on with {least} of them or more."
     yield f"  Who is protected: {facts['asks']['protects']}"
+    used = rows_used(PrivacyUnit(facts["asks"]["unit"]), facts["asks"]["rows_per_person"])
+    if used:
+        yield f"  Rows of a person: {used}"
     yield from _cost(facts)
     yield (
         f"  What will be sent: {facts['answers']} answers, one for each query, {facts['answer_bytes']:,} bytes in all. "

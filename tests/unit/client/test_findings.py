@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from facts import facts
+from facts import facts, names_facts
 
 import dpspca
 from dpspca import DPSPCA, DpspcaWarning, simulate
 from dpspca.client import findings
 from dpspca.client.reports import report
 from dpspca.common.algorithms import catalogue
-from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
+from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.results import Model
@@ -122,6 +122,14 @@ def test_a_sparsity_without_effect_gives_one_warning_everywhere() -> None:
     of_all = spec(options={"sparsity": 60})
     assert findings.of_job(catalogue.plan(of_all)) == [said]
     assert said in simulate([rows(100)], of_all, noise_seed=5).statement.warnings
+
+
+@pytest.mark.parametrize("used", [1, 4])
+def test_a_plan_says_how_many_rows_of_a_person_are_used(used: int) -> None:
+    job = spec(unit=PrivacyUnit.PERSON_ADD_REMOVE, rows_per_person=used, centering=Centering.NONE)
+    (said,) = findings.of_job(catalogue.plan(job))
+    assert names_facts(said, f"rows_per_person = {used}")
+    assert not findings.of_job(catalogue.plan(replace(job, unit=PrivacyUnit.ROW_ADD_REMOVE)))
 
 
 def test_the_warning_class_is_exported_and_a_user_warning() -> None:

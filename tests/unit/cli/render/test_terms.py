@@ -55,3 +55,11 @@ def test_rules_that_only_some_providers_state_stay_with_them(capsys: pytest.Capt
         assert found["digest of the dictionary"] == ("", "ab" * 32)
         assert found["NO JOB IS ADMITTED"] == ("", "ledger")
         assert found["jobs of the largest size"] == ("1", "0")
+
+
+@pytest.mark.parametrize("unit", [PrivacyUnit.PERSON_ADD_REMOVE, PrivacyUnit.ROW_ADD_REMOVE])
+def test_terms_for_persons_say_that_a_job_uses_some_of_their_rows(
+    unit: PrivacyUnit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_terms([replace(NORTH, conditions=replace(CONDITIONS, unit=unit, rows_per_person=2))])
+    assert ("of each person" in capsys.readouterr().out) == unit.is_person

@@ -11,7 +11,7 @@ from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import BudgetExceededError
 from dpspca.common.privacy.costs import Price
 from dpspca.common.queries.base import Query
-from dpspca.provider.approval.words import KINDS, MOST_NAMES, _asked, balance_facts, decision_facts
+from dpspca.provider.approval.words import KINDS, MOST_NAMES, _asked, _request, balance_facts, decision_facts
 from dpspca.provider.ledger.entries import Decided, Founded, Limits, Quarantined
 from dpspca.provider.ledger.reader import decision_entry_facts
 from dpspca.provider.ledger.rules import LedgerState
@@ -101,3 +101,13 @@ def test_a_decision_has_its_own_time_and_in_the_ledger_that_of_its_entry() -> No
     assert shown["decided"] == recorded["decided"] == "1970-01-01T00:01:00Z"
     assert (recorded["recorded_at"], recorded["entry"]) == ("1970-01-01T01:00:00Z", 1)
     assert "at" not in shown.keys() | recorded.keys()
+
+
+@pytest.mark.parametrize(("unit", "is_said"), [("person-add-remove", True), ("row-add-remove", False)])
+def test_the_approver_sees_how_many_rows_of_a_person_are_used(unit: str, is_said: bool) -> None:
+    about = {
+        "asks": asks(3) | {"unit": unit, "rows_per_person": 4, "protects": ""}, "providers": ["north"],
+        "minimum_providers": 1, "price": {"epsilon": 1.0, "delta": 1e-6, "mu": 0.3}, "state": "waiting",
+        "answers": 0, "answer_bytes": 0, "leaves": [],
+    }  # fmt: skip
+    assert any(names_facts(line, "rows_per_person = 4") for line in _request(about)) == is_said
