@@ -13,7 +13,7 @@ from dpspca.cli.render import print_output
 from dpspca.client.checks import examine
 from dpspca.client.enrolment import certificates
 from dpspca.client.health import health_message, health_warnings
-from dpspca.client.settings_file import problems_in_settings, remarks_on_settings
+from dpspca.client.settings_file import STUDY_PROGRAM, problems_in_settings, remarks_on_settings
 from dpspca.common.text import printable
 
 CHECK_FAILED: Final = 1
@@ -31,17 +31,21 @@ def _config() -> None:
 def _check(
     file: Annotated[
         Path,
-        typer.Argument(help="Settings file (TOML) of a coordinator, provider or analyst.", show_default=False),
+        typer.Argument(
+            help="Settings file (TOML) of a coordinator, provider or analyst, or study file.", show_default=False
+        ),
     ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show which program a settings file is for, and list everything that is wrong with it."""
+    """Show which program a settings file is for, and list everything that is wrong with it. Checks study files, too."""
     program, problems = problems_in_settings(file)
-    lines = problems or ["No errors. `dpspca doctor` also checks the files and addresses that the settings name."]
-    remarks = [] if problems else remarks_on_settings(file)
+    is_study = program == STUDY_PROGRAM
+    further = "" if is_study else " `dpspca doctor` also checks the files and addresses that the settings name."
+    lines = problems or [f"No errors.{further}"]
+    remarks = [] if problems or is_study else remarks_on_settings(file)
     facts = {"file": str(file), "program": program, "passed": not problems, "problems": problems, "remarks": remarks}
-    heading = [f"{file}: settings of the {program}."] if program else []
+    heading = [f"{file}: {'a study file' if is_study else f'settings of the {program}'}."] if program else []
     print_output(facts, *heading, *map(printable, (*lines, *remarks)), as_json=as_json)
     _exit_unless(passed=not problems)
 

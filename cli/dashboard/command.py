@@ -11,8 +11,7 @@ import typer
 from dpspca.cli.arguments import AnySettings, AsJson
 from dpspca.cli.render import to_json
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
-from dpspca.common.storage import kind_of as kind_of_settings
-from dpspca.common.storage import read_settings, read_toml
+from dpspca.common.storage import read_any_settings
 
 if TYPE_CHECKING:
     from .guard import Guard
@@ -37,7 +36,7 @@ def dashboard(
     can connect. Open the printed address in your browser; it works once.
     """
     _require_extra()
-    read_settings(kind_of_settings(read_toml(config)), config)  # say now what is wrong with the settings
+    read_any_settings(config)  # say now what is wrong with the settings
     from .guard import Guard  # noqa: PLC0415  # needs the extra
 
     listening = _listen(port)

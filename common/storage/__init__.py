@@ -12,6 +12,7 @@ from .event_settings import EventSettings
 from .event_stream import Emit, EventStream, Kinds, ignore
 from .files import PRIVATE, require_private_folder
 from .installed import installed_digest
+from .other_files import STUDY, other_file
 from .paths import is_pattern
 from .reading import DELIMITERS, Codes, Reading
 from .routes import ProxyAddress, Route
@@ -35,6 +36,7 @@ __all__ = [
     "DELIMITERS",
     "MAX_DATA_SETS",
     "PRIVATE",
+    "STUDY",
     "UNUSABLE",
     "Address",
     "AnalystSettings",
@@ -65,6 +67,7 @@ __all__ = [
     "is_pattern",
     "keep_until_restart",
     "kind_of",
+    "other_file",
     "posix",
     "read_any_settings",
     "read_data_settings",

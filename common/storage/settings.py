@@ -13,6 +13,7 @@ from .addresses import Address, DatabaseUrl
 from .approval_settings import ApprovalSettings
 from .data_settings import SAMPLES, DataSettings
 from .event_settings import EventSettings
+from .other_files import require_settings
 from .paths import FilePath, located
 from .routes import ProxyAddress, Route
 from .toml_file import read_toml
@@ -119,6 +120,7 @@ def read_settings(kind: type[Settings], path: Path) -> Settings:
 def read_any_settings(path: Path) -> AnySettings:
     """Read settings of any program."""
     raw = read_toml(path)
+    require_settings(path, raw)
     read: AnySettings = _decoded(kind_of(raw), path, raw)
     return read
 
@@ -143,10 +145,15 @@ def _source(path: Path) -> Source:
 
 
 def kind_of(raw: dict[str, Any]) -> type[Any]:
-    """Tell by its keys which program a file of settings is for."""
+    """Tell by its keys which program a file of settings is for, also if some of them are misspelt."""
+    coordinator, provider, analyst = map(keys_of, (CoordinatorSettings, ProviderSettings, AnalystSettings))
     if "listen" in raw:
         return CoordinatorSettings
-    return ProviderSettings if raw.keys() & {"data_sets", "arriving", "revocations"} else AnalystSettings
+    if raw.keys() & (provider - coordinator - analyst):
+        return ProviderSettings
+    if "coordinator" not in raw and raw.keys() & (coordinator - analyst):
+        return CoordinatorSettings
+    return ProviderSettings if "revocations" in raw else AnalystSettings
 
 
 def faults(kind: type[Any], path: Path, raw: dict[str, Any]) -> Sequence[DpspcaError]:
