@@ -52,7 +52,7 @@ def attached(spec: JobSpec, dictionary: Dictionary) -> Dictionary:
     check(
         spec.dictionary == dictionary.digest(),
         f"The job names the dictionary {spec.dictionary or 'none'}, and {dictionary.digest()} was given.",
-        "Make the job with this dictionary: dictionary.job(...), or --dictionary FILE.",
+        "Give the dictionary that the job names, or make the job again with this one.",
     )
     check(spec.schema.names is not None, "The job does not name its columns.", "Make it with dictionary.job(...).")
     return dictionary.with_columns(spec.schema.names or ())

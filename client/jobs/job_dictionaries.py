@@ -96,6 +96,12 @@ def of_file(spec: JobSpec, file: Path) -> Dictionary:
 
 
 def _of_job(spec: JobSpec, known: Dictionary, file: Path) -> Dictionary:
+    check(
+        spec.dictionary == known.digest(),
+        f"{file}: The job names the dictionary {spec.dictionary or 'none'}, and {known.digest()} was given.",
+        "Give the file as it was when the job was written. Or write the job again with this file, from the flags or "
+        "the file that describe it: `dpspca plan --write`.",
+    )
     try:
         attached(spec, known)
     except DpspcaError as problem:

@@ -20,7 +20,7 @@ from dpspca.common.job import PRIVATE, AutoCentering, Centering, JobSpec
 from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.storage import read_toml
+from dpspca.common.storage import JOB, other_file, read_toml
 
 from . import job_dictionaries
 
@@ -50,6 +50,7 @@ class JobFile:
         """Read a job's file. ``dictionary`` is where its dictionary is, if that is known from elsewhere."""
         with reading(path, A_JOB):
             raw = _content(path)
+            _require_job(path, raw)
             rows: dict[str, Any] = {name: raw.pop(name) for name in DATA_KEYS if name in raw}
             job, file = raw.get("job", raw), job_dictionaries.file_beside(rows, path.parent)
             known = None
@@ -96,6 +97,16 @@ def _content(path: Path) -> dict[str, Any]:
     raw = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), str(path))
     check(isinstance(raw, dict), f"{path} is {shortened(raw)}.", "Write a table: key = value, or a JSON object.")
     return dict(raw)
+
+
+def _require_job(path: Path, raw: dict[str, Any]) -> None:
+    """Refuse another file that people write, such as a dictionary, which names features as a job does."""
+    found = other_file(raw)
+    check(
+        found in {None, JOB},
+        f"{path} is {found.name if found else ''}, not a job.",
+        "Give the file of a job. `dpspca config sample job` shows one.",
+    )
 
 
 def _with_norm_bound(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds

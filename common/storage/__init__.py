@@ -12,7 +12,7 @@ from .event_settings import EventSettings
 from .event_stream import Emit, EventStream, Kinds, ignore
 from .files import PRIVATE, require_private_folder
 from .installed import installed_digest
-from .other_files import STUDY, other_file
+from .other_files import JOB, STUDY, other_file
 from .paths import is_pattern
 from .reading import DELIMITERS, Codes, Reading
 from .routes import ProxyAddress, Route
@@ -34,6 +34,7 @@ from .triplets import UNUSABLE, Triplets
 
 __all__ = [
     "DELIMITERS",
+    "JOB",
     "MAX_DATA_SETS",
     "PRIVATE",
     "STUDY",

@@ -25,12 +25,12 @@ class OtherFile:
 STUDY: Final = OtherFile("a study file", "dpspca config check")
 _POLICY: Final = OtherFile("a policy", "dpspca policy check")
 _DICTIONARY: Final = OtherFile("a dictionary", "dpspca dictionary check")
-_JOB: Final = OtherFile("a job", "dpspca plan")
+JOB: Final = OtherFile("a job", "dpspca plan")
 _MARKS: Final[tuple[tuple[OtherFile, Callable[[dict[str, Any]], bool]], ...]] = (
     (STUDY, lambda raw: len(_IN_A_STUDY & raw.keys()) >= _FEWEST_OF_A_STUDY),
     (_POLICY, lambda raw: _is_policy(raw.get("data_sets"))),
     (_DICTIONARY, lambda raw: {"format", "features"} <= raw.keys()),
-    (_JOB, lambda raw: bool(_IN_A_JOB & raw.keys())),
+    (JOB, lambda raw: bool(_IN_A_JOB & raw.keys())),
 )
 
 

@@ -90,8 +90,23 @@ def test_a_job_with_a_digest_is_read_with_or_without_its_dictionary(tmp_path: Pa
     with_digest = read(tmp_path, JOB).spec.to_dict()
     assert read(tmp_path, with_digest).dictionary is None
     assert read(tmp_path, with_digest, dictionary="study.toml").dictionary == KNOWN
-    with pytest.raises(InvalidParameterError, match=facts("other.toml", KNOWN.digest(), "--dictionary FILE")):
+    with pytest.raises(
+        InvalidParameterError, match=facts("other.toml", KNOWN.digest(), "`dpspca plan --write`")
+    ) as refused:
         read(tmp_path, with_digest, dictionary="other.toml")
+    assert "dictionary.job(" not in str(refused.value), "this is Python"
+    assert "--dictionary" not in str(refused.value), "it leads to the same error"
+
+
+@pytest.mark.parametrize("form", ["toml", "json"])
+def test_a_dictionary_in_place_of_a_job_is_called_a_dictionary(form: str, here: Here, tmp_path: Path) -> None:
+    given = "study.toml"
+    if form == "json":
+        given = "study.json"
+        (tmp_path / given).write_text(json.dumps(tomllib.loads(STUDY)), encoding="utf-8")
+    message = here("plan", given).error_line
+    assert names_facts(message, given, "a dictionary", "`dpspca config sample job`")
+    assert "None" not in message
 
 
 @pytest.mark.parametrize(
@@ -193,7 +208,7 @@ def test_a_written_job_whose_dictionary_is_elsewhere_is_complete_without_it(here
 def test_a_written_job_refuses_a_dictionary_that_changed(here: Here, tmp_path: Path) -> None:
     job = written(here, tmp_path, *FLAGS)
     (tmp_path / "other.toml").rename(tmp_path / "study.toml")
-    with pytest.raises(InvalidParameterError, match=facts("study.toml", KNOWN.digest(), "--dictionary FILE")):
+    with pytest.raises(InvalidParameterError, match=facts("study.toml", KNOWN.digest(), "`dpspca plan --write`")):
         job_files.from_file(job, job_flags.Flags())
 
 
