@@ -69,6 +69,7 @@ def write_report(
     *,
     top: Annotated[int, typer.Option(help="How many features of each component to name, at least 1.")] = report.TOP,
     out: Annotated[Path, typer.Option(help="File to write the report to: .html.")] = Path("report.html"),
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a report of a stored model: one HTML file without scripts that loads nothing else.
@@ -77,6 +78,7 @@ def write_report(
     """
     _check_top(top)
     check_ending(out, ".html", ".htm")
+    require_new(out, replace=force)
     read = read_model(stored)
     with reading(stored, "a model"):
         text = page(read, top=top)

@@ -311,3 +311,14 @@ def test_a_rotated_model_replaces_no_file_unless_told_to(tmp_path: Path) -> None
     done = CliRunner().invoke(app, ["model", "rotate", str(stored), "--out", str(stored), "--force"])
     assert done.exit_code == 0, done.output
     assert stored.read_bytes() != before
+
+
+def test_a_report_replaces_no_file_unless_told_to(tmp_path: Path) -> None:
+    stored, report = model(tmp_path), tmp_path / "report.html"
+    report.write_text("mine", encoding="utf-8")
+    refused = run("report", stored, "--out", report)
+    assert refused.exit_code == 1
+    assert names_facts(str(refused.exception), "report.html", "--force")
+    assert report.read_text(encoding="utf-8") == "mine"
+    assert facts("report", stored, "--out", report, "--force") == {"file": str(report)}
+    assert report.read_text(encoding="utf-8") != "mine"
