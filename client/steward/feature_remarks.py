@@ -32,10 +32,11 @@ def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
 def _about_unit(feature: FeatureFacts) -> Iterator[str]:
     name, count, suspected, allowed = f"{feature.name!r:.60}", feature.values, feature.suspicion, _range(feature)
     outside = feature.below + feature.above
-    if feature.is_wrong and feature.unknown:
+    if feature.unknown:
         yield (
-            f"{feature.unknown} of {count} values of {name} are not a level. If the column has other codes, declare "
-            "levels for it under [dictionaries], in columns."
+            f"{feature.unknown} of {count} values of {name} are not a level. If they are codes of levels, declare "
+            "levels for it under [dictionaries], in columns. If they stand for missing values, declare missing_codes "
+            "there."
         )
     if outside:
         yield f"{outside} of {count} values of {name} are outside {allowed}, and are clipped to it."
@@ -62,7 +63,6 @@ _SENTENCES: Final[dict[str, Callable[[FeatureFacts], bool]]] = {
     "No value of {} can be used.": lambda each: each.is_wrong and not each.values,
     "In {}, all usable values are equal.": lambda each: each.is_constant,
     "In {}, some values are not numbers, and their rows count as zeros.": lambda each: each.unusable > 0,
-    "In {}, some values are not a level.": lambda each: each.unknown > 0 and not each.is_wrong,
 }
 
 
