@@ -1,6 +1,15 @@
 """The shared dictionary: what the features of a study are, and how a row is prepared. Pure."""
 
-from .codes import MAX_TEXTS, LevelCodes, category_text, numbers_of_codes, raw_values, text_code, without_codes
+from .codes import (
+    MAX_TEXTS,
+    OTHER_TEXT,
+    LevelCodes,
+    category_text,
+    numbers_of_codes,
+    raw_values,
+    text_code,
+    without_codes,
+)
 from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
 from .draft import draft
@@ -20,6 +29,7 @@ __all__ = [
     "MAX_TEXTS",
     "MOST_ODD",
     "MOST_TITLE",
+    "OTHER_TEXT",
     "PLACEHOLDER",
     "UNKNOWN",
     "Category",

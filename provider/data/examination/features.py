@@ -12,7 +12,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.dictionary import MOST_ODD, UNKNOWN, Category, MappedFeature, Number
+from dpspca.common.dictionary import MOST_ODD, OTHER_TEXT, UNKNOWN, Category, MappedFeature, Number
 from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import Genotypes
 
@@ -20,6 +20,7 @@ from .unit_errors import SENTINELS, Conversion, suspected_codes, suspected_unit
 
 _MOST_SAMPLED: Final = 2**16
 _FEWEST_SAMPLED: Final = 64
+_MOST_UNKNOWN: Final = 8
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIXED_BITS: Final = np.uint64(32)
 
@@ -53,6 +54,8 @@ class FeatureFacts:
     """Values outside the range that often stand for missing values, as in the file."""
     suspicion: Conversion | None
     """A conversion that would explain the values."""
+    unknown_numbers: tuple[float, ...] = ()
+    """The smallest numbers, as in the file, that are not a level of a category. Other texts are not kept."""
 
     @property
     def is_wrong(self) -> bool:
@@ -72,6 +75,7 @@ class FeatureScan:
         self._cells = self._values = self._missing = self._unusable = self._unknown = self._below = self._above = 0
         self._least, self._most = np.inf, -np.inf
         self._codes: frozenset[float] = frozenset()
+        self._unknown_numbers: tuple[float, ...] = ()
 
     def add(self, cells: FloatArray) -> None:
         """Take some cells of the feature's column, with NaN for missing values."""
@@ -82,11 +86,18 @@ class FeatureScan:
         self._values += len(values)
         self._missing += int(np.isnan(raw).sum())
         self._unusable += int(np.isinf(raw).sum())
-        self._unknown += int((values == UNKNOWN).sum()) if self._is_category else 0
+        if self._is_category:
+            self._add_unknown(cells[raw == UNKNOWN])
         self._below += int(below.sum())
         self._above += int(above.sum())
         self._least, self._most = values.min(initial=self._least), values.max(initial=self._most)
         self._codes |= frozenset(suspected_codes(cells, below | above))
+
+    def _add_unknown(self, cells: FloatArray) -> None:
+        """Count values that are not a level, and keep the smallest numbers among them."""
+        self._unknown += len(cells)
+        numbers = {*self._unknown_numbers, *np.unique(cells[cells != OTHER_TEXT]).tolist()}
+        self._unknown_numbers = tuple(sorted(numbers)[:_MOST_UNKNOWN])
 
     def facts(self, stated: str | None, rows: int, sample: FloatArray) -> FeatureFacts:
         """Return the gathered facts. ``sample`` are cells, of many rows or of all, by which units are suspected."""
@@ -109,6 +120,7 @@ class FeatureScan:
             is_constant=rows > 1 and self._cells == rows and self._values > 1 and bool(self._least == self._most),
             codes=tuple(code for code in SENTINELS if code in self._codes),
             suspicion=self._suspicion(sample) if isinstance(feature, Number) else None,
+            unknown_numbers=self._unknown_numbers,
         )
 
     def _suspicion(self, cells: FloatArray) -> Conversion | None:

@@ -105,6 +105,12 @@ def test_each_feature_is_described_and_none_is_suspected(here: Here) -> None:
     assert a_line_names(said.out, 1, 39, "'sex'", "levels", "missing_codes", "[dictionaries]")
 
 
+def test_numbers_that_are_no_level_are_named(here: Here, tmp_path: Path) -> None:
+    rewrite(tmp_path, "Geschlecht", lambda values: values.replace({"?": "7"}))
+    assert features(here("data", "check", "--config", "north.toml", "--json"))["sex"]["unknown_numbers"] == [7]
+    assert a_line_names(here("data", "check", "--config", "north.toml").out, "'sex'", "such as 7", "levels")
+
+
 @pytest.mark.parametrize(
     ("column", "change", "factor", "offset"),
     [
