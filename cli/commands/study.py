@@ -11,13 +11,13 @@ from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, fingerprint
 from dpspca.cli.render import Folder, print_output, print_table
 from dpspca.client.clock import now
 from dpspca.client.connection import FederationError
-from dpspca.client.enrolment import Candidate, RequestKind, StudyOffice
+from dpspca.client.enrolment import Candidate, RequestKind, StudyOffice, open_authority
 from dpspca.client.files import reading
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.text import printable
 from dpspca.common.transport import SOON, Mailbox, MailFolder, RemoteMailbox
-from dpspca.common.trust import Authority, IndexEntry, Invitation
+from dpspca.common.trust import IndexEntry, Invitation
 
 from .end_quarantine import require_confirmation
 
@@ -149,7 +149,7 @@ def _sign(
 @study.command("show", epilog=EXIT_CODES)
 def _show(*, folder: AuthorityFolder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
     """Show the authority's fingerprint, all invitations and all certificates."""
-    authority = Authority.open(folder, now)
+    authority = open_authority(folder, now)
     facts: dict[str, Any] = {
         "federation": authority.federation,
         "authority": fingerprint(authority.certificate_pem),
@@ -175,10 +175,16 @@ def _revoke(
     *,
     folder: AuthorityFolder = DEFAULT_FOLDER,
     exchange: Exchange = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke certificates, and deliver the new revocation list to the mailbox or the exchange folder."""
+    """Show certificates, ask for confirmation and revoke them. Deliver the new revocation list.
+
+    A revocation cannot be undone: the party joins again with a new invitation, in a new folder.
+    """
     office = StudyOffice(folder, now)
+    shown = (f"{each.serial} of {each.name}, {_state(each)}" for each in office.revocable(which))
+    require_confirmation(shown, "Revoke for good?", yes=yes)
     revoked = office.authority.revoke(office.party(which) if "/" in which else which)
     lines = [f"revoked {entry.serial} of {entry.name}" for entry in revoked]
     print_output({"revoked": [_certificate_facts(entry) for entry in revoked]}, *lines, as_json=as_json)

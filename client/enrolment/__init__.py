@@ -3,7 +3,7 @@
 from . import certificates, renewal
 from .joining import Joining, read_invitation
 from .renewal import keep_fresh, mail_of, mailbox_folder
-from .signing import Candidate, RequestKind, StudyOffice
+from .signing import Candidate, RequestKind, StudyOffice, open_authority
 
 __all__ = [
     "Candidate",
@@ -14,6 +14,7 @@ __all__ = [
     "keep_fresh",
     "mail_of",
     "mailbox_folder",
+    "open_authority",
     "read_invitation",
     "renewal",
 ]

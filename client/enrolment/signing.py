@@ -9,11 +9,21 @@ from pathlib import Path
 from typing import Final, Self
 
 from dpspca.common.checks import check
+from dpspca.common.choices import near_miss
 from dpspca.common.errors import DpspcaError, InvalidParameterError, NotTrustedError
 from dpspca.common.names import PartyName, Role, shortened
 from dpspca.common.storage import Study, files
 from dpspca.common.transport import MAX_IN_SLOT, Mail, Mailbox, slot_in
-from dpspca.common.trust import Authority, Invitation, Reply, is_slot, read_request, request_fingerprint, slot_of
+from dpspca.common.trust import (
+    Authority,
+    IndexEntry,
+    Invitation,
+    Reply,
+    is_slot,
+    read_request,
+    request_fingerprint,
+    slot_of,
+)
 
 STUDY_FILE: Final = "study.toml"
 INVITATIONS: Final = "invitations"
@@ -45,11 +55,21 @@ class Candidate:
         return replace(self, kind=RequestKind.REFUSED, problem=problem)
 
 
+def open_authority(folder: Path, clock: Callable[[], datetime]) -> Authority:
+    """Open the authority of a folder. If there is none, say how to create one."""
+    check(
+        folder.is_dir(),
+        f"There is no authority in {folder}.",
+        "Create it with `dpspca study init`, or name its folder with --authority.",
+    )
+    return Authority.open(folder, clock)
+
+
 class StudyOffice:
     """An authority's folder with the study that it serves."""
 
     def __init__(self, folder: Path, clock: Callable[[], datetime]) -> None:
-        self.authority = Authority.open(folder, clock)
+        self.authority = open_authority(folder, clock)
         check(
             (folder / STUDY_FILE).exists(),
             f"{folder} has no study file.",
@@ -97,6 +117,22 @@ class StudyOffice:
     def party(self, text: str) -> PartyName:
         """Return the party that an operator names: its whole name, or ROLE/NAME."""
         return PartyName.parse(text if "://" in text else f"dpspca://{self.authority.federation}/{text}")
+
+    def revocable(self, which: str) -> list[IndexEntry]:
+        """Return the certificates that a serial number or a party names. If there are none, say who may be meant."""
+        entries = [each for each in self.authority.list() if not each.revoked]
+        named = self.party(which).uri if "/" in which else which
+        found = [each for each in entries if named in {each.serial, each.name.uri}]
+        if not found:
+            parties = sorted({f"{each.name.role}/{each.name.name}" for each in entries})
+            short = which.rpartition("/")[2]
+            meant = next((each for each in parties if each.endswith(f"/{short}")), None) or near_miss(which, parties)
+            raise InvalidParameterError(
+                f"No certificate that is not revoked yet matches {named!r:.120}.",
+                f"{f'Did you mean {meant!r}? ' if meant else ''}Give ROLE/NAME, or a serial number as "
+                "`dpspca study show` shows it.",
+            )
+        return found
 
     @property
     def slots(self) -> list[str]:

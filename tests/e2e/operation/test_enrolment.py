@@ -345,7 +345,7 @@ def test_daemons_renew_and_fetch_revocations_while_they_run(tmp_path: Path) -> N
         assert town.identity("provider-north").not_after > before.not_after + timedelta(days=20)
         told = json.loads(subprocess.run(health, cwd=home, capture_output=True, check=True).stdout)  # noqa: S603  # our own program
         assert (told["passed"], told["warnings"]) == (True, [])
-        town.run("study", "revoke", "provider/north")
+        town.run("study", "revoke", "provider/north", "--yes")
         hub.says("Installed the revocation list")
         north.says("Installed the revocation list")
         end = time.monotonic() + TIMEOUT

@@ -160,7 +160,7 @@ def test_keys_are_private_and_certificates_can_be_revoked(enrolment: Path) -> No
     join(enrolment, "provider-west")
     assert "dpspca://town/provider/west" in dpspca("study", "show", folder=enrolment)
     exchange = ("--exchange", "post")
-    assert "revoked" in dpspca("study", "revoke", "provider/west", *exchange, folder=enrolment)
+    assert "revoked" in dpspca("study", "revoke", "provider/west", *exchange, "--yes", folder=enrolment)
     certificates = json.loads(dpspca("study", "show", "--json", folder=enrolment))["certificates"]
     assert [each["revoked"] is not None for each in certificates if each["name"].endswith("west")] == [True]
 

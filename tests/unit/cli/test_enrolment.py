@@ -171,7 +171,7 @@ def test_joining_again_with_the_same_invitation_changes_nothing(here: Here, tmp_
 
 @pytest.mark.usefixtures("enrolled")
 def test_a_new_invitation_wants_a_new_folder_after_a_revocation(here: Here) -> None:
-    assert here("study", "revoke", "provider/north", *POST).code == 0
+    assert here("study", "revoke", "provider/north", *POST, "--yes").code == 0
     (anew,) = here("study", "invite", "provider/north", "--json").facts["invitations"]
     refused = join(here, invitation=anew["file"])
     assert (refused.code, "--folder" in refused.error_line) == (2, True)
@@ -183,7 +183,7 @@ def test_a_new_invitation_wants_a_new_folder_after_a_revocation(here: Here) -> N
 
 @pytest.mark.usefixtures("enrolled")
 def test_join_does_not_call_a_revoked_party_joined(here: Here, tmp_path: Path) -> None:
-    assert here("study", "revoke", "provider/north", *POST).code == 0
+    assert here("study", "revoke", "provider/north", *POST, "--yes").code == 0
     (tmp_path / "north" / "revoked.pem").write_bytes((tmp_path / "post" / "revoked.pem").read_bytes())
     refused = join(here)
     assert (refused.code, names_facts(refused.error_line, "revoked", "--folder")) == (2, True)
@@ -348,7 +348,7 @@ def test_t44_a_stolen_invitation_is_not_used_twice_and_says_what_to_do(here: Her
     assert problem
     (used,) = here("study", "show", "--json").facts["certificates"]
     assert names_facts(problem, used["serial"], f"`dpspca study revoke {NORTH}`")
-    assert here("study", "revoke", "provider/north", *POST).code == 0
+    assert here("study", "revoke", "provider/north", *POST, "--yes").code == 0
     assert names_facts(str(outcomes(sign(here))[NORTH][1]), used["serial"])
     anew = here("study", "invite", "provider/north", "--json").facts["invitations"]
     join(here, invitation=anew[0]["file"], folder="anew")
@@ -369,11 +369,29 @@ def test_revoking_delivers_the_list_and_names_unknown_parties(here: Here, tmp_pa
     before = (tmp_path / "post" / "revoked.pem").read_bytes()
     unknown = here("study", "revoke", "provider/west", *POST).error_line
     assert names_facts(unknown, "'dpspca://town/provider/west'", "`dpspca study show`")
-    (revoked,) = here("study", "revoke", "provider/north", *POST, "--json").facts["revoked"]
+    (revoked,) = here("study", "revoke", "provider/north", *POST, "--json", "--yes").facts["revoked"]
     assert revoked["name"] == NORTH
     assert (tmp_path / "post" / "revoked.pem").read_bytes() != before
     assert here("study", "publish", "--out", "list.pem").code == 0
     assert "X509 CRL" in (tmp_path / "list.pem").read_text()
+
+
+@pytest.mark.usefixtures("enrolled")
+def test_revoking_asks_first_and_revokes_nothing_without_a_yes(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    (held,) = here("study", "show", "--json").facts["certificates"]
+    refused = here("study", "revoke", "provider/north", *POST)
+    assert (refused.code, names_facts(refused.err, NORTH, held["serial"], "[y/N]", "--yes")) == (2, True)
+    assert here("study", "show", "--json").facts["certificates"] == [held]
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert here("study", "revoke", "provider/north", *POST).code == 0
+    assert here("study", "show", "--json").facts["certificates"][0]["revoked"]
+
+
+@pytest.mark.parametrize("name", ["north", "provider/nroth", "analyst/north"])
+@pytest.mark.usefixtures("enrolled")
+def test_the_party_that_was_meant_is_named_with_its_role(name: str, here: Here) -> None:
+    assert names_facts(here("study", "revoke", name, *POST, "--yes").error_line, "'provider/north'")
 
 
 def test_an_organisation_s_ca_vouches_for_the_authority(here: Here, tmp_path: Path) -> None:
@@ -398,6 +416,11 @@ def test_an_organisation_s_ca_vouches_for_the_authority(here: Here, tmp_path: Pa
 
 
 # --- Errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [("show",), ("sign", *POST), ("revoke", "provider/north"), ("publish",)])
+def test_a_study_without_an_authority_names_how_to_create_it(command: tuple[str, ...], here: Here) -> None:
+    assert names_facts(here("study", *command).error_line, "authority", "`dpspca study init`", "--authority")
 
 
 @pytest.mark.usefixtures("authority")
