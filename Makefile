@@ -20,7 +20,7 @@ SUPPORT := $(subst $(EMPTY) ,:,$(strip $(wildcard tests/support tests/support/[a
 FAST := "not slow and not nightly"
 SLOW := "slow and not nightly"
 FUZZ_SECONDS ?= 60
-GUARDS := provider/release/gate.py,provider/ledger/accounts.py,provider/ledger/database.py,provider/ledger/entries.py,provider/ledger/files.py,provider/ledger/history.py,provider/ledger/ledger.py,provider/ledger/promises.py,provider/ledger/quotas.py,provider/ledger/row_key.py,provider/ledger/rules.py,provider/ledger/sqlite.py,provider/policy/file.py,provider/policy/rules.py,common/decoding/*.py,common/privacy/accountant.py,common/queries/*.py,common/job/spans.py,common/storage/sqlite_file.py
+GUARDS := provider/release/gate.py,provider/ledger/accounts.py,provider/ledger/balance.py,provider/ledger/database.py,provider/ledger/entries.py,provider/ledger/files.py,provider/ledger/history.py,provider/ledger/ledger.py,provider/ledger/promises.py,provider/ledger/quotas.py,provider/ledger/row_key.py,provider/ledger/rules.py,provider/ledger/sqlite.py,provider/policy/file.py,provider/policy/rules.py,common/decoding/*.py,common/privacy/accountant.py,common/queries/*.py,common/job/spans.py,common/storage/sqlite_file.py
 GUARDED_BY := tests/property/test_pair_scores.py tests/property/test_grouped_scores.py tests/property/test_raw_input.py tests/contract/test_ledgers.py tests/unit/server/test_journal_lock.py tests/property/test_sensitivity.py \
 	$(addprefix tests/unit/provider/,jobs ledger policy release $(addprefix evaluate/test_,matrix_shard.py mechanisms.py sketches.py)) \
 	$(addprefix tests/unit/common/,privacy/test_accountant.py test_canonical.py test_decoding.py test_plan.py job/test_spans.py results/test_weights.py queries \

@@ -8,9 +8,11 @@ from ledgers import BUDGET, LIMITS, answer, opening
 from dpspca.common.algorithms import catalogue
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.plan import events, prices
+from dpspca.common.privacy import Filter, Mixture, PrivacyLoss
 from dpspca.common.privacy.costs import NOTHING, Price, cost_units
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.provider.ledger.accounts import Account, Answer, JobAccount, JobPosition, QueryRecord
+from dpspca.provider.ledger.balance import Balance, Balances, epsilon_of
 from dpspca.provider.ledger.ledger import MemoryLedger
 from dpspca.provider.ledger.rules import LedgerState
 
@@ -84,3 +86,28 @@ def test_blocks_cost_one_price_whichever_answers_were_stored(stored: tuple[int, 
     account = LedgerState.replay(ledger.entries).data_sets["cohort"]
     assert Price(account.spent.units, account.spent.slack_units) == whole
     assert (account.reserved.units, account.reserved.slack_units) == (0, 0)
+
+
+def test_what_is_reserved_is_taken_like_what_is_spent() -> None:
+    account = Account(spent=Price(3, 1), reserved=Price(4, 2))
+    assert account.taken == Price(7, 3)
+    budget = Filter.for_budget(1.0, 1e-6)
+    balance = Balance.of(budget, [account, None, account])
+    assert (balance.taken, balance.left) == (Price(14, 6), budget.whole - Price(14, 6))
+    assert Balances(balance, None).left == balance.left
+    assert Balances(balance, Balance.of(budget, [account] * 3)).left == budget.whole - Price(21, 9)
+
+
+def test_a_balance_never_looks_better_than_it_is() -> None:
+    """What is spent is rounded up and what is left rounded down, as plain values and as shares."""
+    budget = Filter.for_budget(1.0, 1e-6)
+    whole = budget.whole
+    spent = Price(whole.units // 3, 0)
+    facts = Balance.of(budget, [Account(spent=spent, reserved=spent)]).facts()
+    assert (facts["spent"]["units"], facts["reserved"]["units"]) == (spent.units, spent.units)
+    assert facts["spent"]["share"] >= spent.units / whole.units
+    assert facts["left"]["units"] == whole.units - 2 * spent.units
+    assert facts["left"]["share"] <= facts["left"]["units"] / whole.units
+    assert PrivacyLoss((Mixture(gaussian_units=spent.units),)).epsilon(1e-6) == facts["spent"]["epsilon"] < 1
+    assert Balance.of(budget).jobs(spent) == 3
+    assert epsilon_of(Price(0, 2**250), 1e-6) is None, "infinite: the slack is more than delta"
