@@ -193,7 +193,7 @@ def test_other_column_names_are_refused_by_client_and_provider(tmp_path: Path) -
         with pytest.MonkeyPatch.context() as patching:  # like a client that skips the check
             patching.setattr(JobSpec, "with_names", lambda self, _: self)
             job = fed.submit(asked, "cohort", list(NAMED))
-        with pytest.raises(FederationError, match=facts("site-0: Refused (invalid-data)", "column 1")):
+        with pytest.raises(FederationError, match=facts("site-0", "Refused (invalid-data)", "column 1")):
             job.result()
         last = job.status()
         assert last.state == "failed"
