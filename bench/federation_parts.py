@@ -41,7 +41,7 @@ from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.ledger.accounts import JobPosition
 from dpspca.provider.release import gate
 from dpspca.provider.release.entropy import system_entropy
-from dpspca.server.jobs import rounds
+from dpspca.server.jobs import sums
 
 Result: TypeAlias = dict[str, Any]
 
@@ -114,7 +114,7 @@ def _sums(case: Case) -> list[Part]:
         Part("check a basis", BasisQuery.__post_init__, lambda: CovarianceProduct(basis)),
         Part("write a query", type(query).content, query.content),
         Part("read a query", read_basis, lambda: read_basis(announced, query.content(), "")),  # without the check
-        Part("sum in units", rounds.aggregate, lambda: rounds.aggregate(spec, first, answer, 1)),
+        Part("sum in units", sums.aggregate, lambda: sums.aggregate(spec, first, answer, 1)),
         Part("thin QR", thin_qr, lambda: thin_qr(answer.astype(np.float64))),
         Part("cut", largest_rows, lambda: largest_rows(answer.astype(np.float64), case.sparsity)),
     ]
