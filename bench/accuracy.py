@@ -1,21 +1,23 @@
 """How near each method comes to the truth for the same budget, side by side on the same rows.
 
-    python bench/accuracy.py [--designs P,D,...] [--seeds 8] [--owners 1] [--epsilon 1] [--quick]
+    python bench/accuracy.py [--designs P,D,...] [--seeds 8] [--epsilon 1] [--owners 1] [--bound 1] [--quick]
                              [--out accuracy.csv] [--picture accuracy.png] [--json]
     python bench/accuracy.py --designs P --epsilon .1,.3,1,3,10 --methods "auto;dps-pca;dps-pca, as published" [...]
+    python bench/accuracy.py --designs S,D --epsilon 1,.3,3 --owners 1,4,16 --bound 1,.25,4 [...]
     python bench/accuracy.py --tables ["wine;digits"] [--epsilon .1,1] [...]
     python bench/accuracy.py --tables --methods "auto;diffprivlib;opendp" [--limit 60] [...]
 
 Designs: rows are drawn from a population whose leading directions are known. The error is ||sin Theta||_F between them
 and the components, at most sqrt(k). "oracle" knows the columns that take part, and has no privacy. Every seed draws new
-rows, a new start and new noise.
+rows, a new start and new noise. ``--bound`` multiplies the norm bound. Of several budgets, numbers of owners or bounds,
+one list is varied at a time, while the others stay at their first value.
 
 Tables: six tables that packages ship, k = 2 and 5, and budgets from .1 to 4. The figure is the variance that the
 components capture of what PCA without privacy captures. Columns are scaled to their range and centred, as if both were
 public. The norm bound is the 95 % quantile of the rows' lengths, the best case for methods that cannot find it.
 
-diffprivlib, opendp: PCA by two other libraries, on tables (``papers/rival_libraries.py``). They promise epsilon alone,
-without a delta. A run that takes longer than ``--limit`` seconds is ended, and its cell shows "-".
+diffprivlib, opendp: PCA by two other libraries (``papers/rival_libraries.py``). They promise epsilon alone, without a
+delta, and hold all rows in one place. A run that takes longer than ``--limit`` seconds is ended; its cell shows "-".
 
 All runs go through the same code as a federation in one process, integer noise included, with the unit row-replace-one
 and exact accounting. With ``--out`` every figure is appended to a file at once, and what is there is not computed
@@ -24,16 +26,17 @@ again, so a run that broke off goes on.
 
 import argparse
 import csv
+import itertools
 import json
 import math
 import statistics
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from accuracy_designs import DESIGNS, QUICK, WIDE, Design, Sample, tables
@@ -78,11 +81,13 @@ LOOKS: Final = (
 )
 """A colour that colour-blind readers can tell from others, and a mark, for the oracle and each method."""
 EPSILONS: Final = (0.1, 0.5, 1.0, 2.0, 4.0)
+Setting: TypeAlias = tuple[float, int, float]
+"""Budget, number of owners and factor of the norm bound."""
+VARIED: Final = ("epsilon (delta = 1e-6)", "number of providers", "norm bound / the usual one")
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One run. ``figure`` is an error on a design, and on a table the part of the variance that was captured."""
+class Run(NamedTuple):
+    """What is measured once."""
 
     data: str
     method: str
@@ -90,55 +95,60 @@ class Figure:
     epsilon: float
     owners: int
     seed: int
-    figure: float
+    bound: float = 1.0
+    """The norm bound, divided by the usual one."""
 
     @property
-    def key(self) -> tuple[str, ...]:
-        return tuple(str(value) for value in list(asdict(self).values())[:-1])
+    def setting(self) -> Setting:
+        """What a table of results has a row for."""
+        return self.epsilon, self.owners, self.bound
 
 
 class Store:
-    """Figures in a file of comma-separated values, or in memory alone."""
+    """Figures in a file of comma-separated values, or in memory alone.
+
+    A figure is an error on a design, and on a table the part of the variance that was captured. It is NaN if a run took
+    too long.
+    """
 
     def __init__(self, path: Path | None) -> None:
-        self._path, self.figures = path, dict[tuple[str, ...], Figure]()
+        self._path, self._figures = path, dict[Run, float]()
         if path is not None and path.exists():
             with path.open(encoding="utf-8", newline="") as file:
-                for raw in csv.DictReader(file):
-                    self._keep(_figure(raw))
+                self._figures = dict(map(_read, csv.DictReader(file)))
 
-    def add(self, figure: Figure) -> None:
-        self._keep(figure)
+    def figure(self, run: Run, measure: Callable[[], float]) -> float:
+        """Return the figure of a run, and measure it if it is missing."""
+        if run not in self._figures:
+            self._figures[run] = measure()
+            self._append(run)
+        return self._figures[run]
+
+    def ended(self, run: Run) -> bool:
+        """Tell whether a run that differs by its seed alone took too long."""
+        return any(math.isnan(found) and run == other._replace(seed=run.seed) for other, found in self._figures.items())
+
+    def _append(self, run: Run) -> None:
         if self._path is None:
             return
         is_new = not self._path.exists()
         with self._path.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, asdict(figure))
+            writer = csv.writer(file)
             if is_new:
-                writer.writeheader()
-            writer.writerow(asdict(figure))
-
-    def _keep(self, figure: Figure) -> None:
-        self.figures[figure.key] = figure
-
-    def has(self, *key: object) -> bool:
-        return tuple(str(value) for value in key) in self.figures
-
-    def ended(self, *stem: object) -> bool:
-        """Tell whether a run that differs by its seed alone took too long."""
-        start = tuple(str(value) for value in stem)
-        return any(key[:-1] == start and math.isnan(each.figure) for key, each in self.figures.items())
+                writer.writerow([*Run._fields, "figure"])
+            writer.writerow([*run, self._figures[run]])
 
 
-def _figure(raw: dict[str, str]) -> Figure:
+def _read(raw: dict[str, str]) -> tuple[Run, float]:
     whole = {name: int(raw[name]) for name in ("components", "owners", "seed")}
-    return Figure(raw["data"], raw["method"], epsilon=float(raw["epsilon"]), figure=float(raw["figure"]), **whole)
+    run = Run(raw["data"], raw["method"], epsilon=float(raw["epsilon"]), bound=float(raw["bound"]), **whole)
+    return run, float(raw["figure"])
 
 
 def main() -> None:
     options = parsed()
     store = Store(options.out)
-    wanted = list(on_designs(options, store) if options.tables is None else on_tables(options, store))
+    wanted = dict(on_designs(options, store) if options.tables is None else on_tables(options, store))
     if options.picture:
         draw(wanted, options.picture)
     designs = (QUICK if options.quick else DESIGNS) | WIDE
@@ -153,13 +163,14 @@ def parsed() -> argparse.Namespace:
     names = "measure on tables instead: on all, or on those named, with semicolons between them"
     parser.add_argument("--tables", nargs="?", const="", metavar="NAMES", help=names)
     parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--owners", type=int, default=1, help="providers, each with noise of its own")
+    parser.add_argument("--owners", default="1", help="numbers of providers, each with noise of its own")
+    parser.add_argument("--bound", default="1", help="what multiplies the norm bound")
     budgets = "budgets, with commas between them; default: 1 for designs, and .1 to 4 for tables"
     parser.add_argument("--epsilon", default="", help=budgets)
     parser.add_argument("--limit", type=int, default=60, help="seconds that a run of another library may take")
     parser.add_argument("--quick", action="store_true", help="two small designs, or two tables, and two seeds")
     parser.add_argument("--out", type=Path, help="append each figure to this file, and compute none twice")
-    parser.add_argument("--picture", type=Path, help="draw the figures of designs")
+    parser.add_argument("--picture", type=Path, help="draw the figures of designs, a panel for each list that varies")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     options = parser.parse_args()
     if options.quick:
@@ -167,14 +178,27 @@ def parsed() -> argparse.Namespace:
     named = options.methods.split(";") if options.methods else []
     options.methods = named or [m for m in METHODS if m != AS_PUBLISHED]
     usual = [1.0] if options.tables is None else EPSILONS[1::2] if options.quick else EPSILONS
-    options.epsilons = [float(each) for each in options.epsilon.split(",")] if options.epsilon else usual
+    epsilons = list(map(float, options.epsilon.split(","))) if options.epsilon else usual
+    lists = epsilons, list(map(int, options.owners.split(","))), list(map(float, options.bound.split(",")))
+    options.settings = settings(lists)
     return options
+
+
+def settings(lists: tuple[Sequence[float], Sequence[int], Sequence[float]]) -> list[Setting]:
+    """Vary one list at a time, the others at their first value."""
+    epsilon, owners, bound = (each[0] for each in lists)
+    varied: list[Setting] = [
+        *((each, int(owners), bound) for each in lists[0]),
+        *((epsilon, each, bound) for each in lists[1]),
+        *((epsilon, int(owners), each) for each in lists[2]),
+    ]
+    return list(dict.fromkeys(varied))
 
 
 # --- Designs ----------------------------------------------------------------------------------------------------------
 
 
-def on_designs(options: argparse.Namespace, store: Store) -> Iterator[Figure]:
+def on_designs(options: argparse.Namespace, store: Store) -> Iterator[tuple[Run, float]]:
     known = QUICK if options.quick else DESIGNS
     names = options.designs.split(",") if options.designs else [*known]
     for name in names:
@@ -182,17 +206,27 @@ def on_designs(options: argparse.Namespace, store: Store) -> Iterator[Figure]:
             yield from on_design(name, (known | WIDE)[name], seed, options, store)
 
 
-def on_design(name: str, design: Design, seed: int, options: argparse.Namespace, store: Store) -> Iterator[Figure]:
-    """Measure every method at every budget on one sample. It is drawn only if a figure is missing."""
-    sample: Sample | None = None
-    for epsilon in options.epsilons:
+def on_design(
+    name: str, design: Design, seed: int, options: argparse.Namespace, store: Store
+) -> Iterator[tuple[Run, float]]:
+    """Measure every method in every setting on one sample. It is drawn only if a figure is missing."""
+
+    @cache
+    def sample() -> Sample:
+        return design.draw(np.random.default_rng([seed, sum(map(ord, name))]))
+
+    for epsilon, owners, bound in options.settings:
         for method in [ORACLE, *options.methods]:
-            stem = (name, method, design.components, epsilon, options.owners, seed)
-            if not store.has(*stem):
-                sample = sample or design.draw(np.random.default_rng([seed, sum(map(ord, name))]))
-                found = oracle(sample) if method == ORACLE else fitted(method, sample, epsilon, options.owners, seed)
-                store.add(Figure(*stem, figure=subspace_distance(sample.truth, found.T)))
-            yield store.figures[tuple(str(value) for value in stem)]
+            run = Run(name, method, design.components, epsilon, owners, seed, bound)
+            measure = partial(_error, sample, run, store, options.limit)
+            yield run, store.figure(run, measure)
+
+
+def _error(sample: Callable[[], Sample], run: Run, store: Store, limit: int) -> float:
+    drawn = sample()
+    norm_bound = drawn.norm_bound * run.bound
+    found = oracle(drawn) if run.method == ORACLE else components_found(drawn.rows, norm_bound, run, store, limit)
+    return math.nan if found is None else subspace_distance(drawn.truth, found.T)
 
 
 def oracle(sample: Sample) -> FloatArray:
@@ -204,9 +238,18 @@ def oracle(sample: Sample) -> FloatArray:
     return found
 
 
-def fitted(method: str, sample: Sample, epsilon: float, owners: int, seed: int) -> FloatArray:
-    count = sample.truth.shape[1]
-    return components_of(method, np.array_split(sample.rows, owners), sample.norm_bound, count, epsilon, seed)
+def components_found(rows: FloatArray, norm_bound: float, run: Run, store: Store, limit: int) -> FloatArray | None:
+    """Run a method of ours, or of another library; return None if that takes too long."""
+    if run.method not in RIVALS:
+        shards = np.array_split(rows, run.owners)
+        return components_of(run.method, shards, norm_bound, run.components, run.epsilon, run.seed)
+    if store.ended(run):
+        return None
+    job = {"library": run.method, "components": run.components, "epsilon": run.epsilon, "seed": run.seed}
+    try:
+        return rival_libraries.fit(rival_libraries.environment(), rows, job | {"norm_bound": norm_bound}, limit)[0]
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def components_of(  # noqa: PLR0913, PLR0917  # what a run is
@@ -234,71 +277,55 @@ def components_of(  # noqa: PLR0913, PLR0917  # what a run is
         return simulate(shards, spec, noise_seed=1000 + seed).components
 
 
-def medians(figures: list[Figure], known: Mapping[str, Design]) -> list[dict[str, Any]]:
-    """Summarise each design and budget: the median error of each method over the seeds."""
+def medians(figures: Mapping[Run, float], known: Mapping[str, Design]) -> list[dict[str, Any]]:
+    """Summarise each design and setting: the median error of each method over the seeds."""
     rows = []
-    for name, epsilon in dict.fromkeys((figure.data, figure.epsilon) for figure in figures):
-        here = [figure for figure in figures if (figure.data, figure.epsilon) == (name, epsilon)]
-        errors = {method: [f.figure for f in here if f.method == method] for method in _methods(here)}
+    for name, setting in dict.fromkeys((run.data, run.setting) for run in figures):
+        here = {run: error for run, error in figures.items() if (run.data, run.setting) == (name, setting)}
+        epsilon, owners, bound = setting
         rows.append(
             {
                 "data": name,
                 "what": known[name].say,
                 "goal": known[name].goal,
-                "seeds": max(map(len, errors.values())),
-                "owners": here[0].owners,
+                "seeds": len({run.seed for run in here}),
+                "owners": owners,
+                "bound": bound,
                 "epsilon": epsilon,
-                "median_errors": {method: statistics.median(values) for method, values in errors.items()},
+                "median_errors": _medians(here),
             }
         )
     return rows
 
 
-def _methods(figures: list[Figure]) -> list[str]:
-    return list(dict.fromkeys(figure.method for figure in figures))
+def _medians(figures: Mapping[Run, float]) -> dict[str, float | None]:
+    """Return each method's median, or None if one of its runs took too long."""
+    runs = {method: [found for run, found in figures.items() if run.method == method] for method in _methods(figures)}
+    return {m: None if any(map(math.isnan, found)) else statistics.median(found) for m, found in runs.items()}
+
+
+def _methods(figures: Mapping[Run, float]) -> list[str]:
+    return list(dict.fromkeys(run.method for run in figures))
 
 
 # --- Tables -----------------------------------------------------------------------------------------------------------
 
 
-def on_tables(options: argparse.Namespace, store: Store) -> Iterator[Figure]:
+def on_tables(options: argparse.Namespace, store: Store) -> Iterator[tuple[Run, float]]:
     loaded = tables()
     names = options.tables.split(";") if options.tables else [*loaded][1:3] if options.quick else [*loaded]
-    for name in names:
-        for count in (2, 5):
-            for epsilon in options.epsilons:
-                for method in options.methods:
-                    for seed in range(options.seeds):
-                        run = (method, count, epsilon, options.owners, seed)
-                        yield on_table(name, loaded[name], run, options, store)
+    for name, count, (epsilon, owners, bound) in itertools.product(names, (2, 5), options.settings):
+        for method, seed in itertools.product(options.methods, range(options.seeds)):
+            run = Run(name, method, count, epsilon, owners, seed, bound)
+            measure = partial(_part_captured, loaded[name], run, store, options.limit)
+            yield run, store.figure(run, measure)
 
 
-def on_table(
-    name: str, table: FloatArray, run: tuple[str, int, float, int, int], options: argparse.Namespace, store: Store
-) -> Figure:
-    method, count, epsilon, owners, seed = run
-    if not store.has(name, *run):
-        bound = float(np.quantile(np.linalg.norm(table, axis=1), 0.95))
-        order = np.random.default_rng(seed).permutation(len(table))
-        if method in RIVALS and store.ended(name, *run[:-1]):
-            found = None
-        elif method in RIVALS:
-            found = by_another_library(method, table[order], (count, epsilon, bound, seed), options)
-        else:
-            found = components_of(method, np.array_split(table[order], owners), bound, count, epsilon, seed)
-        store.add(Figure(name, *run, figure=math.nan if found is None else _captured(table, found)))
-    return store.figures[tuple(str(value) for value in (name, *run))]
-
-
-def by_another_library(
-    library: str, rows: FloatArray, settings: tuple[int, float, float, int], options: argparse.Namespace
-) -> FloatArray | None:
-    """Run another library; return None if it takes too long."""
-    job = dict(zip(("components", "epsilon", "norm_bound", "seed"), settings, strict=True)) | {"library": library}
-    try:
-        return rival_libraries.fit(rival_libraries.environment(), rows, job, options.limit)[0]
-    except subprocess.TimeoutExpired:
-        return None
+def _part_captured(table: FloatArray, run: Run, store: Store, limit: int) -> float:
+    norm_bound = run.bound * float(np.quantile(np.linalg.norm(table, axis=1), 0.95))
+    rows = table[np.random.default_rng(run.seed).permutation(len(table))]
+    found = components_found(rows, norm_bound, run, store, limit)
+    return math.nan if found is None else _captured(table, found)
 
 
 def _captured(table: FloatArray, components: FloatArray) -> float:
@@ -307,19 +334,18 @@ def _captured(table: FloatArray, components: FloatArray) -> float:
     return float(np.square(table @ components.T).sum()) / most
 
 
-def captured(figures: list[Figure]) -> list[dict[str, Any]]:
-    """Summarise each cell of table, number of components and budget: the median of each method over the seeds."""
+def captured(figures: Mapping[Run, float]) -> list[dict[str, Any]]:
+    """Summarise each cell of table, number of components and setting: the median of each method over the seeds."""
     rows = []
-    for name, count, epsilon in dict.fromkeys((f.data, f.components, f.epsilon) for f in figures):
-        here = [f for f in figures if (f.data, f.components, f.epsilon) == (name, count, epsilon)]
-        runs = {m: [f.figure for f in here if f.method == m] for m in _methods(here)}
-        parts = {m: None if any(map(math.isnan, each)) else statistics.median(each) for m, each in runs.items()}
+    for cell_ in dict.fromkeys((run.data, run.components, run.setting) for run in figures):
+        here = {run: part for run, part in figures.items() if (run.data, run.components, run.setting) == cell_}
+        name, count, (epsilon, owners, bound) = cell_
+        parts = _medians(here)
         others = [part for method, part in parts.items() if method != "auto" and part is not None]
         ours = parts.get("auto")
         behind = None if ours is None else max(0.0, max(others, default=0.0) - ours)
-        rows.append(
-            {"data": name, "components": count, "epsilon": epsilon, "median_captured": parts, "auto_is_behind": behind}
-        )
+        row = {"data": name, "components": count, "epsilon": epsilon, "owners": owners, "bound": bound}
+        rows.append(row | {"median_captured": parts, "auto_is_behind": behind})
     return rows
 
 
@@ -334,12 +360,17 @@ def text(summary: list[dict[str, Any]]) -> str:
     for row in summary:
         name = f"{row['data']}: {row['what']}" if "what" in row else f"{row['data']}, k = {row['components']}"
         cells = [cell(row[key], method) for method in methods]
-        lines.append(f"| {name}, epsilon {row['epsilon']:g} | " + " | ".join(cells) + " |")
+        lines.append(f"| {name}, {_setting(row)} | " + " | ".join(cells) + " |")
     if key == "median_captured":
         behind = [row["auto_is_behind"] for row in summary if row["auto_is_behind"] is not None]
         within = sum(each <= 0.01 for each in behind)
         lines += ["", f"auto is within .01 of the best of the others, or ahead, in {within} of {len(behind)} cells."]
     return "\n".join(lines)
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    owners = f", {row['owners']} providers" if row["owners"] > 1 else ""
+    return f"epsilon {row['epsilon']:g}{owners}" + (f", bound x {row['bound']:g}" if row["bound"] != 1 else "")
 
 
 def cell(figures: Mapping[str, float | None], method: str) -> str:
@@ -349,29 +380,38 @@ def cell(figures: Mapping[str, float | None], method: str) -> str:
     return f"{figure:.4f}"
 
 
-def draw(figures: list[Figure], path: Path) -> None:
-    """Draw the median error of each method against epsilon: a panel for each design."""
+def draw(figures: Mapping[Run, float], path: Path) -> None:
+    """Draw the median error of each method: a row of panels for each design, a panel for each list that varies."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  # an extra
     from matplotlib.figure import Figure as Sheet  # noqa: PLC0415
 
-    names, methods = list(dict.fromkeys(f.data for f in figures)), _methods(figures)
-    sheet = Sheet(figsize=(6.4 * len(names), 4.2), layout="constrained")
+    names, first = list(dict.fromkeys(run.data for run in figures)), next(iter(figures)).setting
+    varied = [place for place in range(3) if len({run.setting[place] for run in figures}) > 1] or [0]
+    columns = len(names) if len(varied) == 1 else len(varied)
+    sheet = Sheet(figsize=(6.4 * columns, 4.2 * len(names) * len(varied) / columns), layout="constrained")
     FigureCanvasAgg(sheet)
-    looks = dict(zip(methods, LOOKS, strict=False))
-    for axes, name in zip(sheet.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        for method in methods:
-            errors: dict[float, list[float]] = {}
-            for figure in figures:
-                if (figure.data, figure.method) == (name, method):
-                    errors.setdefault(figure.epsilon, []).append(figure.figure)
-            colour, marker = looks[method]
-            middle = [statistics.median(values) for values in errors.values()]
-            axes.plot([*errors], middle, color=colour, marker=marker, label=method, lw=1.8)
-        axes.set(xscale="log", yscale="log", title=name, xlabel="epsilon (delta = 1e-6)")
-        axes.set_ylabel(r"error $\|\sin\Theta\|_F$")
-        axes.grid(visible=True, alpha=0.3)
-        axes.legend(frameon=False)
+    panels = sheet.subplots(len(names) * len(varied) // columns, columns, squeeze=False).flat
+    for axes, (name, place) in zip(panels, itertools.product(names, varied), strict=True):
+        others = first[:place] + first[place + 1 :]
+        here = {run: error for run, error in figures.items() if run.data == name}
+        one_varies = {r: error for r, error in here.items() if r.setting[:place] + r.setting[place + 1 :] == others}
+        _draw_panel(axes, one_varies, place)
+        axes.set(xscale="log", yscale="log", title=name, xlabel=VARIED[place])
     sheet.savefig(path, dpi=110)
+
+
+def _draw_panel(axes: Any, figures: Mapping[Run, float], place: int) -> None:  # noqa: ANN401  # of matplotlib
+    for method, (colour, marker) in zip(_methods(figures), LOOKS, strict=False):
+        errors: dict[float, list[float]] = {}
+        for run, error in figures.items():
+            if run.method == method:
+                errors.setdefault(run.setting[place], []).append(error)
+        places = sorted(errors)
+        middle = [statistics.median(errors[each]) for each in places]  # NaN, and so no mark, if one took too long
+        axes.plot(places, middle, color=colour, marker=marker, label=method, lw=1.8)
+    axes.set_ylabel(r"error $\|\sin\Theta\|_F$")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(frameon=False)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,21 @@ own median is least. Choosing the best afterwards favours it. With ``--out`` a r
 """
 
 import argparse
+import itertools
 import json
+import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from accuracy import AS_PUBLISHED, METHODS, ORACLE, OTHERS, Figure, Store, cell, components_of, oracle
+from accuracy import AS_PUBLISHED, METHODS, ORACLE, OTHERS, Run, Store, cell, components_of, oracle
+from accuracy_designs import Sample
 from untuned_designs import QUICK, UNTUNED, Untuned
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import subspace_distance
 
 COMPARED: Final = tuple(name for name in METHODS | OTHERS if name != AS_PUBLISHED)
@@ -32,7 +37,7 @@ SLOW: Final = {"ppca": 60}
 
 def main() -> None:
     options = parsed()
-    summary = compared(list(measured(options, Store(options.out))))
+    summary = compared(dict(measured(options, Store(options.out))))
     print(json.dumps(summary, indent=2) if options.json else text(summary))
 
 
@@ -51,38 +56,40 @@ def parsed() -> argparse.Namespace:
     return options
 
 
-def measured(options: argparse.Namespace, store: Store) -> Iterator[Figure]:
+def measured(options: argparse.Namespace, store: Store) -> Iterator[tuple[Run, float]]:
     for name in options.designs.split(";"):
         for seed in range(options.seeds):
             yield from on_draw(name, UNTUNED[name], seed, options, store)
 
 
-def on_draw(name: str, design: Untuned, seed: int, options: argparse.Namespace, store: Store) -> Iterator[Figure]:
+def on_draw(
+    name: str, design: Untuned, seed: int, options: argparse.Namespace, store: Store
+) -> Iterator[tuple[Run, float]]:
     """Measure every method at every budget on one draw of the rows."""
     sample = design.draw(np.random.default_rng([seed, sum(map(ord, name))]))
-    dimension, owners = sample.rows.shape[1], len(design.parts)
-    ends = np.rint(len(sample.rows) * np.cumsum(design.parts)).astype(int)[:-1]
-    for epsilon in map(float, options.epsilon.split(",")):
-        for method in [ORACLE, *options.methods.split(";")]:
-            stem = (name, method, design.components, epsilon, owners, seed)
-            if dimension > SLOW.get(method, dimension):
-                continue
-            if not store.has(*stem):
-                shards = np.split(sample.rows, ends)
-                run = (shards, sample.norm_bound, design.components, epsilon, seed)
-                found = oracle(sample) if method == ORACLE else components_of(method, *run)
-                store.add(Figure(*stem, figure=subspace_distance(sample.truth, found.T)))
-            yield store.figures[tuple(str(value) for value in stem)]
+    shards = np.split(sample.rows, np.rint(len(sample.rows) * np.cumsum(design.parts)).astype(int)[:-1])
+    for epsilon, method in itertools.product(
+        map(float, options.epsilon.split(",")), [ORACLE, *options.methods.split(";")]
+    ):
+        if sample.rows.shape[1] <= SLOW.get(method, math.inf):
+            run = Run(name, method, design.components, epsilon, len(shards), seed)
+            yield run, store.figure(run, partial(_error, sample, shards, run))
 
 
-def compared(figures: list[Figure]) -> list[dict[str, Any]]:
+def _error(sample: Sample, shards: list[FloatArray], run: Run) -> float:
+    wanted = (shards, sample.norm_bound, run.components, run.epsilon, run.seed)
+    found = oracle(sample) if run.method == ORACLE else components_of(run.method, *wanted)
+    return subspace_distance(sample.truth, found.T)
+
+
+def compared(figures: Mapping[Run, float]) -> list[dict[str, Any]]:
     """Summarise each population and budget: median errors, and how far auto is behind the best other method."""
     rows = []
-    for name, epsilon in dict.fromkeys((figure.data, figure.epsilon) for figure in figures):
+    for name, epsilon in dict.fromkeys((run.data, run.epsilon) for run in figures):
         runs: dict[str, list[float]] = {}
-        for each in figures:
-            if (each.data, each.epsilon) == (name, epsilon):
-                runs.setdefault(each.method, []).append(each.figure)
+        for run, error in figures.items():
+            if (run.data, run.epsilon) == (name, epsilon):
+                runs.setdefault(run.method, []).append(error)
         errors = {method: statistics.median(found) for method, found in runs.items()}
         others = {method: error for method, error in errors.items() if method not in {ORACLE, "auto"}}
         best = min(others, key=lambda method: others[method]) if others else None

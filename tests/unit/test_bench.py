@@ -114,6 +114,21 @@ def test_accuracy_compares_the_methods_on_the_same_rows() -> None:
     assert results["P"]["median_errors"]["auto"] < results["P"]["median_errors"]["analyze-gauss"] / 4
 
 
+@pytest.mark.nightly
+def test_accuracy_varies_one_thing_at_a_time_and_goes_on_where_it_broke_off(tmp_path: Path) -> None:
+    results, picture = tmp_path / "figures.csv", tmp_path / "figures.png"
+    lists = ["--designs", "D", "--methods", "auto", "--owners", "1,8", "--bound", "1,8", "--out", str(results)]
+    first = measured("accuracy", *lists, "--epsilon", "1")
+    figures = results.read_text(encoding="utf-8")
+    rows = measured("accuracy", *lists, "--epsilon", "1,.2", "--picture", str(picture))
+    errors = {(row["epsilon"], row["owners"], row["bound"]): row["median_errors"]["auto"] for row in rows}
+    assert set(errors) == {(1, 1, 1), (0.2, 1, 1), (1, 8, 1), (1, 1, 8)}
+    assert errors[1, 1, 1] < min(errors[0.2, 1, 1], errors[1, 8, 1])
+    assert [row for row in rows if row["epsilon"] == 1] == first
+    assert results.read_text(encoding="utf-8").startswith(figures)
+    assert picture.stat().st_size > 0
+
+
 @pytest.mark.slow
 def test_forecasts_agree_with_runs() -> None:
     """All seeds are fixed: this holds in every run or in none."""
