@@ -173,22 +173,16 @@ def _usable(
         uncut = used.fingerprints() | fingerprints.of_table(counted)
         return replace(used, uncut=uncut, before=(read, *used.before))
     # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
-    # ones, do not give the rows a new budget.
+    # ones, do not give the rows a new budget. And they include the rows with zeros for each number that is missing or
+    # cannot be used: if such a number made its row one of zeros, as it does where rows are used, then nothing would be
+    # left to recognise of a table whose rows all lack some number.
     as_read = rows_or_zeros(stored)
     prints, before = as_read.fingerprints(), as_read.fingerprints_in_order()
-    del as_read
-    lacking = _lacking(stored, table.names, reading)
+    coded = without_codes(stored, table.names, reading)
+    lacking = (as_read if coded is stored else rows_or_zeros(coded)).as_matrix()
+    del as_read, coded
     before = (*before, *lacking.fingerprints_in_order(), *used.before)
     return replace(used, uncut=used.fingerprints() | prints | lacking.fingerprints(), before=before)
-
-
-def _lacking(stored: Any, names: Sequence[str] | None, reading: Reading) -> CheckedRows:  # noqa: ANN401  # of any form
-    """Return rows as they were read, but each number that is missing or cannot be used is zero.
-
-    If such a number made its row one of zeros, as it does where rows are used, then nothing would be left to recognise
-    of a table whose rows all lack some number.
-    """
-    return rows_or_zeros(without_codes(stored, names, reading)).as_matrix()
 
 
 def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:

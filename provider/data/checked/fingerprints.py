@@ -22,10 +22,12 @@ The first of three passes over dense rows is made while they are read (``row_wor
 and a few numbers for each column.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
@@ -150,11 +152,14 @@ def _name(totals: tuple[int, ...]) -> str:
 def _summed(table: Table, visit: Callable[..., Words]) -> Words:
     """Add up what a function makes of the words of each block.
 
-    One thread does all of it. Each step is so short that several threads would mostly wait for Python's lock.
+    All processors work on sparse rows. Of dense ones, each step is so short that several threads would mostly wait for
+    Python's lock.
     """
     no_sums = visit(WordMaker()(np.zeros((1, table.shape[1]))))  # of a row of zeros, which adds nothing
     if scipy.sparse.issparse(table):
-        return sum(map(visit, _sparse_blocks(table)), no_sums)
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            found = threads.map(lambda rows: visit(_sparse_words(table, rows)), _sparse_blocks(table))
+            return sum(found, no_sums)
     return sum((visit(words, blank=blank) for words, blank in _dense_blocks(table)), no_sums)
 
 
@@ -173,14 +178,18 @@ def _dense_blocks(table: FloatArray | BlockTable) -> Iterator[tuple[Any, Blank]]
         yield from ((make(table[start : start + step]), None) for start in range(0, len(table), step))
 
 
-def _sparse_blocks(table: scipy.sparse.csr_array) -> Iterator[scipy.sparse.csr_array]:
-    """Do the same for sparse rows, without making them dense."""
+def _sparse_blocks(table: scipy.sparse.csr_array) -> Iterator[slice]:
+    """Divide sparse rows into blocks."""
     size = max(BLOCK_ENTRIES, table.shape[1])  # of a block, a sum goes over all columns
     entries = np.arange(0, table.nnz, size)
     starts = [*np.unique(np.searchsorted(table.indptr, entries, side="right") - 1), table.shape[0]]
-    for start, stop in pairwise(starts):
-        part = table[start:stop]
-        yield scipy.sparse.csr_array((WordMaker()(part.data), part.indices, part.indptr), shape=part.shape)
+    return starmap(slice, pairwise(starts))
+
+
+def _sparse_words(table: scipy.sparse.csr_array, rows: slice) -> scipy.sparse.csr_array:
+    """Return the values of some sparse rows as words, without making them dense."""
+    part = table[rows]
+    return scipy.sparse.csr_array((WordMaker()(part.data), part.indices, part.indptr), shape=part.shape)
 
 
 def _undilated(table: Table) -> Table | None:

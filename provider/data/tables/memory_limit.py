@@ -12,8 +12,8 @@ from dpspca.common.errors import InvalidDataError
 
 SPARSE: Final = 48
 """Bytes for each stored number while sparse rows are read, measured. 12 remain."""
-TRIPLET: Final = 112
-"""Bytes for each triplet that is used while rows are made of them, measured. 17 remain."""
+TRIPLET: Final = 60
+"""Bytes for each triplet that is used while rows are made of them, measured. 12 to 14 remain."""
 PERSON: Final = 170
 """Bytes for each row while its person is read, measured. 8 remain."""
 GENOTYPE: Final = 0.5

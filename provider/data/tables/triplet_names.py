@@ -22,6 +22,8 @@ _WHOLE: Final = "^(0|-?[1-9][0-9]{0,17})$"
 _LARGE: Final = "^-?[1-9][0-9]{18}$"
 """Whole numbers of 19 digits: some do not fit into 64 bits."""
 _LARGEST: Final = 2**63
+_DENSE: Final = 8
+"""Up to so many numbers for each name, a table of all numbers finds names faster than a hash does."""
 
 
 class KnownNames:
@@ -51,10 +53,29 @@ class KnownNames:
         if types.is_dictionary(cells.type):
             return _looked_up(cells.indices, self._in_arrow(cells.dictionary))
         if types.is_integer(cells.type) and not types.is_uint64(cells.type):
-            return _found(cells.cast(arrow.int64()), self._numbers[0], self._numbers[1])
+            return self._of_numbers(cells.cast(arrow.int64()))
         if types.is_string(cells.type) or types.is_large_string(cells.type):
             return self._of_texts(cells)
         return self.find(cells.to_pylist())
+
+    def _of_numbers(self, cells: Any) -> Places:  # noqa: ANN401  # of pyarrow
+        """Find whole numbers: in a table if they are dense, otherwise by a hash."""
+        if self._dense is None or cells.null_count:
+            return _found(cells, *self._numbers)
+        lowest, table = self._dense
+        at = cells.to_numpy() - lowest  # where that overflows, it is outside of the table, too
+        return np.take(table, np.where((at >= 0) & (at < len(table)), at, len(table) - 1))
+
+    @cached_property
+    def _dense(self) -> tuple[int, Places] | None:
+        """The lowest number and the place of each from it on, with an unknown one at the end, if few are unknown."""
+        names, places = self._numbers
+        numbers = names.to_numpy()
+        if not len(numbers) or int(numbers.max()) - int(numbers.min()) >= _DENSE * len(numbers):
+            return None
+        table = np.full(int(numbers.max()) - int(numbers.min()) + 2, UNKNOWN)
+        table[numbers - numbers.min()] = places
+        return int(numbers.min()), table
 
     def _of_texts(self, cells: Any) -> Places:  # noqa: ANN401  # of pyarrow
         """Find texts as they stand, and those that differ by spaces, or are not in UTF-8, one by one."""

@@ -3,9 +3,6 @@
 Which rows and columns there are is declared, and never found in the triplets: otherwise a changed triplet could add or
 remove a row or a column. A triplet with an unknown row or column is not used; only the steward learns how many there
 are. Each triplet changes its own row alone.
-
-The order of triplets does not count. Numbers of one row and column are sorted before they are added, because the last
-bit of a sum depends on the order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +12,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
@@ -27,7 +23,10 @@ from dpspca.common.text import composed
 from .arrow_numbers import floats
 from .memory_limit import TRIPLET, require_room
 from .raw_table import Columns, RowSource, cell_number, code_numbers
+from .triplet_cells import Mask, rows_of
 from .triplet_names import UNKNOWN, KnownNames, Places
+from .triplet_ranges import TripletRanges
+from .triplet_ranges import Triplets as HeldTriplets
 
 Names: TypeAlias = Any
 """A list of texts or whole numbers, or a column of Arrow."""
@@ -101,8 +100,7 @@ class TripletRows:
         declared_rows = row_names(self._declared.rows)
         self._rows, self._names = KnownNames(declared_rows), KnownNames(self.columns.names or ())
         self._lacks = np.array(list(map(bool, declared_rows)), dtype=np.bool_)
-        self._cells = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))]
-        self._numbers = [np.empty(0)]
+        self._held = TripletRanges(self._rows.count)
         self._counts = np.zeros(4, dtype=np.int64)
         self._first_broken: str | None = None
         self._several: tuple[int, tuple[str, ...]] = 0, ()
@@ -114,17 +112,19 @@ class TripletRows:
     def add(self, batch: TripletBatch, file: Path | None = None) -> None:
         """Take some triplets of a file."""
         row, column = self.find(batch)
-        numbers = batch.numbers
         if self._first_broken is None and batch.first_broken is not None:
             self._first_broken = f"{file}: {batch.first_broken}"
         no_row, no_column = row == UNKNOWN, column == UNKNOWN
-        self._counts += np.array([len(row), no_column.sum(), (no_row & ~no_column).sum(), batch.broken])
-        is_known = ~no_row & ~no_column
-        self._used += int(np.count_nonzero(is_known))
+        is_known = ~(no_row | no_column)
+        known = int(np.count_nonzero(is_known))
+        self._counts += np.array([len(row), no_column.sum(), len(row) - known - no_column.sum(), batch.broken])
+        self._used += known
         require_room("triplets", self._used, TRIPLET, self._room)
-        self._lacks[row[is_known]] = False
-        self._cells.append((row[is_known].astype(np.int32), column[is_known].astype(np.int32)))
-        self._numbers.append(np.ones(np.count_nonzero(is_known)) if numbers is None else numbers[is_known])
+        numbers = np.ones(len(row)) if batch.numbers is None else batch.numbers
+        if known < len(row):
+            row, column, numbers = row[is_known], column[is_known], numbers[is_known]
+        self._lacks[row] = False
+        self._held.add(HeldTriplets(row.astype(np.int32), column.astype(np.int32), numbers))
 
     @property
     def facts(self) -> TripletFacts:
@@ -147,32 +147,30 @@ class TripletRows:
 
     def matrix(self) -> scipy.sparse.csr_array:
         """Return the rows."""
-        rows, columns = (np.concatenate(each) for each in zip(*self._cells, strict=True))
-        made = _by_rows(rows, columns, np.concatenate(self._numbers), (self._rows.count, self._names.count))
-        made.sort_indices()
-        if self._declared.value is not None:
-            made = _without_missing(made, self._is_missing(made))
-        is_first = _first_of_cells(made)
-        if self._declared.value is not None or self._declared.duplicates == UNUSABLE:
-            self._several = self._those_with_several(made, is_first)
-        return _added_up(made, is_first, self._declared)
+        are_added = self._declared.duplicates != UNUSABLE
+        shape = self._rows.count, self._names.count
+        made, several = rows_of(list(self._held.parts()), shape, self._missing_numbers(), are_added=are_added)
+        if self._declared.value is not None or not are_added:
+            names = self.columns.names or ()
+            self._several = several.cells, tuple(names[place] for place in several.columns)
+        return made
 
-    def _is_missing(self, table: scipy.sparse.csr_array) -> NDArray[np.bool_]:
-        """Tell which numbers are missing, or stand for a missing value in their column."""
-        found: NDArray[np.bool_] = np.isnan(table.data)
+    def _missing_numbers(self) -> Callable[[scipy.sparse.csr_array], Mask] | None:
+        """Return what tells which numbers are missing, or stand for a missing value in their column."""
+        if self._declared.value is None:
+            return None
         by_column = code_numbers(self._reading, self.columns.names or ())
-        for codes in set(filter(None, by_column)):
-            has_codes = np.array([each == codes for each in by_column])
-            found |= has_codes[table.indices] & np.isin(table.data, codes)
-        return found
+        those_with = [
+            (codes, np.array([each == codes for each in by_column])) for codes in set(filter(None, by_column))
+        ]
 
-    def _those_with_several(
-        self, table: scipy.sparse.csr_array, is_first: NDArray[np.bool_]
-    ) -> tuple[int, tuple[str, ...]]:
-        """Count cells with several numbers, and name their columns."""
-        others = table.indices[~is_first]
-        cells = np.count_nonzero(is_first & ~np.append(is_first[1:], True))
-        return int(cells), tuple((self.columns.names or ())[place] for place in np.unique(others))
+        def are_missing(table: scipy.sparse.csr_array) -> Mask:
+            found: Mask = np.isnan(table.data)
+            for codes, has_codes in those_with:
+                found |= has_codes[table.indices] & np.isin(table.data, codes)
+            return found
+
+        return are_missing
 
 
 def arrow_batch(batch: Any, declared: Triplets | None) -> TripletBatch:  # noqa: ANN401  # of pyarrow
@@ -226,51 +224,3 @@ def row_names(path: Path) -> list[str]:
             f"The list of rows, {path}, cannot be read.", "Write one name a line, in UTF-8."
         ) from None
     return [line.strip() for line in lines]
-
-
-def _by_rows(rows: Places, columns: Places, numbers: FloatArray, shape: tuple[int, int]) -> scipy.sparse.csr_array:
-    """Put numbers into their rows, several of one cell beside each other."""
-    cells = scipy.sparse.coo_array((numbers, (rows, columns)), shape=shape)
-    cells.has_canonical_format = (
-        True  # a choice, not a need: scipy would add up those of one cell in the order in which they came
-    )
-    return scipy.sparse.csr_array(cells)
-
-
-def _first_of_cells(table: scipy.sparse.csr_array) -> NDArray[np.bool_]:
-    """Tell which numbers are the first ones of their row and column."""
-    is_first: NDArray[np.bool_] = np.diff(table.indices, prepend=-1) != 0
-    is_first[table.indptr[:-1][np.diff(table.indptr) > 0]] = True
-    return is_first
-
-
-def _without_missing(table: scipy.sparse.csr_array, is_missing: NDArray[np.bool_]) -> scipy.sparse.csr_array:
-    """Leave out missing values where their row and column have a number. If they have none, one missing value stays.
-
-    Otherwise an empty value would spoil a measurement, and a code would be added to it.
-    """
-    is_first = _first_of_cells(table)
-    if is_first.all() or not is_missing.any():
-        return table
-    has_number = np.logical_or.reduceat(~is_missing, np.flatnonzero(is_first))
-    stays = ~is_missing | (is_first & ~has_number[np.cumsum(is_first) - 1])
-    ends = np.append(0, np.cumsum(stays))[table.indptr]
-    return scipy.sparse.csr_array((table.data[stays], table.indices[stays], ends), shape=table.shape)
-
-
-def _added_up(table: scipy.sparse.csr_array, is_first: NDArray[np.bool_], declared: Triplets) -> scipy.sparse.csr_array:
-    """Add up numbers of one row and column, the smallest first."""
-    if is_first.all():
-        return table
-    shared = ~is_first
-    shared[:-1] |= shared[1:]  # with the first number of the cell
-    cell, values = np.cumsum(is_first)[shared], table.data[shared]
-    order = np.lexsort((values, cell))
-    starts = np.flatnonzero(np.diff(cell, prepend=-1))
-    sums = np.add.reduceat(values[order], starts)
-    if declared.duplicates == UNUSABLE:
-        sums[:] = np.inf
-    numbers = table.data.copy()
-    numbers[shared & is_first] = sums
-    ends = np.append(0, np.cumsum(is_first))[table.indptr]
-    return scipy.sparse.csr_array((numbers[is_first], table.indices[is_first], ends), shape=table.shape)

@@ -37,3 +37,14 @@ def fits(number: int, kind: pa.DataType) -> bool:
     except (pa.ArrowInvalid, OverflowError):
         return False
     return True
+
+
+def test_dense_numbers_are_found_and_no_others() -> None:
+    numbers = np.random.default_rng(0).permutation(np.arange(-30, 90, 3))
+    known = KnownNames([str(each) for each in numbers])
+    limits = np.iinfo(np.int64)
+    far = [limits.min, limits.min + 59, limits.max - 30, limits.max]  # a difference of these overflows
+    asked = [*range(-40, 100), *far]
+    expected = [numbers.tolist().index(each) if each in numbers else -1 for each in asked]
+    assert known.find(pa.array(asked, type=pa.int64())).tolist() == expected
+    assert known.find(pa.array([None, *asked], type=pa.int64())).tolist() == [-1, *expected]
