@@ -5,8 +5,9 @@
 
 Rows are drawn from the model of section 5.1 of Ge et al. (2018): k equal leading eigenvalues over a support, and the
 other eigenvalues evenly between two numbers. The forecast is given the model's public facts and no row. The figure is
-the median error ||sin Theta||_F of runs in one process, integer noise included, each with new rows and new noise; the
-unit is row-replace-one, delta is 1e-6.
+the median error ||sin Theta||_F of runs in one process, integer noise included, each with new rows and new noise. Delta
+is 1e-6, and the unit row-replace-one unless "how" says otherwise. There, "pairs" are differences of pairs of rows, and
+"private bound" leaves the norm bound to the method.
 
 A table has forecast / runs in each cell, in bold if the forecast is wrong. "bound" is the norm bound over a tight one:
 the mean squared length of a row and two standard deviations. A forecast is right if it is within a factor of 2 of the
@@ -38,13 +39,15 @@ from dpspca.client.forecast import Hints, chance, of_job
 from dpspca.client.made_up_rows import SpikedModel, spiked_rows
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaWarning
-from dpspca.common.job import Budget, JobSpec, Scalar, Schema
+from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Scalar, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.units import PrivacyUnit
 
 SPARSE: Final = "analyze-gauss, sparsity auto"
 MARK: Final = "<!-- {} of bench/forecast.py{} -->"
 MAIN: Final = ("auto", "analyze-gauss", SPARSE, "dps-pca", "noisy-power")
+FEW: Final = ("auto", "analyze-gauss", "dps-pca")
+PAIRS, BOUND, ADD_REMOVE = "pairs", "private bound", "row-add-remove"
 OTHERS: Final = (
     *("mod-sulq", "sulq", "streaming-power", "power-iteration", "range-projection", "ppca", "output-perturbation"),
 )
@@ -68,6 +71,7 @@ class Shape:
     sparsity: int | None = None
     bound: float = 1.0
     methods: tuple[str, ...] = MAIN
+    how: str = ""
 
     @property
     def model(self) -> SpikedModel:
@@ -93,9 +97,10 @@ class Shape:
             options = {"sparsity": self.sparsity or self.support}
         return JobSpec(
             schema=Schema(self.dimension),
-            unit=PrivacyUnit.ROW_REPLACE_ONE,
+            unit=PrivacyUnit.ROW_ADD_REMOVE if self.how == ADD_REMOVE else PrivacyUnit.ROW_REPLACE_ONE,
             budget=Budget(self.epsilon, 1e-6),
-            norm_bound=self.bound * self.model.norm_bound,
+            norm_bound=PRIVATE_BOUND if self.how == BOUND else self.bound * self.model.norm_bound,
+            centering=Centering.PAIRS if self.how == PAIRS else Centering.NONE,
             components=self.components,
             method=method.partition(",")[0],
             seed=seed,
@@ -104,6 +109,28 @@ class Shape:
 
 
 SHAPES: Final = (
+    Shape(20_000, 110, 5, 10, 100, 1.0, sparsity=50, methods=FEW, how=PAIRS),
+    Shape(3_000, 25, 2, 25, 50, 1.0, methods=FEW, how=PAIRS),
+    Shape(30_000, 160, 4, 100, 60, 2.0, methods=FEW, how=PAIRS),
+    Shape(20_000, 40, 3, 40, 60, 0.5, methods=FEW, how=PAIRS),
+    Shape(20_000, 60, 3, 60, 60, 1.0, methods=FEW, how=ADD_REMOVE),
+    Shape(10_000, 200, 2, 12, 80, 1.0, 2, methods=FEW, how=ADD_REMOVE),
+    Shape(50_000, 100, 3, 100, 80, 0.1, methods=FEW),
+    Shape(5_000, 50, 2, 50, 60, 4.0, methods=FEW),
+    Shape(2_000, 20, 2, 20, 50, 8.0, methods=FEW),
+    Shape(100_000, 64, 4, 64, 40, 0.2, methods=FEW),
+    Shape(20_000, 200, 2, 20, 60, 0.3, 10, methods=FEW),
+    Shape(4_000, 10, 2, 10, 40, 0.5, methods=FEW),
+    Shape(1_000, 5, 1, 5, 30, 1.0, methods=FEW),
+    Shape(2_000, 8, 3, 8, 40, 2.0, methods=FEW),
+    Shape(40_000, 400, 3, 400, 150, 1.0, methods=FEW),
+    Shape(60_000, 250, 5, 25, 60, 0.5, 3, methods=FEW),
+    Shape(20_000, 110, 5, 10, 100, 1.0, methods=("auto",), how=BOUND),
+    Shape(3_000, 25, 2, 25, 50, 1.0, methods=("auto",), how=BOUND),
+    Shape(30_000, 160, 1, 160, 80, 1.0, 1, (1.0, 9.0), methods=("auto",), how=BOUND),
+    Shape(10_000, 300, 2, 10, 100, 1.0, 4, methods=("auto",), how=BOUND),
+    Shape(20_000, 1000, 2, 20, 150, 1.0, 1, (5.0, 5.0), methods=("auto",)),
+    Shape(4_000, 9_000, 2, 10, 400, 2.0, 1, (5.0, 5.0), methods=("auto",)),
     Shape(20_000, 110, 5, 10, 100, 1.0, sparsity=50),
     Shape(20_000, 110, 5, 10, 100, 0.2, sparsity=20),
     Shape(40_000, 300, 5, 20, 100, 1.0, sparsity=40),
@@ -181,6 +208,7 @@ def compared(shape: Shape, method: str, errors: list[float]) -> dict[str, Any]:
         "epsilon": shape.epsilon,
         "providers": shape.providers,
         "bound": shape.bound,
+        "how": shape.how,
         "method": method,
         "median_error": median,
         "forecast": expected.error,
@@ -232,6 +260,7 @@ SHAPE: Final = {
     "epsilon": "epsilon",
     "providers": "N",
     "bound": "bound",
+    "how": "how",
 }
 
 

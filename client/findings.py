@@ -5,7 +5,6 @@ contain them (``with_warnings``), and Python code gets each sentence once as a `
 """
 
 import math
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +15,8 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
 from dpspca.common.results import LARGE_DELTA, Decision, Model, PrivacyStatement, ReleasePath
 from dpspca.common.warn import warn
+
+from .decisions import HIDDEN, NONE_CLEAR, blind, decision_of, weights_of
 
 WITHIN_NOISE: Final = "within the noise"
 UNCENTRED: Final = (
@@ -38,14 +39,6 @@ _FULL: Final = 0.9
 
 _LOOSE: Final = 1000
 """Times the length of the rows from which a norm bound costs precision: they are rounded to a 131072th of it."""
-
-HIDDEN: Final = (
-    "Noise hid how long the rows are, and the job gives no bound. So all rows were clipped to one length, and "
-    "variances are given as if that length were one. To get the true scale, give a norm_bound from public knowledge."
-)
-
-_MOST_PROVIDERS: Final = 10
-"""Providers whose weights are listed."""
 
 
 # Warnings about a job, before its price is spent
@@ -91,7 +84,7 @@ def of_model(model: Model) -> list[str]:
     """Return warnings for a reader who relies on the numbers of a model."""
     number = "a variance" if model.statement.unit.is_row else "an eigenvalue"
     itself = "The component itself was found from answers with less noise."
-    too, more = ("", f" {itself}") if _asked_apart(model) else (" and its component", "")
+    too, more = ("", f" {itself}") if _asked_apart(model) and not _maybe_noise(model) else (" and its component", "")
     applies = {
         f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone can be as large. Such {number}{too} may "
         f"be nothing but noise.{more}": bool(within_noise(model).any()),
@@ -107,11 +100,13 @@ def of_model(model: Model) -> list[str]:
 
 
 def _maybe_noise(model: Model) -> str:
-    """Return a sentence if some components did not stand out, and no later release was about fewer columns."""
+    """Return a sentence if some components did not stand out in the last release that could show them."""
     decided = model.decision
-    if decided is None or decided.path in {ReleasePath.SPARSE, ReleasePath.WIDE}:
+    if decided is None:
         return ""
-    return _blind(decided, len(model.components))
+    if decided.path in {ReleasePath.SPARSE, ReleasePath.WIDE}:  # their last release is about fewer columns
+        return NONE_CLEAR if decided.clear == 0 else ""
+    return blind(decided, len(model.components))
 
 
 def within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth values
@@ -259,139 +254,6 @@ def with_warnings(plan: Plan, model: Model) -> Model:
     decided = decision_of(model, all_warnings)
     statement = replace(model.statement, warnings=all_warnings, decision=decided, weights=weights_of(model))
     return replace(model, statement=statement)
-
-
-# What the method decided
-
-
-def decision_of(model: Model, warnings: Collection[str] = ()) -> str:
-    """Return in words how the method decided to spend the budget; nothing if it does not decide.
-
-    What is among its ``warnings`` is not repeated.
-    """
-    decided, every = model.decision, model.components.shape[1]
-    if decided is None:
-        return ""
-    taking_part = (
-        "All columns take part." if decided.columns == every else f"{_columns(decided.columns)} of {every} take part."
-    )
-    count = decided.asked or len(model.components)
-    sentences = [
-        *(_path_taken(decided, every), taking_part, _blind(decided, count), _left_out(decided, model)),
-        HIDDEN if decided.hidden else "",
-        _may_be_longer(decided),
-    ]
-    return " ".join(sentence for sentence in sentences if sentence and sentence not in warnings)
-
-
-def _may_be_longer(decided: Decision) -> str:
-    """Say if clipping may make explained variances too small."""
-    if decided.clipped is None or decided.longer is None or decided.longer < 1:
-        return ""
-    return (
-        f"For explained variances, scores longer than {decided.clipped:.3g} count as that long. The noisy "
-        f"counts suggest that at most about {decided.longer:.0f} rows are longer. If there are such rows, variances "
-        "are larger than stated."
-    )
-
-
-def _left_out(decided: Decision, model: Model) -> str:
-    if decided.asked is None:
-        return ""
-    because = "" if decided.useful else ", because it needs at least one"
-    if decided.clear is None:  # a model of earlier software
-        why = f"{decided.useful} stood out from the noise and explain more than an average column"
-    else:
-        why = (
-            f"{decided.clear} stood out from the noise of the last release, and {decided.useful} of these "
-            f"{'explains' if decided.useful == 1 else 'explain'} more than an average column"
-        )
-    return f"Of {decided.asked} components, {why}. The model has {len(model.components)}{because}."
-
-
-def _blind(decided: Decision, components: int) -> str:
-    """Say how many components are visible in no release but their own."""
-    if decided.visible is None or decided.visible >= components:
-        return ""
-    shown = "No component" if not decided.visible else f"Only {decided.visible} of {components} components"
-    missed = (
-        "so columns that take part may have been missed"
-        if decided.path in {ReleasePath.SPARSE, ReleasePath.WIDE}
-        else "so the others may be nothing but noise"
-        if decided.visible
-        else "so they may be nothing but noise"
-    )
-    return f"{shown} stood out from the noise of the largest matrix that was released, {missed}."
-
-
-def _path_taken(decided: Decision, every: int) -> str:
-    number = _columns(decided.outstanding or 0)
-    match decided.path:
-        case ReleasePath.WHOLE:
-            return (
-                f"The covariance matrix of all {every} columns was released once, for most of the budget. With so few "
-                "columns or so many components, several stages would not give a better result."
-            )
-        case ReleasePath.WIDE | ReleasePath.PRODUCTS:
-            return f"There are {every} columns, too many to release their covariance matrix. {_wide_path(decided)}"
-        case ReleasePath.SPARSE:
-            return (
-                f"{number} of {every} stood out from noise and held {_percent(decided.held)} of the variance that the "
-                "components of all columns showed. So most of the budget was spent on these columns."
-            )
-        case ReleasePath.DENSE if not decided.outstanding:
-            return (
-                f"None of {every} columns stood out from noise. So the whole covariance matrix was released several "
-                "times, and the releases were averaged."
-            )
-        case ReleasePath.DENSE if decided.held is None:
-            return (
-                f"{number} of {every} stood out from noise, which shows no sparse structure. So the whole covariance "
-                "matrix was released several times, and the releases were averaged."
-            )
-        case ReleasePath.DENSE:
-            return (
-                f"{number} of {every} stood out from noise, but held only {_percent(decided.held)} of the variance "
-                "that the components of all columns showed. So the whole covariance matrix was released several times, "
-                "and the releases were averaged."
-            )
-
-
-def _wide_path(decided: Decision) -> str:
-    number = _columns(decided.outstanding or 0)
-    if decided.path is ReleasePath.WIDE:
-        return (
-            f"So the budget was spent on the {number} with the largest variances, and on columns that correlate with "
-            "these."
-        )
-    return (
-        f"The {number} with the largest variances, and other columns that stood out, held only "
-        f"{_percent(decided.held)} of the variance that a product of all columns showed. So most of the budget was "
-        "spent on products of all columns with the components."
-    )
-
-
-def weights_of(model: Model) -> str:
-    """Return in words how much each provider counted; nothing if every row counted the same."""
-    if model.weights is None:
-        return ""
-    shown = [f"{part:.1%} ({rows:.1%} of the rows)" for rows, part in model.weights[:_MOST_PROVIDERS].tolist()]
-    more = len(model.weights) - len(shown)
-    listed = ", ".join(shown) + (f", and {more} more with fewer rows" if more else "")
-    return (
-        "providers with more rows counted for more than their part of the rows, because every provider's noise has "
-        f"the same size. In the last sum that shows components they counted for {listed}. If providers differ in more "
-        "than their size, components and variances describe a population that is mixed in these proportions. With "
-        'weights = "equal" every row counts the same.'
-    )
-
-
-def _columns(count: int) -> str:
-    return "1 column" if count == 1 else f"{count} columns"
-
-
-def _percent(part: float | None) -> str:
-    return f"{part or 0.0:.0%}"
 
 
 def issue(statement: PrivacyStatement) -> None:

@@ -172,7 +172,7 @@ def print_forecast(facts: dict[str, Any]) -> None:
 
 def _cells(each: dict[str, Any]) -> tuple[str, ...]:
     return (
-        each["label"],
+        each["label"] + ("" if each["norm_bound"] is None else " *"),
         "chance" if each["at_chance"] else f"{each['error']:.3g}",
         f"{each['captured']:.1%}",
         "own" if each["noise_std"] is None else f"{each['noise_std']:.3g}",
@@ -189,18 +189,25 @@ def _notes(forecast: dict[str, Any]) -> Iterator[str]:
     yield from forecast["remedies"]
     why: dict[str, list[str]] = {}
     for method, reason in forecast["refused"].items():
-        why.setdefault(reason.replace(method, "the method"), []).append(method)
+        why.setdefault(reason.replace(f"the method {method}", method).replace(method, "the method"), []).append(method)
     for reason, methods in why.items():
         yield f"Not for this job: {', '.join(methods)}. Reason: {reason}"
+    known = {each["norm_bound"] for each in forecast["methods"]} - {None}
+    if known:
+        yield (
+            f"* These methods cannot find a norm bound, so the job cannot use them as it stands. The forecast is for a "
+            f"norm_bound of {min(known):.3g}, as if the length of rows were public knowledge."
+        )
     yield (
         "error: ||sin Theta||_F between the components and those of the population; random directions have "
         f"{forecast['chance']:.3g}. captured: of the variance that the true components hold. noise: standard deviation "
         "on an entry of the second moments, divided by the number of rows; own: the method adds none there. sent: by "
         "each provider. seconds: a rough guess for one machine with 2 cores."
     )
+    paired = "" if assumed["used_rows"] == assumed["rows"] else f" in {assumed['used_rows']:,} pairs"
     yield (
         f"Assumed, and not looked up in any data: {assumed['rows']:,} rows of "
-        f"{_several(assumed['providers'], 'provider')}, mean squared length {assumed['row_length'] ** 2:.4g}. "
+        f"{_several(assumed['providers'], 'provider')}{paired}, mean squared length {assumed['row_length'] ** 2:.4g}. "
         f"Of it the first component has {assumed['largest']:.3g}, the last {assumed['leading']:.3g} and the next "
         f"direction {assumed['following']:.3g}. Columns that take part: {assumed['support']:,}."
     )
@@ -213,10 +220,12 @@ def _several(count: int, what: str) -> str:
 def _answers(answers: dict[str, Any]) -> Iterator[str]:
     more = answers["with_another_provider"]
     another = "" if more is None else f" With one provider more, of as many rows as each has now: {more:.3g}."
-    yield (
-        f"The job's own method: expected error {answers['error']:.3g}.{another} If one party held all rows and added "
-        f"noise once: {answers['with_one_owner']:.3g}; the difference is the price of trusting nobody."
+    alone = answers["with_one_owner"]
+    trusted = (
+        "" if alone is None else f" If one party held all rows and added noise once: {alone:.3g}; the difference is"
     )
+    price = "" if alone is None else " the price of trusting nobody."
+    yield f"The job's own method: expected error {answers['error']:.3g}.{another}{trusted}{price}"
     if answers["target_error"] is not None:
         epsilon = answers["epsilon_for_target"]
         found = "no epsilon is enough" if epsilon is None else f"epsilon {epsilon:.3g} is enough"

@@ -12,8 +12,8 @@ from dpspca.common.job import Budget, JobSpec
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON
 
-from .forecast import candidates
-from .methods import MethodForecast, chance, of_job
+from .forecast import candidates, of_candidate
+from .methods import MethodForecast, about, chance
 from .population import Hints
 
 MOST: Final = 5
@@ -38,10 +38,11 @@ def curves(job: JobSpec | Plan, hints: Hints) -> Curves:
 
     The job may be planned already.
     """
+    job = about(job, hints)
     spec = job.spec if isinstance(job, Plan) else job
     own = spec.budget.epsilon
     epsilons = np.geomspace(own / _TIMES, min(_TIMES * own, MAX_EPSILON), _POINTS)
-    tried = ((_tried(job if other == spec else other, hints), other) for other in candidates(spec, hints))
+    tried = ((_tried(job, other, hints), other) for other in candidates(spec, hints))
     found = [(each, other) for each, other in tried if each]
     found.sort(key=lambda pair: pair[0].error)
     errors = {
@@ -62,14 +63,15 @@ def draw(shown: Curves, path: str | PathLike[str] | IO[bytes]) -> None:
     canvas.figure.savefig(path, format="png")
 
 
-def _tried(job: JobSpec | Plan, hints: Hints) -> MethodForecast | None:
+def _tried(job: JobSpec | Plan, other: JobSpec, hints: Hints) -> MethodForecast | None:
     try:
-        return of_job(job, hints)
+        return of_candidate(job, other, hints)
     except DpspcaError:
         return None
 
 
 def _error(spec: JobSpec, hints: Hints, epsilon: float) -> float:
     """Return the error at another budget; that of random directions if the method refuses it."""
-    found = _tried(replace(spec, budget=Budget(epsilon, spec.budget.delta)), hints)
+    at_epsilon = replace(spec, budget=Budget(epsilon, spec.budget.delta))
+    found = _tried(at_epsilon, at_epsilon, hints)
     return found.error if found else chance(spec)

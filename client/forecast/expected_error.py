@@ -24,7 +24,7 @@ def facts(plan: Plan, forecast: Forecast) -> dict[str, Any]:
             leading=assumed["leading"] * scale,
             following=assumed["following"] * scale,
             largest=assumed["largest"] * scale,
-            rows=int(assumed["rows"]),
+            rows=int(assumed["used_rows"]),
             parties=int(assumed["providers"]),
             s_star=int(assumed["support"]),
         )

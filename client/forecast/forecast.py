@@ -8,11 +8,11 @@ from typing import Any, Final
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
-from dpspca.common.job import Budget, JobSpec, Scalar, Schema
+from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Scalar, Schema
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS
 
-from .methods import MethodForecast, chance, of_job
+from .methods import MethodForecast, about, chance, of_job
 from .population import Hints, Population
 
 DEFAULT: Final = "auto"
@@ -75,30 +75,43 @@ def forecast(  # noqa: PLR0913  # public facts, all of them optional but one
 
 def of_hints(job: JobSpec | Plan, hints: Hints) -> Forecast:
     """Forecast all methods for these hints. If the job is planned already, it is not planned again."""
+    whole = job.spec if isinstance(job, Plan) else job
+    job = about(job, hints)
     spec = job.spec if isinstance(job, Plan) else job
     check(spec.unit.is_row, f"The unit is {spec.unit}; a forecast is about rows.", "Choose a unit of rows or persons.")
     population = Population.of(spec, hints)
     found, refused = [], {}
     for each in candidates(spec, hints):
         try:
-            found.append(of_job(job if each == spec else each, hints))
+            found.append(of_candidate(job, each, hints))
         except DpspcaError as problem:
             refused[each.method] = problem.what
     found.sort(key=lambda each: each.error)
-    best = _recommended(found)
+    best = _recommended(found) if spec.schema.dimension > 1 else None
     return Forecast(
-        assumed=_assumed(population),
+        assumed=_assumed(population) | {"used_rows": hints.used(spec).rows},
         chance=chance(spec),
         methods=tuple(found),
         refused=refused,
         recommended=best.label if best else None,
-        reason=_reason(best, found, chance(spec)),
-        remedies=() if best else tuple(_remedies(spec, hints)),
+        reason=_reason(best, found, spec) + _about_fewer(whole, spec),
+        remedies=() if best or spec.schema.dimension == 1 else tuple(_remedies(spec, hints)),
     )
 
 
+def of_candidate(job: JobSpec | Plan, other: JobSpec, hints: Hints) -> MethodForecast:
+    """Forecast a job by another of its ``candidates``, or by its own method, for which it may be planned already."""
+    spec = job.spec if isinstance(job, Plan) else job
+    found = of_job(job if other == spec else other, hints)
+    return found if other.norm_bound == spec.norm_bound else replace(found, norm_bound=other.norm_bound)
+
+
 def candidates(spec: JobSpec, hints: Hints) -> Iterator[JobSpec]:
-    """Yield the job by every method, with the options that are its own or usual."""
+    """Yield the job by every method, with the options that are its own or usual.
+
+    If the job leaves the norm bound to its method, those that cannot find one get a tight one.
+    """
+    known = spec.norm_bound if spec.norm_bound != PRIVATE_BOUND else Population.of(spec, hints).tight_bound
     dimension = spec.schema.dimension
     usual = max(spec.components, min(dimension, USUAL_SPARSITY if hints.support is None else hints.support))
     limit = spec.options.get("sparsity")
@@ -109,9 +122,10 @@ def candidates(spec: JobSpec, hints: Hints) -> Iterator[JobSpec]:
         options: dict[str, Scalar] = {} if limit is None or not method.option("sparsity") else {"sparsity": limit}
         if name == "dps-pca":
             options = {"sparsity": limit if isinstance(limit, int) else usual}
-        yield replace(spec, method=name, options=options)
+        bound = spec.norm_bound if method.finds_bound else known
+        yield replace(spec, method=name, options=options, norm_bound=bound)
     if limit is None:
-        yield replace(spec, method="analyze-gauss", options={"sparsity": AUTO})
+        yield replace(spec, method="analyze-gauss", options={"sparsity": AUTO}, norm_bound=known)
 
 
 def _assumed(population: Population) -> dict[str, float]:
@@ -121,6 +135,7 @@ def _assumed(population: Population) -> dict[str, float]:
         "largest": float(population.leading[0]),
         "leading": float(population.leading[-1]),
         "following": float(population.others[0]) if population.others.size else 0.0,
+        "components": population.components,
         "support": population.support,
         "row_length": population.row_length,
     }
@@ -130,14 +145,17 @@ def _assumed(population: Population) -> dict[str, float]:
 
 
 def _recommended(found: list[MethodForecast]) -> MethodForecast | None:
-    useful = [each for each in found if not each.at_chance]
+    useful = [each for each in found if not each.at_chance and each.norm_bound is None]
     if not useful:
         return None
     default = next((each for each in useful if each.method == DEFAULT), None)
     return default if default and default.error <= AS_GOOD * useful[0].error else useful[0]
 
 
-def _reason(best: MethodForecast | None, found: list[MethodForecast], at_chance: float) -> str:
+def _reason(best: MethodForecast | None, found: list[MethodForecast], spec: JobSpec) -> str:
+    at_chance = chance(spec)
+    if spec.schema.dimension == 1:
+        return "There is only one column, and so only one direction: nothing has to be found."
     if best is None:
         least = f"{found[0].label} has {found[0].error:.3g}" if found else "no method can run"
         return f"No method can tell anything: random directions have an error of {at_chance:.3g}, and {least}."
@@ -145,11 +163,19 @@ def _reason(best: MethodForecast | None, found: list[MethodForecast], at_chance:
     beside = ""
     if others:
         even = " about as good," if others[0].error < best.error else ""
-        beside = f"; the next method, {others[0].label}, is{even} at {others[0].error:.3g}"
+        known = "" if others[0].norm_bound is None else " with a known norm bound"
+        beside = f"; the next method, {others[0].label}{known}, is{even} at {others[0].error:.3g}"
     return (
         f"Take {best.label}: its expected error is {best.error:.3g}, where random directions have "
         f"{at_chance:.3g}{beside}."
     )
+
+
+def _about_fewer(whole: JobSpec, spec: JobSpec) -> str:
+    if whole.components == spec.components or spec.schema.dimension == 1:
+        return ""
+    first = f"{spec.components} components" if spec.components > 1 else "component"
+    return f" This is about the first {first} of up to {whole.components}."
 
 
 # --- What would help --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dpspca.client import component_count
 from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.job import JobSpec, Scalar
@@ -56,6 +57,8 @@ class MethodForecast:
     answers: int
     bytes: int
     seconds: float
+    norm_bound: float | None = None
+    """The norm bound that this forecast takes to be known, because the method cannot find one as the job asks."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -75,9 +78,26 @@ def chance(spec: JobSpec) -> float:
     return math.sqrt(count * (1 - count / dimension))
 
 
+def about(job: JobSpec | Plan, hints: Hints) -> JobSpec | Plan:
+    """Return the job with as many components as its forecast is about; the job itself if these are all.
+
+    As many components as there are columns span everything, whatever they are. So a forecast is about half of them. And
+    if the method decides how many to keep, it is not about more than there are columns in the components.
+    """
+    spec = job.spec if isinstance(job, Plan) else job
+    count, dimension = spec.components, spec.schema.dimension
+    if spec.options.get(component_count.OPTION) and hints.support:
+        count = min(count, hints.support)
+    if count == dimension:
+        count = max(1, dimension // 2)
+    return job if count == spec.components else replace(spec, components=count)
+
+
 def of_job(job: JobSpec | Plan, hints: Hints) -> MethodForecast:
     """Forecast a job by its own method. The job may be planned already."""
+    job = about(job, hints)
     plan = job if isinstance(job, Plan) else catalogue.plan(job)
+    hints = hints.used(plan.spec)
     spec, population = plan.spec, Population.of(plan.spec, hints)
     outlook = outlook_of(plan, population)
     sines = np.minimum(outlook.sines, 1 - spec.components / spec.schema.dimension)

@@ -14,7 +14,7 @@ from scipy.special import gammainc, gammaincc, gammaincinv
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
-from dpspca.common.job import PRIVATE_BOUND, JobSpec
+from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec
 from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS
 
 _ROUNDING: Final = 1.001
@@ -54,7 +54,7 @@ class Hints:
         for name in ("leading", "following", "largest"):
             value = getattr(self, name)
             check(
-                value is None or (math.isfinite(value) and 0 <= value <= 1),
+                value is None or (isinstance(value, int | float) and 0 <= value <= 1),
                 f"{name} is {value!r}.",
                 "Give the eigenvalue divided by the mean squared length of a row: a number from 0 to 1.",
             )
@@ -63,11 +63,18 @@ class Hints:
             "following or largest is given without leading.",
             "Give leading too: the k-th eigenvalue divided by the mean squared length of a row.",
         )
+        length = self.row_length
         check(
-            self.row_length is None or _SHORTEST <= self.row_length <= _LONGEST,
+            length is None or (isinstance(length, int | float) and _SHORTEST <= length <= _LONGEST),
             f"row_length is {self.row_length!r}.",
             f"Give the root of the mean squared length of a row, a number from {_SHORTEST:g} to {_LONGEST:g}.",
         )
+
+    def used(self, spec: JobSpec) -> "Hints":
+        """Return the same for the rows that a job uses: differences of pairs are half as many as rows."""
+        if spec.centering is not Centering.PAIRS:
+            return self
+        return replace(self, rows=self.providers * max(2, self.rows // self.providers // 2))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -104,7 +111,7 @@ class Population:
             "Give largest >= leading > following. The eigenvalues of all components must add up to at most 1.",
         )
         squares = float(np.square(leading).sum() + counts @ np.square(others))
-        usual = 1 + 2 * math.sqrt(2 * squares)
+        usual = _usual_limit(squares)
         if spec.norm_bound == PRIVATE_BOUND:
             length, limit = hints.row_length or 1.0, _ROUGH * usual
         else:
@@ -132,6 +139,11 @@ class Population:
         """The sum of the squared eigenvalues. The variance of a row's squared length is twice that."""
         return float(np.square(self.leading).sum() + self.counts @ np.square(self.others))
 
+    @property
+    def tight_bound(self) -> float:
+        """A norm bound that clips few rows, which somebody who knows how long rows are would give."""
+        return self.row_length * math.sqrt(_usual_limit(self.squares))
+
     def clipped(self, limit: float) -> "Population":
         """Return the population with the eigenvalues that are left when rows are clipped to this squared length.
 
@@ -145,6 +157,11 @@ class Population:
             return np.asarray(values * _part_kept(means / scales, scales, limit))
 
         return replace(self, leading=left(self.leading), others=left(self.others))
+
+
+def _usual_limit(squares: float) -> float:
+    """Return a squared length that few rows exceed: two standard deviations more than the mean of 1."""
+    return 1 + 2 * math.sqrt(2 * squares)
 
 
 def length_quantile(part: float, mean: float, squares: float) -> float:

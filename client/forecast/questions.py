@@ -20,13 +20,14 @@ class Answers:
     """Answers about the job's own method. Errors are expected ones; None where it was not asked, or cannot be had.
 
     ``with_another_provider`` has as many rows more as each provider has; None if there are as many as there may be.
-    ``with_one_owner`` is the error if one party held all rows and added noise once. ``jobs_in_lifetime`` is how many
-    jobs like this the lifetime budget has room for, and ``left_epsilon`` what one of them leaves of it, at its delta.
+    ``with_one_owner`` is the error if one party held all rows and added noise once; None if one party holds them.
+    ``jobs_in_lifetime`` is how many jobs like this the lifetime budget has room for, and ``left_epsilon`` what one of
+    them leaves of it, at its delta.
     """
 
     error: float
     with_another_provider: float | None
-    with_one_owner: float
+    with_one_owner: float | None
     target_error: float | None = None
     epsilon_for_target: float | None = None
     share_of_lifetime: float | None = None
@@ -53,7 +54,7 @@ def answer(plan: Plan, hints: Hints, *, target_error: float | None = None, lifet
     return Answers(
         error=of_job(plan, hints).error,
         with_another_provider=of_job(plan, another).error if another else None,
-        with_one_owner=of_job(plan, replace(hints, providers=1)).error,
+        with_one_owner=of_job(plan, replace(hints, providers=1)).error if hints.providers > 1 else None,
         target_error=target_error,
         epsilon_for_target=None if target_error is None else epsilon_for(spec, hints, target_error),
         share_of_lifetime=share,

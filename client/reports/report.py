@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from dpspca.client.findings import WITHIN_NOISE, bound_may_be_small, decision_of, of_model, within_noise
+from dpspca.client.decisions import decision_of
+from dpspca.client.findings import WITHIN_NOISE, bound_may_be_small, of_model, within_noise
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check_whole
 from dpspca.common.errors import InvalidParameterError, MissingExtraError

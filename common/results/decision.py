@@ -1,6 +1,6 @@
 """The decisions of a method from public facts and released numbers, and the reasons for them.
 
-A decision is computed from released numbers alone, so it costs no privacy. Its wording is in ``client/findings.py``.
+A decision is computed from released numbers alone, so it costs no privacy. Its wording is in ``client/decisions.py``.
 """
 
 from dataclasses import asdict, dataclass

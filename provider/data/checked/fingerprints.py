@@ -22,7 +22,6 @@ The first of three passes over dense rows is made while they are read (``row_wor
 and a few numbers for each column.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -157,7 +156,7 @@ def _summed(table: Table, visit: Callable[..., Words]) -> Words:
     """
     no_sums = visit(WordMaker()(np.zeros((1, table.shape[1]))))  # of a row of zeros, which adds nothing
     if scipy.sparse.issparse(table):
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
+        with ThreadPoolExecutor() as threads:
             found = threads.map(lambda rows: visit(_sparse_words(table, rows)), _sparse_blocks(table))
             return sum(found, no_sums)
     return sum((visit(words, blank=blank) for words, blank in _dense_blocks(table)), no_sums)

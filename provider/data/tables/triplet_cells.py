@@ -4,7 +4,6 @@ The order of triplets does not count. Numbers of one row and column are sorted b
 bit of a sum depends on the order.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray
 
 from .triplet_names import Places
-from .triplet_ranges import Part
+from .triplet_ranges import RowRange
 
 Mask: TypeAlias = NDArray[np.bool_]
 _WORTH: Final = 0.9
@@ -31,7 +30,7 @@ class Several(NamedTuple):
 
 
 def rows_of(
-    parts: Sequence[Part],
+    parts: Sequence[RowRange],
     shape: tuple[int, int],
     is_missing: Callable[[scipy.sparse.csr_array], Mask] | None,
     *,
@@ -45,7 +44,7 @@ def rows_of(
     numbers, columns = np.empty(most), np.empty(most, dtype=np.int32)
     lengths = np.zeros(shape[0] + 1, dtype=np.int64)
 
-    def build(part: Part) -> Several:
+    def build(part: RowRange) -> Several:
         made = _sorted_by_cells(part, shape[1])
         if is_missing is not None:
             made = _without_missing(made, is_missing(made))
@@ -57,7 +56,7 @@ def rows_of(
         lengths[1:][part.rows] = np.diff(whole.indptr)
         return found
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor() as threads:
         found = list(threads.map(build, parts))
     ends = np.cumsum(lengths)
     for part in parts:
@@ -67,7 +66,7 @@ def rows_of(
     return _csr(numbers, columns, ends, shape), several
 
 
-def _move_down(values: NDArray[Any], part: Part, ends: Places) -> None:
+def _move_down(values: NDArray[Any], part: RowRange, ends: Places) -> None:
     """Close the gap before a part, which others left that became shorter."""
     start, stop = ends[part.rows.start], ends[part.rows.stop]
     if start < part.place.start:
@@ -83,7 +82,7 @@ def _csr(numbers: FloatArray, columns: Places, ends: Places, shape: tuple[int, i
     return scipy.sparse.csr_array((numbers[:count], indices, ends.astype(index)), shape=shape)
 
 
-def _sorted_by_cells(part: Part, width: int) -> scipy.sparse.csr_array:
+def _sorted_by_cells(part: RowRange, width: int) -> scipy.sparse.csr_array:
     """Put numbers into their rows, several of one cell beside each other."""
     places, columns, numbers = (np.concatenate(each) for each in zip(*part.triplets, strict=True))
     shape = part.rows.stop - part.rows.start, width

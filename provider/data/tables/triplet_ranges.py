@@ -22,23 +22,23 @@ _BLOCK: Final = 2**23
 """Triplets of the largest blocks of memory, which are so large that the system gets them back when they are freed."""
 
 
-class Triplets(NamedTuple):
+class HeldTriplets(NamedTuple):
     """Places of rows and columns, and numbers."""
 
     rows: Places
     columns: Places
     numbers: FloatArray
 
-    def some(self, which: slice) -> "Triplets":
+    def some(self, which: slice) -> "HeldTriplets":
         """Return some of the triplets, in the same memory."""
-        return Triplets(self.rows[which], self.columns[which], self.numbers[which])
+        return HeldTriplets(self.rows[which], self.columns[which], self.numbers[which])
 
 
-class Part(NamedTuple):
+class RowRange(NamedTuple):
     """Some rows, and their triplets."""
 
     rows: slice
-    triplets: Sequence[Triplets]
+    triplets: Sequence[HeldTriplets]
     """Their rows count from the start of all rows."""
     place: slice
     """Among all triplets in the order of rows."""
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 class _Sorted(NamedTuple):
     """Triplets in the order of their ranges, and where each range begins."""
 
-    triplets: Triplets
+    triplets: HeldTriplets
     starts: NDArray[np.int64]
 
 
@@ -59,19 +59,19 @@ class TripletRanges:
         self._count = rows
         self._shift = max(0, (rows - 1).bit_length() - _RANGES_BITS)
         self._ranges = max(1, -(-rows >> self._shift))
-        self._pending = list[Triplets]()
+        self._pending = list[HeldTriplets]()
         self._waiting = 0
         self._block, self._filled, self._held = _new_block(0), 0, 0
         self._sorted = [_Sorted(self._block, np.zeros(self._ranges + 1, dtype=np.int64))]
 
-    def add(self, triplets: Triplets) -> None:
+    def add(self, triplets: HeldTriplets) -> None:
         """Take some triplets."""
         self._pending.append(triplets)
         self._waiting += len(triplets.rows)
         if self._waiting >= _SORTED_TOGETHER:
             self._sort()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[RowRange]:
         """Divide the rows into parts with enough triplets each, but for the last one."""
         self._sort()
         sizes = np.diff(sum(each.starts for each in self._sorted))
@@ -81,14 +81,14 @@ class TripletRanges:
             if held >= _LEAST or each == self._ranges:
                 rows = slice(first << self._shift, min(each << self._shift, self._count))
                 triplets = [found.triplets.some(slice(*found.starts[[first, each]])) for found in self._sorted]
-                yield Part(rows, triplets, slice(start, start + held))
+                yield RowRange(rows, triplets, slice(start, start + held))
                 first, start, held = each, start + held, 0
 
     def _sort(self) -> None:
         """Sort what is pending. The sort is stable, which no result depends on."""
         if not self._pending:
             return
-        pending = Triplets(*(np.concatenate(each) for each in zip(*self._pending, strict=True)))
+        pending = HeldTriplets(*(np.concatenate(each) for each in zip(*self._pending, strict=True)))
         self._pending.clear()
         self._waiting = 0
         for start in range(0, len(pending.rows), _SORTED_TOGETHER):
@@ -100,7 +100,7 @@ class TripletRanges:
                 np.take(each, order, out=target, mode="clip")  # none is outside; otherwise numpy would use a buffer
             self._sorted.append(_Sorted(own, np.append(0, np.cumsum(np.bincount(ranges, minlength=self._ranges)))))
 
-    def _memory(self, count: int) -> Triplets:
+    def _memory(self, count: int) -> HeldTriplets:
         """Return memory for some triplets."""
         if self._filled + count > len(self._block.rows):
             self._block, self._filled = _new_block(max(count, min(self._held, _BLOCK))), 0
@@ -109,5 +109,5 @@ class TripletRanges:
         return self._block.some(slice(self._filled - count, self._filled))
 
 
-def _new_block(count: int) -> Triplets:
-    return Triplets(np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int32), np.empty(count))
+def _new_block(count: int) -> HeldTriplets:
+    return HeldTriplets(np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int32), np.empty(count))

@@ -25,8 +25,7 @@ from .memory_limit import TRIPLET, require_room
 from .raw_table import Columns, RowSource, cell_number, code_numbers
 from .triplet_cells import Mask, rows_of
 from .triplet_names import UNKNOWN, KnownNames, Places
-from .triplet_ranges import TripletRanges
-from .triplet_ranges import Triplets as HeldTriplets
+from .triplet_ranges import HeldTriplets, TripletRanges
 
 Names: TypeAlias = Any
 """A list of texts or whole numbers, or a column of Arrow."""

@@ -249,10 +249,26 @@ def test_a_plan_with_rows_says_what_to_expect_of_every_method(here: Callable[...
 
 def test_methods_that_cannot_run_a_job_are_named_once_for_each_reason(here: Callable[..., Ended]) -> None:
     private = [flag for flag in FORECAST if not flag.startswith("--norm-bound")]
-    shown = here("plan", *private, "--norm-bound=private").out
+    shown = here("plan", *private, "--norm-bound=private", "--scaling=private").out
     (line,) = [line for line in shown.splitlines() if line.startswith("Not for this job:")]
     assert "dps-pca, analyze-gauss, mod-sulq" in line
-    assert "private" in line
+    assert "scaling" in line
+    assert "the method the method" not in line
+
+
+def test_methods_that_need_a_norm_bound_are_marked(here: Callable[..., Ended]) -> None:
+    private = [flag for flag in FORECAST if not flag.startswith("--norm-bound")]
+    methods = here("plan", *private, "--norm-bound=private", "--json").facts["forecast"]["methods"]
+    assert {each["method"] for each in methods if each["norm_bound"] is None} == {"auto"}
+    (bound,) = {each["norm_bound"] for each in methods if each["norm_bound"] is not None}
+    lines = here("plan", *private, "--norm-bound=private").out.splitlines()
+    assert any("analyze-gauss *" in line for line in lines)
+    assert any(line.startswith("* ") and f"{bound:.3g}" in line for line in lines)
+
+
+def test_one_party_cannot_be_compared_with_one_party(here: Callable[..., Ended]) -> None:
+    assert here("plan", *FORECAST, "--providers=1", "--json").facts["answers"]["with_one_owner"] is None
+    assert "If one party" not in here("plan", *FORECAST, "--providers=1").out
 
 
 @pytest.mark.slow

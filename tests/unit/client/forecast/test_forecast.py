@@ -13,7 +13,7 @@ from dpspca.client.forecast import Answers, Hints, answer, chance, curves, forec
 from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_columns
 from dpspca.common.algorithms import CATALOGUE, catalogue
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
+from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.units import PrivacyUnit
 
@@ -98,12 +98,25 @@ def test_the_noise_is_that_of_the_plan() -> None:
     assert wide == pytest.approx(4 * one)  # squared units of the data
 
 
-def test_a_bound_that_the_method_finds_costs_little_and_others_refuse_it() -> None:
+def test_a_bound_that_the_method_finds_costs_little_and_others_would_have_to_know_one() -> None:
     known, found = (forecast(job(norm_bound=bound), rows=50_000, **SPARSE) for bound in (10.0, PRIVATE_BOUND))
-    assert [each.method for each in found.methods] == ["auto"]
-    assert "private" in found.refused["analyze-gauss"]
     assert found.assumed["row_length"] == 1
-    assert known.methods[0].error < found.methods[0].error < 1.1 * known.methods[0].error
+    with_bound, without = ({each.label: each for each in all_of.methods} for all_of in (known, found))
+    assert with_bound["auto"].error < without["auto"].error < 1.1 * with_bound["auto"].error
+    assert without["auto"].norm_bound is None
+    for label, each in without.items():
+        if label != "auto":
+            assert each.error == pytest.approx(with_bound[label].error)
+            assert each.norm_bound == pytest.approx(10 / known.assumed["row_length"])
+    assert found.recommended == "auto"
+    certain = forecast(job(20, norm_bound=PRIVATE_BOUND, epsilon=0.02), rows=50_000)
+    assert certain.recommended in {"auto", None}
+
+
+@pytest.mark.parametrize("hint", ["leading", "following", "largest", "row_length"])
+def test_a_hint_must_be_a_number(hint: str) -> None:
+    with pytest.raises(InvalidParameterError, match=facts(hint, "'a'")):
+        forecast(job(), rows=50_000, **{hint: "a"})
 
 
 def test_auto_follows_its_paths() -> None:
@@ -183,11 +196,37 @@ def test_fewer_columns_are_offered_where_they_help() -> None:
     assert error(job(columns, epsilon=0.5), rows=20_000) < chance(job(columns)) * 0.6
 
 
-def test_as_many_components_as_columns_cannot_be_wrong() -> None:
-    found = forecast(job(20, 20), rows=100)
-    assert found.chance == 0
-    assert found.recommended == "auto"
-    assert all(each.error == 0 and each.captured == 1 for each in found.methods)
+def test_a_forecast_of_as_many_components_as_columns_is_about_half_of_them() -> None:
+    """All of them span everything, whatever the noise. So their error would be 0 even where nothing can be told."""
+    for rows, recommended in ((100, None), (10_000_000, "auto")):
+        whole, half = (forecast(job(20, count), rows=rows) for count in (20, 10))
+        assert whole.methods == half.methods
+        assert whole.recommended == half.recommended == recommended
+        assert whole.assumed["components"] == 10
+        assert "first 10 components of up to 20" in whole.reason
+    assert forecast(job(1, 1), rows=10_000_000).recommended is None
+    decides = job(3, 3, options={"fewer": True}, norm_bound=PRIVATE_BOUND, epsilon=0.001)
+    assert forecast(decides, rows=2).recommended is None
+
+
+def test_a_job_that_decides_how_many_to_keep_may_find_fewer_than_it_asks_for() -> None:
+    decides = job(2000, 10, options={"fewer": True})
+    assert forecast(decides, rows=50_000, support=5).assumed["components"] == 5
+    with pytest.raises(InvalidParameterError, match=facts("support", "5", "10")):
+        forecast(job(2000, 10), rows=50_000, support=5)
+
+
+def test_pairs_are_half_as_many_as_rows() -> None:
+    """Differences have the second moments of rows about their mean, so a forecast is that of half of the rows."""
+    paired = job(centering=Centering.PAIRS)
+    for rows in (50_000, 50_001):
+        found, half = forecast(paired, rows=rows, **SPARSE), forecast(job(), rows=25_000, **SPARSE)
+        by_name = {each.label: each for each in half.methods}
+        for each in found.methods:
+            assert (each.error, each.noise_std) == (by_name[each.label].error, by_name[each.label].noise_std)
+        assert found.assumed["rows"] == rows
+        assert found.assumed["used_rows"] == 25_000
+    assert forecast(job(), rows=50_000).assumed["used_rows"] == 50_000
 
 
 def test_a_job_beyond_help_says_so() -> None:

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 from facts import facts, names_facts
 
-from dpspca.client import findings
+from dpspca.client import decisions, findings
 from dpspca.client.reports import report
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import automatic, catalogue
@@ -162,7 +162,7 @@ def test_a_model_says_that_it_was_blind(rows: int, blind: bool) -> None:
     model = fit(spiked(rows, 40, 40)[0])
     assert model.decision is not None
     assert model.decision.visible == (0 if blind else 2)
-    assert names_facts(findings.decision_of(model), "largest matrix") == blind
+    assert names_facts(decisions.decision_of(model), "largest matrix") == blind
 
 
 def test_what_auto_does_not_offer_is_refused() -> None:
@@ -199,7 +199,7 @@ def test_the_model_and_the_statement_say_what_was_decided(d: int, support: int, 
     model = fit(spiked(40_000, d, support)[0])
     assert model.decision is not None
     assert (model.decision.path, model.decision.columns) == (path, len(model.support))
-    told = findings.decision_of(model)
+    told = decisions.decision_of(model)
     assert f"How the budget was spent: {told}" in model.statement.text
     assert str(d) in told
     assert Model.from_bytes(model.to_bytes()).decision == model.decision
@@ -209,7 +209,7 @@ def test_the_model_and_the_statement_say_what_was_decided(d: int, support: int, 
 def test_other_methods_decide_nothing() -> None:
     model = fit(spiked(500, 10, 10)[0], method="analyze-gauss")
     assert model.decision is None
-    assert findings.decision_of(model) == model.statement.decision == ""
+    assert decisions.decision_of(model) == model.statement.decision == ""
     assert report.to_dict(model)["decision"] is None
 
 
@@ -264,7 +264,7 @@ def test_a_wide_table_gets_sparse_components_by_the_default(bound: float, *, spa
     assert (model.decision.path, model.decision.visible) == (ReleasePath.WIDE, 1)
     assert set(model.support) >= {5, 6, 7, 8}
     assert len(model.support) <= 6
-    assert names_facts(findings.decision_of(model), f"{d} columns")
+    assert names_facts(decisions.decision_of(model), f"{d} columns")
     assert beside_the_mean(model) == []
 
 
@@ -281,7 +281,7 @@ def test_a_wide_table_gets_dense_components_from_products(bound: float, monkeypa
     assert (model.decision.path, model.decision.columns, model.decision.visible) == (ReleasePath.PRODUCTS, 600, 2)
     assert error(model, axes) < 0.15
     assert model.decision.held is not None
-    assert names_facts(findings.decision_of(model), "600 columns", f"{model.decision.held:.0%}")
+    assert names_facts(decisions.decision_of(model), "600 columns", f"{model.decision.held:.0%}")
     assert model.explained_variance is not None
     np.testing.assert_allclose(model.explained_variance, [450, 234], rtol=0.3)
     limited = fit(rows + 2 * rows @ axes @ axes.T, bound=bound, budget=Budget(8, 1e-6), options={"sparsity": 9})
@@ -391,9 +391,9 @@ def test_components_that_show_nothing_are_left_out_on_request(d: int, support: i
     assert (model.decision.asked, model.decision.useful) == (6, 2)
     assert model.decision.clear is not None
     other = replace(model.decision, asked=666, clear=555, useful=444)
-    assert names_facts(findings.decision_of(replace(model, decision=other)), 666, 555, 444, "model has 2")
+    assert names_facts(decisions.decision_of(replace(model, decision=other)), 666, 555, 444, "model has 2")
     earlier = replace(model, decision=replace(other, clear=None))
-    assert names_facts(findings.decision_of(earlier), 666, 444, "model has 2")
+    assert names_facts(decisions.decision_of(earlier), 666, 444, "model has 2")
     assert len(fit(rows, components=6).components) == 6
     assert Model.from_bytes(model.to_bytes()).decision == model.decision
 
@@ -405,7 +405,7 @@ def test_a_component_that_explains_little_is_left_out_with_that_reason() -> None
     model = fit(rows, bound=20.0, components=3, options={"fewer": True}, budget=Budget(8.0, 1e-6))
     assert model.decision is not None
     assert (model.decision.asked, model.decision.clear, model.decision.useful) == (3, 3, 2)
-    assert names_facts(findings.decision_of(model), 3, 2, "average column")
+    assert names_facts(decisions.decision_of(model), 3, 2, "average column")
 
 
 def test_one_component_is_kept_where_none_shows() -> None:
@@ -413,7 +413,7 @@ def test_one_component_is_kept_where_none_shows() -> None:
     assert len(model.components) == 1
     assert model.decision is not None
     assert model.decision.useful == 0
-    assert names_facts(findings.decision_of(model), "model has 1", "at least")
+    assert names_facts(decisions.decision_of(model), "model has 1", "at least")
 
 
 def test_whether_to_leave_out_components_is_true_or_false() -> None:
