@@ -14,7 +14,7 @@ from scipy.special import gammainc, gammaincc, gammaincinv
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
-from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec
+from dpspca.common.job import MAX_DIMENSION, PRIVATE_BOUND, Centering, JobSpec
 from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS
 
 _ROUNDING: Final = 1.001
@@ -51,6 +51,8 @@ class Hints:
     def __post_init__(self) -> None:
         check_whole("the number of providers", self.providers, least=1, most=MAX_PROVIDERS)
         check_whole("the number of rows", self.rows, least=2 * self.providers, most=MAX_ROWS * MAX_PROVIDERS)
+        if self.support is not None:
+            check_whole("support", self.support, least=1, most=MAX_DIMENSION)
         for name in ("leading", "following", "largest"):
             value = getattr(self, name)
             check(

@@ -12,7 +12,7 @@ import dpspca
 from dpspca.client.forecast import Answers, Hints, answer, chance, curves, forecast, of_job
 from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_columns
 from dpspca.common.algorithms import CATALOGUE, catalogue
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.accountant import Filter
 from dpspca.common.privacy.units import PrivacyUnit
@@ -113,10 +113,17 @@ def test_a_bound_that_the_method_finds_costs_little_and_others_would_have_to_kno
     assert certain.recommended in {"auto", None}
 
 
-@pytest.mark.parametrize("hint", ["leading", "following", "largest", "row_length"])
+@pytest.mark.parametrize("hint", ["leading", "following", "largest", "row_length", "support"])
 def test_a_hint_must_be_a_number(hint: str) -> None:
-    with pytest.raises(InvalidParameterError, match=facts(hint, "'a'")):
-        forecast(job(), rows=50_000, **{hint: "a"})
+    for spec in (job(), job(options={"fewer": True})):
+        with pytest.raises(DpspcaError, match=facts(hint, "'a'")):
+            forecast(spec, rows=50_000, **{hint: "a"})
+
+
+@pytest.mark.parametrize("support", [0, -3])
+def test_some_column_takes_part(support: int) -> None:
+    with pytest.raises(InvalidParameterError, match=facts("support", support)):
+        forecast(job(options={"fewer": True}), rows=50_000, support=support)
 
 
 def test_auto_follows_its_paths() -> None:
