@@ -221,11 +221,12 @@ def _answers(answers: dict[str, Any]) -> Iterator[str]:
     more = answers["with_another_provider"]
     another = "" if more is None else f" With one provider more, of as many rows as each has now: {more:.3g}."
     alone = answers["with_one_owner"]
-    trusted = (
-        "" if alone is None else f" If one party held all rows and added noise once: {alone:.3g}; the difference is"
-    )
-    price = "" if alone is None else " the price of trusting nobody."
-    yield f"The job's own method: expected error {answers['error']:.3g}.{another}{trusted}{price}"
+    yield f"The job's own method: expected error {answers['error']:.3g}.{another}"
+    if alone is not None:
+        yield (
+            f"If one party held all rows and added noise once: {alone:.3g}. The difference is the price of trusting "
+            "nobody."
+        )
     if answers["target_error"] is not None:
         epsilon = answers["epsilon_for_target"]
         found = "no epsilon is enough" if epsilon is None else f"epsilon {epsilon:.3g} is enough"

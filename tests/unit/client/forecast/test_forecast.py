@@ -11,6 +11,7 @@ from facts import facts
 import dpspca
 from dpspca.client.forecast import Answers, Hints, answer, chance, curves, forecast, of_job
 from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_columns
+from dpspca.client.forecast.methods import AT_CHANCE
 from dpspca.common.algorithms import CATALOGUE, catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
@@ -98,7 +99,7 @@ def test_the_noise_is_that_of_the_plan() -> None:
     assert wide == pytest.approx(4 * one)  # squared units of the data
 
 
-def test_a_bound_that_the_method_finds_costs_little_and_others_would_have_to_know_one() -> None:
+def test_a_bound_that_the_method_finds_costs_little_and_others_need_one() -> None:
     known, found = (forecast(job(norm_bound=bound), rows=50_000, **SPARSE) for bound in (10.0, PRIVATE_BOUND))
     assert found.assumed["row_length"] == 1
     with_bound, without = ({each.label: each for each in all_of.methods} for all_of in (known, found))
@@ -109,8 +110,15 @@ def test_a_bound_that_the_method_finds_costs_little_and_others_would_have_to_kno
             assert each.error == pytest.approx(with_bound[label].error)
             assert each.norm_bound == pytest.approx(10 / known.assumed["row_length"])
     assert found.recommended == "auto"
-    certain = forecast(job(20, norm_bound=PRIVATE_BOUND, epsilon=0.02), rows=50_000)
-    assert certain.recommended in {"auto", None}
+
+
+def test_a_method_that_would_need_a_bound_is_not_recommended() -> None:
+    """Here another method would be better by far more than what the default is preferred for."""
+    found = forecast(job(120, norm_bound=PRIVATE_BOUND, epsilon=0.3), rows=3000, leading=0.1, support=12)
+    best, own = found.methods[0], next(each for each in found.methods if each.method == "auto")
+    assert best.norm_bound is not None
+    assert 1.2 * best.error < own.error < AT_CHANCE * found.chance
+    assert found.recommended == "auto"
 
 
 @pytest.mark.parametrize("hint", ["leading", "following", "largest", "row_length", "support"])
