@@ -40,6 +40,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from accuracy_designs import DESIGNS, QUICK, WIDE, Design, Sample, tables
+from accuracy_picture import draw, methods_of
 
 sys.path.append(str(Path(__file__).parent / "papers"))
 import rival_libraries
@@ -71,19 +72,9 @@ OTHERS: Final[dict[str, tuple[str, Accounting, dict[str, Scalar]]]] = {
 _FREE: Final = ("analyze-gauss", "mod-sulq", "sulq")
 """Methods whose release shows explained variances at no further cost."""
 ORACLE: Final = "oracle"
-LOOKS: Final = (
-    ("#000000", ""),
-    ("#0072B2", "o"),
-    ("#009E73", "D"),
-    ("#D55E00", "s"),
-    ("#E69F00", "v"),
-    ("#CC79A7", "x"),
-)
-"""A colour that colour-blind readers can tell from others, and a mark, for the oracle and each method."""
 EPSILONS: Final = (0.1, 0.5, 1.0, 2.0, 4.0)
 Setting: TypeAlias = tuple[float, int, float]
 """Budget, number of owners and factor of the norm bound."""
-VARIED: Final = ("epsilon (delta = 1e-6)", "number of providers", "norm bound / the usual one")
 
 
 class Run(NamedTuple):
@@ -300,12 +291,8 @@ def medians(figures: Mapping[Run, float], known: Mapping[str, Design]) -> list[d
 
 def _medians(figures: Mapping[Run, float]) -> dict[str, float | None]:
     """Return each method's median, or None if one of its runs took too long."""
-    runs = {method: [found for run, found in figures.items() if run.method == method] for method in _methods(figures)}
+    runs = {method: [found for run, found in figures.items() if run.method == method] for method in methods_of(figures)}
     return {m: None if any(map(math.isnan, found)) else statistics.median(found) for m, found in runs.items()}
-
-
-def _methods(figures: Mapping[Run, float]) -> list[str]:
-    return list(dict.fromkeys(run.method for run in figures))
 
 
 # --- Tables -----------------------------------------------------------------------------------------------------------
@@ -378,40 +365,6 @@ def cell(figures: Mapping[str, float | None], method: str) -> str:
     if figure is None:
         return "-" if method in figures else ""
     return f"{figure:.4f}"
-
-
-def draw(figures: Mapping[Run, float], path: Path) -> None:
-    """Draw the median error of each method: a row of panels for each design, a panel for each list that varies."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415  # an extra
-    from matplotlib.figure import Figure as Sheet  # noqa: PLC0415
-
-    names, first = list(dict.fromkeys(run.data for run in figures)), next(iter(figures)).setting
-    varied = [place for place in range(3) if len({run.setting[place] for run in figures}) > 1] or [0]
-    columns = len(names) if len(varied) == 1 else len(varied)
-    sheet = Sheet(figsize=(6.4 * columns, 4.2 * len(names) * len(varied) / columns), layout="constrained")
-    FigureCanvasAgg(sheet)
-    panels = sheet.subplots(len(names) * len(varied) // columns, columns, squeeze=False).flat
-    for axes, (name, place) in zip(panels, itertools.product(names, varied), strict=True):
-        others = first[:place] + first[place + 1 :]
-        here = {run: error for run, error in figures.items() if run.data == name}
-        one_varies = {r: error for r, error in here.items() if r.setting[:place] + r.setting[place + 1 :] == others}
-        _draw_panel(axes, one_varies, place)
-        axes.set(xscale="log", yscale="log", title=name, xlabel=VARIED[place])
-    sheet.savefig(path, dpi=110)
-
-
-def _draw_panel(axes: Any, figures: Mapping[Run, float], place: int) -> None:  # noqa: ANN401  # of matplotlib
-    for method, (colour, marker) in zip(_methods(figures), LOOKS, strict=False):
-        errors: dict[float, list[float]] = {}
-        for run, error in figures.items():
-            if run.method == method:
-                errors.setdefault(run.setting[place], []).append(error)
-        places = sorted(errors)
-        middle = [statistics.median(errors[each]) for each in places]  # NaN, and so no mark, if one took too long
-        axes.plot(places, middle, color=colour, marker=marker, label=method, lw=1.8)
-    axes.set_ylabel(r"error $\|\sin\Theta\|_F$")
-    axes.grid(visible=True, alpha=0.3)
-    axes.legend(frameon=False)
 
 
 if __name__ == "__main__":
