@@ -39,8 +39,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from accuracy_designs import DESIGNS, QUICK, WIDE, Design, Sample, tables
 from accuracy_picture import draw, methods_of
+from designs.samples import DESIGNS, QUICK, WIDE, Design, Sample, tables
 
 sys.path.append(str(Path(__file__).parent / "papers"))
 import rival_libraries

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import numpy as np
 from accuracy import components_of
-from accuracy_designs import tables
+from designs.samples import tables
 
 from dpspca import simulate
 from dpspca.client.forecast import Hints, chance, of_job

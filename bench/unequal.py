@@ -23,7 +23,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import numpy as np
-from accuracy_designs import DESIGNS, QUICK, Sample
+from designs.samples import DESIGNS, QUICK, Sample
 
 from dpspca import simulate
 from dpspca.common.arrays import FloatArray

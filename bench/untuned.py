@@ -23,8 +23,8 @@ from typing import Any, Final
 
 import numpy as np
 from accuracy import AS_PUBLISHED, METHODS, ORACLE, OTHERS, Run, Store, cell, components_of, oracle
-from accuracy_designs import Sample
-from untuned_designs import QUICK, UNTUNED, Untuned
+from designs.samples import Sample
+from designs.untuned import QUICK, UNTUNED, Untuned
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import subspace_distance

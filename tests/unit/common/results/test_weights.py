@@ -238,7 +238,7 @@ POPULATIONS = {
     "D": (20_000, 200, 40.0, 2.0),
     "M": (5000, 400, 40.0, 1.0),
 }
-"""Rows, columns, the largest eigenvalue and the usual one, as in ``bench/accuracy_designs.py``."""
+"""Rows, columns, the largest eigenvalue and the usual one, as in ``bench/designs/samples.py``."""
 PARTS = {"one large": np.r_[20.0, np.ones(9)], "four equal": np.ones(4), "geometric": 0.7 ** np.arange(16)}
 
 

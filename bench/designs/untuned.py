@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from accuracy_designs import Sample, spikes
 
+from designs.samples import Sample, spikes
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 
