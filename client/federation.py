@@ -63,6 +63,7 @@ from .connection import (
 from .described_jobs import attached
 from .evidence import collect
 from .findings import issue, with_warnings
+from .private_bounds import centred
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +291,7 @@ class AsyncFederation:
         spec.schema.require_named()
         require_admissible(await self.presence(check_list("providers", providers or ())))
         names = await self._names(spec, data_set) if providers is None else check_list("providers", providers)
-        spec = spec if centering is None else centering.chosen(spec, providers=len(names))
+        spec = spec if centering is None else centred(spec, centering, len(names))
         asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
         require_fit(spec, data_set, names, asked)
         if spec.dictionary is None:

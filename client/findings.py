@@ -95,8 +95,21 @@ def of_model(model: Model) -> list[str]:
         'one (norm_bound = "private").': bound_is_loose(model),
         HIDDEN: model.decision is not None and model.decision.hidden,
         _maybe_noise(model): True,
+        _mean_noise(model): True,
     }
     return [sentence for sentence, holds in applies.items() if holds and sentence]
+
+
+def _mean_noise(model: Model) -> str:
+    """Return a sentence if a component may show nothing but the noise of the mean that was subtracted."""
+    decided = model.decision
+    if decided is None or not decided.values or decided.mean_noise is None or min(decided.values) > decided.mean_noise:
+        return ""
+    return (
+        "The mean that was subtracted has noise of its own, which looks like a variance of "
+        f"{decided.mean_noise:.3g} in one direction. A component of no more variance may show nothing but this. Use "
+        "more rows, a larger epsilon, or differences of pairs (centering = pairs)."
+    )
 
 
 def _maybe_noise(model: Model) -> str:

@@ -1,12 +1,18 @@
-"""Whether a job that gives no norm bound can have its method find one privately."""
+"""Whether a job that gives no norm bound, or none for its mean, can have its method find one privately."""
 
 from dpspca.common.algorithms import CATALOGUE
+from dpspca.common.job import AutoCentering, JobSpec
 from dpspca.common.privacy import PrivacyUnit
 
 
 def finds_bound(method: str, unit: PrivacyUnit) -> bool:
     """Tell whether the method finds the norm bound if none is given: it can, and the unit protects rows."""
     return method in CATALOGUE and CATALOGUE[method].finds_bound and unit.is_row
+
+
+def centred(spec: JobSpec, wish: AutoCentering, providers: int | None) -> JobSpec:
+    """Return the job with its centring chosen. ``providers`` is their number, if it is known."""
+    return wish.chosen(spec, providers=providers, finds_bound=finds_bound(spec.method, spec.unit))
 
 
 def methods_that_find_bounds() -> list[str]:

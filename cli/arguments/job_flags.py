@@ -11,7 +11,7 @@ from dpspca.client.demo import check_sparsity
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import reading
 from dpspca.client.jobs import DEFAULT_METHOD, job_dictionaries
-from dpspca.client.private_bounds import finds_bound, methods_that_find_bounds
+from dpspca.client.private_bounds import centred, finds_bound, methods_that_find_bounds
 from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.decoding import Rule, Source, decode, parse_json
@@ -119,7 +119,12 @@ class Flags:
         CenteringChoice | None, typer.Option(help="How to centre rows. auto: choose, and say why. Default: none.")
     ] = None
     mean_bound: Annotated[
-        float | None, typer.Option(help="For --centering private or auto: norm bound for the mean.")
+        str | None,
+        typer.Option(
+            help="For --centering private or auto: bound on the length of a row before the mean is subtracted. "
+            "private, the default of methods that can: the method finds it, as part of the price.",
+            metavar="NUMBER|private",
+        ),
     ] = None
     scaling: Annotated[
         Scaling | None,
@@ -191,8 +196,8 @@ def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | N
     if components is None:
         components = component_count.automatic(columns.dimension, options.get("sparsity"))
         options[component_count.OPTION] = True
-    mean = {
-        "mean_bound": values["mean_bound"],
+    mean: dict[str, Any] = {
+        "mean_bound": _mean_bound(values["mean_bound"], flags),
         "public_mean": _public_mean(flags.public_mean) if flags.public_mean else None,
     }
     is_open = flags.centering is CenteringChoice.AUTO
@@ -200,21 +205,21 @@ def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | N
         schema=columns,
         unit=values["unit"],
         budget=Budget(values["epsilon"], values["delta"]),
-        norm_bound=_norm_bound(PRIVATE if values["norm_bound"] is None else values["norm_bound"]),
+        norm_bound=_bound("--norm-bound", PRIVATE if values["norm_bound"] is None else values["norm_bound"]),
         components=check_components("--components", components, columns.dimension),
         scaling=flags.scaling or Scaling.NONE,
         options=options,
         **({} if is_open else {"centering": (flags.centering or CenteringChoice.NONE).value} | mean),
         **others,
     )
-    return AutoCentering(**mean).chosen(spec, providers=providers) if is_open else spec
+    return centred(spec, AutoCentering(**mean), providers) if is_open else spec
 
 
 def check_given(flags: Flags, *, columns_known: bool) -> None:
     """Refuse flags that do not describe a job. With ``columns_known``, the number of columns may be missing."""
     follow = ["dimension", "norm_bound"] if flags.dictionary is not None else ["dimension"] if columns_known else []
     known, own = {*given_flags(flags), *follow}, _options(flags)
-    if flags.unit is not None and finds_bound(flags.method or DEFAULT_METHOD, flags.unit):
+    if _finds_bound(flags):
         known.add("norm_bound")
     check(not flags.feature or flags.dictionary is not None, "--feature needs --dictionary.", "Add --dictionary FILE.")
     check(
@@ -263,14 +268,25 @@ def public_bound(flags: Flags) -> float | None:
     return None if known is None else float(job_dictionaries.follows(known, flags.feature or None, None)["norm_bound"])
 
 
-def _norm_bound(text: str | float) -> float:
+def _mean_bound(given: str | float | None, flags: Flags) -> float | None:
+    """Return the bound for a private mean. Where none is given, the method finds it if it can."""
+    if given is not None:
+        return _bound("--mean-bound", given)
+    return PRIVATE_BOUND if flags.centering is CenteringChoice.PRIVATE and _finds_bound(flags) else None
+
+
+def _finds_bound(flags: Flags) -> bool:
+    return flags.unit is not None and finds_bound(flags.method or DEFAULT_METHOD, flags.unit)
+
+
+def _bound(flag: str, text: str | float) -> float:
     if text == PRIVATE:
         return PRIVATE_BOUND
     try:
         return float(text)
     except ValueError:
         raise InvalidParameterError(
-            f"--norm-bound is {shortened(text)}, neither a number nor {PRIVATE}.", f"Give a number, or {PRIVATE}."
+            f"{flag} is {shortened(text)}, neither a number nor {PRIVATE}.", f"Give a number, or {PRIVATE}."
         ) from None
 
 
@@ -313,8 +329,8 @@ def _check_centering(flags: Flags) -> None:
         given = getattr(flags, name) is not None
         if flags.centering is CenteringChoice.AUTO:
             continue  # both may be of use
-        if name == "mean_bound" and not given and flags.scaling is Scaling.PRIVATE:
-            continue  # scaled columns have a bound that fits
+        if name == "mean_bound" and not given and (flags.scaling is Scaling.PRIVATE or _finds_bound(flags)):
+            continue  # scaled columns have a bound that fits, and others one that is found
         check(
             given == (flags.centering == centering.value)
             or (flags.dictionary is not None and not given and name == "mean_bound"),

@@ -3,18 +3,23 @@
 import secrets
 from collections.abc import Mapping
 from importlib import import_module
+from inspect import signature
 from os import PathLike
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from dpspca.client.forecast import forecast
+from dpspca.client.private_bounds import centred, finds_bound
 from dpspca.common.algorithms import catalogue
-from dpspca.common.checks import check, choice
+from dpspca.common.checks import check, check_bound, check_known, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.frames import array_of, column_names, numbers_of_objects
-from dpspca.common.job import AutoCentering, CenteringChoice, JobSpec
+from dpspca.common.job import PRIVATE, PRIVATE_BOUND, AutoCentering, Centering, CenteringChoice, JobSpec
 from dpspca.common.plan import Plan
 from dpspca.provider.data import check_rows
+
+from .unit_names import unit_named
 
 
 def rows_of(rows: Any, *, least: int) -> tuple[Any, Any]:  # noqa: ANN401  # whatever holds numbers
@@ -54,17 +59,48 @@ def check_one_source(local: Mapping[str, Any], federation: Any, remote: Mapping[
     check(not unfit, f"fit was given {listed} {beside} federation.", f"Leave {listed} out: {remedy}")
 
 
-def job_of(values: Mapping[str, Any], *, providers: int | None) -> JobSpec:
-    """Make a job, and choose its centring by public facts if that is "auto". ``providers`` is their number, if known.
+class KnownRows(NamedTuple):
+    """What is publicly known of the rows of a fit: how many providers hold them, how many there are, and their form."""
 
-    Its constructor checks the values.
-    """
+    providers: int | None = 1
+    rows: int | None = None
+    sparse: bool = False
+
+
+ONE_PROVIDER: Final = KnownRows()
+
+
+def job_of(values: Mapping[str, Any], of: KnownRows) -> JobSpec:
+    """Make a job, and choose its centring by public facts if that is "auto". Its constructor checks the values."""
     asked = choice(CenteringChoice, "centering", values["centering"] or CenteringChoice.NONE)
     if asked is not CenteringChoice.AUTO:
         return JobSpec(**{**values, "centering": asked.value})
     known = {"mean_bound", "public_mean"}
     job = JobSpec(**{name: value for name, value in values.items() if name not in {"centering", *known}})
-    return AutoCentering(**{name: values[name] for name in known}).chosen(job, providers=providers)
+    wish = AutoCentering(**{name: values[name] for name in known}, rows=of.rows, sparse=of.sparse)
+    return centred(job, wish, of.providers)
+
+
+def bounds_of(given: Any, public: float | None) -> dict[str, Any]:  # noqa: ANN401  # an estimator
+    """Return an estimator's norm bound and that of a private mean, which the constructor of the job checks.
+
+    Those that are not given follow from its dictionary, whose ``public`` bound is given then; or the method finds them,
+    if it can.
+    """
+    usual = public
+    if public is None and finds_bound(str(given.method), unit_named(given.unit)):
+        usual = PRIVATE_BOUND
+    norm, mean = (PRIVATE_BOUND if bound == PRIVATE else bound for bound in (given.norm_bound, given.mean_bound))
+    if mean is None and given.centering == Centering.PRIVATE.value:
+        mean = usual
+    return {"norm_bound": check_bound("norm_bound", usual if norm is None else norm), "mean_bound": mean}
+
+
+def check_hints(given: Mapping[str, Any]) -> None:
+    """Refuse a hint that a forecast does not have."""
+    known = [name for name in signature(forecast).parameters if name not in {"spec", "rows"}]
+    for name in given:
+        check_known("hint", name, known)
 
 
 def rounds_of(plan: Plan) -> int:

@@ -6,24 +6,21 @@ from os import PathLike
 from typing import Any, Final, Literal, Self
 
 import numpy as np
+from scipy.sparse import issparse
 
 from dpspca.client import component_count
 from dpspca.client.blocking import Federation, progress_of
 from dpspca.client.described_jobs import whole_and_chosen
 from dpspca.client.forecast import Forecast, forecast
-from dpspca.client.private_bounds import finds_bound
 from dpspca.client.simulation import Watcher, simulate
 from dpspca.common.algorithms import AUTO, OptionKind, catalogue
 from dpspca.common.arrays import FloatArray
-from dpspca.common.checks import check, check_bound, choice
+from dpspca.common.checks import check, choice
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
 from dpspca.common.job import (
-    PRIVATE,
-    PRIVATE_BOUND,
     Accounting,
     Budget,
-    Centering,
     JobSpec,
     Scalar,
     Scaling,
@@ -32,7 +29,18 @@ from dpspca.common.job import (
     check_components,
 )
 
-from .estimator_values import check_one_source, job_of, methods_with, rounds_of, rows_of, seeds_of
+from .estimator_values import (
+    ONE_PROVIDER,
+    KnownRows,
+    bounds_of,
+    check_hints,
+    check_one_source,
+    job_of,
+    methods_with,
+    rounds_of,
+    rows_of,
+    seeds_of,
+)
 from .unit_names import unit_named
 
 try:
@@ -90,10 +98,12 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     rounds : int or "auto"
         Number of rounds. "auto" derives it from the budget. Methods without rounds refuse a number.
     centering : {None, "private", "public", "pairs", "auto"}
-        None subtracts no mean. "private" estimates it privately, for a tenth of the budget; it needs ``mean_bound``.
+        None subtracts no mean. "private" estimates it privately, for an eighth of the budget.
         "public" subtracts ``public_mean``. "pairs" uses differences of pairs of rows. "auto" chooses and says why.
-    mean_bound : float
-        Bound on the length of a row before centring, for the private mean.
+    mean_bound : float, "private" or None
+        Bound on the length of a row before centring, for the private mean. It must be public knowledge. With a
+        dictionary, None takes the bound that follows from it; otherwise "private" and None let the method find one, if
+        it can.
     scaling : {None, "private"}
         "private" divides each column by the root of its mean square, found privately for a tenth of the budget: for
         columns of different units. Only "auto" can. Bounds are then about scaled columns, and need not be given.
@@ -154,7 +164,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         rows_per_person: int = 1,
         rounds: int | Literal["auto"] = "auto",
         centering: Literal["private", "public", "pairs", "auto"] | None = None,
-        mean_bound: float | None = None,
+        mean_bound: float | str | None = None,
         scaling: Literal["private"] | None = None,
         public_mean: Any = None,  # noqa: ANN401  # any array of numbers
         explained_variance: bool = True,
@@ -231,7 +241,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             X, rows = rows_of(X, least=2)
             validate_data(self, X, skip_check_array=True)
             names = getattr(self, "feature_names_in_", None)
-            spec = self._spec(Schema(rows.shape[1], None if names is None else tuple(names)), start_seed)
+            schema = Schema(rows.shape[1], None if names is None else tuple(names))
+            spec = self._spec(schema, start_seed, KnownRows(1, rows.shape[0], issparse(rows)))
         else:
             check(X is not None, "X is None.", "Give X, or a federation and the name of a data set.")
             rows, spec = X, self._spec(Schema.of(known[1].columns), start_seed)
@@ -254,7 +265,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         else:
             schema, names = Schema.of(known[1].columns), list(providers or federation.providers_of(data_set))
         start_seed, _ = seeds_of(self.random_state)
-        spec = replace(self._spec(schema, start_seed, len(names) or None), minimum_providers=max(1, len(names)))
+        spec = replace(
+            self._spec(schema, start_seed, KnownRows(len(names) or None)), minimum_providers=max(1, len(names))
+        )
         job = federation.submit(spec, data_set, names or None, dictionary=known and known[0])
         for progress in progress_of(job):
             if self.watch:
@@ -279,7 +292,9 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         It looks at no data and spends nothing. The forecast covers every method that this job could use.
         """
-        return forecast(self._spec(Schema(columns), 0, hints.get("providers", 1)), rows=rows, **hints)
+        check_hints(hints)
+        known = KnownRows(hints.get("providers", 1), rows)
+        return forecast(self._spec(Schema(columns), 0, known), rows=rows, **hints)
 
     def transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
         """Project rows onto the components. This spends no budget, and the scores do not protect the rows of X."""
@@ -295,20 +310,18 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.model_.inverse_transform(np.asarray(X, dtype=np.float64))
 
-    def _spec(self, schema: Schema, seed: int, providers: int | None = 1) -> JobSpec:
+    def _spec(self, schema: Schema, seed: int, known_rows: KnownRows = ONE_PROVIDER) -> JobSpec:
         """Return the job spec for these parameters. Its constructor checks them."""
         known = self._known()
         values = {
             "schema": schema,
             "unit": unit_named(self.unit),
             "budget": Budget(self.epsilon, self.delta),
-            "norm_bound": self._norm_bound() if known is None else self._bound_by(known[1]),
             "dictionary": None if known is None else known[0].digest(),
             "components": self._components(schema.dimension),
             "method": self.method,
             "accounting": choice(Accounting, "accounting", self.accounting),
             "centering": self.centering,
-            "mean_bound": self._mean_bound(known and known[1]),
             "scaling": Scaling.NONE if self.scaling is None else choice(Scaling, "scaling", self.scaling),
             "public_mean": self.public_mean,
             "explained_variance": self.explained_variance,
@@ -317,7 +330,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             "seed": seed,
             "options": self._options(schema.dimension),
         }
-        return job_of(values, providers=providers)
+        public = None if known is None else known[1].norm_bound()
+        return job_of(values | bounds_of(self, public), known_rows)
 
     def _components(self, columns: int) -> int:
         """Return the number of components to ask for."""
@@ -329,19 +343,6 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _decides_components(self) -> bool:
         return self.n_components == AUTO and component_count.can_decide(catalogue.find(str(self.method)))
-
-    def _norm_bound(self) -> float:
-        """Return the bound. Where none is given, the method finds it if it can."""
-        is_found = self.norm_bound is None and finds_bound(str(self.method), unit_named(self.unit))
-        return PRIVATE_BOUND if is_found or self.norm_bound == PRIVATE else check_bound("norm_bound", self.norm_bound)
-
-    def _bound_by(self, features: Dictionary) -> float:
-        """Return the bound that follows from a dictionary, unless another is given."""
-        return features.norm_bound() if self.norm_bound is None else self._norm_bound()
-
-    def _mean_bound(self, features: Dictionary | None) -> float | None:
-        follows = features is not None and self.mean_bound is None and self.centering == Centering.PRIVATE.value
-        return features.norm_bound() if features is not None and follows else self.mean_bound
 
     def _options(self, columns: int) -> dict[str, Scalar]:
         """Return the method's options: ``options``, and those parameters for which the method has an option.

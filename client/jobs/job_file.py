@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from dpspca.client import component_count
 from dpspca.client.described_jobs import attached
 from dpspca.client.files import reading
-from dpspca.client.private_bounds import finds_bound
+from dpspca.client.private_bounds import centred, finds_bound
 from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.checks import check
 from dpspca.common.decoding import Source, decode, parse_json
@@ -58,7 +58,7 @@ class JobFile:
                 twice = f"The job names the file of its dictionary as dictionary and as {job_dictionaries.FILE}."
                 check(file is None, twice, f"Leave {job_dictionaries.FILE} out.")
                 file, job, known = job_dictionaries.resolved(job, path.parent)
-            job, centering = _with_centering(_with_component_count(_with_norm_bound(job)), str(path))
+            job, centering = _with_centering(_with_component_count(_with_bounds(job)), str(path))
             spec = JobSpec.from_dict(job, str(path))
             spec.schema.require_named()
             if dictionary is not None:
@@ -67,7 +67,7 @@ class JobFile:
                 known = job_dictionaries.of_written(spec, file)
             data_set, providers = _data_set_and_providers(path, rows)
             if centering is not None:
-                spec = centering.chosen(spec, providers=len(providers) if providers else None)
+                spec = centred(spec, centering, len(providers) if providers else None)
             return cls(catalogue.plan(spec), data_set, providers, known, file if known else None, centering)
 
     def for_providers(self, count: int | None) -> JobSpec:
@@ -75,7 +75,7 @@ class JobFile:
         if self.centering is None:
             return self.spec
         bare = replace(self.spec, centering=Centering.NONE, mean_bound=None, public_mean=None, centering_reason=None)
-        return self.centering.chosen(bare, providers=count)
+        return centred(bare, self.centering, count)
 
     def planned(self, spec: JobSpec) -> Plan:
         """Return the plan of the file's job, or of the job that was made from it."""
@@ -109,14 +109,15 @@ def _require_job(path: Path, raw: dict[str, Any]) -> None:
     )
 
 
-def _with_norm_bound(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
-    """Have the method find the norm bound if none is given, as the estimator does, and no dictionary implies one."""
-    if not isinstance(job, dict) or {"norm_bound", "dictionary"} & job.keys():
+def _with_bounds(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds
+    """Have the method find bounds that are not given, as the estimator does, where no dictionary implies them."""
+    if not isinstance(job, dict) or "dictionary" in job:
         return job
     method, unit = job.get("method", DEFAULT_METHOD), job.get("unit")
     if not isinstance(method, str) or unit not in list(PrivacyUnit) or not finds_bound(method, PrivacyUnit(unit)):
         return job
-    return job | {"norm_bound": PRIVATE}
+    mean = {"mean_bound": PRIVATE} if job.get("centering") == Centering.PRIVATE else {}
+    return {"norm_bound": PRIVATE} | mean | job
 
 
 def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file holds

@@ -160,6 +160,8 @@ _NO_MEAN_NEEDED: Final = (Centering.NONE, Centering.PRIVATE)
 
 
 def _mean_bound(spec: JobSpec, rules: Sequence[Conditions]) -> float:
+    if spec.finds_mean_bound:  # which every policy with a private mean allows
+        return PRIVATE_BOUND
     wanted = spec.mean_bound or (1.0 if spec.norm_bound == PRIVATE_BOUND else spec.norm_bound)
     if spec.scaling is not Scaling.NONE:
         wanted = spec.mean_bound or 2 * math.sqrt(spec.schema.dimension)

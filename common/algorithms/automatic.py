@@ -56,6 +56,7 @@ from .stages import (
     ScoreVariances,
     ask_covariance,
     ask_gain,
+    ask_mean,
     ask_picture,
     ask_reach,
     ask_scales,
@@ -67,6 +68,7 @@ from .stages import (
     in_stages,
     in_wide_stages,
     multiplies,
+    planned_mean,
     planned_picture,
     planned_scales,
     planned_sizes,
@@ -74,6 +76,7 @@ from .stages import (
     planned_variances,
     planned_wide,
     scaled_facts,
+    share_of_rough_mean,
     share_of_scales,
 )
 from .steps import (
@@ -81,7 +84,8 @@ from .steps import (
     MAX_MATRIX_COLUMNS,
     Auto,
     RowTotals,
-    ask_opening,
+    ask_center,
+    ask_rows,
     at_least_one,
     described,
     given_sparsity,
@@ -174,6 +178,8 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     first, second, free = planned_sizes(spec, free), planned_scales(spec, free), (1 - share_of_scales(spec)) * free
     if spec.norm_bound == PRIVATE_BOUND and not second:  # scaled rows are as long as there are columns
         ranges, free = [PlannedQuery("range of norms", NormRange, Extent(dimension), NORMS * free)], (1 - NORMS) * free
+    count, *mean = opening(counted)
+    mean, free = planned_mean(spec, free, mean), (1 - share_of_rough_mean(spec)) * free
     whole = Extent(dimension, 0, dimension)
     if dimension > MAX_MATRIX_COLUMNS:
         stages = planned_wide(spec, free)
@@ -184,7 +190,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
         ]
     else:
         stages = planned_stages(spec, free)
-    return price(spec, [*first, *opening(counted), *ranges, *second, *stages, *explained, *picture])
+    return price(spec, [*first, count, *mean, *ranges, *second, *stages, *explained, *picture])
 
 
 def _at_once(spec: JobSpec) -> bool:
@@ -202,7 +208,10 @@ def run(plan: Plan) -> Algorithm:
     """Ask the queries stage by stage, and make a model of all releases."""
     spec = plan.spec
     sizes = yield from ask_sizes(spec)
-    opened = yield from ask_opening(replace(spec, explained_variance=True), sizes)
+    counted = replace(spec, explained_variance=True)
+    rows = yield from ask_rows(counted)
+    assert rows is not None
+    opened = yield from (ask_mean(plan, rows) if sizes is None else ask_center(counted, rows, sizes))
     facts = ReleasedFacts(spec, opened.center, at_least_one(opened.rows), AutoOptions.of(spec).most, sizes)
     if sizes is not None:
         facts = scaled_facts(facts)
@@ -213,6 +222,7 @@ def run(plan: Plan) -> Algorithm:
     found = yield from find(facts)
     found = _in_order(found, np.argsort(-found.explained, kind="stable"))
     kept, decision = _decided(facts, found)
+    decision = replace(decision, mean_noise=_mean_noise(facts, opened))
     variances = ScoreVariances(found.explained, found.noise_std, found.parties)
     if explains_scores(spec):
         variances = yield from ask_variances(facts, found)
@@ -258,6 +268,14 @@ def _decided(facts: ReleasedFacts, found: Found) -> tuple[int, Decision]:
     above = int(np.count_nonzero(found.explained > max(found.total, 0.0) / facts.dimension))
     clear, useful = min(found.shown, facts.components), min(found.shown, above)
     return max(useful, 1), replace(decision, asked=facts.components, clear=clear, useful=useful)
+
+
+def _mean_noise(facts: ReleasedFacts, opened: RowTotals) -> float | None:
+    """Return the mean squared length of the noise in a private mean. Centred rows have it along one direction."""
+    if opened.noise is None or facts.hidden:
+        return None
+    scales = 1.0 if facts.scales is None else facts.scales
+    return float(np.square(opened.noise / scales).sum())
 
 
 def _model(facts: ReleasedFacts, opened: RowTotals, statement: PrivacyStatement, found: Found, kept: int) -> Model:

@@ -49,7 +49,7 @@ class Method:
     """Units for which the paper has a noise formula, if ``accounting`` includes ``PUBLISHED``."""
     gaussian: bool = True
     finds_bound: bool = False
-    """Whether it can find the norm bound privately if the job does not give one (``PRIVATE_BOUND``)."""
+    """Whether it finds bounds privately, for rows and for their mean, if the job gives none (``PRIVATE_BOUND``)."""
     finds_scales: bool = False
     """Whether it can find the scales of columns privately (``Scaling.PRIVATE``)."""
     measures_loadings: bool = False
@@ -194,6 +194,11 @@ def _planned(spec: str) -> Plan:
     check(
         entry.finds_bound or read.norm_bound != PRIVATE_BOUND,
         f"norm_bound is 'private', but the method {read.method} cannot find a norm bound.",
+        f"Give a number from public knowledge, or choose a method that can find one: {_finding_bounds()}.",
+    )
+    check(
+        entry.finds_bound or not read.finds_mean_bound,
+        f"mean_bound is 'private', but the method {read.method} cannot find a bound for the mean.",
         f"Give a number from public knowledge, or choose a method that can find one: {_finding_bounds()}.",
     )
     check(

@@ -1,7 +1,7 @@
 """Jobs that analysts sign, and terms that providers state: values and rules, without a price."""
 
 from .budget import Budget
-from .centering import AutoCentering, CenteringChoice, check_pairs, pairing_of, pairs_of, reason_in_words
+from .centering import MEAN_SHARE, AutoCentering, CenteringChoice, check_pairs, pairing_of, pairs_of, reason_in_words
 from .rows_used import rows_used
 from .spans import Span
 from .spec import (
@@ -23,6 +23,7 @@ __all__ = [
     "MAX_COMPONENT_ENTRIES",
     "MAX_DIMENSION",
     "MAX_QUERIES",
+    "MEAN_SHARE",
     "PRIVATE",
     "PRIVATE_BOUND",
     "Accounting",

@@ -15,6 +15,7 @@ pair, so that one row may move every difference. No rule by position helps, and 
 contain. A person of several rows may have fewer of them in a neighbouring table.
 """
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -22,13 +23,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpspca.common.checks import check, check_bound
-from dpspca.common.privacy import PrivacyUnit, usable_mu
+from dpspca.common.checks import check, check_bound, check_whole
+from dpspca.common.privacy import MAX_ROWS, PrivacyUnit, usable_mu
 
-from .spec import Centering, CenteringReason, JobSpec, Scaling
+from .spec import PRIVATE_BOUND, Centering, CenteringReason, JobSpec, Scaling
 
 LEAST_MU: Final = 0.2
-"""The least budget for which a private mean is worth its price: epsilon .86 with a delta of 1e-6."""
+"""The least budget for a private mean if the number of rows is not known: epsilon .86 with a delta of 1e-6."""
+MEAN_SHARE: Final = 0.10
+"""Share of mu^2 for a private mean."""
+MOST_COLUMNS: Final = 1000
+"""Columns up to which a mean is asked for if the number of rows is not known."""
+LONGEST_NOISE: Final = 0.25
+"""The noise of a mean, in lengths of a row, up to which it is better than none (``bench/centering.py``)."""
+LONGEST_NOISE_BESIDE_PAIRS: Final = 0.03
+"""The same where differences of pairs are possible: they lose half of the rows, which is little beside a noisy mean."""
 
 
 class CenteringChoice(StrEnum):
@@ -43,22 +52,32 @@ class CenteringChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AutoCentering:
-    """A request to choose the centring of a job, with what is publicly known about the mean."""
+    """A request to choose the centring of a job, with what is publicly known about the mean.
+
+    ``rows`` is the number of rows of all providers together, if it is publicly known.
+    """
 
     mean_bound: float | None = None
     public_mean: Any = None
+    rows: int | None = None
+    sparse: bool = False
+    """Whether rows are stored without their zeros, which subtracting a mean would fill."""
 
     def __post_init__(self) -> None:
         if self.mean_bound is not None:
             check_bound("mean_bound", self.mean_bound)
+        if self.rows is not None:
+            check_whole("the number of rows", self.rows, least=1, most=MAX_ROWS)
 
-    def chosen(self, spec: JobSpec, *, providers: int | None) -> JobSpec:
+    def chosen(self, spec: JobSpec, *, providers: int | None, finds_bound: bool = False) -> JobSpec:
         """Return a job with its centring chosen by public facts alone, and with the reason for it.
 
         The job itself must not have a centring yet. ``providers`` is their number, if it is known. Differences of pairs
         remove offsets between providers, which may be what a job is about. So they are for one provider only.
+        ``finds_bound`` says whether the job's method can find a bound for the mean if none is known.
 
-        Privacy: nothing but the job and public facts decides, so the choice tells nothing about rows.
+        Privacy: nothing but the job and public facts decides, so the choice tells nothing about rows. The number of
+        rows is public only if rows are replaced, and is used only then.
         """
         check(
             spec.centering is Centering.NONE,
@@ -72,16 +91,34 @@ class AutoCentering:
             return replace(spec, **given, centering_reason=CenteringReason.PUBLIC_MEAN)
         if spec.dictionary is not None:
             return replace(spec, centering_reason=CenteringReason.DICTIONARY)
-        is_affordable = usable_mu(spec.budget.epsilon, spec.budget.delta) >= LEAST_MU
-        if is_affordable and (self.mean_bound is not None or spec.scaling is Scaling.PRIVATE):
-            given = {"centering": Centering.PRIVATE, "mean_bound": self.mean_bound}
-            return replace(spec, **given, centering_reason=CenteringReason.AFFORDABLE)
         may_pair = spec.unit is PrivacyUnit.ROW_REPLACE_ONE and providers == 1
-        return replace(
-            spec,
-            centering=Centering.PAIRS if may_pair else Centering.NONE,
-            centering_reason=CenteringReason.NO_MEAN_BOUND if is_affordable else CenteringReason.SMALL_BUDGET,
-        )
+        bound = PRIVATE_BOUND if self.mean_bound is None and finds_bound else self.mean_bound
+        has_bound = bound is not None or spec.scaling is Scaling.PRIVATE
+        against = self._against_a_mean(spec, providers or 1, has_bound=has_bound, may_pair=may_pair)
+        if against is None:
+            given = {"centering": Centering.PRIVATE, "mean_bound": bound}
+            return replace(spec, **given, centering_reason=CenteringReason.AFFORDABLE)
+        return replace(spec, centering=Centering.PAIRS if may_pair else Centering.NONE, centering_reason=against)
+
+    def _against_a_mean(
+        self, spec: JobSpec, providers: int, *, has_bound: bool, may_pair: bool
+    ) -> CenteringReason | None:
+        """Return what is against a private mean, or None if it is worth its price."""
+        mu = usable_mu(spec.budget.epsilon, spec.budget.delta)
+        if not has_bound:
+            return CenteringReason.NO_MEAN_BOUND if mu >= LEAST_MU else CenteringReason.SMALL_BUDGET
+        if self.sparse:
+            return CenteringReason.SPARSE_ROWS
+        if self.rows is not None and spec.unit is PrivacyUnit.ROW_REPLACE_ONE:
+            moved = 2 * spec.rows_per_person * math.sqrt(spec.schema.dimension * providers)
+            noise = moved / (math.sqrt(MEAN_SHARE) * mu * self.rows)
+            longest = LONGEST_NOISE_BESIDE_PAIRS if may_pair else LONGEST_NOISE
+            return CenteringReason.FEW_ROWS if noise > longest else None
+        if mu < LEAST_MU:
+            return CenteringReason.SMALL_BUDGET
+        if may_pair and self.mean_bound is None:
+            return CenteringReason.UNKNOWN_ROWS
+        return CenteringReason.MANY_COLUMNS if spec.schema.dimension > MOST_COLUMNS else None
 
 
 def reason_in_words(centering: Centering, reason: CenteringReason | None, unit: PrivacyUnit) -> str:
@@ -100,10 +137,14 @@ _PLAIN: Final = {
     CenteringReason.MATRIX: "no centring, because a matrix has no rows to centre",
     CenteringReason.DICTIONARY: "public centre from the dictionary",
     CenteringReason.PUBLIC_MEAN: "a public mean, because one is given",
-    CenteringReason.AFFORDABLE: "a private mean, because the budget is large enough and a bound for the mean is known",
+    CenteringReason.AFFORDABLE: "a private mean, because the budget is large enough",
 }
 _WHY_NO_MEAN: Final = {
     CenteringReason.SMALL_BUDGET: "a private mean would cost too much of this budget",
+    CenteringReason.FEW_ROWS: "a private mean of so few rows would be too noisy",
+    CenteringReason.UNKNOWN_ROWS: "the number of rows is not known, so that a private mean might be too noisy",
+    CenteringReason.MANY_COLUMNS: "a private mean of so many columns may be too noisy",
+    CenteringReason.SPARSE_ROWS: "a mean would make sparse rows dense",
     CenteringReason.NO_MEAN_BOUND: "no bound for the mean is known (mean_bound)",
 }
 _WHY_NO_PAIRS: Final = {

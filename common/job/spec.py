@@ -16,8 +16,6 @@ from hashlib import sha256
 from itertools import zip_longest
 from typing import Annotated, Any, Final, Self, TypeAlias
 
-import numpy as np
-
 from dpspca.common.checks import check, check_bound, check_whole, choice, is_real
 from dpspca.common.decoding import By, Rule, Source, decode, parse_json, read_part
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidTypeError
@@ -25,6 +23,7 @@ from dpspca.common.names import shortened
 from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, PrivacyUnit
 
 from .budget import Budget
+from .schema import MAX_DIMENSION, Schema, check_components
 from .spec_values import Accounting, Centering, CenteringReason, Scaling, Weights
 
 __all__ = [
@@ -47,7 +46,6 @@ __all__ = [
 
 Scalar: TypeAlias = bool | int | float | str | None
 
-MAX_DIMENSION: Final = 2**24
 MAX_COMPONENT_ENTRIES: Final = 2**26
 """Components times columns: half a gigabyte an answer, so that no job asks for more memory than a machine has."""
 MAX_QUERIES: Final = 10_000
@@ -112,53 +110,8 @@ class MethodOptions(Mapping[str, Scalar]):
         return type(self), (dict(self._items),)
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """How many columns the rows have and, where that is known, what they are called."""
-
-    dimension: int
-    names: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        dimension = check_whole("the number of columns", self.dimension, least=1, most=MAX_DIMENSION)
-        object.__setattr__(self, "dimension", dimension)
-        if self.names is not None:
-            object.__setattr__(self, "names", _names(self.names))
-            if not all(isinstance(name, str) for name in self.names):
-                raise InvalidTypeError("A column's name is not text.", "Give names as text, or none to any column.")
-            check(
-                len(self.names) == self.dimension,
-                f"There are {len(self.names)} names for {self.dimension} columns.",
-                "Give every column one name, or none to any.",
-            )
-            check(
-                len(set(self.names)) == self.dimension,
-                "Two columns have the same name.",
-                "Give every column a name of its own.",
-            )
-
-    @classmethod
-    def of(cls, columns: int | Sequence[str]) -> Self:
-        """Make a schema from a number of columns or from their names."""
-        if isinstance(columns, int | np.integer):
-            return cls(int(columns))
-        schema = cls(len(columns), tuple(columns))
-        schema.require_named()
-        return schema
-
-    def require_named(self) -> None:
-        """Refuse a column whose name is empty. Only new jobs are checked: jobs on a disk are read as they are."""
-        empty = [number for number, name in enumerate(self.names or (), 1) if not name.strip()]
-        check(
-            not empty,
-            f"Column {empty[0] if empty else 0} of {self.dimension} has an empty name.",
-            "Give it a name, or remove it: some programs write a column of row numbers without one.",
-        )
-
-
-def check_components(name: str, value: Any, columns: int) -> int:  # noqa: ANN401  # any value
-    """Return the number of components, or refuse one that is not from 1 to the number of columns."""
-    return check_whole(name, value, least=1, most=columns, most_is="the number of columns")
+def _mean_bound(raw: object, source: Source) -> float | None:
+    return None if raw is None else _bound(raw, source)
 
 
 def _bound(raw: object, source: Source) -> float:
@@ -192,7 +145,7 @@ class JobSpec:
     method: str = "auto"
     accounting: Accounting = Accounting.EXACT
     centering: Centering = Centering.NONE
-    mean_bound: float | None = None
+    mean_bound: Annotated[float | None, By(_mean_bound), Rule(f'Give a finite number, or "{PRIVATE}".')] = None
     public_mean: tuple[float, ...] | None = None
     scaling: Scaling = Scaling.NONE
     explained_variance: bool = True
@@ -247,7 +200,8 @@ class JobSpec:
         )
 
     def _check_mean(self) -> None:
-        if self.centering is Centering.PRIVATE and self.scaling is Scaling.PRIVATE and self.mean_bound is None:
+        found = self.mean_bound in {None, PRIVATE_BOUND}
+        if self.centering is Centering.PRIVATE and self.scaling is Scaling.PRIVATE and found:
             # Where the mean is looked for, the mean square of each column is about 1.
             object.__setattr__(self, "mean_bound", 2 * math.sqrt(self.schema.dimension))
         if self.centering is Centering.PRIVATE:
@@ -275,6 +229,16 @@ class JobSpec:
     def weighs_providers(self) -> bool:
         """Whether answers may be weighted: they are sums over rows, and accounting is exact, not as a paper has it."""
         return self.weights is Weights.AUTO and self.unit.is_row and self.accounting is Accounting.EXACT
+
+    @property
+    def finds_mean_bound(self) -> bool:
+        """Whether the job leaves it to the method to find a bound for a private mean."""
+        return self.mean_bound == PRIVATE_BOUND
+
+    @property
+    def divides_columns(self) -> bool:
+        """Whether queries may divide columns by numbers that were found before."""
+        return self.scaling is not Scaling.NONE or self.finds_mean_bound
 
     def to_json(self) -> str:
         """Write the one canonical form: what is signed and hashed."""
@@ -366,12 +330,6 @@ def _check_same_names(first: str, names: Sequence[str], other: str, others: Sequ
             f"The names of the columns differ: column {place} is {one!r:.60} for {first}, and {two!r:.60} for {other}.",
             "Have all use the same names in the same order; or leave the names out of the job, or ask other providers.",
         )
-
-
-def _names(given: Any) -> tuple[Any, ...]:  # noqa: ANN401  # whatever was given
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidTypeError(f"The columns' names are {given!r:.60}.", "Give a list of names.")
-    return tuple(given)
 
 
 def _public_mean(given: Any, dimension: int) -> tuple[float, ...]:  # noqa: ANN401  # whatever was given

@@ -29,6 +29,10 @@ class CenteringReason(StrEnum):
     PUBLIC_MEAN = "public-mean"
     AFFORDABLE = "affordable"
     SMALL_BUDGET = "small-budget"
+    FEW_ROWS = "few-rows"
+    UNKNOWN_ROWS = "unknown-rows"
+    MANY_COLUMNS = "many-columns"
+    SPARSE_ROWS = "sparse-rows"
     NO_MEAN_BOUND = "no-mean-bound"
 
     @property

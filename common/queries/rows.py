@@ -79,24 +79,27 @@ class Count(RowQuery):
 class ColumnSums(RowQuery):
     """The sum of the rows, each of norm at most B. Sensitivity: B for add/remove, 2B for replace-one (y = -x).
 
-    With ``scales``, columns are divided by these first.
+    With ``center``, it is subtracted first; with ``scales``, columns are then divided by these. Both are public, and
+    rows are clipped to B after that, so nothing else changes.
     """
 
     kind = "column-sums"
     finds_components = False
     dimension: int
     scales: FloatArray | None = None
+    center: FloatArray | None = None
 
     def __post_init__(self) -> None:
         _check_dimension(self.dimension)
         object.__setattr__(self, "scales", optional_scales(self.scales, self.dimension))
+        object.__setattr__(self, "center", optional_vector(self.center, self.dimension))
 
     @property
     def announcement(self) -> Announcement:
-        return replace(super().announcement, scaled=self.scales is not None)
+        return replace(super().announcement, centred=self.center is not None, scaled=self.scales is not None)
 
     def content(self) -> Content:
-        return write_content(None, None, self.scales)
+        return write_content(None, self.center, self.scales)
 
     @classmethod
     def content_size(cls, announced: Announcement) -> int:
@@ -108,7 +111,7 @@ class ColumnSums(RowQuery):
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
-        return cls(announced.extent.dimension, read_scales(announced, content))
+        return cls(announced.extent.dimension, read_scales(announced, content), read_center(announced, content))
 
     @classmethod
     def answer_shape(cls, extent: Extent) -> tuple[int, ...]:

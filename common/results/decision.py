@@ -39,6 +39,8 @@ class Decision:
     earlier software.
     For explained variances, scores were clipped to the length ``clipped``, and at most ``longer`` rows are longer, as
     far as noisy counts show. Both are None where variances are those of the matrix.
+    ``mean_noise`` is the variance that the noise of a private mean alone adds in one direction: its mean squared
+    length. It is None if there is no private mean, or if the length of rows is not known.
     """
 
     path: ReleasePath
@@ -54,6 +56,7 @@ class Decision:
     noise_std: float | None = None
     clipped: float | None = None
     longer: float | None = None
+    mean_noise: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""

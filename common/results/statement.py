@@ -212,6 +212,7 @@ class PrivacyStatement:
         """Return every number, and the text, as plain values."""
         derived = {
             "norm_bound_is_private": self.norm_bound == PRIVATE_BOUND,
+            "mean_bound_is_private": self.mean_bound == PRIVATE_BOUND,
             "releasable": self.releasable,
             "headline": self.headline,
             "text": self.text,
@@ -303,7 +304,7 @@ class PrivacyStatement:
             Centering.NONE: "",
             Centering.PUBLIC: " The promise assumes that the mean that was subtracted does not come from these rows.",
             Centering.PAIRS: " Each row is in one pair, and the pairs follow from public numbers alone.",
-            Centering.PRIVATE: f" To find the mean, rows were first clipped to length {self.mean_bound}.",
+            Centering.PRIVATE: f" To find the mean, rows were first clipped to {self._mean_length}.",
         }[self.centering]
         if self.scaling is Scaling.PRIVATE:
             mean += " Scales were found privately, which is part of the price."
@@ -318,6 +319,11 @@ class PrivacyStatement:
             f"shortened to it.{mean} The promise assumes that bounds were chosen from public knowledge, not from the "
             "data."
         )
+
+    @property
+    def _mean_length(self) -> str:
+        found = self.mean_bound == PRIVATE_BOUND
+        return "a length that was found privately, as part of the price" if found else f"length {self.mean_bound}"
 
     def _price(self) -> str:
         """State the cost of the answers: in mu if all noise is Gaussian, otherwise in epsilon, with mu as a bound."""

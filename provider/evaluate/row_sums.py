@@ -84,8 +84,8 @@ class LocalSums:
 
     def of(self, query: RowQuery, rows: slice = ALL) -> Sums:  # noqa: PLR0911  # one return for each query
         match query:
-            case ColumnSums(scales=scales):
-                return (self._column_sums(scales),)
+            case ColumnSums():
+                return (self._column_sums(query),)
             case CovarianceProduct(kept=kept, center=center):
                 return (self._streamed(rows, center).halves(LatticeBasis(kept)),)
             case CompressedCovariance(kept=kept, center=center):
@@ -177,10 +177,10 @@ class LocalSums:
             raise dense_when_centred()
         return (matrix, center) if matrix.shape[0] else (zero_row(matrix), None)
 
-    def _column_sums(self, scales: FloatArray | None) -> Integers:
+    def _column_sums(self, query: ColumnSums) -> Integers:
         if self._mean_bound is None:
             raise InvalidQueryError("This job sets no mean_bound.", "Sign a job with the centering private.")
-        return self.integers(self._mean_bound, scales=scales).sums()
+        return self.integers(self._mean_bound, query.center, scales=query.scales).sums()
 
     def _sizes(self, center: FloatArray | None) -> Integers:
         """Count, for each column, the entries of each size, without any bound."""
@@ -255,5 +255,5 @@ def _scaled(matrix: Any, scales: FloatArray | None) -> Any:  # noqa: ANN401  # s
 def dense_when_centred() -> InvalidParameterError:
     """Say that sparse rows cannot be centred."""
     return InvalidParameterError(
-        "Centring sparse rows would make them dense.", "Use the centering none, or give dense rows."
+        "Centring sparse rows would make them dense.", "Use the centering none or pairs, or give dense rows."
     )

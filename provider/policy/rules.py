@@ -220,7 +220,8 @@ class Rules(ApprovalKeys):
         # If no private mean is allowed, the rule on centring says so.
         if spec.mean_bound is not None and self.mean_bound is not None:
             within = self.mean_bound.for_job(spec)
-            yield _Check("mean_bound", spec.mean_bound in within, str(spec.mean_bound), str(within))
+            bound = PRIVATE if spec.finds_mean_bound else str(spec.mean_bound)
+            yield _Check("mean_bound", spec.finds_mean_bound or spec.mean_bound in within, bound, str(within))
         yield from self._check_parties(spec, audience)
 
     def _check_parties(self, spec: JobSpec, audience: tuple[str, ...]) -> Iterator[_Check]:

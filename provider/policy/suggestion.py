@@ -22,6 +22,7 @@ MOST_DELTA: Final = 0.1
 MOST_FEATURES: Final = 100
 """No more features are listed: a longer list is hard to read, and it is sent to analysts with the terms."""
 _LINE: Final = 100
+_ANY: Final = "{ least = 1e-18, most = 1e18 }"
 FEW: Final = 4
 """The number of jobs with other noise for which a suggested lifetime has room, if any budget has."""
 
@@ -49,7 +50,7 @@ def suggest(plan: Plan, data_set: str, analysts: Sequence[str], lifetime: Cap | 
         f"per_job = {_per_job(plan)}",
     ]
     if spec.centering is Centering.PRIVATE:
-        lines.append(f"mean_bound = {{ least = {spec.mean_bound!r}, most = {spec.mean_bound!r} }}")
+        lines.append(f"mean_bound = {_ANY if spec.finds_mean_bound else _only(spec.mean_bound)}")
     return "\n".join([f"[data_sets.{json.dumps(data_set)}]", *lines, ""])
 
 
@@ -73,8 +74,12 @@ def _norm_bounds(spec: JobSpec) -> str:
     The bound of a job that scales its columns is not in the units of the rows, which a policy's range is.
     """
     if spec.norm_bound == PRIVATE_BOUND or spec.scaling is not Scaling.NONE:
-        return "{ least = 1e-18, most = 1e18 }"
-    return f"{{ least = {spec.norm_bound!r}, most = {spec.norm_bound!r} }}"
+        return _ANY
+    return _only(spec.norm_bound)
+
+
+def _only(bound: float | None) -> str:
+    return f"{{ least = {bound!r}, most = {bound!r} }}"
 
 
 def budget_for_a_few(plan: Plan) -> Cap:

@@ -66,7 +66,7 @@ class Gate:
                 f"The query has a centre, but the job has centering = {self.plan.spec.centering}.",
                 "Sign a job that centres its rows.",
             )
-        if getattr(query, "scales", None) is not None and self.plan.spec.scaling is Scaling.NONE:
+        if getattr(query, "scales", None) is not None and not self.plan.spec.divides_columns:
             raise RefusedError(
                 f"The query has scales, but the job has scaling = {Scaling.NONE}.",
                 "Sign a job that scales its columns.",

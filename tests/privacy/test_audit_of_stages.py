@@ -14,6 +14,7 @@ from dpspca.common.privacy.audit import AuditKind
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import (
     ColumnSizes,
+    ColumnSums,
     GroupedScores,
     NormHistogram,
     NormRange,
@@ -50,6 +51,10 @@ def few_columns_count_as_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 JOBS: dict[str, tuple[JobSpec, set[type[RowQuery]]]] = {
     "private bound": (job(8, norm_bound=PRIVATE_BOUND), {NormRange, NormHistogram, ViewCovariance}),
+    "private mean": (
+        job(8, centering="private", mean_bound=PRIVATE_BOUND),
+        {NormRange, NormHistogram, ColumnSums, ViewCovariance},
+    ),
     "scales": (job(8, norm_bound=3.0, scaling="private"), {ColumnSizes, ViewSquares}),
     "picture": (job(8, options={"picture": True}), {ScoreHistogram}),
     "groups": (

@@ -55,6 +55,7 @@ EXAMPLES: dict[str, Examples] = {
             "nothing explained": auto(explained_variance=False),
             "noisy count": auto(unit=PrivacyUnit.ROW_ADD_REMOVE),
             "private mean": auto(centering=Centering.PRIVATE, mean_bound=9.0),
+            "private mean without a bound": auto(centering=Centering.PRIVATE, mean_bound=PRIVATE_BOUND),
             "private bound": auto(norm_bound=PRIVATE_BOUND, options={"fewer": True}),
             "in stages": auto(schema=Schema(120), budget=Budget(40.0, 1e-3)),
         }

@@ -154,6 +154,14 @@ def test_forecasts_of_captured_variance_agree_with_runs_on_a_table() -> None:
 
 
 @pytest.mark.slow
+def test_centering_compares_a_mean_that_is_found_with_the_true_one() -> None:
+    (row,) = measured("centering")
+    assert row["chosen"] in {"private", "pairs"}
+    shares = row["captured"]
+    assert shares["none"] < 0.5
+    assert 0.95 < min(shares["private"], shares["auto"]) <= max(shares.values()) < 1.0001
+
+
 def test_unequal_compares_weights_with_equal_ones() -> None:
     results = {row["sizes"]: row for row in measured("unequal")}
     assert {sizes: row["median_ratio"] == 1 for sizes, row in results.items()} == {

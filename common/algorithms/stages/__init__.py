@@ -2,6 +2,7 @@
 
 from .clip_choice import CHOICES, Lengths, best_clip
 from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes, scaled_facts, share_of_scales
+from .private_mean import ask_mean, planned_mean, share_of_rough_mean
 from .product_loop import Joined, Product, ask_product, join, lengths_of
 from .scaled_release import ask_scaled
 from .score_picture import PICTURE, ask_picture, checked_group, planned_picture
@@ -29,6 +30,7 @@ __all__ = [
     "ask_block",
     "ask_covariance",
     "ask_gain",
+    "ask_mean",
     "ask_picture",
     "ask_product",
     "ask_reach",
@@ -47,6 +49,7 @@ __all__ = [
     "lengths_of",
     "limited",
     "multiplies",
+    "planned_mean",
     "planned_picture",
     "planned_scales",
     "planned_sizes",
@@ -54,5 +57,6 @@ __all__ = [
     "planned_variances",
     "planned_wide",
     "scaled_facts",
+    "share_of_rough_mean",
     "share_of_scales",
 ]

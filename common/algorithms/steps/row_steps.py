@@ -13,7 +13,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_known, check_whole
 from dpspca.common.errors import DpspcaError
-from dpspca.common.job import Centering, JobSpec, Scalar
+from dpspca.common.job import MEAN_SHARE, Centering, JobSpec, Scalar
 from dpspca.common.linalg import thin_qr
 from dpspca.common.names import shortened
 from dpspca.common.plan import EXPLAINING, Noise, PlannedQuery
@@ -25,7 +25,6 @@ Auto: TypeAlias = Literal["auto"]
 AUTO: Final[Auto] = "auto"
 """In place of a number: decide the number from released numbers."""
 COUNT_SHARE: Final = 0.01
-MEAN_SHARE: Final = 0.10
 VARIANCE_SHARE: Final = 0.05
 MOST_ROUNDS: Final = 1000
 """Largest number of rounds of one loop. ``plan.price`` also limits the number of queries of a whole plan."""
@@ -43,6 +42,8 @@ class RowTotals:
 
     rows: Aggregate | None
     center: FloatArray | None
+    noise: FloatArray | None = None
+    """The standard deviation of the noise in each number of the centre, if it is a private mean."""
 
 
 def known_options(spec: JobSpec, names: Iterable[str]) -> Mapping[str, Scalar]:
@@ -113,21 +114,39 @@ def closing(spec: JobSpec, nonzero_rows: int, noise: Noise = Noise.GAUSSIAN) -> 
     return [PlannedQuery(EXPLAINING, CompressedCovariance, extent, shares(spec)[EXPLAINING], noise=noise)]
 
 
-def ask_opening(spec: JobSpec, sizes: FloatArray | None = None) -> Generator[RowQuery, Aggregate, RowTotals]:
-    """Ask the queries that ``opening`` planned. If sizes are given, columns are divided by them for the mean."""
-    rows = (yield Count()) if needs_count(spec) else None
+def ask_opening(spec: JobSpec) -> Generator[RowQuery, Aggregate, RowTotals]:
+    """Ask the queries that ``opening`` planned."""
+    rows = yield from ask_rows(spec)
+    return (yield from ask_center(spec, rows))
+
+
+def ask_rows(spec: JobSpec) -> Generator[RowQuery, Aggregate, Aggregate | None]:
+    """Ask for the number of rows, if it is needed."""
+    return (yield Count()) if needs_count(spec) else None
+
+
+def ask_center(
+    spec: JobSpec, rows: Aggregate | None, sizes: FloatArray | None = None, rough: FloatArray | None = None
+) -> Generator[RowQuery, Aggregate, RowTotals]:
+    """Ask for the mean, if it is private.
+
+    Before rows are summed, a rough mean is subtracted from them, and columns are divided by sizes, if these are given.
+    """
     if spec.centering is Centering.PUBLIC:
         return RowTotals(rows, np.array(spec.public_mean))
     if spec.centering is not Centering.PRIVATE or rows is None:
         return RowTotals(rows, None)
-    sums = yield ColumnSums(spec.schema.dimension, sizes)
+    sums = yield ColumnSums(spec.schema.dimension, sizes, rough)
     if sums.parties != rows.parties:
         raise PartiesChangedError(
             "A provider left between the count of the rows and their sums, so their mean is not known.",
             "Submit a new job.",
         )
     mean = sums.values / at_least_one(rows)
-    return RowTotals(rows, mean if sizes is None else mean * sizes)
+    each = np.ones(len(mean)) if sizes is None else sizes
+    mean = mean if sizes is None else mean * sizes
+    noise = sums.noise_std / at_least_one(rows) * each
+    return RowTotals(rows, mean if rough is None else mean + rough, noise)
 
 
 def ask_closing(

@@ -101,7 +101,10 @@ def test_a_job_is_planned_once_for_its_plan_and_its_forecast(
             ["plan", *JOB, "--sparsity", "41"],
             "--sparsity is 41, but there are only 40 features. Give a --sparsity of at most",
         ),
-        (["plan", *JOB, "--centering", "private"], "--mean-bound and --centering private go together"),
+        (
+            ["plan", *JOB, "--method", "analyze-gauss", "--centering", "private"],
+            "--mean-bound and --centering private go together",
+        ),
         (["plan", *JOB, "--mean-bound", "5"], "--mean-bound and --centering private go together"),
         (["plan", *JOB, "--centering", "public"], "--public-mean and --centering public go together"),
         (["plan", *JOB, "--write", "no/folder.json"], "no is not a folder"),

@@ -30,7 +30,7 @@ BOUND = 3.0
 KINDS = ["product", "product-1", "compressed", "covariance", "triangle", "sums", "count"]
 KINDS += ["view", "view-axes", "view-product", "view-product-1", "view-squares", "norms", "norms-of-squares"]
 KINDS += ["norms-in-ranges", "scores", "column-sizes", "view-scaled", "view-squares-scaled", "norms-scaled"]
-KINDS += ["scores-scaled", "sums-scaled"]
+KINDS += ["scores-scaled", "sums-scaled", "sums-around"]
 
 
 def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
@@ -49,6 +49,7 @@ def make_query(kind: str, rng: np.random.Generator, dimension: int) -> RowQuery:
         "norms-scaled": lambda: NormHistogram(wide, None, scales),
         "scores-scaled": lambda: ScoreHistogram(plane, None, scales),
         "sums-scaled": lambda: ColumnSums(dimension, scales),
+        "sums-around": lambda: ColumnSums(dimension, scales, np.linspace(-0.5, 0.5, dimension)),
         "view": lambda: ViewCovariance(narrow),
         "view-axes": lambda: ViewCovariance(wide),
         "view-product": lambda: ViewProduct(lifted),

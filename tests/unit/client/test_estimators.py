@@ -177,7 +177,14 @@ def test_sparse_rows_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("centering", "more"), [("private", {"mean_bound": 30.0}), ("public", {"public_mean": [10.0] * 6}), (None, {})]
+    ("centering", "more"),
+    [
+        ("private", {"mean_bound": 30.0}),
+        ("private", {}),
+        ("private", {"mean_bound": "private"}),
+        ("public", {"public_mean": [10.0] * 6}),
+        (None, {}),
+    ],
 )
 def test_centring_subtracts_the_chosen_mean(centering: str | None, more: dict[str, Any]) -> None:
     fitted = estimator(centering=centering, epsilon=8.0, **more).fit(ROWS + 10)
@@ -185,6 +192,27 @@ def test_centring_subtracts_the_chosen_mean(centering: str | None, more: dict[st
         assert fitted.mean_ is None
     else:
         assert fitted.mean_ == pytest.approx(np.full(6, 10.0), abs=2)
+
+
+def test_the_number_of_rows_helps_to_choose_a_centring_and_sparse_rows_stay_sparse() -> None:
+    few = estimator(method="auto", centering="auto", epsilon=1.0).fit(ROWS + 10)
+    assert few.privacy_.centering == "pairs"
+    many = estimator(method="auto", centering="auto", epsilon=1.0).fit(np.tile(ROWS + 10, (20, 1)))
+    assert many.privacy_.centering == "private"
+    np.testing.assert_allclose(many.mean_, 10, atol=1)
+    sparse = estimator(method="auto", centering="auto", epsilon=1.0).fit(scipy.sparse.csr_array(np.tile(ROWS, (20, 1))))
+    assert sparse.privacy_.centering == "pairs"
+    assert "sparse" in sparse.privacy_.centering_reason
+
+
+def test_a_plan_chooses_as_a_fit_and_refuses_unknown_hints() -> None:
+    by_itself, paired = (
+        estimator(method="auto", centering=centering, epsilon=1.0).plan(6, rows=6000) for centering in ("auto", "pairs")
+    )
+    found = estimator(method="auto", centering="private", epsilon=1.0).plan(6, rows=6000)
+    assert by_itself.to_dict() == found.to_dict() != paired.to_dict()
+    with pytest.raises(InvalidParameterError, match=facts("hint", "row_lenght", "row_length")):
+        estimator().plan(6, rows=6000, row_lenght=2.0)
 
 
 def test_without_the_variance_query_there_is_no_explained_variance() -> None:

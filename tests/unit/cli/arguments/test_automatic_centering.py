@@ -51,10 +51,24 @@ def test_a_file_and_flags_choose_alike(
 
 
 def test_the_providers_that_a_file_names_count(tmp_path: Path) -> None:
-    assert read(tmp_path).spec.centering is Centering.NONE
+    assert read(tmp_path).spec.centering is Centering.PRIVATE
     assert read(tmp_path, providers=["north"], data_set="cohort").spec.centering is Centering.PAIRS
-    assert read(tmp_path, providers=["north", "south"], data_set="cohort").spec.centering is Centering.NONE
+    assert read(tmp_path, providers=["north", "south"], data_set="cohort").spec.centering is Centering.PRIVATE
     assert read(tmp_path).for_providers(1).centering is Centering.PAIRS
+
+
+def test_a_private_mean_needs_no_bound_where_the_method_finds_one(tmp_path: Path) -> None:
+    by_file = read(tmp_path, centering="private").spec
+    by_flags = job_flags.from_flags(flags(centering=CenteringChoice.PRIVATE))
+    assert by_file == by_flags == read(tmp_path, centering="private", mean_bound="private").spec
+    assert by_flags == job_flags.from_flags(flags(centering=CenteringChoice.PRIVATE, mean_bound="private"))
+    assert by_flags.finds_mean_bound
+    with pytest.raises(DpspcaError, match=facts("mean_bound")):
+        read(tmp_path, centering="private", method="analyze-gauss")
+    with pytest.raises(DpspcaError, match=facts("--mean-bound", "--centering private")):
+        job_flags.from_flags(flags(centering=CenteringChoice.PRIVATE, method="analyze-gauss"))
+    with pytest.raises(DpspcaError, match=facts("--mean-bound", "long", "private")):
+        job_flags.from_flags(flags(centering=CenteringChoice.PRIVATE, mean_bound="long"))
 
 
 def test_a_public_mean_is_taken_if_there_is_one(tmp_path: Path) -> None:

@@ -124,6 +124,22 @@ CHOICES: dict[str, tuple[float, dict[str, Any], int | None, dict[str, Any], Cent
     "bound": (1.0, {"mean_bound": 9.0}, 3, {}, Centering.PRIVATE, "a private mean, because"),
     "scales": (1.0, {}, 3, {"scaling": "private"}, Centering.PRIVATE, "a private mean, because"),
     "no bound": (1.0, {}, 1, {}, Centering.PAIRS, "differences of pairs, because no bound"),
+    "found bound": (1.0, {"finds_bound": True}, 3, {}, Centering.PRIVATE, "a private mean, because"),
+    "many rows": (1.0, {"finds_bound": True, "rows": 10_000}, 1, {}, Centering.PRIVATE, "a private mean, because"),
+    "few rows": (1.0, {"finds_bound": True, "rows": 500}, 1, {}, Centering.PAIRS, "of so few rows"),
+    "few rows of several": (1.0, {"finds_bound": True, "rows": 500}, 3, {}, Centering.PRIVATE, "a private mean"),
+    "too few rows": (1.0, {"finds_bound": True, "rows": 50}, 3, {}, Centering.NONE, "of so few rows"),
+    "secret number of rows": (
+        *(1.0, {"finds_bound": True, "rows": 50}, 3, {"unit": PrivacyUnit.ROW_ADD_REMOVE}),
+        *(Centering.PRIVATE, "a private mean"),
+    ),
+    "unknown rows": (1.0, {"finds_bound": True}, 1, {}, Centering.PAIRS, "the number of rows is not known"),
+    "small budget, many rows": (
+        *(0.5, {"finds_bound": True, "rows": 50_000}, 1, {}, Centering.PRIVATE),
+        "a private mean",
+    ),
+    "many columns": (1.0, {"finds_bound": True}, 3, {"schema": Schema(1001)}, Centering.NONE, "of so many columns"),
+    "sparse rows": (1.0, {"finds_bound": True, "sparse": True}, 1, {}, Centering.PAIRS, "would make sparse rows dense"),
     "small budget": (0.1, {"mean_bound": 9.0}, 1, {}, Centering.PAIRS, "pairs, because a private mean would cost too"),
     "providers": (0.1, {"mean_bound": 9.0}, 3, {}, Centering.NONE, "one provider only"),
     "unknown providers": (0.1, {"mean_bound": 9.0}, None, {}, Centering.NONE, "one provider only"),
@@ -136,7 +152,9 @@ CHOICES: dict[str, tuple[float, dict[str, Any], int | None, dict[str, Any], Cent
 def test_public_facts_choose_and_every_statement_says_why(name: str) -> None:
     epsilon, known, providers, changes, expected, why = CHOICES[name]
     plain = replace(job(), centering=Centering.NONE, budget=Budget(epsilon, 1e-6))
-    made = AutoCentering(**known).chosen(replace(plain, **changes), providers=providers)
+    finds = known.get("finds_bound", False)
+    wish = AutoCentering(**{name: value for name, value in known.items() if name != "finds_bound"})
+    made = wish.chosen(replace(plain, **changes), providers=providers, finds_bound=finds)
     assert made.centering is expected
     assert JobSpec.from_json(made.to_json()) == made
     statement = PrivacyStatement.of(catalogue.plan(made), parties=1)

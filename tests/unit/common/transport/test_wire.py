@@ -82,6 +82,8 @@ QUERIES: list[RowQuery] = [
     NormRange(4, np.arange(4.0)),
     ColumnSizes(4, np.arange(4.0)),
     ColumnSums(5, np.arange(1.0, 6)),
+    ColumnSums(5, np.arange(1.0, 6), np.linspace(-1, 1, 5)),
+    ColumnSums(5, None, np.linspace(-1, 1, 5)),
     ViewCovariance(View(40, np.array([3, 39]), 0.5, np.eye(2), 4.0), np.linspace(-1, 1, 40), np.linspace(1, 2, 40)),
     NormHistogram(View.whole(5), None, np.arange(1.0, 6), 2),
     SignPairs(4, np.arange(4.0), np.arange(1.0, 5)),
