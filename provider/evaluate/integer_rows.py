@@ -15,6 +15,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy import ROW_BITS
 
 from .block_sums import spans_of
+from .products import MADE_TOGETHER
 
 IntegerRows: TypeAlias = NDArray[np.int32]
 
@@ -22,9 +23,6 @@ _FARTHEST: Final = 2.0**240
 _SMALLEST: Final = 2.0**-200
 """Entries below this count as zero when norms are compared, because their fourth powers would underflow."""
 _BOUND: Final = 2**ROW_BITS
-_BLOCK_ENTRIES: Final = 2**14
-"""Temporaries of 128 KiB. For larger ones the C library allocates new memory for every block, five times slower."""
-
 _FRACTIONS: Final = 8
 """Sparse rows become integers in this many parts, one after the other."""
 
@@ -48,10 +46,11 @@ def integer_rows(
 ) -> IntegerRows:
     """Centre, scale, clip to the bound, and round to integers of norm at most 2^17. Works in blocks to save memory."""
     whole = np.empty(rows.shape, dtype=np.int32)
-    step = max(1, _BLOCK_ENTRIES // rows.shape[1])
+    step = max(1, MADE_TOGETHER // rows.shape[1])
+    memory = np.empty((min(step, len(rows)), rows.shape[1]))
     for start in range(0, len(rows), step):
         block = slice(start, start + step)
-        whole[block] = _integer_block(placed(rows[block], center, scales), norm_bound)
+        _write_integers(whole[block], placed(rows[block], center, scales), norm_bound, memory)
     return whole
 
 
@@ -64,11 +63,12 @@ def integer_columns(
 ) -> IntegerRows:
     """Clip rows to the first bound, keep some columns, clip these to the second bound, and round to norm 2^17."""
     whole = np.empty((len(rows), len(columns)), dtype=np.int32)
-    step = max(1, _BLOCK_ENTRIES // rows.shape[1])
+    step = max(1, MADE_TOGETHER // rows.shape[1])
+    memory = np.empty((min(step, len(rows)), len(columns)))
     for start in range(0, len(rows), step):
         block = without_specks(placed(rows[start : start + step], center, scales), bounds[1])
         kept = np.ascontiguousarray((block * _shortening(_squared_norms(block), bounds[0])[:, None])[:, columns])
-        whole[start : start + step] = _integer_block(kept, bounds[1])
+        _write_integers(whole[start : start + step], kept, bounds[1], memory)
     return whole
 
 
@@ -83,28 +83,35 @@ def row_factors(rows: FloatArray, norm_bound: float) -> FloatArray:
 
     It is zero where a row counts as a row of zeros. The rows are placed, and have no specks.
     """
-    step = max(1, _BLOCK_ENTRIES // rows.shape[1])
-    return np.concatenate([_rounded(rows[at : at + step], norm_bound)[1] for at in range(0, len(rows), step)])
+    step = max(1, MADE_TOGETHER // rows.shape[1])
+    memory = np.empty((min(step, len(rows)), rows.shape[1]))
+    found = [_rounded(rows[at : at + step], norm_bound, memory) for at in range(0, len(rows), step)]
+    return np.concatenate([np.where(is_short, factors, 0.0) for factors, is_short in found])
 
 
-def _integer_block(rows: FloatArray, norm_bound: float) -> FloatArray:
+def _write_integers(whole: IntegerRows, rows: FloatArray, norm_bound: float, memory: FloatArray) -> None:
+    """Write integers of rows that are placed."""
     rows = without_specks(rows, norm_bound)
-    return _rounded(rows, norm_bound)[0]
+    _, is_short = _rounded(rows, norm_bound, memory)
+    with np.errstate(invalid="ignore"):  # a row that is not finite is not short
+        np.copyto(whole, memory[: len(rows)], casting="unsafe")
+    whole &= -is_short.astype(np.int32)
 
 
-def _rounded(rows: FloatArray, norm_bound: float) -> tuple[FloatArray, FloatArray]:
-    """Round to nearest, which is unbiased but may lengthen a row beyond the bound. Also return each row's factor.
+def _rounded(rows: FloatArray, norm_bound: float, into: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Round to nearest, which is unbiased but may lengthen a row beyond the bound.
 
-    The few rows that become too long are shortened before they are rounded, by so much that rounding cannot bring them
-    back to the bound (``_shorter``). The bound relies on nothing outside these lines: a row that is still too long, or
-    is not finite, counts as a row of zeros. All rows take the same steps and so the same time.
+    Returns, as columns, each row's factor, and whether it is within the bound. The few rows that become too long are
+    shortened before they are rounded, by so much that rounding cannot bring them back to the bound (``_shorter``). The
+    bound relies on nothing but this check and what it marks: a row that is still too long, or is not finite, counts as
+    a row of zeros. All rows take the same steps and so the same time.
     """
+    whole = into[: len(rows)]
     factors = (_BOUND / np.maximum(np.sqrt(_squared_norms(rows)), norm_bound))[:, None]
-    whole = np.rint(rows * factors)
-    is_short, shorter = _is_short(whole), factors * _shorter(rows.shape[1])
-    whole, factors = np.where(is_short, whole, np.rint(rows * shorter)), np.where(is_short, factors, shorter)
-    is_short = _is_short(whole)
-    return np.where(is_short, whole, 0.0), np.where(is_short, factors, 0.0)
+    np.rint(np.multiply(rows, factors, out=whole), out=whole)
+    factors = np.where(_is_short(whole), factors, factors * _shorter(rows.shape[1]))
+    np.rint(np.multiply(rows, factors, out=whole), out=whole)
+    return factors, _is_short(whole)
 
 
 def _shorter(columns: int) -> float:
@@ -117,8 +124,11 @@ def _shorter(columns: int) -> float:
 
 
 def _is_short(whole: FloatArray) -> NDArray[np.bool_]:
-    """Mark the rows within the bound, as a column. A row that is not finite is not marked."""
-    short: NDArray[np.bool_] = _squared_norms(whole) <= _BOUND**2
+    """Mark the rows within the bound, as a column. A row that is not finite is not marked.
+
+    Sums of squares up to the bound are exact in any order, and no order makes a longer row look shorter than it.
+    """
+    short: NDArray[np.bool_] = np.einsum("ij,ij->i", whole, whole) <= _BOUND**2
     return short[:, None]
 
 

@@ -8,11 +8,13 @@ The figures are upper bounds: ``tests/unit/provider/evaluate/test_memory.py`` me
 
 from typing import Final, NamedTuple, Self
 
-from .products import CACHED, MADE_AT_ONCE, Division
+from .products import CACHED, MADE_AT_ONCE, MADE_TOGETHER, Division
 
 _NUMBER_BYTES: Final = 8
 _BLOCK_FORMS: Final = 2
 """Copies of a block while it is made: as it was read, and as integers."""
+_MAKING_FORMS: Final = 3
+"""Copies of the entries that are made integers together."""
 _DIGITS: Final = 5
 """Arrays that a Gram matrix takes besides its sum."""
 _EIGENVECTORS: Final = 8
@@ -68,7 +70,8 @@ class Need(NamedTuple):
         division, entries = Division.of(dimension, columns, MADE_AT_ONCE), dimension * columns
         width = min(dimension, division.width)
         block = division.rows * (_BLOCK_FORMS * dimension + width + 4 * columns) + 2 * width * columns
-        return cls(8 * entries + block, 4 * entries, 5 * entries, 3 * entries)
+        made = _MAKING_FORMS * min(MADE_TOGETHER, division.rows * dimension)
+        return cls(8 * entries + block + made, 4 * entries, 5 * entries, 3 * entries)
 
     @classmethod
     def of_compressed(cls, dimension: int, columns: int, block_rows: int) -> Self:

@@ -47,6 +47,8 @@ TALL: Final = 2**12
 """Rows of a block of a wide table. Its products with forty columns fit into a third-level cache."""
 UNCOPIED: Final = 10**6
 """Multiplications of a product before which OpenBLAS does not copy its factors, on some processors."""
+MADE_TOGETHER: Final = 2**17
+"""Entries of rows that are made integers together. With fewer, threads wait for each other more than they compute."""
 MADE_AT_ONCE: Final = 2**21
 """The most numbers of a block that are made for it: 16 megabytes in float64."""
 
