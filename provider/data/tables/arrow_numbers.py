@@ -15,5 +15,6 @@ def floats(values: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow
     """
     arrow, types = import_extra("pyarrow"), import_extra("pyarrow.types")
     plain = values.cast(arrow.string()) if types.is_decimal(values.type) else values
-    numbers: FloatArray = plain.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+    wide = plain if types.is_float64(plain.type) else plain.cast(arrow.float64(), safe=False)
+    numbers: FloatArray = wide.to_numpy(zero_copy_only=False)
     return numbers

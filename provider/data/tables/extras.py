@@ -1,5 +1,6 @@
 """Packages that only some kinds of files need."""
 
+import sys
 from importlib import import_module
 from typing import Any, Final
 
@@ -20,9 +21,9 @@ _NEEDS: Final = {"distributed": "The engine dask", "pyspark": "The engine spark"
 
 
 def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module
-    """Import a module of an extra: ``formats``, if no other has it."""
+    """Import a module of an extra: ``formats``, if no other has it. It is quick where the module was imported before."""
     try:
-        return import_module(module)
+        return sys.modules.get(module) or import_module(module)
     except ImportError:
         package = module.partition(".")[0]
         extra = _EXTRAS.get(package, "formats")
