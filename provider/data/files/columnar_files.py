@@ -26,6 +26,7 @@ from dpspca.provider.data.tables import (
     columns_used,
     floats,
     import_extra,
+    loaded,
     require_numeric,
     triplet_columns,
 )
@@ -313,7 +314,7 @@ def _levels(values: Any, read: Callable[[str], float]) -> FloatArray:  # noqa: A
 
 
 def _column(values: Any) -> FloatArray:  # noqa: ANN401  # of pyarrow
-    arrow = import_extra("pyarrow")
+    arrow = loaded("pyarrow")
     if isinstance(values, arrow.DictionaryArray):
         return _looked_up(_column(values.indices), _column(values.dictionary))
     return floats(values)

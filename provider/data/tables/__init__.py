@@ -1,7 +1,7 @@
 """Raw content of a source before anything is checked: numbers and names, or triplets. And tools to read it."""
 
 from .arrow_numbers import floats
-from .extras import import_extra
+from .extras import import_extra, loaded
 from .memory_limit import GENOTYPE, PERSON, SPARSE, require_room
 from .raw_table import (
     Columns,
@@ -55,6 +55,7 @@ __all__ = [
     "floats",
     "import_extra",
     "is_number",
+    "loaded",
     "require_no_code_of_zero",
     "require_no_names",
     "require_numeric",

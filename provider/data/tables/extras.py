@@ -20,10 +20,15 @@ _NEEDS: Final = {"distributed": "The engine dask", "pyspark": "The engine spark"
 """The part that needs a package, if it is not a kind of file."""
 
 
+def loaded(module: str) -> Any:  # noqa: ANN401  # an optional module
+    """Return a module of an extra that must have been imported: it made the values at hand. It takes no time."""
+    return sys.modules[module]
+
+
 def import_extra(module: str) -> Any:  # noqa: ANN401  # an optional module
-    """Import a module of an extra: ``formats``, if no other has it. It is quick where the module was imported before."""
+    """Import a module of an extra: ``formats``, if no other has it."""
     try:
-        return sys.modules.get(module) or import_module(module)
+        return import_module(module)
     except ImportError:
         package = module.partition(".")[0]
         extra = _EXTRAS.get(package, "formats")
