@@ -85,7 +85,9 @@ def _path_taken(decided: Decision, every: int) -> str:
                 "columns or so many components, several stages would not give a better result."
             )
         case ReleasePath.WIDE | ReleasePath.PRODUCTS:
-            return f"There are {every} columns, too many to release their covariance matrix. {_wide_path(decided)}"
+            return (
+                f"The covariance matrix of all {every} columns was not released: it is too large. {_wide_path(decided)}"
+            )
         case ReleasePath.SPARSE:
             return f"{_sparse_path(decided, every)} So most of the budget was spent on these columns."
         case ReleasePath.DENSE:

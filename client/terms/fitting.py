@@ -29,7 +29,7 @@ from dpspca.common.job import (
 from dpspca.common.names import PartyName
 from dpspca.provider.policy import JobRequest
 
-from .rules import refusals
+from .rules import AnswersTooLargeError, refusals
 
 STEPS: Final = 1000
 """A budget that is too large is cut to a number of thousandths of epsilon."""
@@ -92,6 +92,7 @@ def fit(
         _columns(schema),
         partial(_rules, public_bound=public_bound),
         partial(_method, ask=ask),
+        partial(_size, ask=ask),
         partial(_budget, ask=ask),
     ):
         try:
@@ -182,6 +183,23 @@ def _method(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
         if _has_plan(ask(made)):
             return made
     return spec
+
+
+def _size(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
+    """Have the method do without its largest matrix, if it can and a provider would not keep an answer of that size."""
+    may_be_smaller = "matrix" not in spec.options and _has_option(spec.method, "matrix")
+    if not may_be_smaller or not _is_too_large(ask(spec), terms):
+        return spec
+    smaller = replace(spec, options={**spec.options, "matrix": False})
+    return smaller if _has_plan(ask(smaller)) else spec
+
+
+def _has_option(method: str, option: str) -> bool:
+    return method in catalogue.CATALOGUE and catalogue.find(method).option(option) is not None
+
+
+def _is_too_large(job: JobRequest, terms: Sequence[Terms]) -> bool:
+    return any(isinstance(why, AnswersTooLargeError) for each in terms for why in refusals(each, job))
 
 
 def _budget(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:

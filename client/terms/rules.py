@@ -12,14 +12,19 @@ from dpspca.provider.ledger import Quotas
 from dpspca.provider.policy import Cap, JobRequest, Range, Rules
 
 
+class AnswersTooLargeError(RefusedError):
+    """A provider would not keep the answers of a job, however little else it keeps."""
+
+
 def refusals(terms: Terms, job: JobRequest) -> list[RefusedError]:
     """Return everything for which this provider would refuse a job, or nothing."""
     found = [*_columns(terms, job.spec)]
     if terms.refused:
         what = f"The provider admits no job on '{terms.data_set}' at the moment ({terms.refused})."
         found.append(RefusedError(what, "Ask its operator."))
-    found += rules_of(terms).refusals(job)
-    return found or _over_what_is_left(terms, job)
+    rules = rules_of(terms)
+    found += rules.refusals(job)
+    return found or [*_over_what_is_left(terms, job), *_too_large(rules.quotas, job)]
 
 
 def rules_of(terms: Terms) -> Rules:
@@ -96,6 +101,15 @@ def _over_what_is_left(terms: Terms, job: JobRequest) -> list[RefusedError]:
         f"little{part}."
     )
     return [BudgetExceededError(what, "Ask for a smaller epsilon or delta, or ask the steward.")]
+
+
+def _too_large(quotas: Quotas, job: JobRequest) -> list[RefusedError]:
+    """Refuse a job whose answers alone are more than a provider keeps for one analyst."""
+    needed, most = job.plan.answer_bytes, quotas.largest_answers
+    if needed <= most:
+        return []
+    what = f"The job's answers take {needed:,} bytes, and the provider keeps at most {most:,} for one analyst."
+    return [AnswersTooLargeError(what, "Use fewer columns, or a method with smaller answers (auto: matrix = false).")]
 
 
 def _range(of: Bounds) -> Range:

@@ -24,8 +24,8 @@ Privacy: the queries depend on released numbers, but their prices do not. Every 
 for its share of mu^2. Queries differ only in their ``View``, and all views have the same sensitivity
 (``dpspca.common.queries.views``). So the sum of mu^2 holds although the queries are adaptive (Smith & Thakurta 2022).
 
-If there are too many columns for any matrix of d^2 numbers, candidates come from the diagonal alone, and products show
-what is beyond them (``wide_release``).
+If there are too many columns for any matrix of d^2 numbers, or the job wants smaller answers, candidates come from the
+diagonal alone, and products show what is beyond them (``wide_release``).
 
 This method is not from a paper. With few columns it is "Analyze Gauss" (Dwork, Talwar, Thakurta & Zhang 2014).
 """
@@ -37,6 +37,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpspca.common.checks import check
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.job import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.names import shortened
@@ -121,6 +122,14 @@ class AutoOptions:
         ),
     )
 
+    matrix: bool = field(
+        default=True,
+        metadata=described(
+            "Whether to release the covariance matrix of all columns if there are at most 8,192. Without it, answers "
+            "are much smaller, as with more columns: a matrix of those with the largest variances, and products of all."
+        ),
+    )
+
     picture: bool = field(
         default=False,
         metadata=described(
@@ -145,16 +154,22 @@ class AutoOptions:
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
         """Read and check the spec's options."""
-        given = known_options(spec, ("sparsity", "fewer", "picture", "picture_by"))
+        given = known_options(spec, ("sparsity", "fewer", "matrix", "picture", "picture_by"))
         fewer, picture = (_yes_or_no(given, name) for name in ("fewer", "picture"))
+        matrix = _yes_or_no(given, "matrix", default=True)
+        check(
+            matrix or spec.schema.dimension > WIDE_COLUMNS,
+            f"matrix is false, but there are only {spec.schema.dimension} columns.",
+            f"Leave it out: up to {WIDE_COLUMNS} columns, their matrix is as small as what would take its place.",
+        )
         by = given.get("picture_by")
         if not isinstance(by, str | None):
             raise InvalidTypeError(f"picture_by is {shortened(by)}, which is not text.", "Give the name of a category.")
-        return cls(given_sparsity(spec) or AUTO, fewer, picture, checked_group(spec, picture=picture, by=by))
+        return cls(given_sparsity(spec) or AUTO, fewer, matrix, picture, checked_group(spec, picture=picture, by=by))
 
 
-def _yes_or_no(given: Mapping[str, Scalar], name: str) -> bool:
-    value = given.get(name, False)
+def _yes_or_no(given: Mapping[str, Scalar], name: str, *, default: bool = False) -> bool:
+    value = given.get(name, default)
     if not isinstance(value, bool):
         raise InvalidTypeError(f"{name} is {shortened(value)}, neither true nor false.", "Give true or false.")
     return value
@@ -168,7 +183,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     divided = shares(counted)
     free, last = divided["rest"], divided[EXPLAINING]
     ranges, picture, explained = [], [], []
-    columns = WIDE_COLUMNS if dimension > MAX_MATRIX_COLUMNS and not multiplies(spec) else dimension
+    columns = WIDE_COLUMNS if _is_wide(spec) and not multiplies(spec) else dimension
     if explains_scores(spec):
         explained = planned_variances(spec, columns, last)
     else:
@@ -181,7 +196,7 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     count, *mean = opening(counted)
     mean, free = planned_mean(spec, free, mean), (1 - share_of_rough_mean(spec)) * free
     whole = Extent(dimension, 0, dimension)
-    if dimension > MAX_MATRIX_COLUMNS:
+    if _is_wide(spec):
         stages = planned_wide(spec, free)
     elif _at_once(spec):
         stages = [
@@ -193,13 +208,18 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     return price(spec, [*first, count, *mean, *ranges, *second, *stages, *explained, *picture])
 
 
+def _is_wide(spec: JobSpec) -> bool:
+    """Return whether the matrix of all columns is not asked for: there are too many, or the job wants small answers."""
+    return spec.schema.dimension > MAX_MATRIX_COLUMNS or not AutoOptions.of(spec).matrix
+
+
 def _at_once(spec: JobSpec) -> bool:
     """Return whether stages would gain nothing: there are few columns, or so many components that most columns count.
 
     A view has at most ``MAX_AXES`` axes, so stages cannot find more components than that.
     """
     dimension, components = spec.schema.dimension, spec.components
-    if dimension > MAX_MATRIX_COLUMNS:
+    if _is_wide(spec):
         return False
     return dimension <= FEW_COLUMNS or SPARSE_FRACTION * components > dimension or components > MAX_AXES
 
@@ -218,7 +238,7 @@ def run(plan: Plan) -> Algorithm:
         facts = replace(facts, scales=(yield from ask_scales(facts)))
     elif spec.norm_bound == PRIVATE_BOUND:
         facts = yield from ask_gain(facts)
-    find = in_wide_stages if facts.dimension > MAX_MATRIX_COLUMNS else _few_columns if _at_once(spec) else in_stages
+    find = in_wide_stages if _is_wide(spec) else _few_columns if _at_once(spec) else in_stages
     found = yield from find(facts)
     found = _in_order(found, np.argsort(-found.explained, kind="stable"))
     kept, decision = _decided(facts, found)

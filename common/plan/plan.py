@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
+from typing import Final, overload
 
 from dpspca.common.job import JobSpec
 from dpspca.common.privacy import (
@@ -17,6 +17,9 @@ from dpspca.common.privacy import (
 )
 
 from .steps import Step
+
+NUMBER_BYTES: Final = 8
+"""Of each number of an answer, a 64-bit integer."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class Plan(Sequence[Step]):
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    @property
+    def answer_bytes(self) -> int:
+        """The bytes of all answers of one provider, if they are as large as they may be."""
+        return NUMBER_BYTES * sum(step.largest for step in self.steps)
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

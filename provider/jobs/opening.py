@@ -7,7 +7,7 @@ from typing import Final
 from dpspca.common.names import PartyName
 from dpspca.common.plan import Plan
 from dpspca.common.trust import JobEnvelope, SignedJob
-from dpspca.provider.ledger import ANSWER, Opening, extent_of
+from dpspca.provider.ledger import Opening, extent_of
 
 BLIND_BYTES: Final = 16
 
@@ -31,5 +31,5 @@ def opening_of(signed: SignedJob, envelope: JobEnvelope, plan: Plan, analyst: Pa
         blind=token_hex(BLIND_BYTES),
         protects=extent_of(spec.unit, spec.rows_per_person, spec.norm_bound),
         queries=len(plan),
-        answer_bytes=sum(step.largest for step in plan) * ANSWER.itemsize,
+        answer_bytes=plan.answer_bytes,
     )

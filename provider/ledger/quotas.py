@@ -45,6 +45,11 @@ class Quotas:
     answer_mebibytes_in_all: Amount = 16_384
     """The same for all analysts together."""
 
+    @property
+    def largest_answers(self) -> int:
+        """The bytes that the answers of one job may take, if no other job is open."""
+        return MEBIBYTE * min(self.answer_mebibytes, self.answer_mebibytes_in_all)
+
     def __post_init__(self) -> None:
         for name in self.__slots__:
             check_whole(name, getattr(self, name), least=1, most=MOST)

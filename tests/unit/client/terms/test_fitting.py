@@ -77,6 +77,30 @@ def terms(provider: str = "north", left: Price | None = None, dimension: int = 3
 
 
 TWO = (terms("north"), terms("south"))
+WIDE: dict[str, Any] = {"methods": ("auto",), "columns": 3000}
+WIDE_JOB = replace(SPEC, schema=Schema(3000), method="auto", options={})
+
+
+def test_a_job_whose_matrix_a_provider_would_not_keep_does_without() -> None:
+    """The matrix of 3,000 columns is asked for at least twice, with 72 MB each."""
+    small = RULES.quotas | {"answer_mebibytes": 64}
+    held = (terms("north", dimension=3000, **WIDE), terms("south", dimension=3000, quotas=small, **WIDE))
+    made = fit(WIDE_JOB, None, held)
+    assert made.fits
+    assert made.spec.options == {"matrix": False}
+    (change,) = made.changes
+    assert (change.key, change.providers) == ("options", ("south",))
+    assert catalogue.plan(made.spec).answer_bytes < 64 * 2**20 < catalogue.plan(WIDE_JOB).answer_bytes
+    assert fit(WIDE_JOB, None, held[:1]).spec.options == {}
+
+
+def test_a_job_that_has_to_be_too_large_does_not_fit() -> None:
+    tiny = RULES.quotas | {"answer_mebibytes_in_all": 1}
+    held = (terms("north", dimension=3000, quotas=tiny, **WIDE), terms("south", dimension=3000, **WIDE))
+    for spec in (WIDE_JOB, replace(WIDE_JOB, options={"matrix": True})):
+        found = fit(spec, None, held)
+        assert not found.fits
+        assert all(names_facts(each, "north", f"{2**20:,}", "matrix = false") for each in found.obstacles)
 
 
 def changed(spec: JobSpec, *stated: Terms) -> Mapping[str, Any]:

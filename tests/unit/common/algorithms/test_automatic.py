@@ -288,6 +288,24 @@ def test_a_wide_table_gets_dense_components_from_products(bound: float, monkeypa
     assert len(limited.support) == 9
 
 
+def test_without_the_matrix_of_all_columns_answers_are_small_and_find_the_same() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((6000, 1200))
+    rows[:, 7:13] = 4 * rng.standard_normal((6000, 1)) + rng.standard_normal((6000, 6))
+    model = fit(rows, components=1, budget=Budget(4, 1e-6), bound=60.0, options={"matrix": False})
+    assert model.decision is not None
+    assert model.decision.path is ReleasePath.WIDE
+    assert set(model.support) == {*range(7, 13)}
+    given = {"norm_bound": 30.0, "components": 2, "budget": Budget(1, 1e-6), "unit": REPLACE}
+    large = JobSpec(schema=Schema(8000), **given)
+    small = replace(large, options={"matrix": False})
+    assert catalogue.plan(small).answer_bytes < catalogue.plan(large).answer_bytes / 50
+    with pytest.raises(InvalidParameterError, match=facts("matrix", 1000)):
+        catalogue.plan(replace(large, schema=Schema(1000), options={"matrix": False}))
+    with pytest.raises(InvalidTypeError, match=facts("matrix", "no")):
+        catalogue.plan(replace(large, options={"matrix": "no"}))
+
+
 @pytest.mark.slow
 def test_of_a_wide_table_columns_beyond_the_block_join_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the columns have small variance, so that only the product shows that they take part."""
