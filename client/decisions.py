@@ -30,7 +30,7 @@ def decision_of(model: Model, warnings: Collection[str] = ()) -> str:
     )
     count = decided.asked or len(model.components)
     sentences = [
-        *(_path_taken(decided, every), taking_part, blind(decided, count), _left_out(decided, model)),
+        *(_path_taken(decided, every), taking_part, not_seen(decided, count), _left_out(decided, model)),
         HIDDEN if decided.hidden else "",
         _may_be_longer(decided),
     ]
@@ -62,7 +62,7 @@ def _left_out(decided: Decision, model: Model) -> str:
     return f"Of {decided.asked} components, {why}. The model has {len(model.components)}{because}."
 
 
-def blind(decided: Decision, components: int) -> str:
+def not_seen(decided: Decision, components: int) -> str:
     """Say how many components are visible in no release but their own."""
     if decided.visible is None or decided.visible >= components:
         return ""

@@ -6,17 +6,15 @@ contain them (``with_warnings``), and Python code gets each sentence once as a `
 
 import math
 from dataclasses import replace
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec, reason_in_words, rows_used
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
-from dpspca.common.results import LARGE_DELTA, Decision, Model, PrivacyStatement, ReleasePath
+from dpspca.common.results import LARGE_DELTA, Model, PrivacyStatement, ReleasePath
 from dpspca.common.warn import warn
 
-from .decisions import HIDDEN, NONE_CLEAR, blind, decision_of, weights_of
+from .decisions import HIDDEN, NONE_CLEAR, decision_of, not_seen, weights_of
 
 WITHIN_NOISE: Final = "within the noise"
 UNCENTRED: Final = (
@@ -27,12 +25,6 @@ PAIRED: Final = (
     "Differences of pairs of rows are used instead of the rows, so no mean is needed. There are half as many of them, "
     "and offsets between providers cancel. Scores of rows are not centred."
 )
-
-_NOISE_LIMIT: Final = 3
-"""A variance of a single component below this many standard deviations of its noise counts as noise."""
-
-_EDGE: Final = 1.1
-"""An eigenvalue of a released matrix below the edge of noise, and a tenth, counts as noise."""
 
 _FULL: Final = 0.9
 """Most rows were probably clipped if their mean squared length is above this share of the squared norm bound."""
@@ -87,7 +79,7 @@ def of_model(model: Model) -> list[str]:
     too, more = ("", f" {itself}") if _asked_apart(model) and not _maybe_noise(model) else (" and its component", "")
     applies = {
         f"{WITHIN_NOISE.capitalize()}: with this many components, noise alone can be as large. Such {number}{too} may "
-        f"be nothing but noise.{more}": bool(within_noise(model).any()),
+        f"be nothing but noise.{more}": bool(model.within_noise.any()),
         "Most rows were probably clipped: the norm bound may be too small. The mean squared length of a row, noise "
         f"included, is above {_FULL:.0%} of the squared norm bound.": bound_may_be_small(model),
         f"The norm bound is probably more than {_LOOSE} times as long as the rows. Rows are rounded to multiples of a "
@@ -119,48 +111,11 @@ def _maybe_noise(model: Model) -> str:
         return ""
     if decided.path in {ReleasePath.SPARSE, ReleasePath.WIDE}:  # their last release is about fewer columns
         return NONE_CLEAR if decided.clear == 0 else ""
-    return blind(decided, len(model.components))
-
-
-def within_noise(model: Model) -> Any:  # noqa: ANN401  # an array of truth values
-    """Return a mask of the components whose variance cannot be told apart from noise. No estimates: all are False.
-
-    The variances are eigenvalues of a k x k matrix. Noise alone gives the largest of them about sqrt(2k) standard
-    deviations (the edge of Wigner's semicircle), so the limit grows with k. For one component it is three. Where the
-    components were read off a released matrix, the variances are eigenvalues of that matrix, and noise
-    alone gives about sqrt(2) standard deviations for the root of its number of columns.
-    """
-    count = len(model.components)
-    if model.explained_variance is None:
-        return np.zeros(count, dtype=bool)
-    limit = _NOISE_LIMIT + math.sqrt(2 * count) - math.sqrt(2)
-    if (columns := _read_off(model)) and not _asked_apart(model):
-        limit = max(limit, _EDGE * math.sqrt(2 * columns))
-    # Eigenvalues of a symmetric matrix may be negative, so the absolute value counts.
-    return np.abs(model.explained_variance) < limit * (model.explained_variance_std or 0.0)
-
-
-def _read_off(model: Model) -> int:
-    """Return how many columns the released matrix had that components were read off; 0 if they were found otherwise.
-
-    It counts the columns that could have been kept, because keeping the largest entries of noise keeps most of it.
-    """
-    decided = model.decision
-    if decided is None:  # of methods that do not decide, those that release a matrix know the noise of loadings
-        return 0 if model.loading_std is None else model.components.shape[1]
-    if decided.path is ReleasePath.PRODUCTS:
-        return 0
-    return model.components.shape[1] if decided.outstanding is None or _is_dense(decided) else decided.outstanding
+    return not_seen(decided, len(model.components))
 
 
 def _asked_apart(model: Model) -> bool:
-    """Whether variances, if there are any, come from a query of their own, and not from a matrix of other noise."""
-    decided = model.decision
-    return decided is not None and decided.noise_std not in {None, model.explained_variance_std}
-
-
-def _is_dense(decided: Decision) -> bool:
-    return decided.path is ReleasePath.DENSE
+    return model.decision is not None and model.decision.asked_apart(model.explained_variance_std)
 
 
 def bound_may_be_small(model: Model) -> bool:
@@ -170,7 +125,7 @@ def bound_may_be_small(model: Model) -> bool:
     costs nothing. Where noise drowns even the first variance, the answer is False.
     """
     variances, ratios, bound = model.explained_variance, model.explained_variance_ratio, model.statement.norm_bound
-    if variances is None or ratios is None or ratios[0] <= 0 or within_noise(model)[0]:
+    if variances is None or ratios is None or ratios[0] <= 0 or model.within_noise[0]:
         return False
     return bool(variances[0] > _FULL * bound**2 * ratios[0])
 
@@ -195,7 +150,7 @@ def of_result(plan: Plan, model: Model) -> list[str]:
     chose them if not even the largest variance stands out from its own noise.
     """
     noise, found = noise_of_directions(plan, model), _largest(model)
-    if noise is None or found is None or (found >= noise and (_asked_apart(model) or not within_noise(model)[0])):
+    if noise is None or found is None or (found >= noise and (_asked_apart(model) or not model.within_noise[0])):
         return []
     warning = (
         "There are too few rows for this budget. In the answers from which the components were computed, noise alone "
@@ -217,7 +172,7 @@ def noise_of_directions(plan: Plan, model: Model) -> float | None:
 
     The number of rows is not needed, because the noise of the explained variance is known for the same number of rows.
     """
-    if columns := _read_off(model):
+    if columns := model.columns_read_off:
         # The noise of a variance is sqrt(2) that of an entry off the diagonal, as everywhere in a released matrix.
         decided = model.decision.noise_std if model.decision else None
         std = (model.explained_variance_std or 0.0) if decided is None else decided

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from dpspca.client.decisions import decision_of
-from dpspca.client.findings import WITHIN_NOISE, bound_may_be_small, of_model, within_noise
+from dpspca.client.findings import WITHIN_NOISE, bound_may_be_small, of_model
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check_whole
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
@@ -99,6 +99,7 @@ def to_dict(model: Model, *, top: int = TOP) -> dict[str, Any]:
         "support_size": len(model.support),
         "support": model.support.tolist(),
         "decision": model.decision and model.decision.to_dict() | {"text": decision_of(model)},
+        "blind": model.blind,
         "norm_bound_may_be_small": bound_may_be_small(model),
         "interval_level": LEVEL,
         "components": components,
@@ -131,7 +132,7 @@ def _component(model: Model, index: int, top: int, intervals: dict[str, Ends]) -
         "explained_variance_std": model.explained_variance_std,
         "explained_variance_interval": _ends(intervals.get("explained_variance"), index),
         "explained_variance_ratio": _entry(model.explained_variance_ratio, index),
-        "within_noise": bool(within_noise(model)[index]),
+        "within_noise": bool(model.within_noise[index]),
         "support_size": int(np.count_nonzero(loadings)),
         "top_features": [
             _feature(model, int(place))
@@ -219,8 +220,8 @@ def scree(model: Model, path: Destination | None = None) -> "Figure":
     _draw_bars(axes, variances, noise)
     ratios = model.explained_variance_ratio if count <= _MOST_NUMBERED_BARS else None
     if ratios is not None:
-        _write_ratios(axes, variances + noise, ratios, within_noise(model))
-    shares = "" if ratios is None or within_noise(model).all() else SHARES
+        _write_ratios(axes, variances + noise, ratios, model.within_noise)
+    shares = "" if ratios is None or model.within_noise.all() else SHARES
     of_rows = model.statement.unit.is_row
     axes.set_ylabel(f"{'explained variance' if of_rows else 'eigenvalue'}{shares}", fontsize=10, color=_INK)
     shown = _thinned(count, 24)
@@ -271,7 +272,7 @@ def new_canvas(*, width: float, height: float) -> "tuple[FigureCanvasAgg, Axes]"
 
 def _finish(canvas: "FigureCanvasAgg", axes: "Axes", title: str, model: Model, path: Destination | None) -> "Figure":
     """Finish a plot whose horizontal axis has the components."""
-    label = f"component{f' (*: {WITHIN_NOISE})' if within_noise(model).any() else ''}"
+    label = f"component{f' (*: {WITHIN_NOISE})' if model.within_noise.any() else ''}"
     return finish(canvas, axes, title, model, path, label)
 
 
@@ -315,7 +316,7 @@ def _draw_bars(axes: "Axes", variances: FloatArray, noise: float) -> None:
 
 def _numbered(model: Model, shown: Any) -> list[str]:  # noqa: ANN401  # indices
     """Return the numbers of components as tick labels, with a star if the component may be noise."""
-    starred = within_noise(model)
+    starred = model.within_noise
     return [f"{index + 1}{'*' if starred[index] else ''}" for index in shown]
 
 

@@ -58,6 +58,15 @@ class Decision:
     longer: float | None = None
     mean_noise: float | None = None
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether all columns took part in the release, although fewer could have."""
+        return self.path is ReleasePath.DENSE
+
+    def asked_apart(self, noise_std: float | None) -> bool:
+        """Return whether variances of this noise, if any, come from a query of their own, not from the matrix."""
+        return self.noise_std not in {None, noise_std}
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self) | {"path": self.path.value, "values": self.values and list(self.values)}

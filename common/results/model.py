@@ -4,7 +4,6 @@ A model is stored as one line of JSON followed by raw float64. Reading it back e
 """
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
@@ -23,8 +22,10 @@ from dpspca.common.errors import CorruptModelError, DpspcaError, InvalidDataErro
 from dpspca.common.frames import array_of, column_names, place_of_first
 from dpspca.common.job import MAX_DIMENSION
 from dpspca.common.names import shortened
-from dpspca.common.text import composed, visible
+from dpspca.common.text import visible
 
+from . import noise_limits
+from .column_order import few, order_of
 from .decision import Decision
 from .notebook import fragment
 from .origin import Origin
@@ -36,8 +37,6 @@ from .weights import Weighed
 FORMAT: Final = "dpspca-model-2"
 BEFORE: Final = "dpspca-model-1"
 """The format of version 0.1.0, which journals may hold. One flag said whether the result may be released."""
-MOST_NAMED: Final = 5
-"""Largest number of columns that an error names."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,7 +93,7 @@ class Model:
             raise _corrupt("A feature's name is not text.")
         if self.dictionary is not None and self.dictionary.columns != self.feature_names:
             raise _corrupt(
-                f"The dictionary has the columns {_few(self.dictionary.columns)}, which are not those of the model."
+                f"The dictionary has the columns {few(self.dictionary.columns)}, which are not those of the model."
             )
         if not isinstance(self.explained_variance_std, float | None):
             raise _corrupt("The noise of the explained variance is no number.")
@@ -103,6 +102,28 @@ class Model:
     def support(self) -> NDArray[np.intp]:
         """The indices of the features with a nonzero loading in any component."""
         return np.flatnonzero(self.components.any(axis=0))
+
+    @property
+    def within_noise(self) -> NDArray[np.bool_]:
+        """A mask of the components whose variance cannot be told apart from noise. No variances: all are False."""
+        asked_apart = self.decision is not None and self.decision.asked_apart(self.explained_variance_std)
+        columns = 0 if asked_apart else self.columns_read_off
+        count, noise = len(self.components), self.explained_variance_std
+        return noise_limits.within_noise(self.explained_variance, noise, count, columns)
+
+    @property
+    def columns_read_off(self) -> int:
+        """How many columns the released matrix had that components were read off; 0 if they were found otherwise."""
+        knows = self.loading_std is not None
+        return noise_limits.columns_read_off(self.decision, self.components.shape[1], knows_loadings=knows)
+
+    @property
+    def blind(self) -> bool | None:
+        """Whether no component showed above the noise of the largest matrix that was released. None if none was told.
+
+        Then columns that take part may have been missed without a sign of it.
+        """
+        return None if self.decision is None or self.decision.visible is None else self.decision.visible == 0
 
     def name_of(self, feature: int) -> str:
         """Return a feature's name for display. Control characters are escaped, because a model may be a stranger's."""
@@ -215,7 +236,7 @@ class Model:
             return None
         if self.feature_names is None:
             raise InvalidDataError(
-                f"The rows' columns have names ({_few(names)}), but the model's features have none, so columns cannot "
+                f"The rows' columns have names ({few(names)}), but the model's features have none, so columns cannot "
                 "be matched to features.",
                 "If the columns are in the order of the rows that the model was made from, take them by position: give "
                 "an array or by_position=True; on the command line, --by-position.",
@@ -338,32 +359,6 @@ def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
             f"The rows contain NaN or infinity, first in {place}.", "Fill in or drop missing values first."
         )
     return table
-
-
-def order_of(columns: Sequence[str], features: Sequence[str]) -> NDArray[np.intp] | None:
-    """Return the position of each feature among the columns, or None if they are in the same order."""
-    columns, features = [*map(composed, columns)], [*map(composed, features)]
-    places = {name: place for place, name in enumerate(columns)}
-    times = Counter(columns)
-    wrong = {
-        "missing": [name for name in features if name not in places],
-        "unknown": sorted(set(columns) - set(features)),
-        "repeated": [name for name in places if times[name] > 1],
-    }
-    listed = "; ".join(f"{what}: {_few(names)}" for what, names in wrong.items() if names)
-    if listed:
-        raise InvalidDataError(
-            f"The rows' columns are not the model's features. {listed}.",
-            "Give each feature's column once, in any order, and no other columns.",
-        )
-    order = np.array([places[name] for name in features], dtype=np.intp)
-    return None if np.array_equal(order, np.arange(len(order))) else order
-
-
-def _few(names: Sequence[str]) -> str:
-    """List the first few names."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(f"{name!r:.60}" for name in names[:MOST_NAMED]) + more
 
 
 def _two(shape: tuple[int, ...]) -> tuple[int, int]:

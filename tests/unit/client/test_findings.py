@@ -150,7 +150,8 @@ def test_variances_of_rows_of_zeros_are_within_the_noise(method: str) -> None:
     """They are eigenvalues of a whole matrix of noise, and so many deviations from zero."""
     what = spec(method=method, options={}, norm_bound=1.0)
     model = simulate([np.zeros((5000, 60))], what, noise_seed=5)
-    assert findings.within_noise(model).all()
+    assert model.within_noise.all()
+    assert model.blind is (True if method == "auto" else None)
     assert any(NOISE in text for text in model.statement.warnings)
 
 
