@@ -128,3 +128,9 @@ def test_the_default_quotas_are_those_of_the_sample_policy() -> None:
     assert Policy.parse(some).rules("cohort").quotas == Quotas(open_jobs=3)
     with pytest.raises(InvalidParameterError, match=facts("'jobs'", "'open_jobs'")):
         Policy.parse(some.replace("open_jobs", "jobs"))
+
+
+@pytest.mark.parametrize(("own", "everybody"), [(3, 7), (7, 3)])
+def test_the_answers_of_one_job_may_be_as_large_as_both_quotas_allow(own: int, everybody: int) -> None:
+    allowed = Quotas(answer_mebibytes=own, answer_mebibytes_in_all=everybody)
+    assert allowed.largest_answers == 3 * MEBIBYTE
