@@ -39,7 +39,8 @@ _LOOSE: Final = 1000
 def of_job(plan: Plan) -> list[str]:
     """List automatic choices, the rows used of a person, rarely intended settings, and conditions of the price."""
     used = rows_used(plan.spec.unit, plan.spec.rows_per_person)
-    return _chosen(plan.spec) + [used] * bool(used) + _rarely_intended(plan.spec) + plan.caveats
+    spec = plan.spec
+    return [*_chosen(spec), *[used] * bool(used), *_uncentred(spec), *_rarely_intended(spec), *plan.caveats]
 
 
 def _chosen(spec: JobSpec) -> list[str]:
@@ -56,7 +57,7 @@ def _rarely_intended(spec: JobSpec) -> list[str]:
         "1 / (number of rows)."
     )
     applies = {
-        no_limit: spec.options.get("sparsity") == columns,
+        no_limit: spec.options.get("sparsity") == columns and spec.options.get("loop") != "improved",
         large: delta > LARGE_DELTA,
         PAIRED: spec.centering is Centering.PAIRS,
     }

@@ -12,6 +12,8 @@ Integers: TypeAlias = NDArray[np.int64]
 """Values on the public lattice, in units of its spacing. Answers and their sums consist of these."""
 
 MATRIX: Final = 2
+LARGEST_ENTRY: Final = 2.0**100
+"""Rows with larger entries are refused, because their squares would overflow floating point."""
 LARGEST_SCALE: Final = 2.0**110
 
 

@@ -335,7 +335,7 @@ def _check_centering(flags: Flags) -> None:
             given == (flags.centering == centering.value)
             or (flags.dictionary is not None and not given and name == "mean_bound"),
             f"{flag_name(name)} and --centering {centering.value} go together, but only one of the two is given.",
-            "Give both or neither.",
+            f"Give both or neither{', or --centering auto' if name == 'mean_bound' else ''}.",
         )
 
 

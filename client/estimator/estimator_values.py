@@ -3,19 +3,17 @@
 import secrets
 from collections.abc import Mapping
 from importlib import import_module
-from inspect import signature
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from dpspca.client.forecast import forecast
 from dpspca.client.private_bounds import centred, finds_bound
-from dpspca.common.algorithms import catalogue
-from dpspca.common.checks import check, check_bound, check_known, choice
+from dpspca.common.algorithms import AUTO, OptionKind, catalogue
+from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.frames import array_of, column_names, numbers_of_objects
-from dpspca.common.job import PRIVATE, PRIVATE_BOUND, AutoCentering, Centering, CenteringChoice, JobSpec
+from dpspca.common.job import PRIVATE, PRIVATE_BOUND, AutoCentering, Centering, CenteringChoice, JobSpec, Scalar
 from dpspca.common.plan import Plan
 from dpspca.provider.data import check_rows
 
@@ -67,6 +65,7 @@ class KnownRows(NamedTuple):
     sparse: bool = False
 
 
+USUAL_SPARSITY: Final = 50
 ONE_PROVIDER: Final = KnownRows()
 
 
@@ -90,17 +89,24 @@ def bounds_of(given: Any, public: float | None) -> dict[str, Any]:  # noqa: ANN4
     usual = public
     if public is None and finds_bound(str(given.method), unit_named(given.unit)):
         usual = PRIVATE_BOUND
-    norm, mean = (PRIVATE_BOUND if bound == PRIVATE else bound for bound in (given.norm_bound, given.mean_bound))
+    norm, mean = map(_found_if_private, (given.norm_bound, given.mean_bound))
     if mean is None and given.centering == Centering.PRIVATE.value:
         mean = usual
     return {"norm_bound": check_bound("norm_bound", usual if norm is None else norm), "mean_bound": mean}
 
 
-def check_hints(given: Mapping[str, Any]) -> None:
-    """Refuse a hint that a forecast does not have."""
-    known = [name for name in signature(forecast).parameters if name not in {"spec", "rows"}]
-    for name in given:
-        check_known("hint", name, known)
+def _found_if_private(bound: Any) -> Any:  # noqa: ANN401  # the caller's value, not yet checked
+    return PRIVATE_BOUND if isinstance(bound, str) and bound == PRIVATE else bound
+
+
+def sparsity_of(given: Scalar, method: catalogue.Method, columns: int) -> Scalar:
+    """Return the method's option for ``sparsity``: "auto" where the method decides, or else the usual number."""
+    option = method.option("sparsity")
+    if option is None or option.kind is OptionKind.WHOLE_OR_AUTO:
+        return given
+    if given is None:
+        return columns
+    return min(USUAL_SPARSITY, columns) if given == AUTO else given
 
 
 def rounds_of(plan: Plan) -> int:

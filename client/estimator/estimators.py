@@ -11,9 +11,8 @@ from scipy.sparse import issparse
 from dpspca.client import component_count
 from dpspca.client.blocking import Federation, progress_of
 from dpspca.client.described_jobs import whole_and_chosen
-from dpspca.client.forecast import Forecast, forecast
 from dpspca.client.simulation import Watcher, simulate
-from dpspca.common.algorithms import AUTO, OptionKind, catalogue
+from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, choice
 from dpspca.common.dictionary import Dictionary
@@ -33,14 +32,15 @@ from .estimator_values import (
     ONE_PROVIDER,
     KnownRows,
     bounds_of,
-    check_hints,
     check_one_source,
     job_of,
     methods_with,
     rounds_of,
     rows_of,
     seeds_of,
+    sparsity_of,
 )
+from .planned_fits import PlansFits
 from .unit_names import unit_named
 
 try:
@@ -51,11 +51,10 @@ except ImportError:
         "The estimators need scikit-learn, which is not installed.", "Install it with: pip install scikit-learn"
     ) from None
 
-USUAL_SPARSITY: Final = 50
 USUAL_COMPONENTS: Final = 5
 
 
-class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Differentially private principal component analysis, sparse by default.
 
     One parameter has no default, because it is what you promise. ``unit`` is the privacy unit: "row-replace-one"
@@ -98,7 +97,8 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     rounds : int or "auto"
         Number of rounds. "auto" derives it from the budget. Methods without rounds refuse a number.
     centering : {None, "private", "public", "pairs", "auto"}
-        None subtracts no mean. "private" estimates it privately, for an eighth of the budget.
+        None subtracts no mean. "private" estimates it privately, for a seventh of the budget, or a tenth if
+        ``mean_bound`` is a number.
         "public" subtracts ``public_mean``. "pairs" uses differences of pairs of rows. "auto" chooses and says why.
     mean_bound : float, "private" or None
         Bound on the length of a row before centring, for the private mean. It must be public knowledge. With a
@@ -287,15 +287,6 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _known(self) -> tuple[Dictionary, Dictionary] | None:
         return whole_and_chosen(self.dictionary, self.features)
 
-    def plan(self, columns: int, *, rows: int, **hints: Any) -> Forecast:  # noqa: ANN401  # those of dpspca.forecast
-        """Forecast a fit to this many rows and columns, from public facts alone. See ``dpspca.forecast`` for the hints.
-
-        It looks at no data and spends nothing. The forecast covers every method that this job could use.
-        """
-        check_hints(hints)
-        known = KnownRows(hints.get("providers", 1), rows)
-        return forecast(self._spec(Schema(columns), 0, known), rows=rows, **hints)
-
     def transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
         """Project rows onto the components. This spends no budget, and the scores do not protect the rows of X."""
         check_is_fitted(self)
@@ -356,7 +347,7 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
         rounds = None if self.rounds == "auto" else self.rounds
         parameters: dict[str, tuple[str, Scalar]] = {
-            "sparsity": ("sparsity", self._sparsity(entry, columns)),
+            "sparsity": ("sparsity", sparsity_of(self.sparsity, entry, columns)),
             "rounds": ("rounds", rounds),
             "start": ("start", self.start),
         }
@@ -375,15 +366,6 @@ class DPSPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self._decides_components():
             parameters[component_count.OPTION] = ("n_components", True)
         return {name: value for name, (_, value) in parameters.items() if entry.option(name)} | dict(own)
-
-    def _sparsity(self, entry: catalogue.Method, columns: int) -> Scalar:
-        """Return the method's option for ``sparsity``: "auto" where the method decides, or else the usual number."""
-        option = entry.option("sparsity")
-        if option is None or option.kind is OptionKind.WHOLE_OR_AUTO:
-            return self.sparsity
-        if self.sparsity is None:
-            return columns
-        return min(USUAL_SPARSITY, columns) if self.sparsity == AUTO else self.sparsity
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401  # scikit-learn publishes no types
         tags = super().__sklearn_tags__()

@@ -103,15 +103,17 @@ def of_candidate(job: JobSpec | Plan, other: JobSpec, hints: Hints) -> MethodFor
     """Forecast a job by another of its ``candidates``, or by its own method, for which it may be planned already."""
     spec = job.spec if isinstance(job, Plan) else job
     found = of_job(job if other == spec else other, hints)
-    return found if other.norm_bound == spec.norm_bound else replace(found, norm_bound=other.norm_bound)
+    is_same = (other.norm_bound, other.mean_bound) == (spec.norm_bound, spec.mean_bound)
+    return found if is_same else replace(found, norm_bound=other.norm_bound)
 
 
 def candidates(spec: JobSpec, hints: Hints) -> Iterator[JobSpec]:
     """Yield the job by every method, with the options that are its own or usual.
 
-    If the job leaves the norm bound to its method, those that cannot find one get a tight one.
+    If the job leaves bounds to its method, those that cannot find them get a tight one.
     """
     known = spec.norm_bound if spec.norm_bound != PRIVATE_BOUND else Population.of(spec, hints).tight_bound
+    tight: dict[str, Any] = {"norm_bound": known, "mean_bound": known if spec.finds_mean_bound else spec.mean_bound}
     dimension = spec.schema.dimension
     usual = max(spec.components, min(dimension, USUAL_SPARSITY if hints.support is None else hints.support))
     limit = spec.options.get("sparsity")
@@ -122,10 +124,9 @@ def candidates(spec: JobSpec, hints: Hints) -> Iterator[JobSpec]:
         options: dict[str, Scalar] = {} if limit is None or not method.option("sparsity") else {"sparsity": limit}
         if name == "dps-pca":
             options = {"sparsity": limit if isinstance(limit, int) else usual}
-        bound = spec.norm_bound if method.finds_bound else known
-        yield replace(spec, method=name, options=options, norm_bound=bound)
+        yield replace(spec, method=name, options=options, **({} if method.finds_bound else tight))
     if limit is None:
-        yield replace(spec, method="analyze-gauss", options={"sparsity": AUTO}, norm_bound=known)
+        yield replace(spec, method="analyze-gauss", options={"sparsity": AUTO}, **tight)
 
 
 def _assumed(population: Population) -> dict[str, float]:

@@ -21,6 +21,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_all
 from dpspca.common.choices import choices
 from dpspca.common.decoding import DERIVED, By, Rule, Source, between, decode, distinct
+from dpspca.common.errors import InvalidInputError
 from dpspca.common.names import shortened
 
 from . import values
@@ -295,8 +296,9 @@ def parse_feature(name: str, table: object) -> Feature:
     rest = dict(table) if isinstance(table, dict) else {}
     unread = {"kind": rest.pop("kind")} if "kind" in rest else {}
     kind = decode(_Unread, unread if isinstance(table, dict) else table, Source(where)).kind
-    for key, value in rest.items():
-        values.require_filled(f"{where}: {key}", value)
+    unfilled = [fault for key, value in rest.items() for fault in values.unfilled(f"{where}: {key}", value)]
+    if unfilled:
+        raise unfilled[0] if len(unfilled) == 1 else InvalidInputError(unfilled)
     of_kind: Any = _KINDS[kind]
     made: Feature = decode(of_kind, rest, Source(f"{where}, of kind {kind}"), name=name)
     return made

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from dpspca.common.checks import check, is_real
 from dpspca.common.decoding import By, Rule, Source
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.names import shortened
 from dpspca.common.text import composed
 
@@ -18,16 +18,15 @@ _LARGEST: Final = 2.0**64
 _LONGEST_NAME: Final = 200
 
 
-def require_filled(where: str, value: object) -> None:
-    """Refuse a placeholder, anywhere in a value."""
+def unfilled(where: str, value: object) -> list[DpspcaError]:
+    """Return a fault if a value has a placeholder anywhere in it."""
+    remedy = f'Replace "{PLACEHOLDER}" by what is publicly known. Do not take it from the rows.'
+    return [InvalidParameterError(f"{where} is not filled in.", remedy)] if _has_placeholder(value) else []
+
+
+def _has_placeholder(value: object) -> bool:
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    for each in parts:
-        require_filled(where, each)
-    check(
-        not (isinstance(value, str) and value.strip() == PLACEHOLDER),
-        f"{where} is not filled in.",
-        f'Replace "{PLACEHOLDER}" by what is publicly known. Do not take it from the rows.',
-    )
+    return any(map(_has_placeholder, parts)) or (isinstance(value, str) and value.strip() == PLACEHOLDER)
 
 
 def plain_name(what: str, name: object) -> str:

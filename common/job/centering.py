@@ -137,12 +137,12 @@ _PLAIN: Final = {
     CenteringReason.MATRIX: "no centring, because a matrix has no rows to centre",
     CenteringReason.DICTIONARY: "public centre from the dictionary",
     CenteringReason.PUBLIC_MEAN: "a public mean, because one is given",
-    CenteringReason.AFFORDABLE: "a private mean, because the budget is large enough",
+    CenteringReason.AFFORDABLE: "a private mean, because the budget allows one",
 }
 _WHY_NO_MEAN: Final = {
     CenteringReason.SMALL_BUDGET: "a private mean would cost too much of this budget",
     CenteringReason.FEW_ROWS: "a private mean of so few rows would be too noisy",
-    CenteringReason.UNKNOWN_ROWS: "the number of rows is not known, so that a private mean might be too noisy",
+    CenteringReason.UNKNOWN_ROWS: "a job does not say how many rows there are, and a mean of few would be noisy",
     CenteringReason.MANY_COLUMNS: "a private mean of so many columns may be too noisy",
     CenteringReason.SPARSE_ROWS: "a mean would make sparse rows dense",
     CenteringReason.NO_MEAN_BOUND: "no bound for the mean is known (mean_bound)",

@@ -200,14 +200,15 @@ class JobSpec:
         )
 
     def _check_mean(self) -> None:
-        found = self.mean_bound in {None, PRIVATE_BOUND}
-        if self.centering is Centering.PRIVATE and self.scaling is Scaling.PRIVATE and found:
+        is_open = self.mean_bound is None or check_bound("mean_bound", self.mean_bound) == PRIVATE_BOUND
+        if self.centering is Centering.PRIVATE and self.scaling is Scaling.PRIVATE and is_open:
             # Where the mean is looked for, the mean square of each column is about 1.
             object.__setattr__(self, "mean_bound", 2 * math.sqrt(self.schema.dimension))
         if self.centering is Centering.PRIVATE:
             object.__setattr__(self, "mean_bound", check_bound("mean_bound", self.mean_bound))
         else:
-            given = f"mean_bound is {shortened(self.mean_bound)}, but centering is {self.centering}."
+            bound = PRIVATE if self.finds_mean_bound else shortened(self.mean_bound)
+            given = f"mean_bound is {bound}, but centering is {self.centering}."
             check(self.mean_bound is None, given, f"Leave it out, or use the centering {Centering.PRIVATE}.")
         if self.centering is Centering.PUBLIC:
             object.__setattr__(self, "public_mean", _public_mean(self.public_mean, self.schema.dimension))
@@ -242,7 +243,7 @@ class JobSpec:
 
     def to_json(self) -> str:
         """Write the one canonical form: what is signed and hashed."""
-        canonical = {_WRITTEN_AS.get(name, name): value for name, value in self.to_dict().items()}
+        canonical = {_WRITTEN_AS.get(name, name): value for name, value in _plain(self).items()}
         return json.dumps(canonical, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
@@ -256,7 +257,8 @@ class JobSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by the names of the fields, as people read and write them."""
-        return dict(_plain(self))
+        found = {name: getattr(self, name) == PRIVATE_BOUND for name in ("norm_bound", "mean_bound")}
+        return {name: PRIVATE if found.get(name) else value for name, value in _plain(self).items()}
 
     @classmethod
     def from_dict(cls, raw: object, name: str) -> Self:

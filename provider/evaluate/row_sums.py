@@ -255,5 +255,6 @@ def _scaled(matrix: Any, scales: FloatArray | None) -> Any:  # noqa: ANN401  # s
 def dense_when_centred() -> InvalidParameterError:
     """Say that sparse rows cannot be centred."""
     return InvalidParameterError(
-        "Centring sparse rows would make them dense.", "Use the centering none or pairs, or give dense rows."
+        "Centring sparse rows would make them dense.",
+        "Use the centering none or pairs, not auto, which may not know that rows are sparse; or give dense rows.",
     )

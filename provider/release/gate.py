@@ -68,6 +68,6 @@ class Gate:
             )
         if getattr(query, "scales", None) is not None and not self.plan.spec.divides_columns:
             raise RefusedError(
-                f"The query has scales, but the job has scaling = {Scaling.NONE}.",
-                "Sign a job that scales its columns.",
+                f"The query has scales, but the job has scaling = {Scaling.NONE}, and finds no bound for a mean.",
+                "Sign a job that scales its columns, or one with mean_bound = private.",
             )

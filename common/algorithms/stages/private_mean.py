@@ -86,9 +86,10 @@ def _reach(
     plan: Plan, rows: Aggregate, name: str, most: float, center: FloatArray | None
 ) -> Generator[RowQuery, Aggregate, float]:
     """Ask how long rows are about a centre, up to ``most``. Return where to clip them for the mean of this name."""
-    dimension = plan.spec.schema.dimension
-    view = View(dimension, np.arange(dimension))
-    histogram = yield NormHistogram(view, center, _divisors(plan.spec, most / plan.spec.norm_bound))
+    dimension, bound = plan.spec.schema.dimension, plan.spec.norm_bound
+    view, divisors = View(dimension, np.arange(dimension)), _divisors(plan.spec, most / bound)
+    most = bound * float(divisors[0])  # which is not what was asked for where that is beyond what scales may be
+    histogram = yield NormHistogram(view, center, divisors)
     beyond = min(_noise_of_mean(plan, name, rows), MOST_CLIPPED) * at_least_one(rows)
     clear = np.where(histogram.values > CLEAR * histogram.noise_std, histogram.values, 0.0)
     if not clear.any():

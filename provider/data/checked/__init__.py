@@ -18,7 +18,6 @@ from .pairs import differences
 from .partial_fingerprints import first_sums, names_of, ordered_totals, second_keys
 from .persons import require_unit, with_persons
 from .preparation import (
-    LARGEST,
     CheckedRows,
     Unusable,
     UsableRows,
@@ -31,7 +30,6 @@ from .preparation import (
 )
 
 __all__ = [
-    "LARGEST",
     "CheckedRows",
     "Fingerprint",
     "LaterRows",

@@ -7,11 +7,11 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dpspca.common.arrays import FloatArray
+from dpspca.common.arrays import LARGEST_ENTRY, FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.memory import BLOCK_CELLS, Genotypes, ReusedMemory, StoredRows
 
-from .preparation import LARGEST, CheckedRows, Table, Unusable, check_size
+from .preparation import CheckedRows, Table, Unusable, check_size
 
 
 def rows_or_zeros(matrix: Table) -> CheckedRows:
@@ -26,7 +26,7 @@ def rows_or_zeros(matrix: Table) -> CheckedRows:
     if isinstance(matrix, Genotypes):
         return _genotypes_or_zeros(matrix)
     stored: FloatArray = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
-    good = np.abs(stored) <= LARGEST  # False for NaN
+    good = np.abs(stored) <= LARGEST_ENTRY  # False for NaN
     lengths = matrix.shape[1] if isinstance(matrix, np.ndarray) else np.diff(matrix.indptr)
     whose = np.repeat(np.arange(matrix.shape[0]), lengths)
     bad = np.bincount(whose, weights=~good, minlength=matrix.shape[0]) > 0
@@ -61,7 +61,7 @@ class UsableEntries:
     def _put(self, numbers: FloatArray, usable: FloatArray, blank: NDArray[np.bool_]) -> None:
         """Process some rows. All numbers take the same steps: a mask removes bits."""
         sizes = np.abs(numbers, out=self._sizes.array(numbers.shape, np.float64))
-        good = np.less_equal(sizes, LARGEST, out=self._good.array(numbers.shape, np.bool_))  # False for NaN
+        good = np.less_equal(sizes, LARGEST_ENTRY, out=self._good.array(numbers.shape, np.bool_))  # False for NaN
         np.logical_not(good.all(axis=1), out=blank)
         mask = np.negative(good.view(np.int8), out=sizes.view(np.int64))
         np.bitwise_and(numbers.view(np.int64), mask, out=usable.view(np.int64))
@@ -99,7 +99,7 @@ def require_genotypes(matrix: Genotypes, names: Sequence[str] | None) -> None:
 
 
 def _unusable_values(values: FloatArray) -> NDArray[np.bool_]:
-    return ~(np.abs(values) <= LARGEST)
+    return ~(np.abs(values) <= LARGEST_ENTRY)
 
 
 def _with(matrix: scipy.sparse.csr_array, data: FloatArray) -> scipy.sparse.csr_array:

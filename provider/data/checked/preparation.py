@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import sha256
 from itertools import zip_longest
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dpspca.common.arrays import MATRIX, FloatArray
+from dpspca.common.arrays import LARGEST_ENTRY, MATRIX, FloatArray
 from dpspca.common.errors import InvalidDataError, InvalidParameterError, InvalidTypeError
 from dpspca.common.frames import array_of, column_names, place_of_first
 from dpspca.common.job import Schema, Span
@@ -24,9 +24,6 @@ from .fingerprints import Fingerprint, in_order, of_table
 
 Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
 """Rows: dense or sparse in memory, or in a form that becomes numbers a block at a time."""
-
-LARGEST: Final = 2.0**100
-"""Larger entries are refused, because their squares would overflow floating point."""
 
 
 class UsableRows(Protocol):
@@ -263,9 +260,11 @@ def check_rows(rows: Any, schema: Schema | None = None, *, least: int = 2) -> Ch
         raise InvalidDataError(
             f"The rows contain NaN or infinity, first in {place}.", "Fill in or drop missing values first."
         )
-    if np.abs(values).max(initial=0.0) > LARGEST:
-        place = place_of_first(matrix, np.abs(values) > LARGEST, names)
-        raise InvalidDataError(f"An entry is larger than {LARGEST:.0e}, first in {place}.", "Rescale the columns.")
+    if np.abs(values).max(initial=0.0) > LARGEST_ENTRY:
+        place = place_of_first(matrix, np.abs(values) > LARGEST_ENTRY, names)
+        raise InvalidDataError(
+            f"An entry is larger than {LARGEST_ENTRY:.0e}, first in {place}.", "Rescale the columns."
+        )
     return CheckedRows(matrix, names)
 
 

@@ -12,9 +12,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from dpspca.common.arrays import FloatArray
+from dpspca.common.arrays import LARGEST_ENTRY, FloatArray
 from dpspca.common.storage import Reading
-from dpspca.provider.data.checked import LARGEST
 from dpspca.provider.data.memory import MISSING, Genotypes
 
 from .unit_errors import SENTINELS
@@ -80,7 +79,7 @@ class ColumnScan:
         """Take some rows, with NaN for missing values."""
         if not len(rows):
             return
-        missing, usable = np.isnan(rows), np.abs(rows) <= LARGEST
+        missing, usable = np.isnan(rows), np.abs(rows) <= LARGEST_ENTRY
         good = np.where(usable, rows, np.nan)
         self._missing += missing.sum(axis=0)
         self._usable += usable.sum(axis=0)
@@ -239,7 +238,7 @@ def first_bad(cells: FloatArray, names: Sequence[str] | None, reading: Reading) 
 
     def is_bad(place: int) -> bool:
         is_filled = reading.preparation is not None or reading.fill_of(names[place] if names else "") is not None
-        return not is_filled if isnan(cells[place]) else not abs(cells[place]) <= LARGEST
+        return not is_filled if isnan(cells[place]) else not abs(cells[place]) <= LARGEST_ENTRY
 
     return next(filter(is_bad, range(len(cells))))
 
@@ -253,5 +252,5 @@ def fault_in(cells: FloatArray, names: Sequence[str] | None, reading: Reading) -
             f"{column} has no value. Declare a public number in place of missing ones as missing under [reading], or "
             "leave the column out."
         )
-    kind = f"a number above {LARGEST:.0e}" if isfinite(cells[place]) else "what is no number, or infinite"
+    kind = f"a number above {LARGEST_ENTRY:.0e}" if isfinite(cells[place]) else "what is no number, or infinite"
     return f"{column} holds {kind}. Correct it, declare it in missing_codes under [reading], or leave the column out."

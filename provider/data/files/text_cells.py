@@ -57,6 +57,11 @@ class Cells:
                 return place
         return None
 
+    def first_above(self, cells: Sequence[str], most: float) -> int | None:
+        """Return the place in the line of the first number whose size is above ``most``, or None."""
+        places = zip(self._places, self.numbers(cells) or (), strict=False)
+        return next((place for place, number in places if most < abs(number)), None)
+
     def _reader(self, column: str) -> Callable[[str], float]:
         """Return the reader of a column's cells. A level that is a number is read as in files with types."""
         read, texts = cell_reader(self.reading, column, self._number), self.reading.texts.get(column)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from dpspca.common.arrays import LARGEST_ENTRY
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
 from dpspca.provider.data.tables import is_number
@@ -35,7 +36,8 @@ _THOUSANDS_AND_COMMA: Final = (
 _NO_VALUE: Final = frozenset({
     "na", "n/a", "#n/a", "<na>", "nil", "null", "none", "nd", "n.d.", "k.a.", "unknown", "missing", ".", "-", "--", "?",
 })  # fmt: skip
-_YES_OR_NO: Final = frozenset({"true", "false", "yes", "no", "t", "f", "y", "n", "ja", "nein", "wahr", "falsch"})
+_YES_OR_NO: Final = frozenset({"true", "false", "yes", "no", "ja", "nein", "wahr", "falsch"})
+"""Single letters are not among them: F and M are no answers to a question."""
 _DATE: Final = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?|\d{1,2}[-. ]?[A-Za-z]{3,9}[-. ]?\d{2,4}")
 _GROUPED: Final = re.compile(r"[+-]?\d{1,3}([ '’\u00a0\u2009\u202f]\d{3})+([.,]\d*)?")
 _DASHES: Final = "\u2212\u2013\u2014"
@@ -50,7 +52,11 @@ def line_fault(line: int, of: Cells, cells: Sequence[str], text: str | None = No
         return InvalidDataError(f"Line {line} is blank, and counts as a row.", "Remove it, or fill it in.")
     if not any(map(str.strip, cells)):
         return InvalidDataError(f"Line {line} has no value, and counts as a row.", "Remove it, or fill it in.")
-    bad = of.first_bad(cells) if len(cells) == len(of.names) else None
+    is_whole = len(cells) == len(of.names)
+    bad = of.first_bad(cells) if is_whole else None
+    if bad is None and is_whole and (huge := of.first_above(cells, LARGEST_ENTRY)) is not None:
+        where = f"Line {line}, {_column(of.names, cells, huge)}"
+        return InvalidDataError(f"{where} holds a number above {LARGEST_ENTRY:.0e}.", "Rescale the column.")
     if bad is None:
         found = f"Line {line} has {counted(len(cells), 'cell')} under {counted(len(of.names), 'name')}."
         return InvalidDataError(found, _about_count(of, cells, text))

@@ -62,7 +62,7 @@ def test_a_draft_is_refused_until_it_is_filled_in(command: Callable[..., Ended],
     assert "exists" in command("dictionary", "init", place, "--out", "study.toml").error_line
     refused = command("dictionary", "check", "study.toml")
     assert refused.code == 1
-    assert refused.out.count("not filled in") == 2
+    assert refused.out.count("not filled in") == 3
     assert "born" in (tmp_path / "study.toml").read_text(encoding="utf-8")
     filled = (tmp_path / "study.toml").read_text(encoding="utf-8")
     filled = filled.replace('["?", "?"]', "[0, 110]").replace('["?"]', '["f", "m"]').replace('"?"', '"years"')

@@ -19,6 +19,7 @@ import dpspca
 from dpspca import DPSPCA
 from dpspca.common.algorithms.catalogue import CATALOGUE
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError
+from dpspca.common.job import Budget
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.results import Model
 
@@ -211,6 +212,12 @@ def test_a_plan_chooses_as_a_fit_and_refuses_unknown_hints() -> None:
     )
     found = estimator(method="auto", centering="private", epsilon=1.0).plan(6, rows=6000)
     assert by_itself.to_dict() == found.to_dict() != paired.to_dict()
+    lifetime = Budget(8.0, 1e-5)
+    answers = estimator(method="auto").answers(6, rows=6000, providers=2, target_error=1.0, lifetime=lifetime)
+    assert answers.epsilon_for_target is not None
+    assert answers.jobs_in_lifetime is not None
+    assert answers.with_another_provider is not None
+    assert answers.with_another_provider < answers.error
     with pytest.raises(InvalidParameterError, match=facts("hint", "row_lenght", "row_length")):
         estimator().plan(6, rows=6000, row_lenght=2.0)
 

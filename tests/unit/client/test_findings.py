@@ -120,16 +120,18 @@ def test_the_estimator_issues_the_same_warnings() -> None:
 def test_a_sparsity_without_effect_gives_one_warning_everywhere() -> None:
     said = "A sparsity of 60 limits nothing: all 60 columns may be in the support."
     of_all = spec(options={"sparsity": 60})
-    assert findings.of_job(catalogue.plan(of_all)) == [said]
+    assert findings.of_job(catalogue.plan(of_all)) == [findings.UNCENTRED, said]
     assert said in simulate([rows(100)], of_all, noise_seed=5).statement.warnings
 
 
 @pytest.mark.parametrize("used", [1, 4])
 def test_a_plan_says_how_many_rows_of_a_person_are_used(used: int) -> None:
     job = spec(unit=PrivacyUnit.PERSON_ADD_REMOVE, rows_per_person=used, centering=Centering.NONE)
-    (said,) = findings.of_job(catalogue.plan(job))
+    said, uncentred = findings.of_job(catalogue.plan(job))
     assert names_facts(said, f"rows_per_person = {used}")
-    assert not findings.of_job(catalogue.plan(replace(job, unit=PrivacyUnit.ROW_ADD_REMOVE)))
+    assert uncentred == findings.UNCENTRED
+    pure = replace(job, unit=PrivacyUnit.ROW_ADD_REMOVE, dictionary="ab" * 32)
+    assert not findings.of_job(catalogue.plan(pure))
 
 
 def test_the_warning_class_is_exported_and_a_user_warning() -> None:

@@ -12,6 +12,7 @@ from local_federation import spec
 
 from dpspca import save_model, simulate
 from dpspca.cli.render.output import PLOTS, Folder, print_components, to_json
+from dpspca.client.findings import UNCENTRED
 from dpspca.client.reports.report import to_dict
 
 PLAN = [
@@ -49,7 +50,8 @@ def test_a_table_that_is_piped_keeps_its_width(here: Callable[..., Ended], monke
 @pytest.mark.parametrize(("delta", "warned"), [("0.5", True), ("2e-3", True), ("1e-3", False)])
 def test_a_plan_warns_of_a_large_delta(*, delta: str, warned: bool, here: Callable[..., Ended]) -> None:
     words = [*PLAN[:-1], delta]
-    remarks = here(*words, "--json").facts["remarks"]
+    uncentred, *remarks = here(*words, "--json").facts["remarks"]
+    assert uncentred == UNCENTRED
     assert [names_facts(remark, float(delta)) for remark in remarks] == [True] * warned
     text = here(*words).out
     assert all(remark in text for remark in remarks)
@@ -59,7 +61,7 @@ def test_a_plan_warns_of_a_large_delta(*, delta: str, warned: bool, here: Callab
 @pytest.mark.parametrize(("sparsity", "warned"), [("40", True), ("39", False)])
 def test_a_plan_warns_of_a_sparsity_without_effect(*, sparsity: str, warned: bool, here: Callable[..., Ended]) -> None:
     words = [*PLAN, "--sparsity", sparsity]
-    remarks = here(*words, "--json").facts["remarks"]
+    _, *remarks = here(*words, "--json").facts["remarks"]
     assert [names_facts(remark, "sparsity", 40) for remark in remarks] == [True] * warned
     text = here(*words).out
     assert all(remark in text for remark in remarks)

@@ -112,6 +112,13 @@ def test_a_bound_that_the_method_finds_costs_little_and_others_need_one() -> Non
     assert found.recommended == "auto"
 
 
+def test_a_mean_that_the_method_finds_rules_out_no_other_method() -> None:
+    bounds = {"mean_bound": PRIVATE_BOUND, "norm_bound": PRIVATE_BOUND}
+    found = forecast(job(centering="private", **bounds), rows=50_000, **SPARSE)
+    assert {"analyze-gauss", "noisy-power", "mod-sulq"} < {each.label for each in found.methods}
+    assert found.recommended == "auto"
+
+
 def test_a_method_that_would_need_a_bound_is_not_recommended() -> None:
     """Here another method would be better by far more than what the default is preferred for."""
     found = forecast(job(120, norm_bound=PRIVATE_BOUND, epsilon=0.3), rows=3000, leading=0.1, support=12)

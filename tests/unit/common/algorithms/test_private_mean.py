@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dpspca import DPSPCA
 from dpspca.client import findings
 from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import InvalidParameterError, RefusedError
+from dpspca.common.errors import DpspcaError, InvalidParameterError, RefusedError
 from dpspca.common.job import MEAN_SHARE, PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance, thin_qr
 from dpspca.common.privacy import ROW_BITS, usable_mu
@@ -85,6 +86,18 @@ def test_rows_in_any_unit_and_a_row_that_is_far_too_long_change_little() -> None
     with_long = TABLE + DIRECTION
     with_long[5] = 1e12
     assert off(simulate([with_long], job(), noise_seed=3), DIRECTION) < 0.35
+
+
+def test_a_norm_bound_far_beyond_all_rows_does_no_harm() -> None:
+    rows = (TABLE + 5 * DIRECTION) * 1e-6
+    model = simulate([rows], job(norm_bound=2.0**100), noise_seed=3)
+    assert off(model, 5e-6 * DIRECTION) < 0.5e-6
+
+
+@pytest.mark.parametrize("bound", [[3.0], np.array(3.0), np.array([3.0, 2.0]), "long", -1.0])
+def test_a_bound_that_is_none_is_refused(bound: Any) -> None:
+    with pytest.raises(DpspcaError, match=facts("mean_bound")):
+        DPSPCA(2, unit="row-replace-one", centering="private", mean_bound=bound).fit(TABLE[:50])
 
 
 def test_a_mean_that_noise_hides_is_none() -> None:
@@ -167,4 +180,6 @@ def test_scaled_columns_have_a_bound_that_fits() -> None:
 
 def test_the_canonical_form_is_read_back() -> None:
     assert JobSpec.from_json(job().to_json()) == job()
-    assert JobSpec.from_dict(job().to_dict() | {"mean_bound": "private"}, "a job") == job()
+    written = job().to_dict()
+    assert (written["norm_bound"], written["mean_bound"]) == ("private", "private")
+    assert JobSpec.from_dict(written, "a job") == job()

@@ -410,5 +410,10 @@ def test_a_draft_has_names_and_types_and_is_refused_until_it_is_filled_in() -> N
     names = [("age", "double"), ('a "b" é.', None), ("sex", "string"), ("born", "date32[day]"), ("ok", "bool")]
     raw = tomllib.loads(draft(names))
     assert list(raw["features"]) == ["age", 'a "b" é.', "sex", "ok"]
-    assert sum("not filled in" in str(fault) for fault in faults(raw)) == 3
+    unfilled = [str(fault) for fault in faults(raw) if "not filled in" in str(fault)]
+    assert [fault.split(" is not")[0] for fault in unfilled] == [
+        *("The feature 'age': unit", "The feature 'age': range"),
+        *("The feature 'a \"b\" é.': unit", "The feature 'a \"b\" é.': range"),
+        "The feature 'sex': levels",
+    ]
     assert not any(letter.isdigit() for letter in draft(names).split("[features", 1)[1].replace("date32", ""))

@@ -133,7 +133,7 @@ CHOICES: dict[str, tuple[float, dict[str, Any], int | None, dict[str, Any], Cent
         *(1.0, {"finds_bound": True, "rows": 50}, 3, {"unit": PrivacyUnit.ROW_ADD_REMOVE}),
         *(Centering.PRIVATE, "a private mean"),
     ),
-    "unknown rows": (1.0, {"finds_bound": True}, 1, {}, Centering.PAIRS, "the number of rows is not known"),
+    "unknown rows": (1.0, {"finds_bound": True}, 1, {}, Centering.PAIRS, "how many rows there are"),
     "small budget, many rows": (
         *(0.5, {"finds_bound": True, "rows": 50_000}, 1, {}, Centering.PRIVATE),
         "a private mean",

@@ -107,6 +107,9 @@ def test_a_cell_that_is_hardly_a_number_is_none(cell: str, tmp_path: Path) -> No
         ("TRUE", ("a word for yes or no",)),
         ("\u22125", ("a dash for a minus sign",)),
         ("tall", ("holds text",)),
+        ("F", ("holds text",)),
+        ("1e300", ("a number above 1e+30", "Rescale")),
+        ("9" * 50, ("a number above 1e+30",)),
     ],
 )
 def test_the_kind_of_a_cell_that_is_not_a_number_is_named(cell: str, facts: tuple[str, ...], tmp_path: Path) -> None:

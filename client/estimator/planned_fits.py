@@ -1,0 +1,46 @@
+"""What an estimator says about a fit beforehand, from public facts alone."""
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+from dpspca.client.forecast import Answers, Forecast, Hints, answer, forecast
+from dpspca.common.algorithms import catalogue
+from dpspca.common.checks import check_known
+from dpspca.common.job import Budget, JobSpec, Schema
+
+from .estimator_values import KnownRows
+
+
+class PlansFits:
+    """Forecasts the fits of an estimator. It looks at no data and spends nothing."""
+
+    def plan(self, columns: int, *, rows: int, **hints: Any) -> Forecast:  # noqa: ANN401  # those of dpspca.forecast
+        """Forecast a fit to this many rows and columns, by every method. See ``dpspca.forecast`` for the hints."""
+        return forecast(self._planned(columns, rows, hints), rows=rows, **hints)
+
+    def answers(
+        self,
+        columns: int,
+        *,
+        rows: int,
+        target_error: float | None = None,
+        lifetime: Budget | None = None,
+        **hints: Any,  # noqa: ANN401  # those of dpspca.forecast
+    ) -> Answers:
+        """Say which epsilon a target for the error needs, what one provider more would bring, and what would be left.
+
+        These are the answers of ``dpspca plan --rows``. ``lifetime`` is the budget of all jobs together.
+        """
+        plan = catalogue.plan(self._planned(columns, rows, hints))
+        return answer(plan, Hints(rows=rows, **hints), target_error=target_error, lifetime=lifetime)
+
+    def _planned(self, columns: int, rows: int, hints: Mapping[str, Any]) -> JobSpec:
+        known = [name for name in signature(forecast).parameters if name not in {"spec", "rows"}]
+        for name in hints:
+            check_known("hint", name, known)
+        return self._spec(Schema(columns), 0, KnownRows(hints.get("providers", 1), rows))
+
+    def _spec(self, schema: Schema, seed: int, known_rows: KnownRows) -> JobSpec:
+        """Return the job spec for these parameters."""
+        raise NotImplementedError
