@@ -40,9 +40,10 @@ CACHED_FOR_ONE: Final = 2**18
 """The same where a product has one column, and calls cost more than the cache saves."""
 MOST_AT_ONCE: Final = 2**19
 """The most numbers of a block of a wide table that are still worth widening together."""
-TILE_ROWS: Final = 192
-TILE_COLUMNS: Final = 128
-"""Rows and columns of a tile of a wide table. Its product with forty columns has fewer than 10^6 multiplications."""
+TILE_ROWS: Final = 256
+TILE_COLUMNS: Final = 256
+"""Rows and columns of a tile of a wide table: half a megabyte in float64. With smaller ones, threads wait for each other
+more than they compute."""
 TALL: Final = 2**12
 """Rows of a block of a wide table. Its products with forty columns fit into a third-level cache."""
 UNCOPIED: Final = 10**6
