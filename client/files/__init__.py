@@ -5,7 +5,7 @@ from .component_files import TABLES, loadings_facts
 from .input_files import reading
 from .model_files import load_model, save_model
 from .plink import plink_scores
-from .projected_rows import doubts_about, rows_of_model, scores_of
+from .projected_rows import doubts_about, rows_of_model, scores_of, scores_of_file
 
 __all__ = [
     "TABLES",
@@ -18,4 +18,5 @@ __all__ = [
     "save_model",
     "score_files",
     "scores_of",
+    "scores_of_file",
 ]

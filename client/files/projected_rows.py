@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary, Genotype, MappedFeature, Preparation, feature_of, unlikely_values_of
+from dpspca.common.errors import RowsWarning
 from dpspca.common.results import Model
 from dpspca.common.storage import Reading
+from dpspca.common.warn import warn
 from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, read_rows, stated_names
 
 
@@ -112,6 +114,14 @@ def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path
         "the features, which `dpspca model export` shows.",
     )
     return read.order_of(names)
+
+
+def scores_of_file(read: Model, rows: Path, *, by_position: bool) -> NDArray[np.float64]:
+    """Project the rows of a file that needs no settings to be read."""
+    reading_as = Reading()
+    for doubt in doubts_about(read, rows, reading_as, by_position=by_position):
+        warn(doubt, RowsWarning)
+    return scores_of(read, rows_of_model(read, rows, reading_as, by_position=by_position).matrix)
 
 
 def scores_of(read: Model, matrix: Any) -> NDArray[np.float64]:  # noqa: ANN401  # of any form

@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Any, Final, Self
 
@@ -198,7 +200,7 @@ class Model:
         return replace(self, dictionary=dictionary.with_columns(self.feature_names or ()))
 
     def transform(self, rows: Any, *, by_position: bool = False, prepared: bool = False) -> FloatArray:  # noqa: ANN401  # dense or sparse
-        """Project rows (dense or sparse) onto the components. The scores are exact: privacy does not protect them.
+        """Project rows (dense, sparse, or a file of them) onto the components. Privacy does not protect exact scores.
 
         The columns of a data frame are matched to the features by name. The columns of an array have no names, and must
         be in the order of the features. ``by_position`` takes a data frame's columns in their order, too.
@@ -207,6 +209,10 @@ class Model:
         are the dictionary's features, in its units. A ``RowsWarning`` says if most values of a feature are outside its
         range or are no level. ``prepared`` says that rows are prepared already.
         """
+        if isinstance(rows, str | PathLike) and not prepared:
+            files = import_module("dpspca.client.files")  # which reads all kinds of files, with the provider's readers
+            found: FloatArray = files.scores_of_file(self, Path(rows), by_position=by_position)
+            return found
         if self.statement.dictionary and not prepared:
             return self.transform(self._prepared(rows, by_position=by_position), by_position=True, prepared=True)
         order = None if by_position else self.order_of(column_names(rows))

@@ -42,8 +42,8 @@ MOST_AT_ONCE: Final = 2**19
 """The most numbers of a block of a wide table that are still worth widening together."""
 TILE_ROWS: Final = 256
 TILE_COLUMNS: Final = 256
-"""Rows and columns of a tile of a wide table: half a megabyte in float64. With smaller ones, threads wait for each other
-more than they compute."""
+"""Rows and columns of a tile of a wide table: half a megabyte in float64. With smaller ones, threads wait for each
+other more than they compute."""
 TALL: Final = 2**12
 """Rows of a block of a wide table. Its products with forty columns fit into a third-level cache."""
 UNCOPIED: Final = 10**6

@@ -11,7 +11,7 @@ from facts import facts
 from dpspca import Budget, Dictionary, simulate
 from dpspca.client.files import rows_of_model, scores_of
 from dpspca.common.dictionary import Preparation
-from dpspca.common.errors import InvalidDataError, InvalidParameterError
+from dpspca.common.errors import InvalidDataError, InvalidParameterError, RowsWarning
 from dpspca.common.storage import Reading
 
 KNOWN = Dictionary.parse(
@@ -59,6 +59,18 @@ def test_settings_without_dictionary_still_say_how_the_file_is_read(tmp_path: Pa
     declared = Reading(delimiter=";", decimal=",", missing_codes=(-77,), leave_out=("note",))
     expected = MODEL.transform(SOME.assign(age=[np.nan, *SOME.age[1:]]))
     np.testing.assert_allclose(scores(path, declared), expected)
+
+
+def test_a_model_projects_a_file_as_it_does_its_rows(tmp_path: Path) -> None:
+    for name, write in (("rows.csv", SOME.to_csv), ("ROWS.PARQUET", SOME.to_parquet)):
+        write(tmp_path / name, index=False)
+        np.testing.assert_allclose(MODEL.transform(tmp_path / name), MODEL.transform(SOME))
+        np.testing.assert_allclose(MODEL.transform(str(tmp_path / name), by_position=True), MODEL.transform(SOME))
+    SOME.assign(bmi=SOME.bmi / 100).to_csv(tmp_path / "other.csv", index=False)
+    with pytest.warns(RowsWarning, match=facts("bmi")):
+        MODEL.transform(tmp_path / "other.csv")
+    with pytest.raises(InvalidDataError, match=facts("none.csv")):
+        MODEL.transform(tmp_path / "none.csv")
 
 
 def test_a_number_for_missing_values_beside_a_dictionary_is_refused(tmp_path: Path) -> None:
