@@ -50,6 +50,7 @@ _OF_FOLDERS: Final = "names of folders"
 def read_parquet(source: RowSource) -> RawTable:
     """Read a Parquet file in batches of rows."""
     with ExitStack() as opened:
+        opened.callback(_give_back)
         file = opened.enter_context(source.path.open("rb"))
         stored = opened.enter_context(_parquet(file))
         columns = _columns(stored.schema_arrow, source)
@@ -58,6 +59,11 @@ def read_parquet(source: RowSource) -> RawTable:
         numbers = (numbers_in(_whole_rows(batch, source), columns, source.reading) for batch in batches)
         kind = _kind(stored.schema_arrow, columns)
         return RawTable(RowBatches.reading(len(names), kind, numbers, opened), columns)
+
+
+def _give_back() -> None:
+    """Return memory to the system that pyarrow would keep for a next file, while jobs need it."""
+    import_extra("pyarrow").default_memory_pool().release_unused()
 
 
 def _parquet(file: BinaryIO) -> Any:  # noqa: ANN401  # of pyarrow
@@ -87,6 +93,7 @@ def read_arrow(source: RowSource) -> RawTable:
     """Read a file in the Arrow IPC form, which is also what Feather is."""
     ipc = import_extra("pyarrow.ipc")
     with ExitStack() as opened:
+        opened.callback(_give_back)
         file = opened.enter_context(source.path.open("rb"))
         schema = _arrow(file).schema
         columns = _columns(schema, source)
