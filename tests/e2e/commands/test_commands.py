@@ -25,6 +25,7 @@ from timeouts import PROGRAM_TIMEOUT
 from dpspca import load_model, save_model
 from dpspca.cli.arguments.method_options import DEFAULT_METHOD
 from dpspca.cli.render import logs
+from dpspca.client.findings import UNCENTRED
 from dpspca.client.jobs import JobFile
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
@@ -412,7 +413,9 @@ def test_a_job_with_other_column_names_is_refused_at_once(here: Callable[..., En
     (enrolment / "swapped.json").write_text(json.dumps(A_JOB | {"schema": {"dimension": 20, "names": NAMES[::-1]}}))
     before = here("jobs", "list", "--config", "ada.toml", "--json").facts
     refused = here("run", "swapped.json", "--config", "ada.toml", "--data-set", "cohort", "--out", "swapped.dpspca")
-    assert f"column 1 is '{NAMES[-1]}' for the job, and '{NAMES[0]}' for north" in refused.error_line
+    uncentred, refusal = refused.err.splitlines()
+    assert uncentred == UNCENTRED
+    assert f"column 1 is '{NAMES[-1]}' for the job, and '{NAMES[0]}' for north" in refusal
     assert here("jobs", "list", "--config", "ada.toml", "--json").facts == before
 
 

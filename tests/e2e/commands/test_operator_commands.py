@@ -13,6 +13,7 @@ from files_in_use import put
 from live import live_parties
 from local_federation import now
 
+from dpspca.client.findings import UNCENTRED
 from dpspca.common.names import PartyName, Role
 from dpspca.common.trust.authority import Authority
 
@@ -98,9 +99,11 @@ def test_a_revoked_provider_is_named_by_both(here: Here, enrolment: Path) -> Non
     put(enrolment / "revoked.pem", authority.revocation_list())
     begun = time.monotonic()
     refused = here(*ASKED, "--provider", "north", "--provider", "south", "--out", "two")
-    assert names_facts(refused.error_line, "1 of these", "south", "certificate", "revoked")
+    uncentred, refusal = refused.err.splitlines()
+    assert uncentred == UNCENTRED
+    assert names_facts(refusal, "1 of these", "south", "certificate", "revoked")
     assert "Missing" not in refused.err, "nothing was sent, so nothing waits"
-    assert not names_facts(refused.error_line, "north")
+    assert not names_facts(refusal, "north")
     assert time.monotonic() - begun < 20
     south = parties(here)["south"]
     assert (south["state"], south["connected"]) == ("revoked", False)
