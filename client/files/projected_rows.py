@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +117,9 @@ def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path
     return read.order_of(names)
 
 
-def scores_of_file(read: Model, rows: Path, *, by_position: bool) -> NDArray[np.float64]:
+def scores_of_file(read: Model, path: str | PathLike[str], *, by_position: bool) -> NDArray[np.float64]:
     """Project the rows of a file that needs no settings to be read."""
-    reading_as = Reading()
+    rows, reading_as = Path(path), Reading()
     for doubt in doubts_about(read, rows, reading_as, by_position=by_position):
         warn(doubt, RowsWarning)
     return scores_of(read, rows_of_model(read, rows, reading_as, by_position=by_position).matrix)

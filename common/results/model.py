@@ -7,8 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
-from os import PathLike
-from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Any, Final, Self
 
@@ -209,9 +207,9 @@ class Model:
         are the dictionary's features, in its units. A ``RowsWarning`` says if most values of a feature are outside its
         range or are no level. ``prepared`` says that rows are prepared already.
         """
-        if isinstance(rows, str | PathLike) and not prepared:
+        if (isinstance(rows, str) or hasattr(rows, "__fspath__")) and not prepared:
             files = import_module("dpspca.client.files")  # which reads all kinds of files, with the provider's readers
-            found: FloatArray = files.scores_of_file(self, Path(rows), by_position=by_position)
+            found: FloatArray = files.scores_of_file(self, rows, by_position=by_position)
             return found
         if self.statement.dictionary and not prepared:
             return self.transform(self._prepared(rows, by_position=by_position), by_position=True, prepared=True)
