@@ -128,7 +128,7 @@ def test_absent_providers_are_named_before_and_while_waiting(here: Callable[...,
     order = ["run", *JOB, "--dimension", 20, "--answer-seconds", 5, "--config", "ada.toml", "--data-set", "cohort"]
     ended = here(*order, "--minimum-providers", 2, "--provider", "nroth", "--provider", "south", "--out", "nobodys")
     assert ended.code == 2
-    warning, name, *progress = ended.err.splitlines()
+    _, warning, name, *progress = ended.err.splitlines()
     start = r"not connected since the coordinator started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     unknown = "unknown to the coordinator: check the name"
     assert re.match(
