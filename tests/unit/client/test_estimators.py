@@ -195,7 +195,7 @@ def test_centring_subtracts_the_chosen_mean(centering: str | None, more: dict[st
         assert fitted.mean_ == pytest.approx(np.full(6, 10.0), abs=2)
 
 
-def test_the_number_of_rows_helps_to_choose_a_centring_and_sparse_rows_stay_sparse() -> None:
+def test_the_number_of_rows_helps_to_choose_and_sparse_rows_stay_sparse() -> None:
     few = estimator(method="auto", centering="auto", epsilon=1.0).fit(ROWS + 10)
     assert few.privacy_.centering == "pairs"
     many = estimator(method="auto", centering="auto", epsilon=1.0).fit(np.tile(ROWS + 10, (20, 1)))

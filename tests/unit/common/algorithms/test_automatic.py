@@ -288,7 +288,7 @@ def test_a_wide_table_gets_dense_components_from_products(bound: float, monkeypa
     assert len(limited.support) == 9
 
 
-def test_without_the_matrix_of_all_columns_answers_are_small_and_find_the_same() -> None:
+def test_without_the_largest_matrix_answers_are_small_and_find_the_same() -> None:
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((6000, 1200))
     rows[:, 7:13] = 4 * rng.standard_normal((6000, 1)) + rng.standard_normal((6000, 6))
