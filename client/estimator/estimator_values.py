@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from dpspca.client.private_bounds import centred, finds_bound
-from dpspca.common.algorithms import AUTO, OptionKind, catalogue
+from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.checks import check, check_bound, choice
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.frames import array_of, column_names, numbers_of_objects
@@ -65,7 +65,6 @@ class KnownRows(NamedTuple):
     sparse: bool = False
 
 
-USUAL_SPARSITY: Final = 50
 ONE_PROVIDER: Final = KnownRows()
 
 
@@ -99,14 +98,15 @@ def _found_if_private(bound: Any) -> Any:  # noqa: ANN401  # the caller's value,
     return PRIVATE_BOUND if isinstance(bound, str) and bound == PRIVATE else bound
 
 
-def sparsity_of(given: Scalar, method: catalogue.Method, columns: int) -> Scalar:
-    """Return the method's option for ``sparsity``: "auto" where the method decides, or else the usual number."""
+def sparsity_of(given: Scalar, method: catalogue.Method, columns: int, unit: str | None) -> Scalar:
+    """Return the method's option for ``sparsity``. A method that needs a value gets the number of all columns.
+
+    Components of a symmetric matrix are not sparse.
+    """
     option = method.option("sparsity")
-    if option is None or option.kind is OptionKind.WHOLE_OR_AUTO:
-        return given
-    if given is None:
-        return columns
-    return min(USUAL_SPARSITY, columns) if given == AUTO else given
+    if given == AUTO and not unit_named(unit).is_row:
+        return None
+    return columns if given is None and option is not None and option.required else given
 
 
 def rounds_of(plan: Plan) -> int:

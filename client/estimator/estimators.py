@@ -68,8 +68,8 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         more than an average feature. For methods that cannot decide it means 5, or as many as there are features.
     sparsity : int, "auto" or None
         Largest number of features in the support of all components together, at most the number of features. "auto"
-        lets the method decide, which costs no budget. For "dps-pca", which cannot decide, it means 50, or all features
-        if there are fewer. None sets no limit. Methods without sparse components ignore it.
+        lets the method decide, which costs no budget; "dps-pca" then uses its improved loop. None sets no limit.
+        Methods without sparse components ignore it.
     method : str
         Name of the method. "auto" decides from public facts and released numbers how to spend the budget, and
         ``model_.decision`` says what it decided. ``dpspca methods`` lists the methods, and docs/methods.md compares
@@ -347,7 +347,7 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
         rounds = None if self.rounds == "auto" else self.rounds
         parameters: dict[str, tuple[str, Scalar]] = {
-            "sparsity": ("sparsity", sparsity_of(self.sparsity, entry, columns)),
+            "sparsity": ("sparsity", sparsity_of(self.sparsity, entry, columns, self.unit)),
             "rounds": ("rounds", rounds),
             "start": ("start", self.start),
         }

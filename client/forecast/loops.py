@@ -20,19 +20,25 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CovarianceProduct, ViewProduct
 
 from .population import Population
-from .whole_matrix import Outlook
+from .spectra import part_missed
+from .whole_matrix import DENSE_FRACTION, Outlook
 
 _LEAST: Final = 1e-12
 """Least squared cosine: no direction is at right angles to the last digit."""
+_HALF: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A power loop: the columns of its basis, how many rows are kept, and the part of all rows that a round sees."""
+    """A power loop: the columns of its basis, how many rows are kept, and the part of all rows that a round sees.
+
+    ``prunes`` says that rows which do not stand out of the last product are left out.
+    """
 
     columns: int
     kept: int
     part: float = 1.0
+    prunes: bool = False
 
 
 def of_loop(plan: Plan, population: Population, loop: Loop) -> Outlook:
@@ -45,7 +51,7 @@ def of_loop(plan: Plan, population: Population, loop: Loop) -> Outlook:
         cosines = state.after(cosines)
     if loop.columns > population.components:
         cosines = np.where(state.visible(), cosines, _LEAST)
-    return Outlook(1 - cosines, noise, min(loop.kept, population.dimension))
+    return state.pruned(cosines) if loop.prunes else Outlook(1 - cosines, noise, min(loop.kept, population.dimension))
 
 
 def of_deflation(plan: Plan, population: Population) -> Outlook:
@@ -114,6 +120,15 @@ class _State:
         """Tell which components are above the singular values of a last product that is noise alone."""
         size = math.sqrt(self._population.dimension * self._loop.columns)
         return np.asarray(np.square(self._rows * self._leading) > self._noise**2 * size)
+
+    def pruned(self, cosines: FloatArray) -> Outlook:
+        """Leave out rows that do not stand out of the last product, if few columns take part and most of them do."""
+        support, size = self._population.support, self._population.dimension
+        signals = np.square(self._rows * self._leading) * cosines / support / (self._noise**2 + self._sampled)
+        missed = part_missed(signals, size, support)
+        if support > size // DENSE_FRACTION or missed > _HALF or not self.visible().all():
+            return Outlook(1 - cosines, self._noise, size)
+        return Outlook(missed + (1 - missed) * (1 - cosines) * support / size, self._noise, support)
 
     def after(self, cosines: FloatArray) -> FloatArray:
         """Return the squared cosines after a round."""

@@ -19,8 +19,8 @@ from .local import of_drawn, of_perturbed, of_range
 from .loops import Loop, of_deflation, of_loop, products_of
 from .population import Hints, Population
 from .spectra import neighbours
-from .staged_release import of_automatic
-from .whole_matrix import Outlook, of_matrix
+from .staged_release import of_automatic, of_improved
+from .whole_matrix import Outlook, limit_of, of_matrix, within
 
 BYTES: Final = 8
 """Bytes of a number in an answer."""
@@ -123,6 +123,8 @@ def outlook_of(plan: Plan, population: Population) -> Outlook:
     """Expect what the job's method shows."""
     if any(step.name == "covariance" for step in plan):
         return _of_matrix(plan, population)
+    if plan.spec.method == "dps-pca" and any(step.name == "scaled release" for step in plan):
+        return of_improved(plan, population)
     return _OWN.get(plan.spec.method, _of_power)(plan, population)
 
 
@@ -147,14 +149,16 @@ def _of_matrix(plan: Plan, population: Population) -> Outlook:
 def _of_power(plan: Plan, population: Population) -> Outlook:
     """Follow a power loop over all rows or, if each round is about a block, over that part of them."""
     options, products = plan.spec.options, products_of(plan)
-    last = products[-1].extent
-    limit = options.get("sparsity")
-    kept = limit if isinstance(limit, int) else last.nonzero_rows
+    last, limit = products[-1].extent, limit_of(plan)
+    prunes = options.get("sparsity") is not None and plan.spec.method != "dps-pca"
+    kept = last.nonzero_rows if limit is None or prunes else limit
     block = options.get("block_rows")
     part = 1 / max(1, last.blocks)
     if isinstance(block, int):
         part = min(1.0, block * population.providers / population.rows)
-    outlook = of_loop(plan, population, Loop(last.columns, kept, part))
+    outlook = of_loop(plan, population, Loop(last.columns, kept, part, prunes))
+    if prunes:
+        return within(outlook, population, limit)
     if options.get("start") != "published":
         return outlook
     reached = min(1.0, kept / population.dimension)  # rows that are zero in the start stay so

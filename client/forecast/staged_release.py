@@ -1,4 +1,7 @@
-"""The forecast for ``auto``: the whole matrix at once, or stage by stage, as ``staged_release`` goes."""
+"""The forecast for ``auto``: the whole matrix at once, or stage by stage, as ``staged_release`` goes.
+
+Also for the improved loop of ``dps-pca``, which ends as these stages do.
+"""
 
 import math
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import ChoiceEvent
 from dpspca.common.queries import ViewCovariance, ViewProduct
 
+from .loops import Loop, of_loop, products_of
 from .population import Population, length_quantile, length_quantiles
 from .spectra import joined, part_missed
 from .whole_matrix import Outlook, limit_of, of_whole, on_support, over_all, planned_noise, signals_of, within
@@ -46,6 +50,11 @@ def of_automatic(plan: Plan, population: Population) -> Outlook:
         return of_whole(whole.population, whole.noise, limit_of(plan), prunes=True)
     stages = _Stages if "whole matrix" in steps else _WideStages
     return stages(plan, population, steps).outlook()
+
+
+def of_improved(plan: Plan, population: Population) -> Outlook:
+    """Expect what the improved loop shows, whose end is the release of a block and its release at its own scale."""
+    return _LoopStages(plan, population, {step.name: step for step in plan}).outlook()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -195,6 +204,22 @@ class _WideStages:
         choices = self._population.dimension**power / power
         score = self._population.rows / self._population.providers * 2 / math.pi * math.asin(min(1.0, correlation))
         return score > event.scale * math.log(choices)
+
+
+class _LoopStages(_WideStages):
+    """Rounds of products name the candidates. If all columns may take part, all of them are."""
+
+    def outlook(self) -> Outlook:
+        """Follow the rounds, and release the block of what stands out."""
+        population, limit, rounds = self._population, limit_of(self._plan), products_of(self._plan)
+        size = population.dimension
+        most = self._steps["candidates"].extent.nonzero_rows
+        if most >= size:
+            return self._of_block(1.0, size, None)
+        found = of_loop(self._plan, population, Loop(population.components, limit or most))
+        signals = np.square(population.rows * population.leading) * (1 - found.sines) * len(rounds)
+        held = 1 - part_missed(signals / population.support / found.noise**2, size, population.support)
+        return self._of_block(held, min(most, round(held * population.support)), None)
 
 
 class _Stages(_WideStages):

@@ -151,7 +151,7 @@ def for_job(  # noqa: PLR0913  # what is assumed has as many parts
         PopulationAssumptions(leading, following, s_star, leading if largest is None else largest),
         components=spec.components,
         dimension=spec.schema.dimension,
-        sparsity=DpsPcaOptions.of(spec).sparsity,
+        sparsity=DpsPcaOptions.of(spec).most(spec.schema.dimension),
         rows=rows,
         parties=parties,
         noise_std=max(step.noise_std for step in steps) * unit,

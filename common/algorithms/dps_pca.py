@@ -10,7 +10,8 @@ Departures from the paper (``start="published"`` with published accounting is th
 - Noise is calibrated by exact Gaussian accounting with the sharp sensitivity of A Q, not by T-fold basic composition.
 - Every provider draws its own noise. The paper's listing draws one matrix outside the loop over providers.
 - The number of rounds follows from the budget unless it is given.
-- With ``loop="improved"`` all rounds are used for the result, and the end is a release (``improved_loop``).
+- With ``loop="improved"`` all rounds are used for the result, and the end is a release (``improved_loop``). With
+  ``sparsity="auto"``, which implies it, the release alone decides how many columns take part.
 - One more answer at the end, V^T A V and the rest of the trace, serves to rotate the basis to the principal axes and to
   compute the explained variance.
 """
@@ -23,7 +24,7 @@ from typing import Self
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.checks import check, check_whole, choice
+from dpspca.common.checks import check, choice
 from dpspca.common.job import Accounting, JobSpec
 from dpspca.common.linalg import largest_rows, thin_qr
 from dpspca.common.plan import EXPLAINING, Plan, PlannedQueries, PlannedQuery, QuerySeries, Step, price, theorem_4_1
@@ -32,15 +33,18 @@ from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
 from dpspca.common.results import Model, PrivacyStatement
 
-from .improved_loop import ROUNDS, in_rounds, planned_rounds
+from .improved_loop import MOST_RELEASED, ROUNDS, in_rounds, planned_rounds
 from .stages import ReleasedFacts
 from .steps import (
+    AUTO,
+    Auto,
     ask_closing,
     ask_opening,
     at_least_one,
     closing,
     described,
     given_rounds,
+    given_sparsity,
     known_options,
     opening,
     shares,
@@ -65,9 +69,10 @@ class LoopKind(StrEnum):
 class DpsPcaOptions:
     """The options of this method. With ``rounds=None`` the number of rounds follows from the budget."""
 
-    sparsity: int = field(
+    sparsity: int | Auto = field(
         metadata=described(
-            "Number of columns that may take part, for all components together. At most the number of columns."
+            "Number of columns that may take part, for all components together, at most the number of columns; or "
+            "auto: those that stand out in the last release of the improved loop, which is then the default."
         )
     )
     rounds: int | None = field(default=None, metadata=described("Number of rounds. Default: by the budget."))
@@ -90,33 +95,43 @@ class DpsPcaOptions:
     def of(cls, spec: JobSpec) -> Self:
         """Read and check the spec's options."""
         given = known_options(spec, [each.name for each in fields(cls)])
+        sparsity = given_sparsity(spec)
         check(
-            "sparsity" in given,
+            sparsity is not None,
             "sparsity is not set.",
-            "Set it to the number of columns that may take part, for all components together.",
+            "Set it to the number of columns that may take part, for all components together, or to auto.",
         )
-        name = "sparsity (from the number of components to that of columns)"
-        kept = check_whole(name, given["sparsity"], least=spec.components, most=spec.schema.dimension)
         start = choice(Start, "start", given.get("start", Start.DENSE))
-        loop = choice(LoopKind, "loop", given.get("loop", LoopKind.PLAIN))
+        usual = LoopKind.IMPROVED if sparsity == AUTO else LoopKind.PLAIN
+        loop = choice(LoopKind, "loop", given.get("loop", usual))
+        check(
+            sparsity != AUTO or loop is LoopKind.IMPROVED,
+            "The plain loop keeps a fixed number of columns, but sparsity is auto.",
+            "Set sparsity to a number of columns, or use the improved loop.",
+        )
         check(
             loop is LoopKind.PLAIN or (start is Start.DENSE and spec.accounting is Accounting.EXACT),
             "The improved loop has neither the paper's start nor its noise.",
-            "Leave the start out and use exact accounting, or use the plain loop.",
+            "Leave the start out and use exact accounting, or use the plain loop with a number as sparsity.",
         )
-        return cls(kept, given_rounds(spec), start, loop)
+        return cls(sparsity or AUTO, given_rounds(spec), start, loop)
+
+    def most(self, dimension: int) -> int:
+        """Return how many of all columns may take part."""
+        return min(dimension, MOST_RELEASED) if self.sparsity == AUTO else self.sparsity
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
     """List all queries of a job, with their noise and prices."""
     options = DpsPcaOptions.of(spec)
+    most = options.most(spec.schema.dimension)
     if options.loop is LoopKind.IMPROVED:
         counted = _counted(spec)
-        end = closing(spec, options.sparsity)
+        end = closing(spec, most)
         free = shares(counted)["rest"] + (0.0 if end else shares(counted)[EXPLAINING])
-        loop = planned_rounds(spec, options.sparsity, rounds_of(spec), free)
+        loop = planned_rounds(spec, most, rounds_of(spec), free)
         return price(spec, [*opening(counted), *loop, *end])
-    return price(spec, [*opening(spec), *_rounds(spec, options), *closing(spec, options.sparsity)], theorem_4_1)
+    return price(spec, [*opening(spec), *_rounds(spec, options), *closing(spec, most)], theorem_4_1)
 
 
 def run(plan: Plan) -> Algorithm:
@@ -126,12 +141,12 @@ def run(plan: Plan) -> Algorithm:
     if options.loop is LoopKind.IMPROVED:
         return (yield from _run_improved(plan, options))
     opened = yield from ask_opening(spec)
-    basis = _start(spec, options)
+    most, basis = options.most(spec.schema.dimension), _start(spec, options)
     parties = 1
     for _ in range(rounds_of(spec)):
         product = yield CovarianceProduct(basis, opened.center)
         parties = product.parties
-        basis = _orthonormal(product.values, options.sparsity)
+        basis = _orthonormal(product.values, most)
     statement = PrivacyStatement.of(plan, parties=parties)
     model = Model(basis.dense().T, statement, mean=opened.center, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, basis, opened, model))
@@ -140,8 +155,9 @@ def run(plan: Plan) -> Algorithm:
 def _run_improved(plan: Plan, options: DpsPcaOptions) -> Algorithm:
     spec = plan.spec
     opened = yield from ask_opening(_counted(spec))
-    facts = ReleasedFacts(spec, opened.center, at_least_one(opened.rows), options.sparsity)
-    found = yield from in_rounds(facts, options.sparsity, rounds_of(spec))
+    most = options.most(spec.schema.dimension)
+    facts = ReleasedFacts(spec, opened.center, at_least_one(opened.rows), None if options.sparsity == AUTO else most)
+    found = yield from in_rounds(facts, most, rounds_of(spec))
     basis = RowSparse.of(np.ascontiguousarray(found.components))
     statement = PrivacyStatement.of(plan, parties=found.parties)
     model = Model(basis.dense().T, statement, mean=opened.center, feature_names=spec.schema.names)
@@ -176,10 +192,9 @@ def _rounds(spec: JobSpec, options: DpsPcaOptions) -> PlannedQueries:
         extent = Extent(spec.schema.dimension, spec.components, about)
         return PlannedQuery(f"round 1 of {rounds}", CovarianceProduct, extent, share, rounds)
 
-    first = asked(spec.schema.dimension if options.start is Start.DENSE else options.sparsity)
-    later = QuerySeries(
-        asked(options.sparsity), rounds - 1, lambda number: f"round {number + 1} of {rounds}", f"rounds ({rounds})"
-    )
+    most = options.most(spec.schema.dimension)
+    first = asked(spec.schema.dimension if options.start is Start.DENSE else most)
+    later = QuerySeries(asked(most), rounds - 1, lambda number: f"round {number + 1} of {rounds}", f"rounds ({rounds})")
     return [first, later]
 
 
@@ -189,7 +204,7 @@ def _start(spec: JobSpec, options: DpsPcaOptions) -> RowSparse:
     dense = generator.standard_normal((spec.schema.dimension, spec.components))
     if options.start is Start.DENSE:
         return RowSparse.of(thin_qr(dense)[0])
-    return _truncated(dense, options.sparsity)
+    return _truncated(dense, options.most(spec.schema.dimension))
 
 
 def _orthonormal(product: FloatArray, sparsity: int) -> RowSparse:

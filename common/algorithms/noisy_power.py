@@ -25,6 +25,7 @@ Departures from the paper:
   approximation. The model holds its symmetric part on the span of X: components c_i and eigenvalues l_i from a
   Rayleigh-Ritz step, which is free. So the sum of l_i c_i c_i^T is the best approximation of rank k in that span.
 - For rows, the mean and the explained variance are asked as in ``dps-pca``, and ``low_rank`` is refused.
+- With ``sparsity``, rows of the last product that do not stand out are left out (``pruned_product``), for free.
 - The number of rounds follows from the budget unless it is given. In the paper it depends on the eigenvalues.
 """
 
@@ -45,6 +46,7 @@ from dpspca.common.queries import Extent, RowSparse
 from dpspca.common.results import Model, PrivacyStatement
 
 from .steps import (
+    Auto,
     ask_closing,
     ask_open,
     ask_product,
@@ -53,7 +55,10 @@ from .steps import (
     described,
     given_columns,
     given_rounds,
+    given_sparsity,
     known_options,
+    last_product,
+    left_vectors,
     matrix_model,
     open_rows,
     product_query,
@@ -77,6 +82,13 @@ class NoisyPowerOptions:
     low_rank: bool = field(
         default=False, metadata=described("Ask for one more product, for a low-rank approximation of a matrix.")
     )
+    sparsity: int | Auto | None = field(
+        default=None,
+        metadata=described(
+            "Largest number of columns that may take part, for all components together, or auto: keep the columns that "
+            "stand out of the last product. This costs nothing. Default: all columns take part."
+        ),
+    )
 
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
@@ -90,7 +102,14 @@ class NoisyPowerOptions:
             f"low_rank approximates a symmetric matrix, but the unit {spec.unit} is for rows.",
             "Leave low_rank out, and ask for the explained variance.",
         )
-        return cls(columns, rounds, choice(Noise, "noise", given.get("noise", Noise.GAUSSIAN)), bool(low_rank))
+        sparsity = given_sparsity(spec)
+        check(
+            sparsity is None or spec.unit.is_row,
+            f"noisy-power finds sparse components of rows only, but the unit {spec.unit} is for a symmetric matrix.",
+            "Leave sparsity out.",
+        )
+        noise = choice(Noise, "noise", given.get("noise", Noise.GAUSSIAN))
+        return cls(columns, rounds, noise, bool(low_rank), sparsity)
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
@@ -118,7 +137,7 @@ def run(plan: Plan) -> Algorithm:
     components, eigenvalues = (
         _ritz(basis, basis.T @ product.values, spec.components)
         if options.low_rank
-        else _turned(basis, product.values, spec.components)
+        else _turned(basis, last_product(product, spec.components, options.sparsity), spec.components)
     )
     if not spec.unit.is_row:
         return matrix_model(spec, statement, components, eigenvalues, product.noise_std)
@@ -191,8 +210,7 @@ def _turned(basis: FloatArray, product: FloatArray, components: int) -> tuple[Fl
     If X spans the eigenvectors, Y X^T equals A on them. Singular vectors alone are not enough: for eigenvalues of equal
     size and opposite signs, as those of a dilation, they are arbitrary mixtures.
     """
-    vectors, _, _ = np.linalg.svd(product, full_matrices=False)
-    leading = vectors[:, :components]
+    leading = left_vectors(product, components)
     return _ritz(leading, leading.T @ product @ (basis.T @ leading), components)
 
 

@@ -29,6 +29,7 @@ Departures from the paper:
 - Sums replace means, which changes no basis.
 - The paper returns p columns, whose span nearly contains the k leading directions. A model has k components: the
   leading left singular vectors of the last product, which cost nothing.
+- With ``sparsity``, rows of the last product that do not stand out are left out (``pruned_product``), for free.
 - The number of rounds follows from the budget unless it is given. In the paper it depends on the eigenvalues.
 """
 
@@ -38,7 +39,6 @@ from typing import Self
 
 import numpy as np
 
-from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, check_whole
 from dpspca.common.job import MAX_COMPONENT_ENTRIES, Centering, JobSpec
 from dpspca.common.linalg import thin_qr
@@ -49,13 +49,17 @@ from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
 from dpspca.common.results import Model, PrivacyStatement
 
 from .steps import (
+    Auto,
     ask_closing,
     ask_opening,
     closing,
     described,
     given_columns,
     given_rounds,
+    given_sparsity,
     known_options,
+    last_product,
+    left_vectors,
     opening,
     random_start,
     shares,
@@ -78,12 +82,19 @@ class StreamingPowerOptions:
             "Rows of each provider in a block, which may still arrive while the job runs. Default: all rows, divided."
         ),
     )
+    sparsity: int | Auto | None = field(
+        default=None,
+        metadata=described(
+            "Largest number of columns that may take part, for all components together, or auto: keep the columns that "
+            "stand out of the last product. This costs nothing. Default: all columns take part."
+        ),
+    )
 
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
         """Read and check the spec's options."""
         known_options(spec, [each.name for each in fields(cls)])
-        return cls(given_columns(spec), given_rounds(spec), _given_block_rows(spec))
+        return cls(given_columns(spec), given_rounds(spec), _given_block_rows(spec), given_sparsity(spec))
 
 
 def steps_of(spec: JobSpec) -> tuple[Step, ...]:
@@ -96,13 +107,14 @@ def run(plan: Plan) -> Algorithm:
     """Ask for the mean if needed, run the power loop over the blocks, and ask for the explained variance."""
     spec = plan.spec
     opened = yield from ask_opening(spec)
-    product, rounds, parties = random_start(spec, columns_of(spec)), rounds_of(spec), 1
+    product, rounds = random_start(spec, columns_of(spec)), rounds_of(spec)
     for block in range(1, rounds + 1):
         basis, _ = thin_qr(product)
         answer = yield CovarianceProduct(basis, opened.center, block, rounds)
-        product, parties = answer.values, answer.parties
-    found = RowSparse.of(_leading(product, spec.components))
-    statement = PrivacyStatement.of(plan, parties=parties)
+        product = answer.values
+    last = last_product(answer, spec.components, StreamingPowerOptions.of(spec).sparsity)
+    found = RowSparse.of(np.ascontiguousarray(left_vectors(last, spec.components)))
+    statement = PrivacyStatement.of(plan, parties=answer.parties)
     model = Model(found.dense().T, statement, mean=opened.center, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, found, opened, model))
 
@@ -171,9 +183,3 @@ def _rounds(spec: JobSpec) -> list[PlannedQuery]:
         )
         for block in range(1, rounds + 1)
     ]
-
-
-def _leading(product: FloatArray, components: int) -> FloatArray:
-    """Return the leading left singular vectors, as columns."""
-    vectors, _, _ = np.linalg.svd(product, full_matrices=False)
-    return np.ascontiguousarray(vectors[:, :components])

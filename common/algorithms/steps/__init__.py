@@ -28,6 +28,7 @@ from .product_steps import (
     share_of_products,
     usual_rounds,
 )
+from .pruned_product import last_product, left_vectors
 from .released_matrix import (
     MAX_MATRIX_COLUMNS,
     MatrixOptions,
@@ -98,8 +99,10 @@ __all__ = [
     "given_sparsity",
     "known_options",
     "largest_rows",
+    "last_product",
     "leading",
     "leading_rows",
+    "left_vectors",
     "matrix_model",
     "matrix_noise",
     "model_of",

@@ -107,7 +107,7 @@ def test_methods_lists_every_method_with_its_options(here: Callable[..., Ended])
         assert entry.summary in output
         assert all(each.help in output for each in entry.options)
     sparsity: dict[str, Any] = listed["dps-pca"]["options"][0]
-    assert (sparsity["name"], sparsity["kind"], sparsity["required"]) == ("sparsity", "a whole number", True)
+    assert (sparsity["name"], sparsity["kind"], sparsity["required"]) == ("sparsity", "a whole number or auto", True)
 
 
 def test_the_help_of_plan_names_every_method(here: Callable[..., Ended]) -> None:
@@ -125,7 +125,7 @@ def test_the_help_of_plan_names_every_method(here: Callable[..., Ended]) -> None
             "Unknown --method 'anlyze-gauss'. Did you mean 'analyze-gauss'? Available: ",
         ),
         ([*JOB, "--method", "magic"], "Unknown --method 'magic'. Available: "),
-        ([*JOB, "--method", "noisy-power", "--sparsity", "5"], "--sparsity is given, but noisy-power has no such"),
+        ([*JOB, "--method", "ppca", "--sparsity", "5"], "--sparsity is given, but ppca has no such"),
         ([*JOB, "--method", "analyze-gauss", "--rounds", "5"], "--rounds is given, but analyze-gauss has no such"),
         ([*JOB, "--option", "sparsity=2"], "--sparsity is 2 and --components is 3"),
         ([*JOB, "--option", "sparsity=many"], "--option sparsity is 'many', not a whole number or auto"),

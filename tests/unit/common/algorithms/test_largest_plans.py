@@ -149,7 +149,7 @@ def test_t35_the_largest_jobs_are_planned_in_bounded_memory_or_refused() -> None
 @pytest.mark.parametrize(("name", "option"), [(name, each.name) for name in CATALOGUE for each in numbers(name)])
 def test_t35_a_number_beyond_what_is_called_the_largest_here_is_refused(name: str, option: str) -> None:
     shape = (30, 2)
-    unit = PrivacyUnit.ENTRY if PrivacyUnit.ENTRY in CATALOGUE[name].units else PrivacyUnit.ROW_REPLACE_ONE
+    unit = PrivacyUnit.ENTRY if CATALOGUE[name].option("coherence") else PrivacyUnit.ROW_REPLACE_ONE
     given = {each.name: largest(each.name, shape) for each in numbers(name)}
     assert catalogue.plan(JobSpec.from_json(json.dumps(form(name, shape, unit=unit, options=given))))
     given[option] += 1
