@@ -2,6 +2,7 @@
 
     python bench/forecast.py [--runs 3] [--quick] [--json] [--page docs/planning.md]
     python bench/forecast.py --tables [...]
+    python bench/forecast.py --costs [...]
 
 Rows are drawn from the model of section 5.1 of Ge et al. (2018): k equal leading eigenvalues over a support, and the
 other eigenvalues evenly between two numbers. The forecast is given the model's public facts and no row. The figure is
@@ -18,143 +19,48 @@ With --tables it is about real tables that packages ship, and about the part of 
 PCA without privacy captures. The forecast is given the table's own eigenvalues as hints, or nothing but its size and
 the mean squared length of its rows. (To take hints from the rows of a job would give something of them away; here they
 show how good a forecast can be.) The cells are: with hints / without / runs.
+
+With --costs it is about answers, bytes and time: federations over mTLS on loopback, each provider in its own process,
+with ledgers and journal on disk. Each job is the first about its rows. Bytes are those on the wire from the providers
+to the coordinator, divided by the number of providers. The cells are: forecast / runs, in bold if off by more than a
+factor of 2.
 """
 
 import argparse
+import asyncio
 import json
 import statistics
+import tempfile
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from accuracy import components_of
+from designs.forecast_shapes import COSTED, QUICK, QUICK_COSTED, SHAPES, Shape
 from designs.samples import tables
+from federation_parties import ANALYST, COORDINATOR, DATA_SET, POLICY, create_federation, in_new_process, now, providers
 
 from dpspca import simulate
+from dpspca.client.federation import AsyncFederation
 from dpspca.client.forecast import Hints, chance, of_job
-from dpspca.client.made_up_rows import SpikedModel, spiked_rows
+from dpspca.client.made_up_rows import spiked_rows
+from dpspca.common.algorithms import catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaWarning
-from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Scalar, Schema
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.linalg import subspace_distance
 from dpspca.common.privacy.units import PrivacyUnit
+from dpspca.common.trust.identity import CurrentIdentity, CurrentRevocations
+from dpspca.provider.policy import suggest
+from dpspca.server.coordinator import Coordinator
+from dpspca.server.journal.sqlite import SqliteJournal
 
-SPARSE: Final = "analyze-gauss, sparsity auto"
 MARK: Final = "<!-- {} of bench/forecast.py{} -->"
-MAIN: Final = ("auto", "analyze-gauss", SPARSE, "dps-pca", "noisy-power")
-FEW: Final = ("auto", "analyze-gauss", "dps-pca")
-PAIRS, BOUND, ADD_REMOVE = "pairs", "private bound", "row-add-remove"
-OTHERS: Final = (
-    *("mod-sulq", "sulq", "streaming-power", "power-iteration", "range-projection", "ppca", "output-perturbation"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Public facts of a job. ``sparsity`` is that of dps-pca; by default the true support.
-
-    ``others`` are the least and the largest of the other eigenvalues; ``bound`` multiplies the norm bound.
-    """
-
-    rows: int
-    dimension: int
-    components: int
-    support: int
-    leading: float
-    epsilon: float
-    providers: int = 1
-    others: tuple[float, float] = (0.0, 10.0)
-    sparsity: int | None = None
-    bound: float = 1.0
-    methods: tuple[str, ...] = MAIN
-    how: str = ""
-
-    @property
-    def model(self) -> SpikedModel:
-        return SpikedModel(self.dimension, self.components, self.support, self.leading, self.others)
-
-    @property
-    def hints(self) -> Hints:
-        """The model's public facts, as a user would give them."""
-        beside = (self.dimension - self.components) * sum(self.others) / 2
-        mean = self.components * self.leading + beside
-        return Hints(
-            rows=self.rows,
-            providers=self.providers,
-            leading=self.leading / mean,
-            following=self.others[1] / mean,
-            support=self.support,
-            row_length=mean**0.5,
-        )
-
-    def job(self, method: str, seed: int = 0) -> JobSpec:
-        options: dict[str, Scalar] = {"sparsity": "auto"} if method == SPARSE else {}
-        if method == "dps-pca":
-            options = {"sparsity": self.sparsity or self.support}
-        return JobSpec(
-            schema=Schema(self.dimension),
-            unit=PrivacyUnit.ROW_ADD_REMOVE if self.how == ADD_REMOVE else PrivacyUnit.ROW_REPLACE_ONE,
-            budget=Budget(self.epsilon, 1e-6),
-            norm_bound=PRIVATE_BOUND if self.how == BOUND else self.bound * self.model.norm_bound,
-            centering=Centering.PAIRS if self.how == PAIRS else Centering.NONE,
-            components=self.components,
-            method=method.partition(",")[0],
-            seed=seed,
-            options=options,
-        )
-
-
-SHAPES: Final = (
-    Shape(20_000, 110, 5, 10, 100, 1.0, sparsity=50, methods=FEW, how=PAIRS),
-    Shape(3_000, 25, 2, 25, 50, 1.0, methods=FEW, how=PAIRS),
-    Shape(30_000, 160, 4, 100, 60, 2.0, methods=FEW, how=PAIRS),
-    Shape(20_000, 40, 3, 40, 60, 0.5, methods=FEW, how=PAIRS),
-    Shape(20_000, 60, 3, 60, 60, 1.0, methods=FEW, how=ADD_REMOVE),
-    Shape(10_000, 200, 2, 12, 80, 1.0, 2, methods=FEW, how=ADD_REMOVE),
-    Shape(50_000, 100, 3, 100, 80, 0.1, methods=FEW),
-    Shape(5_000, 50, 2, 50, 60, 4.0, methods=FEW),
-    Shape(2_000, 20, 2, 20, 50, 8.0, methods=FEW),
-    Shape(100_000, 64, 4, 64, 40, 0.2, methods=FEW),
-    Shape(20_000, 200, 2, 20, 60, 0.3, 10, methods=FEW),
-    Shape(4_000, 10, 2, 10, 40, 0.5, methods=FEW),
-    Shape(1_000, 5, 1, 5, 30, 1.0, methods=FEW),
-    Shape(2_000, 8, 3, 8, 40, 2.0, methods=FEW),
-    Shape(40_000, 400, 3, 400, 150, 1.0, methods=FEW),
-    Shape(60_000, 250, 5, 25, 60, 0.5, 3, methods=FEW),
-    Shape(20_000, 110, 5, 10, 100, 1.0, methods=("auto",), how=BOUND),
-    Shape(3_000, 25, 2, 25, 50, 1.0, methods=("auto",), how=BOUND),
-    Shape(30_000, 160, 1, 160, 80, 1.0, 1, (1.0, 9.0), methods=("auto",), how=BOUND),
-    Shape(10_000, 300, 2, 10, 100, 1.0, 4, methods=("auto",), how=BOUND),
-    Shape(20_000, 1000, 2, 20, 150, 1.0, 1, (5.0, 5.0), methods=("auto",)),
-    Shape(4_000, 9_000, 2, 10, 400, 2.0, 1, (5.0, 5.0), methods=("auto",)),
-    Shape(20_000, 110, 5, 10, 100, 1.0, sparsity=50),
-    Shape(20_000, 110, 5, 10, 100, 0.2, sparsity=20),
-    Shape(40_000, 300, 5, 20, 100, 1.0, sparsity=40),
-    Shape(10_000, 300, 2, 10, 100, 1.0, 4),
-    Shape(5_000, 300, 2, 12, 60, 0.5),
-    Shape(20_000, 500, 3, 15, 80, 0.5, 2, sparsity=50),
-    Shape(20_000, 40, 3, 40, 60, 0.5, 3),
-    Shape(3_000, 25, 2, 25, 50, 1.0),
-    Shape(1_000, 60, 2, 60, 40, 0.5),
-    Shape(30_000, 160, 1, 160, 80, 1.0, 1, (1.0, 9.0)),
-    Shape(30_000, 160, 4, 100, 60, 2.0, 8),
-    Shape(8_000, 250, 2, 8, 40, 2.0, 1, (5.0, 5.0)),
-    Shape(50_000, 80, 6, 12, 40, 0.3, 5, (2.0, 4.0)),
-    Shape(20_000, 150, 2, 10, 80, 1.0, 2, bound=3.0),
-    Shape(20_000, 150, 2, 150, 80, 1.0, 1, (4.0, 6.0), bound=0.6),
-    Shape(15_000, 1700, 2, 10, 150, 1.0, 1, (5.0, 5.0), methods=("auto", "dps-pca")),
-    Shape(10_000, 20, 2, 20, 100, 1.0, methods=OTHERS),
-    Shape(10_000, 20, 2, 20, 100, 5.0, 4, methods=OTHERS),
-    Shape(20_000, 50, 3, 50, 60, 2.0, 2, methods=OTHERS),
-)
-QUICK: Final = (
-    Shape(4_000, 110, 2, 8, 100, 2.0, 2, methods=("auto", "analyze-gauss", "dps-pca")),
-    Shape(500, 30, 2, 30, 40, 0.3, methods=("auto", "noisy-power")),
-)
 
 
 def main() -> None:
@@ -162,6 +68,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each setting")
     parser.add_argument("--quick", action="store_true", help="two small shapes")
     parser.add_argument("--tables", action="store_true", help="real tables, and the variance that is captured")
+    parser.add_argument("--costs", action="store_true", help="answers, bytes and time of federations")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     parser.add_argument("--page", type=Path, help="also write the table into this page, between its marks")
     options = parser.parse_args()
@@ -169,12 +76,16 @@ def main() -> None:
     if options.tables:
         result = {"tables": list(on_tables(options.runs, quick=options.quick))}
         shown = text_of_tables(result["tables"])
+    elif options.costs:
+        shapes = QUICK_COSTED if options.quick else COSTED
+        result = {"costs": [asyncio.run(cost(each, name, options.runs)) for each in shapes for name in each.methods]}
+        shown = text_of_costs(result["costs"])
     else:
         settings = [each for shape in (QUICK if options.quick else SHAPES) for each in measured(shape, options.runs)]
         result = {"settings": settings, **summary(settings)}
         shown = text(result)
     if options.page:
-        write_into(options.page, shown, " --tables" if options.tables else "")
+        write_into(options.page, shown, " --tables" if options.tables else " --costs" if options.costs else "")
     print(json.dumps(result, indent=2) if options.json else shown)
 
 
@@ -339,6 +250,100 @@ def text_of_tables(rows: list[dict[str, Any]]) -> str:
     ]
     total = f"Of {len(rows)} forecasts, {near[0]} with hints and {near[1]} without are within .1 of the runs."
     return "\n".join([*lines, "", total])
+
+
+# --- Answers, bytes and time ------------------------------------------------------------------------------------------
+
+
+class Cost(NamedTuple):
+    """What one job took."""
+
+    answers: int
+    bytes: float
+    seconds: float
+
+
+async def cost(shape: Shape, method: str, runs: int) -> dict[str, Any]:
+    """Run a job in new federations, and compare the medians of what it took with the forecast."""
+    warnings.simplefilter("ignore", DpspcaWarning)
+    drawn = spiked_rows(shape.model, shape.rows, np.random.default_rng([shape.rows, shape.dimension]))
+    shards, job = np.array_split(drawn.rows, shape.providers), shape.job(method)
+    took = Cost(*np.median([await run_once(shards, job) for _ in range(runs)], axis=0).tolist())
+    expected = of_job(job, shape.hints)
+    forecast = Cost(expected.answers, expected.bytes, expected.seconds)
+    return {
+        "rows": shape.rows,
+        "columns": shape.dimension,
+        "components": shape.components,
+        "epsilon": shape.epsilon,
+        "providers": shape.providers,
+        "how": shape.how,
+        "method": method,
+        "forecast": forecast._asdict(),
+        "runs": took._asdict(),
+    }
+
+
+async def run_once(shards: list[FloatArray], job: JobSpec) -> Cost:
+    """Run a job over mTLS, the first about these rows."""
+    async with federation(shards, job) as (coordinator, analyst):
+        before, begun = received(coordinator), time.perf_counter()
+        running = await analyst.submit(job, DATA_SET)
+        await running.result()
+        seconds, moved = time.perf_counter() - begun, received(coordinator) - before
+        return Cost((await running.status()).answered, moved / len(shards), seconds)
+
+
+@asynccontextmanager
+async def federation(shards: list[FloatArray], job: JobSpec) -> AsyncIterator[tuple[Coordinator, AsyncFederation]]:
+    """Run a coordinator and an analyst in this process, and each provider in a process of its own."""
+    names = [f"site-{number}" for number in range(len(shards))]
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        create_federation(folder, names)
+        (folder / POLICY).write_text(suggest(catalogue.plan(job), DATA_SET, [ANALYST]), encoding="utf-8")
+        for name, rows in zip(names, shards, strict=True):
+            np.save(folder / f"{name}.npy", rows)
+        identity = CurrentIdentity(folder / COORDINATOR)
+        revocations = CurrentRevocations(folder / "revoked.pem", identity.get().authority_pem)
+        journal = SqliteJournal(folder / "journal.db")
+        coordinator = Coordinator(identity.get, revocations.get, now, journal=journal)
+        await coordinator.start("127.0.0.1:0")
+        stack.push_async_callback(coordinator.stop, grace=1)
+        for name in names:
+            await stack.enter_async_context(in_new_process(providers, folder, coordinator.address, True, name))
+        analyst = AsyncFederation(coordinator.address, CurrentIdentity(folder / ANALYST).get())
+        yield coordinator, await stack.enter_async_context(analyst)
+
+
+def received(coordinator: Coordinator) -> float:
+    """Return how many bytes a coordinator received so far."""
+    line = next(line for line in coordinator.metrics.text().splitlines() if line.startswith(RECEIVED))
+    return float(line.removeprefix(RECEIVED))
+
+
+RECEIVED: Final = 'dpspca_bytes_total{direction="received"} '
+
+
+def text_of_costs(rows: list[dict[str, Any]]) -> str:
+    """Write a row for each job, and count those within a factor of 2."""
+    lines = [f"| n | d | k | epsilon | N | how | method | {' | '.join(Cost._fields)} |", f"|{'--:|' * 10}"]
+    for row in rows:
+        cells = [_near(row["forecast"][name], row["runs"][name]) for name in Cost._fields]
+        shape = [f"{row[key]}" for key in ("rows", "columns", "components", "epsilon", "providers", "how", "method")]
+        lines.append(f"| {' | '.join([*shape, *cells])} |")
+    near = [sum(_is_near(row["forecast"][name], row["runs"][name]) for row in rows) for name in Cost._fields]
+    counts = ", ".join(f"{name} of {count}" for name, count in zip(Cost._fields, near, strict=True))
+    return "\n".join([*lines, "", f"Of {len(rows)} jobs, these are within a factor of 2: {counts}."])
+
+
+def _near(forecast: float, median: float) -> str:
+    both = f"{forecast:,.3g} / {median:,.3g}"
+    return both if _is_near(forecast, median) else f"**{both}**"
+
+
+def _is_near(forecast: float, median: float) -> bool:
+    return median / 2 <= forecast <= 2 * median
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dpspca.client import component_count
 from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.job import JobSpec, Scalar
-from dpspca.common.plan import Plan, Step
+from dpspca.common.plan import NUMBER_BYTES, Plan, Step
 from dpspca.common.queries import ViewCovariance
 from dpspca.provider.release import Schedule
 
@@ -22,12 +22,12 @@ from .spectra import neighbours
 from .staged_release import of_automatic, of_improved
 from .whole_matrix import Outlook, limit_of, of_matrix, within
 
-BYTES: Final = 8
-"""Bytes of a number in an answer."""
 AT_CHANCE: Final = 0.8
 """An error above this part of that of random directions says as good as nothing, unless half of the variance beyond
 theirs is captured: then components are mixed with directions that are hard to tell from them, and matter as much."""
 _HALF: Final = 0.5
+_FRAME_BYTES: Final = 1_000
+"""Bytes of an answer beside its numbers: signatures, digests and protocols (``bench/forecast.py --costs``)."""
 _PER_NUMBER: Final = 4.4e-9
 _PER_PRODUCT: Final = 1.6e-10
 _PER_SQUARE: Final = 1.1e-11
@@ -44,7 +44,7 @@ class MethodForecast:
     ``captured`` is the part of the variance that the true components would capture. ``noise_std`` is the standard
     deviation of the noise on one entry of the second moments, divided by the number of rows, in squared units of the
     data: a variance per row. It is None where no noise is added to such an entry. ``bytes`` are those that each
-    provider sends, at most. ``columns`` are expected to take part in the components.
+    provider sends, about. ``columns`` are expected to take part in the components.
     """
 
     method: str
@@ -114,7 +114,7 @@ def of_job(job: JobSpec | Plan, hints: Hints) -> MethodForecast:
         noise_std=None if math.isnan(outlook.noise) else outlook.noise / hints.rows * population.row_length**2,
         columns=outlook.columns,
         answers=len(plan),
-        bytes=BYTES * sum(math.prod(step.shape) for step in steps),
+        bytes=sum(NUMBER_BYTES * math.prod(step.shape) + _FRAME_BYTES for step in steps),
         seconds=_seconds(steps, population),
     )
 

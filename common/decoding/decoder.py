@@ -21,6 +21,7 @@ Decoder: TypeAlias = Callable[[Any, Source], Any]
 
 _LARGEST: Final = 10**400
 """Of an integer: more than any amount in a ledger."""
+_LEAST: Final = -_LARGEST
 _HERE: Final = Source()
 
 
@@ -68,7 +69,7 @@ def _is_derived(mark: object) -> bool:
 
 def is_whole(value: object) -> bool:
     """Tell whether this is a whole number that is kept as it is."""
-    return type(value) is int and -_LARGEST < value < _LARGEST
+    return type(value) is int and _LEAST < value < _LARGEST
 
 
 @cache
@@ -98,10 +99,10 @@ def decoder_of(hint: Any) -> Decoder:  # noqa: ANN401, PLR0911  # a type as it i
 
 
 def _text(value: Any, source: Source) -> str:  # noqa: ANN401  # whatever was written, here and below
+    if isinstance(value, str) and value.isascii() and len(value) <= source.longest_text:
+        return value
     if not isinstance(value, str):
         raise WrongInput.of(value, "Give text in quotes.")
-    if value.isascii() and len(value) <= source.longest_text:
-        return value
     if len(value) > source.longest_text:
         raise WrongInput([Fault((), f" has {len(value)} characters.", f"Use at most {source.longest_text}.")])
     if any("\ud800" <= letter <= "\udfff" for letter in value):
@@ -110,7 +111,7 @@ def _text(value: Any, source: Source) -> str:  # noqa: ANN401  # whatever was wr
 
 
 def _whole(value: Any, _source: Source) -> int:  # noqa: ANN401
-    if type(value) is int and -_LARGEST < value < _LARGEST:
+    if type(value) is int and _LEAST < value < _LARGEST:
         return value
     raise WrongInput.of(value, "Give a whole number.")
 
@@ -262,11 +263,20 @@ class _Table:
         }
         self._also_needed = getattr(kind, "also_needed", None)
         self._cross_checks = getattr(kind, "cross_checks", None)
+        self._is_plain = self._also_needed is None and self._cross_checks is None
 
     def read(self, value: Any, source: Source, others: Mapping[str, Any] = MappingProxyType({})) -> Any:  # noqa: ANN401
         """Make a value, or say everything that is wrong."""
         if type(value) is not dict:
             raise WrongInput.of(value, f"Give a table with the keys {', '.join(self._readers)}.")
+        if self._is_plain and not others and value.keys() == self._readers.keys():
+            try:
+                return self._kind(**{key: self._readers[key](each, source) for key, each in value.items()})
+            except (WrongInput, DpspcaError):
+                pass  # a second look says everything that is wrong
+        return self._read_all(value, source, others)
+
+    def _read_all(self, value: Mapping[Any, Any], source: Source, others: Mapping[str, Any]) -> Any:  # noqa: ANN401
         readers, made = self._readers, {**others}
         wrong: list[Fault] = []
         unknown: list[object] = []

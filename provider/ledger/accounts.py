@@ -31,7 +31,8 @@ class Account:
 
     def covers(self, price: Price) -> bool:
         """Tell whether a price is not negative and at most what is reserved."""
-        return NOTHING.is_within(price) and price.is_within(self.reserved)
+        left = self.reserved
+        return 0 <= price.units <= left.units and 0 <= price.slack_units <= left.slack_units
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,10 +328,13 @@ _KINDS: Final[Mapping[str, type[Fact]]] = {
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _WRITTEN_AS: Final = {"query": "question", "queries": "questions"}
 """Keys that differ from the field's name. Ledgers keep the form of version 0.1.0, because their hashes depend on it."""
-_NAMED: Final = {written: name for name, written in _WRITTEN_AS.items()}
 _FIELDS: Final = {
     kind: tuple((_WRITTEN_AS.get(each.name, each.name), each.name) for each in fields(kind)) for kind in _NAMES
 }
+_READ_AS: Final[Mapping[str, tuple[Callable[..., Fact], list[tuple[str, str]]]]] = {
+    name: (kind, [pair for pair in _FIELDS[kind] if pair[0] != pair[1]]) for name, kind in _KINDS.items()
+}
+"""How to make the fact of each kind, and which keys have another name there."""
 _FORM: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 """The one form of an entry's line."""
 _READER: Final = json.JSONDecoder()
@@ -363,10 +366,10 @@ class Entry:
         try:
             parts, end = _READER.raw_decode(content)
             number, at, kind = parts.pop("number"), parts.pop("at"), parts.pop("kind")
-            if end != len(content) or not (is_whole(number) and is_whole(at)):
+            if end != len(content) or not is_whole(number) or not is_whole(at):
                 raise ValueError  # noqa: TRY301  # handled like every other fault of the line
-            make: Callable[..., Fact] = _KINDS[kind]
-            for written, name in _NAMED.items():
+            make, renamed = _READ_AS[kind]
+            for written, name in renamed:
                 if written in parts:
                     parts[name] = parts.pop(written)
             return cls(number, at, decode(make, parts, STORED), content, written_hash)

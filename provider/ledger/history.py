@@ -195,17 +195,17 @@ class History:
 
     def append(self, entry: Entry) -> None:
         """Apply the next entry, or refuse it if it was altered, is out of place, or does not follow."""
-        if entry.number != self.head.entries + 1 or entry.hash != link(self.head.hash, entry.content):
+        head, fact = self.head, entry.fact
+        if entry.number != head.entries + 1 or entry.hash != link(head.hash, entry.content):
             raise DamagedLedgerError(
-                f"The ledger was altered: its chain breaks at entry {self.head.entries + 1}.",
-                "Restore a backup.",
+                f"The ledger was altered: its chain breaks at entry {head.entries + 1}.", "Restore a backup."
             )
-        if not self._follows(entry.fact):
+        if not self._follows(fact):
             raise DamagedLedgerError(f"Entry {entry.number} does not follow from those before it.", "Restore a backup.")
         self._apply(entry)
-        ledger = self.head.ledger
-        if isinstance(entry.fact, (Founded, QuarantineEnded)):
-            ledger = entry.fact.ledger or ledger
+        ledger = head.ledger
+        if isinstance(fact, (Founded, QuarantineEnded)):
+            ledger = fact.ledger or ledger
             self.names.add(ledger)
         self.head = Head(ledger, entry.number, entry.hash)
 

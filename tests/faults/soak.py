@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from coordinator_processes import free_port
-from daemons import Daemons, daemons
+from daemons import AS_DEPLOYED, Daemons, daemons
 from local_federation import permissive_policy
 from measures import MEBIBYTE, Sample, growth, sample
 
@@ -45,9 +45,6 @@ BETWEEN = 0.2
 """Seconds from sample to sample."""
 LARGEST_LOG = 1100 * 2**15
 """Largest size of a write-ahead log in bytes. SQLite restarts it after a thousand pages, of 32 KiB in the journal."""
-AS_DEPLOYED = ("env", "MALLOC_ARENA_MAX=2", "GLIBC_TUNABLES=glibc.malloc.tcache_count=0")
-"""The settings of the C library in the image. Without them, each thread fills a cache of up to a quarter of a megabyte
-over hours, which looks like a memory leak."""
 SPEC = JobSpec(
     schema=Schema(COLUMNS),
     unit=PrivacyUnit.ROW_REPLACE_ONE,

@@ -154,6 +154,17 @@ def test_forecasts_of_captured_variance_agree_with_runs_on_a_table() -> None:
 
 
 @pytest.mark.slow
+def test_forecasts_of_answers_and_bytes_agree_with_a_federation() -> None:
+    rows = measured("forecast", "--costs", "--runs", "1")["costs"]
+    assert [row["method"] for row in rows] == ["auto", "power-iteration"]
+    for row in rows:
+        forecast, took = row["forecast"], row["runs"]
+        assert forecast["answers"] == took["answers"]
+        assert took["bytes"] / 2 < forecast["bytes"] < 2 * took["bytes"]
+        assert min(forecast["seconds"], took["seconds"]) > 0
+
+
+@pytest.mark.slow
 def test_centering_compares_a_mean_that_is_found_with_the_true_one() -> None:
     (row,) = measured("centering")
     assert row["chosen"] in {"private", "pairs"}

@@ -33,6 +33,8 @@ from dpspca.provider.data.tables import (
 
 _PAGE_BUFFER: Final = 2**16
 """Bytes of each column that are read from disk at a time."""
+_BATCHES: Final = 8
+"""After so many batches, pyarrow gives memory back that it would keep. More often would not make it less."""
 _MOST_DIGITS: Final = 76
 """Of a decimal number. Pyarrow does not survive a broken file that states more."""
 _ARROW_MARK: Final = b"ARROW1"
@@ -56,9 +58,17 @@ def read_parquet(source: RowSource) -> RawTable:
         columns = _columns(stored.schema_arrow, source)
         names = list(columns.in_file)
         batches = stored.iter_batches(source.rows_at_a_time(len(names)), columns=_in_file(names, source))
-        numbers = (numbers_in(_whole_rows(batch, source), columns, source.reading) for batch in batches)
+        numbers = (numbers_in(_whole_rows(batch, source), columns, source.reading) for batch in _given_back(batches))
         kind = _kind(stored.schema_arrow, columns)
         return RawTable(RowBatches.reading(len(names), kind, numbers, opened), columns)
+
+
+def _given_back(batches: Iterator[Any]) -> Iterator[Any]:
+    """Give back memory between batches: pages that were decoded stay with pyarrow's threads otherwise."""
+    for number, batch in enumerate(batches, start=1):
+        yield batch
+        if number % _BATCHES == 0:
+            _give_back()
 
 
 def _give_back() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from coordinator_processes import free_port
-from daemons import Daemons, Process, daemons
+from daemons import AS_DEPLOYED, Daemons, Process, daemons
 from local_federation import permissive_policy
 
 from dpspca.client.federation import AsyncFederation
@@ -76,8 +76,9 @@ async def after_jobs(running: Daemons, declared: str, named: bool) -> float:
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_memory_stays_within_the_cap_whatever_the_size_of_the_rows(kind: str, tmp_path: Path) -> None:
     async def scenario() -> tuple[float, float]:
-        policy = permissive_policy("row-add-remove")
-        async with daemons(tmp_path, f"127.0.0.1:{free_port()}", policy, {"north": {"cohort": SMALL}}) as running:
+        policy, address = permissive_policy("row-add-remove"), f"127.0.0.1:{free_port()}"
+        rows = {"north": {"cohort": SMALL}}
+        async with daemons(tmp_path, address, policy, rows, within=lambda _: AS_DEPLOYED) as running:
             write(tmp_path, 1)
             (tmp_path / f"large.{kind}").rename(tmp_path / f"small.{kind}")
             few = await after_jobs(running, f'cohort = "small.{kind}"\n', kind == "parquet")
