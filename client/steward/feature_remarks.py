@@ -33,8 +33,9 @@ def _about_unit(feature: FeatureFacts) -> Iterator[str]:
     name, count, suspected, allowed = f"{feature.name!r:.60}", feature.values, feature.suspicion, _range(feature)
     outside = feature.below + feature.above
     if feature.unknown:
-        numbers = ", ".join(f"{number:g}" for number in feature.unknown_numbers)
-        such_as = f", such as {numbers}" if numbers else ""
+        numbers, texts = map("{:g}".format, feature.unknown_numbers), map("{!r}".format, feature.unknown_texts)
+        named = ", ".join([*numbers, *texts][:_NAMED])
+        such_as = f", such as {named}" if named else ""
         yield (
             f"{feature.unknown} of {count} values of {name} are not a level{such_as}. If they are codes of levels, "
             "declare levels for it under [dictionaries], in columns. If they stand for missing values, declare "

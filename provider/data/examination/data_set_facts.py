@@ -45,7 +45,7 @@ from dpspca.provider.data.triplet_rows import rows_of_triplets
 
 from .alike_persons import PersonFacts, facts_of_persons
 from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, fault_in
-from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features
+from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features, noting_texts, with_unknown_texts
 from .triplet_faults import fault_in_triplets
 
 Progress: TypeAlias = Callable[[int], None]
@@ -124,11 +124,13 @@ def examine_rows(  # noqa: PLR0913  # all that is declared
     Dense rows are read some at a time, within ``memory``. ``square`` returns the bytes that a square matrix of a given
     number of columns takes. ``progress`` is called with the number of rows that were read.
     """
+    reading = noting_texts(reading)
     found = _examined(path, reading, persons, memory, square, progress)
     has_unknown = reading.triplets is None and any(each.unknown for each in found.features)
     undecoded = undecoded_columns(path, reading) if has_unknown else ()
     return replace(
         found,
+        features=tuple(with_unknown_texts(each, reading) for each in found.features),
         unstored=tuple(unstored_parts(path, reading)),
         notes=tuple(notes(path, reading)),
         undecoded=undecoded,

@@ -4,7 +4,7 @@ These are facts about rows, for the person who may see the rows. None of them ma
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,15 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.dictionary import MOST_ODD, OTHER_TEXT, UNKNOWN, Category, MappedFeature, Number
+from dpspca.common.dictionary import (
+    MOST_ODD,
+    OTHER_TEXT,
+    UNKNOWN,
+    Category,
+    MappedFeature,
+    Number,
+    category_text,
+)
 from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import Genotypes
 
@@ -21,6 +29,9 @@ from .unit_errors import SENTINELS, Conversion, suspected_codes, suspected_unit
 _MOST_SAMPLED: Final = 2**16
 _FEWEST_SAMPLED: Final = 64
 _MOST_UNKNOWN: Final = 8
+_MOST_NOTED: Final = 256
+_LONGEST: Final = 60
+"""Letters of a text that are shown."""
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIXED_BITS: Final = np.uint64(32)
 
@@ -55,13 +66,46 @@ class FeatureFacts:
     suspicion: Conversion | None
     """A conversion that would explain the values."""
     unknown_numbers: tuple[float, ...] = ()
-    """The smallest numbers, as in the file, that are not a level of a category. Other texts are not kept."""
+    """The smallest numbers, as in the file, that are not a level of a category."""
+    unknown_texts: tuple[str, ...] = ()
+    """The first texts that are not a level of a category."""
 
     @property
     def is_wrong(self) -> bool:
         """Tell whether most values are outside the range or of no level, or none can be used."""
         odd = self.below + self.above + self.unknown
         return odd > MOST_ODD * self.values if self.values else self.missing + self.unusable > 0
+
+
+class NotedTexts(dict[str, int]):
+    """The texts of a category's levels, which notes the first other texts that are looked for among them."""
+
+    def __init__(self, levels: dict[str, int]) -> None:
+        super().__init__(levels)
+        self._others: dict[str, None] = {}
+
+    def __contains__(self, text: object) -> bool:
+        is_level = super().__contains__(text)
+        if not is_level and isinstance(text, str) and len(self._others) < _MOST_NOTED:
+            self._others[text[:_LONGEST]] = None
+        return is_level
+
+    def unknown(self) -> tuple[str, ...]:
+        """Return other texts than numbers and missing values, in the order in which they were found."""
+        levels = dict(self)
+        found = (text for text in self._others if category_text(text, levels) == OTHER_TEXT)
+        return tuple(found)[:_MOST_UNKNOWN]
+
+
+def noting_texts(reading: Reading) -> Reading:
+    """Return how to read a data set so that ``with_unknown_texts`` knows texts that are not a level."""
+    return replace(reading, texts={column: NotedTexts(dict(levels)) for column, levels in reading.texts.items()})
+
+
+def with_unknown_texts(facts: FeatureFacts, reading: Reading) -> FeatureFacts:
+    """Add the texts that are not a level, once all rows were read as ``noting_texts`` says."""
+    noted = reading.texts.get(facts.column)
+    return replace(facts, unknown_texts=noted.unknown()) if facts.unknown and isinstance(noted, NotedTexts) else facts
 
 
 class FeatureScan:

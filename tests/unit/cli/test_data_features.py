@@ -102,13 +102,29 @@ def test_each_feature_is_described_and_none_is_suspected(here: Here) -> None:
         "2 of 39 values of 'age'",
     ):
         assert fact in said.out
-    assert a_line_names(said.out, 1, 39, "'sex'", "levels", "missing_codes", "[dictionaries]")
+    assert a_line_names(said.out, 1, 39, "'sex'", "such as '?'", "levels", "missing_codes", "[dictionaries]")
 
 
 def test_numbers_that_are_no_level_are_named(here: Here, tmp_path: Path) -> None:
     rewrite(tmp_path, "Geschlecht", lambda values: values.replace({"?": "7"}))
     assert features(here("data", "check", "--config", "north.toml", "--json"))["sex"]["unknown_numbers"] == [7]
     assert a_line_names(here("data", "check", "--config", "north.toml").out, "'sex'", "such as 7", "levels")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_texts_that_are_no_level_are_named_once(here: Here, tmp_path: Path, kind: str) -> None:
+    """In the order in which they are found, shortened, and without levels, numbers and missing values."""
+    rewrite(tmp_path, "Geschlecht", lambda values: values.replace({"?": "divers"}).where(values.index != 3, "x" * 900))
+    frame = pd.read_csv(tmp_path / "rows.csv", dtype={"Geschlecht": str}).drop(columns="note")
+    if kind == "parquet":
+        frame.to_parquet(tmp_path / "rows.parquet")
+    elif kind == "feather":
+        frame.to_feather(tmp_path / "rows.feather")
+    settings = (tmp_path / "north.toml").read_text(encoding="utf-8").replace("rows.csv", f"rows.{kind}")
+    (tmp_path / "north.toml").write_text(settings, encoding="utf-8")
+    sex = features(here("data", "check", "--config", "north.toml", "--json"))["sex"]
+    assert (sex["unknown"], sex["unknown_texts"], sex["unknown_numbers"]) == (2, ["x" * 60, "divers"], [])
+    assert a_line_names(here("data", "check", "--config", "north.toml").out, "'sex'", "'divers'")
 
 
 @pytest.mark.parametrize(
