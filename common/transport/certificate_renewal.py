@@ -179,16 +179,20 @@ class CertificateRenewer:
         made, _ = self._mail.receive(me.authority_pem)
         if made:
             self._request = b""
-            _log.info("The certificate is renewed. It is valid until %s.", f"{made.not_after:%F}")
 
     def _emit_what_is_used(self) -> None:
-        """Emit events about the certificate and the revocation list in use, if they are others than before."""
+        """Emit events about the certificate and the revocation list in use, if they are others than before.
+
+        A new certificate is logged, too, also if somebody installed it by hand.
+        """
         me, listed = self._current(), self._revocations()
         certificate, number = self._shown
         self._shown = me.certificate_pem, listed.number
         if me.certificate_pem != certificate:
             serial = f"{read_certificate(me.certificate_pem).serial_number:x}"
             self._events("certificate", serial=serial, until=me.not_after.isoformat())
+            if certificate:
+                _log.info("A renewed certificate is in use. It is valid until %s.", f"{me.not_after:%F}")
         if listed.number != number:
             until = listed.next_update.isoformat()
             self._events("revocation-list", list_number=listed.number, until=until, revoked=len(listed.serials))

@@ -340,8 +340,8 @@ def test_daemons_renew_and_fetch_revocations_while_they_run(tmp_path: Path) -> N
         ]
         signed = json.loads(town.run("study", "sign", "--yes", "--json").stdout)["requests"]
         assert [each["outcome"] for each in signed] == ["renews", "renews"]
-        north.says("The certificate is renewed")
-        hub.says("The certificate is renewed")
+        north.says("A renewed certificate is in use")
+        hub.says("A renewed certificate is in use")
         assert town.identity("provider-north").not_after > before.not_after + timedelta(days=20)
         told = json.loads(subprocess.run(health, cwd=home, capture_output=True, check=True).stdout)  # noqa: S603  # our own program
         assert (told["passed"], told["warnings"]) == (True, [])

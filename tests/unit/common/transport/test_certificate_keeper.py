@@ -76,10 +76,14 @@ def site(north: Any, tmp_path: Path) -> Site:
     return Site(north, tmp_path)
 
 
-def test_certificates_and_lists_are_events_when_they_come_into_use(site: Site) -> None:
+def test_certificates_and_lists_are_events_when_they_come_into_use(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     """Also those that were installed by hand. They are told once."""
+    caplog.set_level("INFO")
     site.look()
     site.look()
+    assert "certificate is in use" not in caplog.text
     first, listed = site.events
     assert first == ("certificate", {"serial": serial_of(site.before), "until": site.before.not_after.isoformat()})
     assert (listed[0], listed[1]["list_number"], listed[1]["revoked"]) == (
@@ -91,6 +95,7 @@ def test_certificates_and_lists_are_events_when_they_come_into_use(site: Site) -
     site.sign()
     site.look()
     site.look()
+    assert caplog.text.count(f"certificate is in use. It is valid until {site.identity.get().not_after:%F}") == 1
     renewed, newer = site.events[2:]
     assert renewed[1]["serial"] == serial_of(site.identity.get()) != serial_of(site.before)
     assert newer[1]["list_number"] == site.revoked.get().number > listed[1]["list_number"]
