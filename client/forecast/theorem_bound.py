@@ -146,6 +146,7 @@ def for_job(  # noqa: PLR0913  # what is assumed has as many parts
     spec = plan.spec
     check(spec.method == NAME, f"The theorem is about {NAME}, not about {spec.method}.", f"Use the method {NAME}.")
     steps = [step for step in plan if step.query is CovarianceProduct]
+    check(bool(steps), "The theorem is about the paper's loop, not about the improved one.", "See the forecast.")
     unit = CovarianceProduct.unit_value(spec.norm_bound)
     return error_terms(
         PopulationAssumptions(leading, following, s_star, leading if largest is None else largest),

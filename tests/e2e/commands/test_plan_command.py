@@ -91,6 +91,12 @@ def test_a_job_is_planned_once_for_its_plan_and_its_forecast(
         assert planned[found["digest"]] == 1
 
 
+def test_the_theorem_says_nothing_about_the_improved_loop(here: Callable[..., Ended]) -> None:
+    found = here("plan", *JOB, "--method", "dps-pca", "--option", "loop=improved", "--rows", "1000000", "--json").facts
+    assert "improved" in found["theory"]["says_nothing"]
+    assert found["forecast"]["methods"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -180,6 +180,8 @@ def test_a_larger_budget_lowers_a_job_s_bound_and_more_providers_raise_it() -> N
 def test_a_job_of_another_algorithm_or_beyond_the_condition_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match=facts("analyze-gauss", "dps-pca")):
         of(job(method="analyze-gauss", options={}))
+    with pytest.raises(InvalidParameterError, match=facts("improved", "forecast")):
+        of(job(options={"sparsity": 20, "loop": "improved"}))
     with pytest.raises(InvalidParameterError, match=facts("1 - gamma = 0.581")):
         of(job(budget=Budget(0.5, 1e-6)))
 
