@@ -157,9 +157,9 @@ class Federation:
         """Return the columns of a data set, and the providers to ask: those named, or all that offer it now."""
         return self._loop.run(self._federation.describe(data_set, providers))
 
-    def providers_of(self, data_set: str) -> list[str]:
-        """Name the providers that offer a data set now."""
-        return self._loop.run(self._federation.providers_of(data_set))
+    def offers_of(self, data_set: str) -> list[Offer]:
+        """List the offers of a data set by providers that are connected now, in the order of their names."""
+        return self._loop.run(self._federation.offers_of(data_set))
 
     def submit(  # noqa: PLR0913  # the job, and how to submit it
         self,

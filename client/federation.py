@@ -263,9 +263,10 @@ class AsyncFederation:
         )
         return schemas.pop(), names
 
-    async def providers_of(self, data_set: str) -> list[str]:
-        """Name the providers that offer a data set now."""
-        return sorted({each.provider for each in await self.data_sets() if each.data_set == data_set})
+    async def offers_of(self, data_set: str) -> list[Offer]:
+        """List the offers of a data set by providers that are connected now, in the order of their names."""
+        offered = {each.provider: each for each in await self.data_sets() if each.data_set == data_set}
+        return [offered[name] for name in sorted(offered)]
 
     async def submit(  # noqa: PLR0913  # the job, and how to submit it
         self,
@@ -291,8 +292,9 @@ class AsyncFederation:
         spec.schema.require_named()
         require_admissible(await self.presence(check_list("providers", providers or ())))
         names = await self._names(spec, data_set) if providers is None else check_list("providers", providers)
-        spec = spec if centering is None else centred(spec, centering, len(names))
         asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
+        if centering is not None:
+            spec = centred(spec, centering, len(names), sparse=any(each.is_sparse for each in asked))
         require_fit(spec, data_set, names, asked)
         if spec.dictionary is None:
             spec = spec.with_names({each.provider: each.schema.names for each in asked})
@@ -307,7 +309,7 @@ class AsyncFederation:
         """Name the providers to ask: all that offer the data set. Without a dictionary, their columns must agree."""
         if spec.dictionary is None:
             return (await self.describe(data_set))[1]
-        return await self.providers_of(data_set) or (await self.describe(data_set))[1]
+        return [each.provider for each in await self.offers_of(data_set)] or (await self.describe(data_set))[1]
 
     async def submit_signed(self, signed: SignedJob, spec: JobSpec) -> AsyncJob:
         """Submit a job that is already signed. Submitting the same bytes again does not create another job."""

@@ -177,11 +177,13 @@ class Flags:
     answer_seconds: Annotated[int | None, typer.Option(help="Seconds to wait for an answer. Default: 600.")] = None
 
 
-def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | None = None) -> JobSpec:
+def from_flags(
+    flags: Flags, schema: Schema | None = None, *, providers: int | None = None, sparse: bool = False
+) -> JobSpec:
     """Return the job that the flags describe. Required flags have no default: each is part of the promise or the price.
 
-    ``schema`` replaces the number of columns if the federation has sent it. ``providers`` is their number, if known: it
-    helps to choose a centring.
+    ``schema`` replaces the number of columns if the federation has sent it. ``providers`` is their number, if known,
+    and ``sparse`` says that some of them offer sparse rows: both help to choose a centring.
     """
     check_given(flags, columns_known=schema is not None)
     values: dict[str, Any] = asdict(flags)
@@ -212,7 +214,7 @@ def from_flags(flags: Flags, schema: Schema | None = None, *, providers: int | N
         **({} if is_open else {"centering": (flags.centering or CenteringChoice.NONE).value} | mean),
         **others,
     )
-    return centred(spec, AutoCentering(**mean), providers) if is_open else spec
+    return centred(spec, AutoCentering(**mean), providers, sparse=sparse) if is_open else spec
 
 
 def check_given(flags: Flags, *, columns_known: bool) -> None:

@@ -299,13 +299,15 @@ async def _submit(
     """Submit the job of a file or of flags. If the flags do not say how many columns, take those on offer."""
     data_set, providers = chosen.data_set or await federation.only_data_set(), chosen.providers
     dictionary = job_file.dictionary if job_file else job_flags.dictionary_of(flags)
-    count = len(providers or await federation.providers_of(data_set)) or None
+    offers = await federation.offers_of(data_set)
+    count = len(providers or offers) or None
+    sparse = any(each.is_sparse for each in offers if each.provider in (providers or [each.provider]))
     if job_file:
-        spec = job_file.for_providers(count)
+        spec = job_file.for_providers(count, sparse=sparse)
     else:
         known = flags.dimension is not None or dictionary is not None
         schema = None if known else (await federation.describe(data_set, providers))[0]
-        spec = job_flags.from_flags(flags, schema, providers=count)
+        spec = job_flags.from_flags(flags, schema, providers=count, sparse=sparse)
     plan = job_file.planned(spec) if job_file else catalogue.plan(spec)
     for remark in findings.of_job(plan):
         typer.echo(remark, err=True)

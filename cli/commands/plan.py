@@ -111,20 +111,32 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         print_text(f"Written: {write}. To run it: `dpspca run {write} --config {config or 'SETTINGS'}`.")
 
 
-def _spec(read: JobFile | None, flags: job_flags.Flags, providers: int | None, schema: Schema | None = None) -> JobSpec:
+def _spec(
+    read: JobFile | None,
+    flags: job_flags.Flags,
+    providers: int | None,
+    schema: Schema | None = None,
+    *,
+    sparse: bool = False,
+) -> JobSpec:
     """Return the job of a file or of flags. If the flags do not say how many columns, take those on offer.
 
-    ``providers`` is their number, if it is known.
+    ``providers`` is their number, if it is known, and ``sparse`` says that some of them offer sparse rows.
     """
     if read:
-        return read.for_providers(providers)
-    return job_flags.from_flags(flags, None if flags.dimension is not None else schema, providers=providers)
+        return read.for_providers(providers, sparse=sparse)
+    offered = None if flags.dimension is not None else schema
+    return job_flags.from_flags(flags, offered, providers=providers, sparse=sparse)
 
 
 def _held(config: Path, read: JobFile | None, flags: job_flags.Flags, chosen: Chosen) -> Held:
     """Check whether the job of a file or of flags fits the terms."""
     bound = read.public_bound if read else job_flags.public_bound(flags)
-    return hold_to_terms(config, lambda schema, count: _spec(read, flags, count, schema), chosen, bound)
+
+    def spec_of(schema: Schema, count: int, sparse: bool) -> JobSpec:  # noqa: FBT001  # as ``hold_to_terms`` calls it
+        return _spec(read, flags, count, schema, sparse=sparse)
+
+    return hold_to_terms(config, spec_of, chosen, bound)
 
 
 def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None, dictionary: str | None) -> str:

@@ -60,7 +60,9 @@ def terms(
     chosen = Chosen.of(job_file, data_set, provider)
     if job_file:
         bound = job_file.public_bound
-        held = hold_to_terms(config, lambda _, providers: job_file.for_providers(providers), chosen, bound)
+        held = hold_to_terms(
+            config, lambda _, count, sparse: job_file.for_providers(count, sparse=sparse), chosen, bound
+        )
         found, made = held.terms, held.made
     else:
         found, made = connected(config, partial(_terms, chosen=chosen)), None
@@ -88,11 +90,12 @@ async def _terms(federation: AsyncFederation, chosen: Chosen) -> list[Terms]:
 
 
 def hold_to_terms(
-    config: Path, spec_of: Callable[[Schema, int], JobSpec], chosen: Chosen, public_bound: float | None = None
+    config: Path, spec_of: Callable[[Schema, int, bool], JobSpec], chosen: Chosen, public_bound: float | None = None
 ) -> Held:
     """Ask for the terms of a job's data set, and change the job until it fits them.
 
-    ``spec_of`` takes the columns and the number of providers. ``public_bound`` follows from the job's dictionary.
+    ``spec_of`` takes the columns, the number of providers, and whether some offer sparse rows. ``public_bound`` follows
+    from the job's dictionary.
     """
 
     async def work(federation: AsyncFederation) -> Held:
@@ -106,7 +109,8 @@ def hold_to_terms(
         ]
         check(bool(offered), f"No connected provider offers the data set {data_set!r}.", "Try `dpspca datasets`.")
         schema, count = offered[0].schema, len(chosen.providers or offered)
-        return Held(data_set, found, fit(spec_of(schema, count), chosen.providers, found, schema, public_bound))
+        spec = spec_of(schema, count, any(each.is_sparse for each in offered))
+        return Held(data_set, found, fit(spec, chosen.providers, found, schema, public_bound))
 
     return connected(config, work)
 

@@ -32,6 +32,8 @@ class Offer:
     schema: Schema
     dictionary: PinnedDictionary | None = None
     """The dictionary by which its rows were prepared. The provider's signed terms state the digest too."""
+    is_sparse: bool = False
+    """Whether its rows are stored without their zeros, so that no mean can be subtracted."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -41,6 +43,7 @@ class Offer:
             "dimension": self.schema.dimension,
             "columns": self.schema.names,
             "dictionary": None if self.dictionary is None else asdict(self.dictionary),
+            "is_sparse": self.is_sparse,
         }
 
 
@@ -69,7 +72,7 @@ class OfferList:
         pinned = PinnedDictionary(offered.dictionary, offered.dictionary_title) if offered.dictionary else None
         if pinned is not None:
             self._kept.add_bytes(len(pinned.digest) + 4 * len(pinned.title))
-        return Offer(provider, data_set, self._schemas[schema], pinned)
+        return Offer(provider, data_set, self._schemas[schema], pinned, offered.sparse)
 
 
 @dataclass(frozen=True, slots=True)

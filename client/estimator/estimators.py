@@ -260,14 +260,14 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _fit_federation(self, federation: Federation, data_set: str | None, providers: Sequence[str] | None) -> None:
         data_set, known = federation.only_data_set() if data_set is None else data_set, self._known()
+        offers = federation.offers_of(data_set)
         if known is None:
             schema, names = federation.describe(data_set, providers)
         else:
-            schema, names = Schema.of(known[1].columns), list(providers or federation.providers_of(data_set))
+            schema, names = Schema.of(known[1].columns), list(providers or (each.provider for each in offers))
         start_seed, _ = seeds_of(self.random_state)
-        spec = replace(
-            self._spec(schema, start_seed, KnownRows(len(names) or None)), minimum_providers=max(1, len(names))
-        )
+        about = KnownRows(len(names) or None, sparse=any(each.is_sparse for each in offers if each.provider in names))
+        spec = replace(self._spec(schema, start_seed, about), minimum_providers=max(1, len(names)))
         job = federation.submit(spec, data_set, names or None, dictionary=known and known[0])
         for progress in progress_of(job):
             if self.watch:

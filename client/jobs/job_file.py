@@ -70,12 +70,15 @@ class JobFile:
                 spec = centred(spec, centering, len(providers) if providers else None)
             return cls(catalogue.plan(spec), data_set, providers, known, file if known else None, centering)
 
-    def for_providers(self, count: int | None) -> JobSpec:
-        """Return the job with its centring chosen for this many providers, if the file leaves that open."""
+    def for_providers(self, count: int | None, *, sparse: bool = False) -> JobSpec:
+        """Return the job with its centring chosen for this many providers, if the file leaves that open.
+
+        ``sparse`` says that some of them offer sparse rows.
+        """
         if self.centering is None:
             return self.spec
         bare = replace(self.spec, centering=Centering.NONE, mean_bound=None, public_mean=None, centering_reason=None)
-        return centred(bare, self.centering, count)
+        return centred(bare, self.centering, count, sparse=sparse)
 
     def planned(self, spec: JobSpec) -> Plan:
         """Return the plan of the file's job, or of the job that was made from it."""

@@ -65,7 +65,8 @@ def names_warning(columns: Columns) -> str:
 
 
 def _offer(name: str, rows: DataSet, pinned: PinnedDictionary | None, *, with_names: bool) -> pb.DataSet:
-    offered = pb.DataSet(name=name, dimension=rows.dimension, columns=(rows.names or ()) if with_names else ())
+    columns = (rows.names or ()) if with_names else ()
+    offered = pb.DataSet(name=name, dimension=rows.dimension, columns=columns, sparse=rows.is_sparse)
     if pinned is not None:
         offered.dictionary, offered.dictionary_title = pinned.digest, pinned.title
     return offered

@@ -111,6 +111,11 @@ class CountedFiles:
         """The names of the columns, if they have names."""
         return self.form.names
 
+    @property
+    def is_sparse(self) -> bool:
+        """Tell whether the rows are in CSR form."""
+        return self.form.is_sparse
+
     def digest(self) -> str:
         """Return a random identifier of what was counted since this start. The next start has another."""
         return self._digest
@@ -261,7 +266,7 @@ class ArrivingRows:
     @property
     def is_sparse(self) -> bool:
         """Tell whether the rows are in CSR form."""
-        return self.counted_files.form.is_sparse
+        return self.counted_files.is_sparse
 
     @property
     def pieces(self) -> Sequence[slice]:

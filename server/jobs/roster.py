@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
@@ -79,15 +79,17 @@ class Link:
         data_sets: Mapping[str, Schema],
         dictionaries: Mapping[str, PinnedDictionary] | None = None,
         certificate: bytes = b"",
+        sparse: Collection[str] = (),
     ) -> None:
-        """``dictionaries`` names those of data sets that have one. It is passed on, and decides nothing.
+        """``dictionaries`` names those of data sets that have one, and ``sparse`` those with sparse rows.
 
-        ``certificate`` is the one that the provider showed.
+        Both are passed on, and decide nothing. ``certificate`` is the one that the provider showed.
         """
         self.name = name
         self.certificate = certificate
         self.data_sets = dict(data_sets)
         self.dictionaries = dict(dictionaries or {})
+        self.sparse = frozenset(sparse)
         self.ended_by: DpspcaError | None = None
         self._outbound: asyncio.Queue[pb.ToProvider | None] = asyncio.Queue(MAX_QUEUED)
         self._frames_lock = asyncio.Lock()
@@ -105,7 +107,8 @@ class Link:
     def offered(self) -> Iterator[pb.DataSet]:
         """Return the data sets in the form that analysts get."""
         for name, schema in self.data_sets.items():
-            offered = pb.DataSet(name=name, dimension=schema.dimension, columns=schema.names or ())
+            columns, sparse = schema.names or (), name in self.sparse
+            offered = pb.DataSet(name=name, dimension=schema.dimension, columns=columns, sparse=sparse)
             if (pinned := self.dictionaries.get(name)) is not None:
                 offered.dictionary, offered.dictionary_title = pinned.digest, pinned.title
             yield offered

@@ -221,7 +221,8 @@ def _make_link(name: PartyName, hello: pb.Hello, certificate: bytes) -> Link:
     schemas = {check_name("a data set", each.name): _schema(each) for each in hello.data_sets}
     described = [each for each in hello.data_sets if each.dictionary]
     pinned = {each.name: PinnedDictionary(each.dictionary, each.dictionary_title) for each in described}
-    return Link(name.name, schemas, pinned, certificate)
+    sparse = [each.name for each in hello.data_sets if each.sparse]
+    return Link(name.name, schemas, pinned, certificate, sparse)
 
 
 def _schema(offered: pb.DataSet) -> Schema:

@@ -59,18 +59,20 @@ class Hello(_message.Message):
     def __init__(self, software: _Optional[str] = ..., data_sets: _Optional[_Iterable[_Union[DataSet, _Mapping]]] = ..., challenge: _Optional[bytes] = ..., open_jobs: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[_Union[HeldReceipt, _Mapping]]] = ...) -> None: ...
 
 class DataSet(_message.Message):
-    __slots__ = ("name", "dimension", "columns", "dictionary", "dictionary_title")
+    __slots__ = ("name", "dimension", "columns", "dictionary", "dictionary_title", "sparse")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     DICTIONARY_FIELD_NUMBER: _ClassVar[int]
     DICTIONARY_TITLE_FIELD_NUMBER: _ClassVar[int]
+    SPARSE_FIELD_NUMBER: _ClassVar[int]
     name: str
     dimension: int
     columns: _containers.RepeatedScalarFieldContainer[str]
     dictionary: str
     dictionary_title: str
-    def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., dictionary: _Optional[str] = ..., dictionary_title: _Optional[str] = ...) -> None: ...
+    sparse: bool
+    def __init__(self, name: _Optional[str] = ..., dimension: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., dictionary: _Optional[str] = ..., dictionary_title: _Optional[str] = ..., sparse: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("software", "heartbeat_seconds", "certificate", "proof", "receipt")

@@ -270,7 +270,7 @@ proves who speaks, and nothing is encrypted or masked with its key."""
 HEARD = {
     "FromProvider": {"hello", "heartbeat", "answer", "refusal", "admitted", "awaiting_approval", "statement_reply"},
     "Hello": {"software", "data_sets", "challenge", "open_jobs", "held"},
-    "DataSet": {"name", "dimension", "columns", "dictionary", "dictionary_title"},
+    "DataSet": {"name", "dimension", "columns", "dictionary", "dictionary_title", "sparse"},
     "AnswerFrame": {"job", "position", "sequence", "content", "receipt"},
     "Refusal": {"job", "position", "code", "what", "remedy"},
     "Admitted": {"job"},

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from dishonest_peers import reissued
 from facts import facts, names_facts
 from local_federation import NOISE_SEED, SHARDS, Enrolment, federation, noise_for, now, seeded_noise, spec
@@ -89,6 +90,31 @@ def test_a_centring_is_chosen_for_the_providers_that_are_asked(tmp_path: Path) -
     assert asked[0].spec.centering_reason is CenteringReason.SMALL_BUDGET
     assert names_facts(statement.centering_reason, "pairs", "private mean", "budget")
     assert statement.centering_reason in statement.text
+
+
+def test_no_mean_is_chosen_where_a_provider_says_that_its_rows_are_sparse(tmp_path: Path) -> None:
+    """It would refuse to subtract one."""
+    open_job, first = spec(budget=Budget(8.0, 1e-3)), next(iter(SHARDS))
+    shards = SHARDS | {first: scipy.sparse.csr_array(SHARDS[first])}
+    others = [name for name in SHARDS if name != first]
+    with connected(tmp_path, shards) as fed:
+        assert {offer.provider: offer.is_sparse for offer in fed.offers_of("cohort")} == {
+            name: name == first for name in SHARDS
+        }
+        chosen = [
+            fed.submit(open_job, "cohort", names, centering=AutoCentering(mean_bound=3.0)).spec
+            for names in ([first], others, None)
+        ]
+        pca = DPSPCA(2, unit="row-replace-one", epsilon=8.0, delta=1e-3, centering="auto", norm_bound=3.0)
+        pca.fit(federation=fed, data_set="cohort")
+    assert [each.centering for each in chosen] == [Centering.PAIRS, Centering.PRIVATE, Centering.NONE]
+    assert [each.centering_reason for each in chosen] == [
+        CenteringReason.SPARSE_ROWS,
+        CenteringReason.AFFORDABLE,
+        CenteringReason.SPARSE_ROWS,
+    ]
+    assert pca.model_.statement.centering == Centering.NONE
+    assert names_facts(pca.model_.statement.centering_reason, "sparse")
 
 
 def test_a_federation_issues_each_warning_of_a_simulation_once(tmp_path: Path) -> None:

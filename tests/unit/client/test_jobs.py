@@ -101,7 +101,10 @@ def test_an_offer_without_names_has_a_width() -> None:
         "dimension": 2,
         "columns": ("a", "b"),
         "dictionary": None,
+        "is_sparse": False,
     }
+    sparse = pb.Offer(provider="north", data_set=pb.DataSet(name="cohort", dimension=3, sparse=True))
+    assert OfferList().read(sparse).is_sparse
 
 
 def test_an_offer_names_its_dictionary() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+import scipy.sparse
 from facts import names_facts
 from local_federation import AllowEverything
 
@@ -85,6 +86,15 @@ def test_a_data_set_is_offered_with_the_name_of_its_dictionary() -> None:
     assert (offered.dictionary, offered.dictionary_title) == (described.dictionary.digest(), "Three hospitals")
     (plain,) = told({"cohort": ("age",)}).data_sets
     assert (plain.dictionary, plain.dictionary_title) == ("", "")
+
+
+def test_a_data_set_is_offered_as_sparse_if_its_rows_are_stored_so() -> None:
+    rows = {"dense": CheckedRows(np.zeros((3, 2))), "sparse": CheckedRows(scipy.sparse.csr_array(np.zeros((3, 2))))}
+    settings = ProviderSetup("", None, None, None, rows, AllowEverything, Busy(), peers=Full())  # type: ignore[arg-type]
+    assert {each.name: each.sparse for each in greeting(settings, bytes(32)).data_sets} == {
+        "dense": False,
+        "sparse": True,
+    }
 
 
 def test_names_are_measured_as_they_are_sent() -> None:
