@@ -333,8 +333,8 @@ def text_of_costs(rows: list[dict[str, Any]]) -> str:
         shape = [f"{row[key]}" for key in ("rows", "columns", "components", "epsilon", "providers", "how", "method")]
         lines.append(f"| {' | '.join([*shape, *cells])} |")
     near = [sum(_is_near(row["forecast"][name], row["runs"][name]) for row in rows) for name in Cost._fields]
-    counts = ", ".join(f"{name} of {count}" for name, count in zip(Cost._fields, near, strict=True))
-    return "\n".join([*lines, "", f"Of {len(rows)} jobs, these are within a factor of 2: {counts}."])
+    counts = ", ".join(f"{count} in {name}" for name, count in zip(Cost._fields, near, strict=True))
+    return "\n".join([*lines, "", f"Of {len(rows)} jobs, so many forecasts are within a factor of 2: {counts}."])
 
 
 def _near(forecast: float, median: float) -> str:

@@ -68,7 +68,7 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         more than an average feature. For methods that cannot decide it means 5, or as many as there are features.
     sparsity : int, "auto" or None
         Largest number of features in the support of all components together, at most the number of features. "auto"
-        lets the method decide, which costs no budget; "dps-pca" then uses its improved loop. None sets no limit.
+        lets the method decide; "dps-pca" then uses its improved loop. None sets no limit.
         Methods without sparse components ignore it.
     method : str
         Name of the method. "auto" decides from public facts and released numbers how to spend the budget, and
@@ -115,9 +115,11 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         For a federation. "auto" lets providers with more rows count for more than their rows, as far as that makes the
         result less noisy: their noise is no larger. With "equal", every row counts the same.
     accounting : {"exact", "published"}
-        "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper.
+        "exact" adds the least noise that the budget allows. "published" follows the formula of the method's paper. With
+        "dps-pca" it needs a number as ``sparsity``.
     start : {"dense", "published"}
-        Of "dps-pca": from all features, or from ``sparsity`` random ones as in the paper, which often misses.
+        Of "dps-pca": from all features, or from ``sparsity`` random ones as in the paper, which often misses. Then
+        ``sparsity`` must be a number.
     random_state : None, int or RandomState
         None for a result that may be released. Any other value makes the run repeatable, for tests only.
     dictionary : Dictionary or path, optional

@@ -166,8 +166,13 @@ def _of_power(plan: Plan, population: Population) -> Outlook:
 
 
 def _expected(plan: Plan, outlook: Outlook) -> list[Step]:
-    """Return the steps, those about candidates alone with as many columns as are expected."""
+    """Return the steps, those about candidates alone with as many columns as are expected.
+
+    Where rounds are to name the candidates but there are none, all columns are.
+    """
     small = {"candidates", "scaled release"} if outlook.columns < plan.spec.schema.dimension else set()
+    if plan.spec.method == "dps-pca" and not products_of(plan):
+        small -= {"candidates"}
     return [
         replace(step, extent=replace(step.extent, nonzero_rows=outlook.columns))
         if step.name in small and step.query is ViewCovariance

@@ -33,7 +33,7 @@ from dpspca.common.protocol import Algorithm
 from dpspca.common.queries import CovarianceProduct, Extent, RowSparse
 from dpspca.common.results import Model, PrivacyStatement
 
-from .improved_loop import MOST_RELEASED, ROUNDS, in_rounds, planned_rounds
+from .improved_loop import MOST_RELEASED, in_rounds, planned_rounds, usual_rounds
 from .stages import ReleasedFacts
 from .steps import (
     AUTO,
@@ -72,7 +72,7 @@ class DpsPcaOptions:
     sparsity: int | Auto = field(
         metadata=described(
             "Number of columns that may take part, for all components together, at most the number of columns; or "
-            "auto: those that stand out in the last release of the improved loop, which is then the default."
+            "auto: those that stand out in the last release. With auto, the improved loop is the default."
         )
     )
     rounds: int | None = field(default=None, metadata=described("Number of rounds. Default: by the budget."))
@@ -180,7 +180,7 @@ def rounds_of(spec: JobSpec) -> int:
     if given is not None:
         return given
     if DpsPcaOptions.of(spec).loop is LoopKind.IMPROVED:
-        return ROUNDS
+        return usual_rounds(DpsPcaOptions.of(spec).most(spec.schema.dimension), spec.schema.dimension)
     mu = usable_mu(spec.budget.epsilon, spec.budget.delta)
     return round(min(40, max(5, 7 * math.sqrt(mu))))
 

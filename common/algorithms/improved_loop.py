@@ -7,7 +7,9 @@
 - The end is not one more product. The columns that stand out from noise and sampling are released as a block, pruned to
   a fixed point, and released again at the scale of their components (``scaled_release``).
 
-With more than ``MOST_RELEASED`` columns to be kept, the end is a product at the components' scale, and pruning.
+With more than ``MOST_RELEASED`` columns to be kept, the end is a product at the components' scale, and pruning. If all
+columns may be kept, and are no more than that, all of them are candidates. Rounds would tell nothing, so there are
+none, and the releases have their share of the budget.
 
 Privacy: every query has its price in the plan, and is about a view. Which rows are kept follows from released numbers.
 """
@@ -63,6 +65,11 @@ class LoopEnd:
     parties: int
 
 
+def usual_rounds(sparsity: int, dimension: int) -> int:
+    """Return the number of rounds unless it is set."""
+    return 0 if dimension <= sparsity <= MOST_RELEASED else ROUNDS
+
+
 def planned_rounds(spec: JobSpec, sparsity: int, rounds: int, free: float) -> PlannedQueries:
     """Plan all rounds and the end, for the share ``free`` of the budget."""
     dimension, count = spec.schema.dimension, spec.components
@@ -78,6 +85,8 @@ def planned_rounds(spec: JobSpec, sparsity: int, rounds: int, free: float) -> Pl
         PlannedQuery("norms", NormHistogram, everything, NORMS * free),
         QuerySeries(product, rounds, lambda number: f"round {number} of {rounds}", f"rounds ({rounds})"),
     ]
+    if not rounds:
+        loop, free = [], free / (1 - NORMS - LOOP)
     if sparsity > MOST_RELEASED:
         last = 1 - 2 * NORMS - LOOP
         end = [
@@ -96,8 +105,10 @@ def planned_rounds(spec: JobSpec, sparsity: int, rounds: int, free: float) -> Pl
 
 def in_rounds(facts: ReleasedFacts, sparsity: int, rounds: int) -> Generator[RowQuery, Aggregate, LoopEnd]:
     """Ask the queries that ``planned_rounds`` planned."""
-    reach = yield from ask_reach(facts, facts.view())
-    products = yield from _loop(facts, reach, sparsity, rounds)
+    products = list[Product]()
+    if rounds:
+        reach = yield from ask_reach(facts, facts.view())
+        products = yield from _loop(facts, reach, sparsity, rounds)
     if sparsity > MOST_RELEASED:
         return (yield from _end_in_products(facts, products, sparsity))
     return (yield from _end_in_release(facts, products, sparsity))
@@ -138,12 +149,12 @@ def _end_in_release(
     facts: ReleasedFacts, products: list[Product], sparsity: int
 ) -> Generator[RowQuery, Aggregate, LoopEnd]:
     """End with the block of the columns that stand out, pruned, and with its release at the scale of its components."""
-    candidates = _candidates(join(products), sparsity)
+    candidates = _candidates(join(products), sparsity) if products else np.arange(facts.dimension)
     block = yield from ask_block(facts, np.zeros(facts.dimension), None, candidates)
     known = block.known
     scaled = yield from ask_scaled(facts, known, np.maximum(np.diagonal(known.matrix), 0.0), RELEASED / NORMS)
     components = spread_over(facts.dimension, known.columns, limited(scaled.components, scaled.values, sparsity))
-    return LoopEnd(components, min(scaled.parties, *(each.parties for each in products)))
+    return LoopEnd(components, min([scaled.parties, *(each.parties for each in products)]))
 
 
 def _candidates(found: Joined, sparsity: int) -> Columns:

@@ -263,7 +263,7 @@ class _Table:
         }
         self._also_needed = getattr(kind, "also_needed", None)
         self._cross_checks = getattr(kind, "cross_checks", None)
-        self._is_plain = self._also_needed is None and self._cross_checks is None
+        self._is_plain = self._also_needed is self._cross_checks is None and all(map(_is_plain, hints.values()))
 
     def read(self, value: Any, source: Source, others: Mapping[str, Any] = MappingProxyType({})) -> Any:  # noqa: ANN401
         """Make a value, or say everything that is wrong."""
@@ -317,6 +317,11 @@ class _Table:
             Fault((), f" has {'an unknown key' if len(named) == 1 else 'unknown keys'} {', '.join(named)}.", remedy)
             for remedy, named in by_remedy.items()
         ]
+
+
+def _is_plain(hint: Any) -> bool:  # noqa: ANN401  # a type
+    """Tell whether values are single, or lists of such values: these may be read twice, to find what is wrong."""
+    return hint in _PLAIN or (get_origin(hint) in {list, tuple, Sequence} and all(map(_is_plain, get_args(hint))))
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a type

@@ -86,7 +86,7 @@ class AutoCentering:
         )
         if not spec.unit.is_row:
             return replace(spec, centering_reason=CenteringReason.MATRIX)
-        if self.public_mean is not None:
+        if self.public_mean is not None and not self.sparse:
             given = {"centering": Centering.PUBLIC, "public_mean": self.public_mean}
             return replace(spec, **given, centering_reason=CenteringReason.PUBLIC_MEAN)
         if spec.dictionary is not None:
@@ -105,10 +105,10 @@ class AutoCentering:
     ) -> CenteringReason | None:
         """Return what is against a private mean, or None if it is worth its price."""
         mu = usable_mu(spec.budget.epsilon, spec.budget.delta)
-        if not has_bound:
-            return CenteringReason.NO_MEAN_BOUND if mu >= LEAST_MU else CenteringReason.SMALL_BUDGET
         if self.sparse:
             return CenteringReason.SPARSE_ROWS
+        if not has_bound:
+            return CenteringReason.NO_MEAN_BOUND if mu >= LEAST_MU else CenteringReason.SMALL_BUDGET
         if self.rows is not None and spec.unit is PrivacyUnit.ROW_REPLACE_ONE:
             moved = 2 * spec.rows_per_person * math.sqrt(spec.schema.dimension * providers)
             noise = moved / (math.sqrt(MEAN_SHARE) * mu * self.rows)

@@ -183,7 +183,7 @@ class CertificateRenewer:
     def _emit_what_is_used(self) -> None:
         """Emit events about the certificate and the revocation list in use, if they are others than before.
 
-        A new certificate is logged, too, also if somebody installed it by hand.
+        A new certificate is also logged, even if somebody installed it by hand.
         """
         me, listed = self._current(), self._revocations()
         certificate, number = self._shown

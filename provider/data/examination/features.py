@@ -3,7 +3,7 @@
 These are facts about rows, for the person who may see the rows. None of them may leave.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from dpspca.common.dictionary import (
     category_text,
 )
 from dpspca.common.storage import Reading
+from dpspca.provider.data.files import number_parser
 from dpspca.provider.data.memory import Genotypes
 
 from .unit_errors import SENTINELS, Conversion, suspected_codes, suspected_unit
@@ -29,7 +30,6 @@ from .unit_errors import SENTINELS, Conversion, suspected_codes, suspected_unit
 _MOST_SAMPLED: Final = 2**16
 _FEWEST_SAMPLED: Final = 64
 _MOST_UNKNOWN: Final = 8
-_MOST_NOTED: Final = 256
 _LONGEST: Final = 60
 """Letters of a text that are shown."""
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -80,26 +80,28 @@ class FeatureFacts:
 class NotedTexts(dict[str, int]):
     """The texts of a category's levels, which notes the first other texts that are looked for among them."""
 
-    def __init__(self, levels: dict[str, int]) -> None:
+    def __init__(self, levels: Mapping[str, int], parse: Callable[[str], float]) -> None:
+        """``parse`` reads a number as the file writes it. Numbers are not noted."""
         super().__init__(levels)
-        self._others: dict[str, None] = {}
+        self._levels, self._parse = dict(levels), parse
+        self._noted: dict[str, None] = {}
 
     def __contains__(self, text: object) -> bool:
         is_level = super().__contains__(text)
-        if not is_level and isinstance(text, str) and len(self._others) < _MOST_NOTED:
-            self._others[text[:_LONGEST]] = None
+        has_room = len(self._noted) < _MOST_UNKNOWN and not is_level and isinstance(text, str)
+        if has_room and category_text(str(text), self._levels, (), self._parse) == OTHER_TEXT:
+            self._noted[str(text)[:_LONGEST]] = None
         return is_level
 
     def unknown(self) -> tuple[str, ...]:
-        """Return other texts than numbers and missing values, in the order in which they were found."""
-        levels = dict(self)
-        found = (text for text in self._others if category_text(text, levels) == OTHER_TEXT)
-        return tuple(found)[:_MOST_UNKNOWN]
+        """Return the noted texts, in the order in which they were found."""
+        return tuple(self._noted)
 
 
 def noting_texts(reading: Reading) -> Reading:
     """Return how to read a data set so that ``with_unknown_texts`` knows texts that are not a level."""
-    return replace(reading, texts={column: NotedTexts(dict(levels)) for column, levels in reading.texts.items()})
+    parse = number_parser(reading)
+    return replace(reading, texts={column: NotedTexts(levels, parse) for column, levels in reading.texts.items()})
 
 
 def with_unknown_texts(facts: FeatureFacts, reading: Reading) -> FeatureFacts:

@@ -127,6 +127,16 @@ def test_texts_that_are_no_level_are_named_once(here: Here, tmp_path: Path, kind
     assert a_line_names(here("data", "check", "--config", "north.toml").out, "'sex'", "'divers'")
 
 
+def test_numbers_with_a_decimal_comma_are_no_texts(here: Here, tmp_path: Path) -> None:
+    frame = pd.read_csv(tmp_path / "rows.csv", dtype=str, keep_default_na=False)
+    frame["Geschlecht"] = ["3,5", "7", "1" * 90 + "x", *["w"] * 37]
+    frame.map(lambda text: text.replace(".", ",")).to_csv(tmp_path / "rows.csv", index=False, sep=";")
+    settings = (tmp_path / "north.toml").read_text(encoding="utf-8")
+    (tmp_path / "north.toml").write_text(f'{settings}\n[reading.cohort]\ndecimal = ","\n', encoding="utf-8")
+    sex = features(here("data", "check", "--config", "north.toml", "--json"))["sex"]
+    assert (sex["unknown_numbers"], sex["unknown_texts"]) == ([3.5, 7.0], ["1" * 60])
+
+
 @pytest.mark.parametrize(
     ("column", "change", "factor", "offset"),
     [
