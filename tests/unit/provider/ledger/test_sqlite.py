@@ -38,7 +38,7 @@ from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.storage.sqlite_file import connect
 from dpspca.provider.data.checked.preparation import check_rows
 from dpspca.provider.evaluate.shard import Shard
-from dpspca.provider.ledger.database import MIGRATIONS, migrate
+from dpspca.provider.ledger.database import MIGRATIONS, Database, migrate
 from dpspca.provider.ledger.entries import (
     GENESIS,
     DamagedLedgerError,
@@ -319,6 +319,17 @@ def test_a_file_that_is_not_a_ledger_is_refused_and_unchanged(
     with pytest.raises(kind, match=facts(place.path)):
         place.start()
     assert place.path.read_bytes() == before
+
+
+def test_entries_before_one_that_cannot_be_read_are_still_read(used: Place) -> None:
+    """Entries are parsed many at a time."""
+    with Database.readable(used.path) as database:
+        whole = list(database.entries())
+    used.tamper("DROP TRIGGER entries_are_never_changed", "UPDATE entries SET content = '{' WHERE number = 3")
+    read = []
+    with Database.readable(used.path) as database, pytest.raises(DamagedLedgerError):
+        read.extend(database.entries())
+    assert read == whole[:2]
 
 
 @pytest.mark.parametrize("version", [len(MIGRATIONS) + 1, 1000, 0, -1])
