@@ -112,12 +112,6 @@ SHAPES: Final = (
     Shape(20_000, 150, 2, 10, 80, 1.0, 2, bound=3.0),
     Shape(20_000, 150, 2, 150, 80, 1.0, 1, (4.0, 6.0), bound=0.6),
     Shape(15_000, 1700, 2, 10, 150, 1.0, 1, (5.0, 5.0), methods=("auto", "dps-pca")),
-    Shape(20_000, 110, 5, 10, 100, 1.0, methods=PRUNED),
-    Shape(60_000, 250, 5, 25, 60, 0.5, 3, methods=PRUNED),
-    Shape(8_000, 250, 2, 8, 40, 2.0, 1, (5.0, 5.0), methods=PRUNED),
-    Shape(50_000, 80, 6, 12, 40, 0.3, 5, (2.0, 4.0), methods=PRUNED),
-    Shape(30_000, 160, 4, 100, 60, 2.0, 8, methods=PRUNED),
-    Shape(20_000, 40, 3, 40, 60, 0.5, 3, methods=PRUNED),
     Shape(10_000, 20, 2, 20, 100, 1.0, methods=OTHERS),
     Shape(10_000, 20, 2, 20, 100, 5.0, 4, methods=OTHERS),
     Shape(20_000, 50, 3, 50, 60, 2.0, 2, methods=OTHERS),
@@ -127,7 +121,7 @@ QUICK: Final = (
     Shape(500, 30, 2, 30, 40, 0.3, methods=("auto", "noisy-power")),
 )
 
-EVERY: Final = (*MAIN, *OTHERS)
+EVERY: Final = (*MAIN, *PRUNED, *OTHERS)
 COSTED: Final = (
     Shape(2_000, 20, 2, 20, 100, 1.0, 2, methods=EVERY),
     Shape(20_000, 110, 5, 10, 100, 1.0, sparsity=50, methods=EVERY),
