@@ -109,7 +109,8 @@ def hold_to_terms(
         ]
         check(bool(offered), f"No connected provider offers the data set {data_set!r}.", "Try `dpspca datasets`.")
         schema, count = offered[0].schema, len(chosen.providers or offered)
-        spec = spec_of(schema, count, any(each.is_sparse for each in offered))
+        asked = [each for each in offered if each.provider in (chosen.providers or [each.provider])]
+        spec = spec_of(schema, count, any(each.is_sparse for each in asked))
         return Held(data_set, found, fit(spec, chosen.providers, found, schema, public_bound))
 
     return connected(config, work)

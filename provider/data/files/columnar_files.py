@@ -34,7 +34,7 @@ from dpspca.provider.data.tables import (
 _PAGE_BUFFER: Final = 2**16
 """Bytes of each column that are read from disk at a time."""
 _BATCHES: Final = 8
-"""After so many batches, pyarrow gives memory back that it would keep. Doing so more often would not save more."""
+"""After so many batches, pyarrow gives memory back that it would keep."""
 _MOST_DIGITS: Final = 76
 """Of a decimal number. Pyarrow does not survive a broken file that states more."""
 _ARROW_MARK: Final = b"ARROW1"

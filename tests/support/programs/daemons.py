@@ -36,8 +36,8 @@ main.main()
 """The program, with a provider that keeps the answers of finished jobs, so that models can be computed again."""
 
 AS_DEPLOYED = ("env", "MALLOC_ARENA_MAX=2", "GLIBC_TUNABLES=glibc.malloc.tcache_count=0")
-"""The settings of the C library in the image and the units, for tests of memory. Without them, each thread keeps what
-others have freed, and fills a cache of up to a quarter of a megabyte over hours, which looks like a memory leak."""
+"""The settings of the C library in the image and in the units, for tests of memory. Without them, each thread fills a
+cache of up to a quarter of a megabyte over hours, which looks like a memory leak."""
 
 Rows = Mapping[str, Mapping[str, NDArray[np.float64]]]
 """The rows of each data set of each provider, by name."""

@@ -327,7 +327,7 @@ def test_jobs_over_matrices_have_no_forecast() -> None:
 
 
 @pytest.mark.parametrize("method", ["noisy-power", "streaming-power"])
-def test_a_pruned_loop_is_better_where_few_columns_take_part_and_alike_where_many_do(method: str) -> None:
+def test_a_pruned_loop_is_better_only_where_few_columns_take_part(method: str) -> None:
     dense, pruned = (by_method(method, job(options=given)) for given in ({}, {"sparsity": "auto"}))
     few, many = ({"rows": 100_000, "leading": 0.1, "support": support} for support in (16, 100))
     assert error(pruned, **few) < 0.5 * error(dense, **few)
@@ -337,7 +337,7 @@ def test_a_pruned_loop_is_better_where_few_columns_take_part_and_alike_where_man
 
 @pytest.mark.parametrize("sparsity", ["auto", 20])
 def test_the_improved_loop_is_forecast_by_its_last_release(sparsity: str | int) -> None:
-    """Measured: an error of .011 on the paper's design, where the plain loop has .23 (docs/planning.md)."""
+    """The paper's design, for which docs/planning.md has an error of .23 with the plain loop."""
     hints = {"rows": 20_000, "leading": 0.0837, "following": 0.0084, "support": 10, "row_length": 34.6}
     loop = job(110, 5, norm_bound=38.0, method="dps-pca", options={"sparsity": sparsity, "loop": "improved"})
     assert 0.005 < error(loop, **hints) < 0.022
