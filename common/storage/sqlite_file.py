@@ -18,6 +18,9 @@ KEPT_LOG_BYTES: Final = 1 << 24
 EXTRA: Final = 3
 """SQLite's number for ``synchronous = EXTRA``."""
 BUSY_SECONDS: Final = 10.0
+ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What using a file may raise. The second comes instead of the first where a damaged file has a name that is not in
+UTF-8, which the message of the error would quote."""
 
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """Step n upgrades version n - 1 to version n; version 0 is an empty file. Steps are added, never changed."""

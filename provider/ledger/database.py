@@ -287,13 +287,14 @@ class Database:
 
     def damages(self) -> list[str]:
         """List what SQLite finds wrong with the file."""
-        return [found for (found,) in self._run("PRAGMA integrity_check") if found != "ok"]
+        with database_errors(self._path):
+            return [found for (found,) in self._run("PRAGMA integrity_check") if found != "ok"]
 
     def _select(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401  # what SQL takes
         """Read while a query is being answered. The disk's own error goes to the log alone, as for writing."""
         try:
             return self._run(sql, *parameters)
-        except sqlite3.Error as problem:
+        except sqlite_file.ERRORS as problem:
             _log.error("%s cannot be read: %s", self._path, problem)
             raise LedgerDiskError(
                 "The provider's ledger cannot be read, so nothing was answered.", "The provider's log says why."
@@ -309,7 +310,7 @@ class Database:
             with sqlite_file.transaction(self._run):
                 self._require_head(head)
                 yield
-        except sqlite3.Error as problem:
+        except sqlite_file.ERRORS as problem:
             _log.error("%s cannot be written: %s", self._path, problem)
             raise LedgerDiskError(
                 "The provider's ledger cannot be written, so nothing was answered.", "The provider's log says why."
@@ -342,7 +343,7 @@ def database_errors(path: Path) -> Iterator[None]:
         raise LedgerDiskError(
             f"{path} cannot be used: {problem}.", "Check the disk: free space, health, permissions."
         ) from problem
-    except sqlite3.Error as problem:
+    except sqlite_file.ERRORS as problem:
         raise DamagedLedgerError(f"{path} is damaged: {problem}.", "Restore a backup.") from problem
 
 

@@ -1,6 +1,5 @@
 """Reading a coordinator's journal while the coordinator uses it. Nothing is locked and nothing is written."""
 
-import sqlite3
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +22,7 @@ def read_jobs(location: Path | DatabaseUrl) -> tuple[list[JobRecord], dict[str, 
             raise JournalError(f"There is no journal at {location}.", _MISSING)
         try:
             journal = SqliteReader(location, sqlite_file.connect(location, "ro"))
-        except sqlite3.Error as problem:
+        except sqlite_file.ERRORS as problem:
             raise JournalError(f"The journal {location} cannot be read: {problem}.", "Check its permissions.") from None
     try:
         return journal.records(), journal.receipts()

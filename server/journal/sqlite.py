@@ -54,7 +54,7 @@ class _Tables(SqlJournal):
     def _raising_journal_errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as problem:
+        except sqlite_file.ERRORS as problem:
             raise JournalError(
                 f"{self._label} cannot be used: {problem}.",
                 "Check the disk's free space, health and permissions. Then restart the coordinator.",

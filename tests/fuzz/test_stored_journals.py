@@ -90,6 +90,14 @@ def test_t36_a_damaged_journal_file_is_read_or_refused_with_a_reason(data: st.Da
         require_reason(lambda: look_through(path), JournalError)
 
 
+@pytest.mark.parametrize("word", [b"CREATE", b"KEY"])
+def test_t36_a_journal_with_tables_not_defined_in_text_is_refused(word: bytes) -> None:
+    """SQLite's own message would quote it."""
+    with quick_folder() as folder:
+        path = stored(folder, shut_journal().replace(word, word[:-1] + b"\x80"))
+        require_reason(lambda: look_through(path), JournalError)
+
+
 @given(st.sampled_from(COLUMNS), cells(), st.booleans())
 def test_t36_any_row_of_the_journal_is_read_or_refused_with_a_reason(
     column: tuple[str, str], value: Any, text: bool

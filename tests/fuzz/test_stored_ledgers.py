@@ -6,6 +6,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Any
 
+import pytest
 from damage import DEEP, VALUES, altered, damaged, damaged_pages, require_reason, written
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +85,20 @@ def test_t36_a_damaged_ledger_file_is_used_or_refused_with_a_reason(data: st.Dat
             lambda: use(place),
         ):
             require_reason(read)
+
+
+@pytest.mark.parametrize("word", [b"CREATE", b"KEY"])
+def test_t36_a_ledger_with_tables_not_defined_in_text_is_refused(word: bytes) -> None:
+    """SQLite's own message would quote it."""
+    content, head = shut_ledger()
+    with quick_folder() as folder:
+        place = Place(folder / "kept" / "ledger.db", folder / "second" / "head")
+        place.restore({place.path: content.replace(word, word[:-1] + b"\x80")})
+        place.head.parent.mkdir(mode=0o700)
+        place.head.touch(0o600)
+        place.head.write_bytes(head)
+        assert verify(place.path, place.head)
+        require_reason(lambda: use(place), LedgerError)
 
 
 def use(place: Place) -> None:
