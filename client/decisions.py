@@ -80,10 +80,10 @@ def not_seen(decided: Decision, components: int) -> str:
 def _path_taken(decided: Decision, every: int) -> str:
     match decided.path:
         case ReleasePath.WHOLE:
-            return (
-                f"The covariance matrix of all {every} columns was released once, for most of the budget. With so few "
-                "columns or so many components, several stages would not give a better result."
-            )
+            few = "With so few columns or so many components, no budget was spent on a search for columns."
+            if decided.last is None:
+                return f"The covariance matrix of all {every} columns was released once, for most of the budget. {few}"
+            return f"{few} The covariance matrix of all {every} columns was released. {_last_release(decided, every)}"
         case ReleasePath.WIDE | ReleasePath.PRODUCTS:
             return (
                 f"The covariance matrix of all {every} columns was not released: it is too large. {_wide_path(decided)}"
@@ -91,10 +91,25 @@ def _path_taken(decided: Decision, every: int) -> str:
         case ReleasePath.SPARSE:
             return f"{_sparse_path(decided, every)} So most of the budget was spent on these columns."
         case ReleasePath.DENSE:
-            return (
-                f"{_dense_path(decided, every)} So the whole covariance matrix was released several times, and the "
-                "releases were averaged."
-            )
+            path = f"{_dense_path(decided, every)} So the whole covariance matrix was released several times"
+            if decided.last is None:
+                return f"{path}, and the releases were averaged."
+            return f"{path}. {_last_release(decided, every)}"
+
+
+def _last_release(decided: Decision, every: int) -> str:
+    """Say what the last release was about, and at which scale."""
+    number = decided.last or 0
+    what = "it was released again" if number == every else f"that of the {_columns(number)} that stood out was released"
+    clear = decided.scaled or 0
+    along = "the component that was" if clear == 1 else f"{clear} components that were"
+    scale = (
+        f", with the part of each row along {along} clear by then divided by its own length: this leaves less noise "
+        "beside it"
+        if clear
+        else ""
+    )
+    return f"Then {what}{scale}. All releases were averaged."
 
 
 def _sparse_path(decided: Decision, every: int) -> str:

@@ -20,12 +20,18 @@ FALSE_ROWS = 0.1
 """Columns that pruning keeps by mistake, as in the methods themselves."""
 
 
-def sines_of(leading: FloatArray, others: FloatArray, counts: FloatArray, rows: float, noise: float) -> FloatArray:
-    """Return the squared sines; ``noise`` is the standard deviation s on an entry of the sum. At most one each."""
+def sines_of(
+    leading: FloatArray, others: FloatArray, counts: FloatArray, rows: float, noise: float | FloatArray
+) -> FloatArray:
+    """Return the squared sines, at most one each.
+
+    ``noise`` is the standard deviation s on an entry of the sum, for each component if it differs.
+    """
     if not others.size:
         return np.zeros(len(leading))
     gaps = np.maximum(leading[:, None] - others[None], 1e-9 * leading[:, None])
-    turned = ((noise / rows) ** 2 + leading[:, None] * others[None] / rows) / gaps**2
+    squares = np.square(np.broadcast_to(noise, leading.shape)[:, None] / rows)
+    turned = (squares + leading[:, None] * others[None] / rows) / gaps**2
     lifted = 1 + (others[None] / gaps) @ counts / rows
     return np.asarray(np.minimum((turned @ counts) / lifted, 1.0))
 

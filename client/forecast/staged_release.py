@@ -4,7 +4,7 @@ Also for the improved loop of ``dps-pca``, which ends as these stages do.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,8 +17,11 @@ from dpspca.common.algorithms import (
     SPARSE_FRACTION,
     Lengths,
     ReleasedFacts,
+    Spectrum,
     best_clip,
+    best_scale,
     kept_part,
+    noise_at,
 )
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import ChoiceEvent
@@ -45,11 +48,13 @@ MOST_OF_DIAGONAL: Final = 800
 def of_automatic(plan: Plan, population: Population) -> Outlook:
     """Expect what the stages that the plan has will show."""
     steps = {step.name: step for step in plan}
-    if "scaled release" not in steps:
-        whole = _Release.of(plan, population, steps["norms"], steps["whole matrix"])
-        return of_whole(whole.population, whole.noise, limit_of(plan), prunes=True)
-    stages = _Stages if "whole matrix" in steps else _WideStages
-    return stages(plan, population, steps).outlook()
+    if "diagonal" in steps:
+        stages = _Stages if "whole matrix" in steps else _WideStages
+        return stages(plan, population, steps).outlook()
+    whole = _Release.of(plan, population, steps["norms"], steps["whole matrix"])
+    if "scaled release" in steps:
+        return of_last(plan, whole, steps["scaled release"])
+    return of_whole(whole.population, whole.noise, limit_of(plan), prunes=True)
 
 
 def of_improved(plan: Plan, population: Population) -> Outlook:
@@ -63,6 +68,7 @@ class _Release:
 
     population: Population
     noise: float
+    clip: float
 
     @classmethod
     def of(cls, plan: Plan, population: Population, norms: Step, step: Step, columns: int | None = None) -> "_Release":
@@ -76,7 +82,31 @@ class _Release:
         hidden = LEAST_KEPT if columns is None else 1.0  # as ``ask_reach`` has it for all columns, and for a block
         kept = hidden if _hides(norms, population) else _kept(plan, population, size)
         clip = min(population.limit, length_quantile(kept, mean, squares))
-        return cls(population.clipped(clip + 1 - mean), planned_noise(step, population) * clip / math.sqrt(2))
+        return cls(population.clipped(clip + 1 - mean), planned_noise(step, population) * clip / math.sqrt(2), clip)
+
+
+def of_last(plan: Plan, before: _Release, step: Step) -> Outlook:
+    """Expect what the last release shows, in the columns and at the scale that promise most (``last_release``)."""
+    population = before.population
+    size, count, rows = population.dimension, population.components, population.rows
+    again = planned_noise(step, population) * before.clip / math.sqrt(2)
+    spectrum = Spectrum.among(rows * population.leading, rows * population.usual, before.noise, size)
+    total = rows * float(population.leading.sum() + population.counts @ population.others)
+    whole = best_scale(spectrum, size, total, (before.noise, again), np.arange(size))
+    noise = noise_at(spectrum, total, (before.noise, again), whole).between
+    dense = of_whole(population, noise, limit_of(plan), prunes=True)
+    support = population.support
+    if spectrum.clear < count or support >= size:
+        return dense
+    part = rows * float(population.leading.sum() + (support - count) * population.usual) / total
+    noises = before.noise, part * again
+    fewer = best_scale(spectrum, support, part * total, noises, np.arange(support))
+    missed = part_missed(signals_of(population, before.noise), size, support)
+    noise = noise_at(spectrum, part * total, noises, fewer).between
+    sines = on_support(population, noise, missed)
+    if float(sines.sum()) >= float(dense.sines.sum()):
+        return dense
+    return within(Outlook(sines, float(noise.max()), support), population, limit_of(plan))
 
 
 def _kept(plan: Plan, population: Population, columns: int) -> float:
@@ -281,11 +311,9 @@ class _Stages(_WideStages):
         return shown * (1 - held) > tolerance
 
     def _of_dense(self) -> Outlook:
-        """Average four releases of the whole matrix."""
-        noise = self._whole.noise
-        on, along = "norms on candidates", "norms along components"
-        for norms, name in ((on, "candidates"), (on, "tied columns"), (along, "scaled release")):
+        """Average three releases of the whole matrix, and end with the last release."""
+        noise, norms = self._whole.noise, self._steps["norms on candidates"]
+        for name in ("candidates", "tied columns"):
             step = self._steps[name].of_kind(ViewCovariance.kind)
-            again = _Release.of(self._plan, self._population, self._steps[norms], step)
-            noise = joined(noise, again.noise)
-        return of_whole(self._whole.population, noise, limit_of(self._plan), prunes=True)
+            noise = joined(noise, _Release.of(self._plan, self._population, norms, step).noise)
+        return of_last(self._plan, replace(self._whole, noise=noise), self._steps["scaled release"])

@@ -47,16 +47,16 @@ def planned_noise(step: Step, population: Population) -> float:
     return step.noise_std * step.query.unit_value(1.0) * math.sqrt(population.providers)
 
 
-def of_whole(population: Population, noise: float, limit: int | None, *, prunes: bool) -> Outlook:
+def of_whole(population: Population, noise: float | FloatArray, limit: int | None, *, prunes: bool) -> Outlook:
     """Expect the leading eigenvectors of the matrix, on the columns that stand out where the method looks for them."""
     dimension = population.dimension
-    dense = over_all(population, noise)
-    outlook = Outlook(dense, noise, dimension)
+    dense, most = over_all(population, noise), float(np.max(noise))
+    outlook = Outlook(dense, most, dimension)
     if prunes and (dense < 1).any() and population.support <= dimension // DENSE_FRACTION:
-        missed = part_missed(signals_of(population, noise), dimension, population.support)
+        missed = part_missed(signals_of(population, most), dimension, population.support)
         sparse = on_support(population, noise, missed)
         if missed < _HALF and float(sparse.sum()) < float(dense.sum()):
-            outlook = Outlook(sparse, noise, population.support)
+            outlook = Outlook(sparse, most, population.support)
     return within(outlook, population, limit)
 
 
@@ -71,7 +71,7 @@ def within(outlook: Outlook, population: Population, limit: int | None) -> Outlo
     return replace(outlook, sines=np.minimum(1.0, lost + (1 - lost) * outlook.sines), columns=limit)
 
 
-def over_all(population: Population, noise: float) -> FloatArray:
+def over_all(population: Population, noise: float | FloatArray) -> FloatArray:
     """Return the squared sines over all columns."""
     return sines_of(population.leading, population.others, population.counts, population.rows, noise)
 
@@ -83,7 +83,7 @@ def signals_of(population: Population, noise: float) -> FloatArray:
     return np.asarray((rows * leading) ** 2 / support / (noise**2 + rows * variance * leading))
 
 
-def on_support(population: Population, noise: float, missed: float) -> FloatArray:
+def on_support(population: Population, noise: float | FloatArray, missed: float) -> FloatArray:
     """Return the squared sines on the support alone, where a part of the components was missed."""
     beside = float(max(0, population.support - population.components))
     inside = sines_of(population.leading, np.array([population.usual]), np.array([beside]), population.rows, noise)

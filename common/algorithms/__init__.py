@@ -3,7 +3,19 @@
 from . import catalogue
 from .catalogue import CATALOGUE, Method
 from .dps_pca import DpsPcaOptions
-from .stages import CHOICES, CLEAR, LEAST_KEPT, SPARSE_FRACTION, Lengths, ReleasedFacts, best_clip, kept_part
+from .stages import (
+    CHOICES,
+    CLEAR,
+    LEAST_KEPT,
+    SPARSE_FRACTION,
+    Lengths,
+    ReleasedFacts,
+    Spectrum,
+    best_clip,
+    best_scale,
+    kept_part,
+    noise_at,
+)
 from .steps import AUTO, Option, OptionKind
 
 __all__ = [
@@ -19,7 +31,10 @@ __all__ = [
     "Option",
     "OptionKind",
     "ReleasedFacts",
+    "Spectrum",
     "best_clip",
+    "best_scale",
     "catalogue",
     "kept_part",
+    "noise_at",
 ]

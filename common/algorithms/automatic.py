@@ -1,7 +1,8 @@
 """The default method: it decides how to spend the budget from public facts and released numbers.
 
-With few columns, the whole matrix is released once, and its structure is found by free post-processing. With more
-columns, the release has stages, so that later queries can be about the columns that earlier answers found:
+With few columns, the whole matrix is released, and then once more what the first release shows to matter: the columns
+that take part, or all of them, at the scale of the components where that leaves less noise (``last_release``). With
+more columns, the release has stages, so that later queries can be about the columns that earlier answers found:
 
 1. The diagonal, and the whole matrix for a part of the budget, give candidate columns. With many columns, providers
    also choose pairs of columns whose signs agree.
@@ -10,8 +11,8 @@ columns, the release has stages, so that later queries can be about the columns 
 3. The scaled release: the block is rotated to the axes found so far. The part along them and the rest are each divided
    by their own length, so that the noise of an entry is proportional to the lengths of its two parts.
 
-If the whole matrix explains more than the candidates do, the components are dense. Then stages 2 and 3 are about all
-columns, and all releases are averaged.
+If the whole matrix explains more than the candidates do, the components are dense. Then stage 2 is about all columns,
+stage 3 is as with few columns, and all releases are averaged.
 
 Each stage also asks for a histogram of norms, for a hundredth of the budget, and clips at a quantile that depends on
 the numbers of columns and rows and on the budget; the scaled release is clipped where its error is least
@@ -27,10 +28,11 @@ for its share of mu^2. Queries differ only in their ``View``, and all views have
 If there are too many columns for any matrix of d^2 numbers, or the job wants smaller answers, candidates come from the
 diagonal alone, and products show what is beyond them (``wide_release``).
 
-This method is not from a paper. With few columns it is "Analyze Gauss" (Dwork, Talwar, Thakurta & Zhang 2014).
+This method is not from a paper. Where nothing is gained by another scale, few columns are released as by "Analyze
+Gauss" (Dwork, Talwar, Thakurta & Zhang 2014).
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
@@ -42,31 +44,28 @@ from dpspca.common.errors import InvalidTypeError
 from dpspca.common.job import PRIVATE_BOUND, JobSpec, Scalar
 from dpspca.common.names import shortened
 from dpspca.common.plan import EXPLAINING, Plan, PlannedQuery, Step, price
-from dpspca.common.protocol import Aggregate, Algorithm
-from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormHistogram, NormRange, RowQuery, ViewCovariance
-from dpspca.common.results import Decision, Model, PrivacyStatement, ReleasePath, fix_signs
+from dpspca.common.protocol import Algorithm
+from dpspca.common.queries import MAX_AXES, SCORES, Extent, NormRange
+from dpspca.common.results import Decision, Model, PrivacyStatement, fix_signs
 
 from .stages import (
     NORMS,
     PICTURE,
-    SHORT,
     SPARSE_FRACTION,
     WIDE_COLUMNS,
     Found,
     ReleasedFacts,
     ScoreVariances,
-    ask_covariance,
     ask_gain,
     ask_mean,
     ask_picture,
-    ask_reach,
     ask_scales,
     ask_sizes,
     ask_variances,
     checked_group,
     explains_scores,
-    found_in,
     in_stages,
+    in_two_releases,
     in_wide_stages,
     multiplies,
     planned_mean,
@@ -74,6 +73,7 @@ from .stages import (
     planned_scales,
     planned_sizes,
     planned_stages,
+    planned_twice,
     planned_variances,
     planned_wide,
     scaled_facts,
@@ -93,13 +93,11 @@ from .steps import (
     known_options,
     opening,
     shares,
-    sparse_or_dense,
     with_variances,
 )
 
 FEW_COLUMNS: Final = 100
-"""With at most this many columns, nearly the whole budget goes to the whole matrix. Stages would cost more than they
-gain."""
+"""With at most this many columns, no budget goes to a search for columns, which would cost more than it gains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +193,8 @@ def steps_of(spec: JobSpec) -> tuple[Step, ...]:
         ranges, free = [PlannedQuery("range of norms", NormRange, Extent(dimension), NORMS * free)], (1 - NORMS) * free
     count, *mean = opening(counted)
     mean, free = planned_mean(spec, free, mean), (1 - share_of_rough_mean(spec)) * free
-    whole = Extent(dimension, 0, dimension)
-    if _is_wide(spec):
-        stages = planned_wide(spec, free)
-    elif _at_once(spec):
-        stages = [
-            PlannedQuery("norms", NormHistogram, whole, NORMS * free),
-            PlannedQuery("whole matrix", ViewCovariance, whole, (1 - NORMS) * free),
-        ]
-    else:
-        stages = planned_stages(spec, free)
+    plan_of = planned_wide if _is_wide(spec) else planned_twice if _is_short(spec) else planned_stages
+    stages = plan_of(spec, free)
     return price(spec, [*first, count, *mean, *ranges, *second, *stages, *explained, *picture])
 
 
@@ -213,8 +203,8 @@ def _is_wide(spec: JobSpec) -> bool:
     return spec.schema.dimension > MAX_MATRIX_COLUMNS or not AutoOptions.of(spec).matrix
 
 
-def _at_once(spec: JobSpec) -> bool:
-    """Return whether stages would gain nothing: there are few columns, or so many components that most columns count.
+def _is_short(spec: JobSpec) -> bool:
+    """Return whether two releases are enough: there are few columns, or so many components that most columns count.
 
     A view has at most ``MAX_AXES`` axes, so stages cannot find more components than that.
     """
@@ -238,7 +228,7 @@ def run(plan: Plan) -> Algorithm:
         facts = replace(facts, scales=(yield from ask_scales(facts)))
     elif spec.norm_bound == PRIVATE_BOUND:
         facts = yield from ask_gain(facts)
-    find = in_wide_stages if _is_wide(spec) else _few_columns if _at_once(spec) else in_stages
+    find = in_wide_stages if _is_wide(spec) else in_two_releases if _is_short(spec) else in_stages
     found = yield from find(facts)
     found = _in_order(found, np.argsort(-found.explained, kind="stable"))
     kept, decision = _decided(facts, found)
@@ -259,15 +249,6 @@ def run(plan: Plan) -> Algorithm:
         scores = yield from ask_picture(facts, found.components, squares, found.total, options.picture_by)
         model = replace(model, scores=scores if kept >= SCORES else None)
     return _explained(facts, opened, found, variances, model)
-
-
-def _few_columns(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
-    view = facts.view()
-    reach = yield from ask_reach(facts, view, SHORT)
-    released = yield from ask_covariance(facts, view, reach)
-    components, support = sparse_or_dense(released, facts.components, facts.sparsity)
-    found = found_in(released, components, Decision(ReleasePath.WHOLE, int(support.size)))
-    return replace(found, decision=replace(found.decision, visible=found.shown), longest=reach.longest)
 
 
 def _in_order(found: Found, order: NDArray[np.intp]) -> Found:

@@ -39,6 +39,8 @@ class Decision:
     earlier software.
     For explained variances, scores were clipped to the length ``clipped``, and at most ``longer`` rows are longer, as
     far as noisy counts show. Both are None where variances are those of the matrix.
+    Where the matrix of all columns was released, ``last`` is the number of columns of the last release, and ``scaled``
+    that of the components along which rows were divided by another length for it.
     ``mean_noise`` is the variance that the noise of a private mean alone adds in one direction: its mean squared
     length. It is None if there is no private mean, or if the length of rows is not known.
     """
@@ -57,6 +59,8 @@ class Decision:
     clipped: float | None = None
     longer: float | None = None
     mean_noise: float | None = None
+    scaled: Count | None = None
+    last: Count | None = None
 
     @property
     def is_dense(self) -> bool:

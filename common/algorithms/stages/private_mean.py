@@ -34,8 +34,7 @@ from dpspca.common.privacy import row_unit
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import ColumnSums, Extent, NormHistogram, NormRange, RowQuery, View
 
-from .staged_release import NORMS
-from .view_steps import CLEAR, SHORTEST, longest
+from .view_steps import CLEAR, NORMS, SHORTEST, longest
 
 ROUGH_MEAN: Final = 0.02
 """Share of mu^2 for the rough mean."""

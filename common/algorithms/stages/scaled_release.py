@@ -8,7 +8,7 @@ from typing import Final, Self
 import numpy as np
 from scipy.special import chdtri
 
-from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, ReleasedMatrix, eigen_noise, leading
+from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, EntryNoise, ReleasedMatrix, eigen_noise, leading
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.protocol import Aggregate
@@ -19,6 +19,11 @@ from .view_steps import ReleasedFacts, clear_lengths, kept_part, quantile
 
 SHORTEST_PART: Final = 2.0**-18
 """Least length of a part of the rows in the scaled release, as a multiple of the norm bound (lattice resolution)."""
+
+_MOST_CORRECTED: Final = 4.0
+"""Largest factor by which what clipping took is made up for."""
+LEAST_REST: Final = 0.02
+"""Least sum of squares of the rest of the rows, as a part of that along the components."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,7 +50,7 @@ class KnownBlock:
         vectors, values = leading(block.matrix, components)
         size = len(columns)
         stds, levels = np.full((size, size), block.off_std), np.full(size, FALSE_ROWS / size)
-        return cls(columns, block.matrix, _completed(vectors), values, stds, levels, block.parties)
+        return cls(columns, block.matrix, completed(vectors), values, stds, levels, block.parties)
 
     def widened(self, added: Columns, whole: ReleasedMatrix | None, diagonal: FloatArray) -> Self:
         """Add columns, known only from the whole matrix or from the diagonal, as further axes."""
@@ -64,6 +69,111 @@ class KnownBlock:
         return type(self)(columns, matrix, axes, self.values, stds, levels, self.parties)
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """By what a view divides the two parts of a row: that along the first ``count`` axes, and the rest."""
+
+    count: int
+    along: float
+    rest: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Restored:
+    """Second moments in given axes, and the noise of each entry, after the scaling of a view was undone."""
+
+    matrix: FloatArray
+    stds: FloatArray
+    parties: int
+
+    def calibrated(self, along: FloatArray, rest: float) -> "Restored":
+        """Correct for what clipping took: it takes more from long directions than from others.
+
+        ``along`` are the sums of squares along the first axes before rows were clipped, and ``rest`` is that in all
+        others. An axis i that has to be turned towards a direction j shows this as the regression of j on i. Its
+        coefficient, entry (i, j) over entry (i, i), is hardly changed by weights that depend on the part along i. So
+        what scales entry (i, i) right also does so for all entries beside it. These sums say nothing new.
+        """
+        count = len(along)
+        shown = np.maximum(np.diagonal(self.matrix)[:count], along / _MOST_CORRECTED)
+        parts, others = along / shown, max(float(np.trace(self.matrix[count:, count:])), rest / _MOST_CORRECTED)
+        factor = np.full_like(self.matrix, rest / others)
+        factor[:count, :count] = np.sqrt(np.outer(parts, parts))
+        factor[:count, count:], factor[count:, :count] = parts[:, None], parts[None]
+        stds = self.stds * factor
+        np.fill_diagonal(stds[:count, :count], np.inf)
+        return Restored(self.matrix * factor, stds, self.parties)
+
+    def joined(self, other: "Restored") -> "Restored":
+        """Return the average of two releases in the same axes, weighted entry by entry by inverse variance."""
+        own, others = self.stds**-2, other.stds**-2
+        matrix = (own * self.matrix + others * other.matrix) / (own + others)
+        return Restored(matrix, (own + others) ** -0.5, min(self.parties, other.parties))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScaledView:
+    """A view at the scale of components: ``axes`` is an orthogonal matrix whose first columns are these.
+
+    Noise is the same in all directions of the Frobenius norm. So after the scaling is undone, entries between parts
+    that were divided by a and b carry noise in proportion to a b.
+    """
+
+    facts: ReleasedFacts
+    columns: Columns
+    axes: FloatArray
+    stretch: Stretch
+
+    @property
+    def unit(self) -> float:
+        """Length of each part of a typical row after scaling, far below the norm bound."""
+        return self.facts.spec.norm_bound / 4
+
+    @property
+    def view(self) -> View:
+        scale = self.facts.gain * self.unit
+        stretch = self.stretch
+        axes = np.zeros((len(self.columns), self.facts.components))  # as many as planned; those of zeros do nothing
+        axes[:, : stretch.count] = self.axes[:, : stretch.count]
+        return View(self.facts.dimension, self.columns, scale / stretch.rest, axes, scale / stretch.along)
+
+    def ask_clip(self, budget_ratio: float) -> Generator[RowQuery, Aggregate, Clip]:
+        """Ask for a histogram of the scaled rows' lengths. Choose where to clip them; nowhere if noise hides lengths.
+
+        ``budget_ratio`` is how many times the budget of the histogram the release has. So its noise is known.
+        """
+        facts, size = self.facts, len(self.columns)
+        histogram = yield NormHistogram(self.view, facts.center, facts.scales)
+        counts, noise_std = histogram.values, histogram.noise_std
+        lengths = clear_lengths(counts, noise_std)
+        if not lengths.rows @ lengths.squares:
+            return Clip(1.0, 1.0, 1.0, math.inf)
+        parts = self.stretch.count, max(size - self.stretch.count, 1)
+        kept = {*CHOICES, kept_part(facts, size)}
+        squares = [quantile(counts, noise_std, facts.rows, each) ** 2 for each in sorted(kept)]
+        return best_clip(squares, lengths, parts, noise_std / math.sqrt(2 * budget_ratio))
+
+    def back(self, clip: Clip) -> FloatArray:
+        """Return the factor that undoes the scaling of each entry, and makes up for what clipping takes."""
+        count = self.stretch.count
+        lengths = np.full(len(self.columns), self.stretch.rest)
+        lengths[:count] = self.stretch.along
+        factor = np.outer(lengths, lengths) * clip.square / self.unit**2 / clip.left
+        factor[:count, count:] /= clip.turn
+        factor[count:, :count] /= clip.turn
+        return factor
+
+    def ask(self, clip: Clip) -> Generator[RowQuery, Aggregate, Restored]:
+        """Ask for the second moments of the view, clipped there."""
+        view, length = self.view, math.sqrt(clip.square)
+        asked = replace(view, scale=view.scale / length, along=view.factors[1] / length)
+        answer = yield ViewCovariance(asked, self.facts.center, self.facts.scales)
+        released, back = (answer.values + answer.values.T) / 2, self.back(clip)
+        return Restored(
+            (self.axes.T @ released @ self.axes) * back, answer.noise_std / math.sqrt(2) * back, answer.parties
+        )
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaledBlock:
     """The result of a scaled release: components over the block's columns, and their noise."""
@@ -80,59 +190,30 @@ def ask_scaled(
 ) -> Generator[RowQuery, Aggregate, ScaledBlock]:
     """Ask for the block again. The part along the components and the rest are each divided by their own length.
 
-    Noise is the same in all directions of the Frobenius norm. So after the scaling is undone, entries between parts of
-    lengths a and b carry noise in proportion to a b. The two releases are averaged entry by entry in these axes.
-    ``budget_ratio`` is how many times the budget of a histogram of norms the second release has. So its noise is known
-    when rows are clipped for it.
+    The two releases are averaged entry by entry in these axes. ``budget_ratio`` is how many times the budget of a
+    histogram of norms the second release has.
     """
-    size, count = len(known.columns), facts.components
-    unit = facts.spec.norm_bound / 4  # length of each part of a typical row after scaling, far below the norm bound
+    count = facts.components
+    unit = facts.spec.norm_bound / 4
     shortest = (unit * SHORTEST_PART) ** 2
     there = max(float(known.values.sum()) / facts.rows, shortest)
-    along = math.sqrt(there)
-    rest = math.sqrt(max(float(np.trace(known.matrix)) / facts.rows - there, 0.02 * there, shortest))
-    factors = facts.gain * unit / rest, facts.gain * unit / along
-    view = View(facts.dimension, known.columns, factors[0], known.axes[:, :count], factors[1])
-    clip = yield from _ask_clip(facts, view, budget_ratio)
-    length = math.sqrt(clip.square)
-    asked = replace(view, scale=view.scale / length, along=view.factors[1] / length)
-    answer = yield ViewCovariance(asked, facts.center, facts.scales)
-    released = (answer.values + answer.values.T) / 2
-    back = length / unit / math.sqrt(clip.left)
-    lengths = np.concatenate([np.full(count, along), np.full(size - count, rest)]) * back
-    scale = np.outer(lengths, lengths)
-    scale[:count, count:] /= clip.turn
-    scale[count:, :count] /= clip.turn
-    second = (known.axes.T @ released @ known.axes) * scale
-    second_std = answer.noise_std / math.sqrt(2) * scale
-    first = known.axes.T @ known.matrix @ known.axes
-    weight = second_std**-2 / (second_std**-2 + known.stds**-2)
-    joined = weight * second + (1 - weight) * first
-    found, explained = leading(joined, count)
-    joined_std = (second_std**-2 + known.stds**-2) ** -0.5
-    inner, outer = float(joined_std[0, 0]), float(joined_std[0, -1])
+    rest = math.sqrt(max(float(np.trace(known.matrix)) / facts.rows - there, LEAST_REST * there, shortest))
+    scaled = ScaledView(facts, known.columns, known.axes, Stretch(count, math.sqrt(there), rest))
+    clip = yield from scaled.ask_clip(budget_ratio)
+    second = yield from scaled.ask(clip)
+    first = Restored(known.axes.T @ known.matrix @ known.axes, known.stds, known.parties)
+    joined = first.joined(second)
+    found, explained = leading(joined.matrix, count)
     vectors = known.axes @ found
-    reliability = eigen_noise(known.axes @ joined @ known.axes.T, vectors, (inner, outer))
-    least = min(float(second_std[0, -1]), float(known.stds[0, 0]))
-    components = _without_noise_rows(facts, known, vectors, explained, least, diagonal)
-    parties = min(answer.parties, known.parties)
-    return ScaledBlock(components, reliability.values, reliability.loading_std, math.sqrt(2) * inner, parties)
+    noise = EntryNoise(known.axes, joined.stds)
+    reliability = eigen_noise(known.axes @ joined.matrix @ known.axes.T, vectors, noise)
+    least = min(float(second.stds[0, -1]), float(known.stds[0, 0]))
+    components = without_noise_rows(facts, known, vectors, explained, least, diagonal)
+    inner = float(joined.stds[0, 0])
+    return ScaledBlock(components, reliability.values, reliability.loading_std, math.sqrt(2) * inner, joined.parties)
 
 
-def _ask_clip(facts: ReleasedFacts, view: View, budget_ratio: float) -> Generator[RowQuery, Aggregate, Clip]:
-    """Ask for a histogram of the scaled rows' lengths. Choose where to clip them; nowhere if noise hides lengths."""
-    histogram = yield NormHistogram(view, facts.center, facts.scales)
-    counts, noise_std = histogram.values, histogram.noise_std
-    lengths, size = clear_lengths(counts, noise_std), len(view.columns)
-    if not lengths.rows @ lengths.squares:
-        return Clip(1.0, 1.0, 1.0, math.inf)
-    parts = facts.components, max(size - facts.components, 1)
-    kept = {*CHOICES, kept_part(facts, size)}
-    squares = [quantile(counts, noise_std, facts.rows, each) ** 2 for each in sorted(kept)]
-    return best_clip(squares, lengths, parts, noise_std / math.sqrt(2 * budget_ratio))
-
-
-def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong together nowhere else
+def without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong together nowhere else
     facts: ReleasedFacts,
     known: KnownBlock,
     vectors: FloatArray,
@@ -153,7 +234,7 @@ def _without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong togeth
     return cut
 
 
-def _completed(vectors: FloatArray) -> FloatArray:
+def completed(vectors: FloatArray) -> FloatArray:
     """Complete orthonormal columns to a square orthogonal matrix."""
     left, _, _ = np.linalg.svd(vectors, full_matrices=True)
     left[:, : vectors.shape[1]] = vectors

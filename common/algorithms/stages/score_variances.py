@@ -25,7 +25,7 @@ from dpspca.common.plan import EXPLAINING, PlannedQuery
 from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import MAX_AXES, Extent, NormHistogram, RowQuery, View, ViewProduct
 
-from .staged_release import Found
+from .found import Found
 from .view_steps import ReleasedFacts, length_beyond
 
 _HISTOGRAM: Final = 0.2

@@ -21,16 +21,13 @@ from dpspca.common.algorithms.steps import (
     first_guess,
     largest_rows,
     leading,
-    matrix_noise,
     pruned,
-    sparse_or_dense,
     spread_over,
     standing_out,
     strongest,
 )
 from dpspca.common.arrays import FloatArray
 from dpspca.common.job import JobSpec
-from dpspca.common.linalg import thin_qr
 from dpspca.common.plan import PlannedQuery
 from dpspca.common.privacy import PICK_SLACK, ChoiceEvent, choice_range, usable_mu
 from dpspca.common.protocol import Aggregate
@@ -46,13 +43,13 @@ from dpspca.common.queries import (
 )
 from dpspca.common.results import Decision, ReleasePath
 
+from .found import Found, limited, signals_of, visible_in
+from .last_release import end_with_last
 from .scaled_release import KnownBlock, ask_scaled
-from .view_steps import SHORT, ReleasedFacts, ask_covariance, ask_diagonal, ask_reach
+from .view_steps import NORMS, SHORT, ReleasedFacts, ask_covariance, ask_diagonal, ask_reach
 
 SPARSE_FRACTION: Final = 3
 """A structure is sparse if no more than a third of the columns stand out."""
-NORMS: Final = 0.01
-"""Share of mu^2 for each histogram of norms."""
 DIAGONAL: Final = 0.08
 WHOLE: Final = 0.22
 BLOCK: Final = 0.18
@@ -75,41 +72,6 @@ IMPLAUSIBLE: Final = 0.25
 """Share of wrong choices that are kept after a check against the whole matrix, divided by the number of providers."""
 MOST_CANDIDATES: Final = 200
 """Columns that one source of candidates may name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Components as columns, with their noise and the variance they explain.
-
-    ``explained`` and ``total`` are sums over all rows: for each component, and for all columns. ``shown`` is the number
-    of components above the noise of the last released matrix.
-    """
-
-    components: FloatArray
-    loading_std: FloatArray
-    explained: FloatArray
-    total: float
-    noise_std: float
-    parties: int
-    shown: int
-    decision: Decision
-    longest: float = 1.0
-    """Hardly any row is longer, as a multiple of the norm bound."""
-
-
-def found_in(released: ReleasedMatrix, components: FloatArray, decision: Decision) -> Found:
-    """Return the variances of a released matrix that components explain, with their noise."""
-    sure = matrix_noise(released, components)
-    return Found(
-        components,
-        sure.loading_std,
-        sure.values,
-        float(np.trace(released.matrix)),
-        math.sqrt(2) * released.off_std,
-        released.parties,
-        visible_in(signals_of(released, components.shape[1], float(np.median(released.diagonal)))),
-        decision,
-    )
 
 
 def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
@@ -277,33 +239,16 @@ def _by_chance(whole: ReleasedMatrix, value: float, outstanding: int, diagonal: 
     return value <= largest and not sure
 
 
-def signals_of(whole: ReleasedMatrix, components: int, usual: float) -> FloatArray:
-    """Estimate by how much the leading eigenvalues exceed ``usual``, a typical column's sum of squares.
-
-    The result is 0 for an eigenvalue that noise explains.
-    """
-    return debiased(leading(whole.matrix, components)[1] - usual, whole.off_std, len(whole.matrix))
-
-
-def visible_in(signals: FloatArray) -> int:
-    """Count the components above the noise."""
-    return int(np.count_nonzero(signals > 0))
-
-
 def _dense(
     facts: ReleasedFacts, everything: View, whole: ReleasedMatrix, decided: Decision
 ) -> Generator[RowQuery, Aggregate, Found]:
-    """Release the whole matrix three times more, once in place of a choice of columns, and average all four."""
+    """Release the whole matrix twice more, once in place of a choice of columns, and end with the last release."""
     reach = yield from ask_reach(facts, everything, SHORT)
     whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
     whole = whole.joined((yield from ask_covariance(facts, everything, reach)))
-    vectors, _ = leading(whole.matrix, facts.components)
-    plain = replace(everything, axes=vectors)
-    reach = yield from ask_reach(facts, plain, SHORT)
-    whole = whole.joined((yield from ask_covariance(facts, plain, reach)))
-    components, support = sparse_or_dense(whole, facts.components, facts.sparsity)
-    found = found_in(whole, components, replace(decided, columns=int(support.size)))
-    return replace(found, longest=reach.longest)
+    last = _last_share(facts.dimension)
+    before = _shares_of_pairs_and_matrix(facts.dimension)[1] + BLOCK + TIED
+    return (yield from end_with_last(facts, whole, reach, (last / before, last / NORMS), decided))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -331,13 +276,12 @@ def ask_block(
     reach = yield from ask_reach(facts, view)
     block = yield from ask_covariance(facts, view, reach)
     if whole is not None:
-        block = block.joined(ReleasedMatrix(whole.block(candidates), whole.off_std, facts.rows, whole.parties))
+        block = block.joined(whole.of(candidates))
     shown = visible_in(signals_of(block, components, max(0.0, float(np.median(diagonal)))))
     start = first_guess(leading(block.matrix, components)[0])
     kept = pruned(block, components, block.diagonal, start)
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
-    own = ReleasedMatrix(block.block(kept), block.off_std, facts.rows, block.parties)
-    return ReleasedBlock(KnownBlock.of(candidates[kept], own, components), shown)
+    return ReleasedBlock(KnownBlock.of(candidates[kept], block.of(kept), components), shown)
 
 
 def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is left of the budget
@@ -379,13 +323,3 @@ def _plausible(facts: ReleasedFacts, known: KnownBlock, whole: ReleasedMatrix, t
     scores = (np.square(products) / (whole.off_std**2 + sampling)).sum(axis=1)
     kept: Columns = tied[scores > chdtri(facts.components, level)]
     return kept
-
-
-def limited(vectors: FloatArray, explained: FloatArray, most: int | None) -> FloatArray:
-    """Keep at most ``most`` rows of the components: those in which they explain the most."""
-    kept = largest_rows(vectors, explained, most)
-    if kept.size == len(vectors):
-        return vectors
-    cut = np.zeros_like(vectors)
-    cut[kept] = thin_qr(vectors[kept])[0]
-    return cut

@@ -16,6 +16,8 @@ from dpspca.common.queries import LARGEST_RANGE, NormHistogram, NormRange, RowQu
 
 from .clip_choice import Lengths
 
+NORMS: Final = 0.01
+"""Share of mu^2 for each histogram of norms."""
 CLEAR: Final = 4
 """Times its noise, from which a bin shows rows: noise alone is so large in one histogram of a thousand."""
 TOGETHER: Final = (1, 2, 3)

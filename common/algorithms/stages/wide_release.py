@@ -39,21 +39,19 @@ from dpspca.common.queries import (
 )
 from dpspca.common.results import Decision, ReleasePath
 
+from .found import Found, limited
 from .product_loop import Product, ask_product, join, lengths_of
 from .staged_release import (
     MOST_CANDIDATES,
-    NORMS,
     SPARSE_FRACTION,
     TIES,
-    Found,
     ReleasedBlock,
     ask_again,
     ask_block,
     choices,
-    limited,
     usual,
 )
-from .view_steps import SHORT, ReleasedFacts, ask_diagonal, ask_reach
+from .view_steps import NORMS, SHORT, ReleasedFacts, ask_diagonal, ask_reach
 
 DIAGONAL: Final = 0.12
 BLOCK: Final = 0.28

@@ -1,6 +1,6 @@
 """Steps that several methods share: options, rows, products, subspaces, and what a released matrix shows."""
 
-from .eigen_noise import eigen_noise, turned_variance, turns
+from .eigen_noise import EntryNoise, eigen_noise, turned_variance, turns
 from .free_structure import (
     DENSE_FRACTION,
     FALSE_ROWS,
@@ -8,6 +8,7 @@ from .free_structure import (
     ReleasedMatrix,
     debiased,
     first_guess,
+    is_by_chance,
     largest_rows,
     leading,
     matrix_noise,
@@ -69,6 +70,7 @@ __all__ = [
     "MAX_MATRIX_COLUMNS",
     "Auto",
     "Columns",
+    "EntryNoise",
     "MatrixOptions",
     "Option",
     "OptionKind",
@@ -97,6 +99,7 @@ __all__ = [
     "given_columns",
     "given_rounds",
     "given_sparsity",
+    "is_by_chance",
     "known_options",
     "largest_rows",
     "last_product",

@@ -7,17 +7,19 @@ of the matrix without noise:
 - an eigenvector changes by the sum over m of v_m (v_m' E v_j) / (l_j - l_m),
 
 where s is the standard deviation of the noise between the directions m and j. The noise of the Gaussian orthogonal
-ensemble is the same in all directions. Directions that stand out from the noise are taken one by one, whether they are
+ensemble is the same in all directions. That of a scaled release is known in the axes that it was made in
+(``EntryNoise``). Directions that stand out from the noise are taken one by one, whether they are
 components or not: a component mixes with the next direction, too. All others are treated as one group, with their mean
 eigenvalue. If an eigenvalue is below the edge of the noise, 2 s sqrt(p) above the rest, its eigenvector says nothing
 about the data. Everything here follows from released numbers and the plan, so it costs nothing.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
@@ -34,6 +36,43 @@ in e^2 times. Then their directions may be turned into each other by any angle."
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class EntryNoise:
+    """Standard deviations of the noise in the entries of a symmetric matrix, independent of each other in these axes.
+
+    ``axes`` are the columns of an orthogonal matrix, or None if the noise is the same in all directions. Off the
+    diagonal an entry of ``stds`` is the standard deviation itself; on it, that divided by sqrt(2).
+    """
+
+    axes: FloatArray | None
+    stds: FloatArray
+
+    @classmethod
+    def equal(cls, size: int, std: float) -> Self:
+        """Return noise of the Gaussian orthogonal ensemble."""
+        return cls(None, np.full((size, size), std))
+
+    def on(self, columns: NDArray[np.intp]) -> Self:
+        """Return the noise of the block of these columns. Its mean in the rest is that over all columns."""
+        if self.axes is None:
+            return type(self)(None, self.stds[np.ix_(columns, columns)])
+        return type(self)(self.axes[columns], self.stds)
+
+    def squares(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """Return the variance of the noise between vectors, between each and the rest, and in the rest, per direction.
+
+        ``vectors`` are orthonormal columns, and the rest is the space orthogonal to them.
+        """
+        parts = np.square(vectors if self.axes is None else self.axes.T @ vectors)
+        variances = np.square(self.stds)
+        image = parts.T @ variances
+        between = image @ parts
+        group = max(len(self.stds) - vectors.shape[1], 1)
+        outer = np.maximum(image.sum(axis=1) - between.sum(axis=1), 0.0) / group
+        inside = float(variances.sum() - 2 * image.sum() + between.sum()) / group**2
+        return between, outer, max(inside, 0.0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class EigenNoise:
     """Eigenvalues corrected for the increase that noise causes, and the standard deviation of each loading.
 
@@ -44,24 +83,22 @@ class EigenNoise:
     loading_std: FloatArray
 
 
-def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: tuple[float, float]) -> EigenNoise:
+def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: EntryNoise) -> EigenNoise:
     """Estimate the noise in the leading eigenvectors of a matrix, given as columns, and in their eigenvalues.
 
-    ``noise`` is a pair: the standard deviation of the noise between two leading directions, and between a leading
-    direction and the rest. No standard deviation of a loading exceeds 1.
+    No standard deviation of a loading exceeds 1.
     """
     size, count = vectors.shape
-    outer = noise[1] ** 2
-    others, more = _outstanding(matrix, vectors, outer)
+    others, more = _outstanding(matrix, vectors, noise.squares(vectors)[2])
     every = np.hstack([vectors, more])
     values = np.concatenate([np.einsum("dk,de,ek->k", vectors, matrix, vectors), others])
+    squares, outer, inside = noise.squares(every)
     group = size - len(values)
     rest = float(np.trace(matrix) - values.sum()) / max(group, 1)
     above = np.maximum(values - rest, 0.0)
-    beyond_edge = np.square(above) - 4 * outer * group
-    alone = rest + (above + np.sqrt(np.maximum(beyond_edge, 0.0))) / 2  # solves l + s^2 p / (l - rest) = values
-    squares = np.full((len(values), len(values)), outer)
-    squares[:count, :count] = noise[0] ** 2
+    beyond_edge = np.square(above) - 4 * np.maximum(outer, inside) * group
+    lifted = np.maximum(np.square(above) - 4 * outer * group, 0.0)
+    alone = rest + (above + np.sqrt(lifted)) / 2  # solves l + s^2 p / (l - rest) = values
     between = alone[:, None] - alone[None]
     pushed = squares * between / np.maximum(np.square(between) + squares, _LEAST)
     true = np.where(beyond_edge > 0, alone - pushed.sum(axis=1), alone)

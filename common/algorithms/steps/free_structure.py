@@ -16,7 +16,7 @@ from scipy.special import chdtri
 from dpspca.common.arrays import FloatArray
 from dpspca.common.results import varimax
 
-from .eigen_noise import EigenNoise, eigen_noise
+from .eigen_noise import EigenNoise, EntryNoise, eigen_noise
 
 Columns = NDArray[np.intp]
 
@@ -35,12 +35,17 @@ component, chosen together with their noise, hold most of it, too."""
 
 @dataclass(frozen=True, slots=True)
 class ReleasedMatrix:
-    """A released matrix, its noise off the diagonal, and the numbers of rows and of providers that it sums over."""
+    """A released matrix, its noise off the diagonal, and the numbers of rows and of providers that it sums over.
+
+    If the noise is not the same in all directions, ``noise`` describes it, and ``off_std`` is the largest between a
+    component and the rest.
+    """
 
     matrix: FloatArray
     off_std: float
     rows: float
     parties: int = 1
+    noise: EntryNoise | None = None
 
     @property
     def diagonal(self) -> FloatArray:
@@ -52,6 +57,10 @@ class ReleasedMatrix:
         """Return the submatrix of some columns."""
         block: FloatArray = self.matrix[np.ix_(columns, columns)]
         return block
+
+    def of(self, columns: Columns) -> "ReleasedMatrix":
+        """Return the same for some columns, of a matrix whose noise is the same in all directions."""
+        return ReleasedMatrix(self.block(columns), self.off_std, self.rows, self.parties)
 
     def joined(self, other: "ReleasedMatrix") -> "ReleasedMatrix":
         """Return the average of two releases of the same sum, weighted by inverse variance."""
@@ -167,21 +176,23 @@ def _sparse_or_dense(released: ReleasedMatrix, components: int) -> tuple[FloatAr
     block = released.block(support)
     vectors, values = leading(block, components)
     least = 2 * released.off_std * np.sqrt(support.size) + np.median(np.diagonal(block))
-    if values[-1] <= least or _is_by_chance(released, block, values[0]):
+    if values[-1] <= least or is_by_chance(released, support, 1):
         return dense, everything
     if _held(released, values, support.size) <= PART * _held(released, leading(released.matrix, components)[1], size):
         return dense, everything
     return spread_over(size, support, vectors), support
 
 
-def _is_by_chance(released: ReleasedMatrix, block: FloatArray, value: float) -> bool:
-    """Tell whether a matrix of noise has a block of this size with an eigenvalue as large, if one looks for it.
+def is_by_chance(released: ReleasedMatrix, columns: Columns, components: int) -> bool:
+    """Tell whether a matrix of noise has a block of as many columns with as large an eigenvalue, if one looks for it.
 
-    Of p columns there are about (e p / s)^s ways to choose s. So the largest eigenvalue of the best block grows with
-    the root of s (1 + log(p / s)), and not of s. Its bulk is around the median of its diagonal.
+    It is about the last of the components on these columns. Of p columns there are about (e p / s)^s ways to choose s.
+    So the largest eigenvalue of the best block grows with the root of s (1 + log(p / s)), and not of s. Its bulk is
+    around the median of its diagonal.
     """
-    size, all_columns = len(block), len(released.matrix)
-    edge = 2 * released.off_std * np.sqrt(size * (1 + np.log(all_columns / size)))
+    block, size, every = released.block(columns), len(columns), len(released.matrix)
+    edge = 2 * released.off_std * np.sqrt(size * (1 + np.log(every / size)))
+    value = leading(block, components)[1][-1]
     return bool(value <= edge + np.median(np.diagonal(block)))
 
 
@@ -194,5 +205,6 @@ def matrix_noise(released: ReleasedMatrix, components: FloatArray) -> EigenNoise
     """Estimate the noise of components that were computed from a released matrix, or from a block of it."""
     columns = np.flatnonzero(components.any(axis=1))
     block, vectors = released.block(columns), components[columns]
-    noise = eigen_noise(block, vectors, (released.off_std, released.off_std))
+    known = released.noise or EntryNoise.equal(len(components), released.off_std)
+    noise = eigen_noise(block, vectors, known.on(columns))
     return EigenNoise(noise.values, spread_over(len(components), columns, noise.loading_std))

@@ -79,7 +79,7 @@ def test_fit_sets_the_attributes() -> None:
     assert fitted.explained_variance_.shape == fitted.explained_variance_ratio_.shape == (2,)
     assert (np.diff(fitted.explained_variance_) <= 0).all()
     assert fitted.n_features_in_ == 6
-    assert fitted.rounds_ == 1  # the whole matrix, once
+    assert fitted.rounds_ == 2  # the whole matrix, and the last release
     assert fitted.mean_ is None
     assert isinstance(fitted.model_, Model)
     assert fitted.privacy_.epsilon == 1.0

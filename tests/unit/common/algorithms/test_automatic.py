@@ -34,10 +34,12 @@ from dpspca.common.results import Model, ReleasePath
 REPLACE = PrivacyUnit.ROW_REPLACE_ONE
 
 
-def fit(rows: np.ndarray, components: int = 2, parties: int = 1, bound: float = 30.0, **changes: object) -> Model:
+def fit(
+    rows: np.ndarray, components: int = 2, parties: int = 1, bound: float = 30.0, noise: int = 1, **changes: object
+) -> Model:
     plain = {"budget": Budget(1.0, 1e-6), "unit": REPLACE, "method": "auto"} | changes
     spec = JobSpec(schema=Schema(rows.shape[1]), norm_bound=bound, components=components, **plain)  # type: ignore[arg-type]
-    return simulate(np.array_split(rows, parties), spec, noise_seed=1)
+    return simulate(np.array_split(rows, parties), spec, noise_seed=noise)
 
 
 def spiked(n: int, d: int, support: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -72,12 +74,14 @@ def test_a_small_support_is_found_at_no_cost(d: int, parties: int) -> None:
 
 @pytest.mark.parametrize("method", ["auto", "analyze-gauss"])
 def test_nothing_but_noise_has_no_sparse_structure(method: str) -> None:
-    """The best of many small sets of columns always looks better than one. Noise is the same in every run."""
+    """The best of many small sets of columns always looks better than one. Noise is the same in every run.
+
+    One or two of 100 runs take noise for a structure. At that rate, more than 3 of 20 have a probability of 6e-4.
+    """
     rows = np.random.default_rng(0).standard_normal((5000, 50))
-    for epsilon in (0.9, 1.0, 1.1):
-        sparse = {"options": {"sparsity": "auto"}} if method != "auto" else {}
-        model = fit(rows, 1, bound=10.0, method=method, budget=Budget(epsilon, 1e-6), **sparse)
-        assert len(model.support) == 50
+    sparse = {"options": {"sparsity": "auto"}} if method != "auto" else {}
+    supports = [len(fit(rows, 1, bound=10.0, noise=noise, method=method, **sparse).support) for noise in range(20)]
+    assert sum(support < 50 for support in supports) <= 3
 
 
 def test_a_weak_dense_component_is_not_cut_to_its_largest_loadings() -> None:
@@ -148,13 +152,16 @@ def test_many_dense_columns_end_in_dense_components() -> None:
     assert error(model, axes) < 0.5
 
 
-def test_for_most_of_the_columns_no_stages_are_planned() -> None:
-    for dimension, components in ((101, 34), (1000, 257)):
+def test_for_most_of_the_columns_at_most_two_releases_are_planned() -> None:
+    """One release, where components leave no other directions or are more than the axes of a view."""
+    last = ["norms along components", "scaled release"]
+    for dimension, components, again in ((101, 34, last), (1000, 257, []), (20, 20, []), (20, 19, last)):
         spec = JobSpec(
             schema=Schema(dimension), norm_bound=1.0, components=components, budget=Budget(1, 1e-6), unit=REPLACE
         )
         about_scores = ["lengths of scores", "explained variance"] if components <= MAX_AXES else []
-        assert [step.name for step in catalogue.plan(spec)] == ["count", "norms", "whole matrix", *about_scores]
+        names = [step.name for step in catalogue.plan(spec)]
+        assert names == ["count", "norms", "whole matrix", *again, *about_scores]
 
 
 @pytest.mark.parametrize(("rows", "blind"), [(40_000, False), (60, True)])

@@ -6,7 +6,7 @@ import scipy.linalg
 from facts import facts
 
 from dpspca.client.simulation import simulate
-from dpspca.common.algorithms.steps.eigen_noise import eigen_noise
+from dpspca.common.algorithms.steps.eigen_noise import EntryNoise, eigen_noise
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import Budget, JobSpec, Schema
@@ -81,12 +81,34 @@ def covered(
         noise = rng.standard_normal((size, size)) * std * np.sqrt(2)
         released = matrix + (noise + noise.T) / 2
         vectors = scipy.linalg.eigh(released, subset_by_index=[size - count, size - 1])[1][:, ::-1]
-        sure = eigen_noise(released, vectors, (std, std))
+        sure = eigen_noise(released, vectors, EntryNoise.equal(size, std))
         vectors = vectors * np.sign(np.einsum("dk,dk->k", vectors, truth))
         loadings += (np.abs(vectors - truth) <= Z * sure.loading_std).mean(axis=0)
         values += np.abs(sure.values - leading) <= Z * np.sqrt(2) * std
         stds += sure.loading_std.mean(axis=0)
     return loadings / RUNS, values / RUNS, stds / RUNS
+
+
+@pytest.mark.parametrize(("inner", "between", "inside"), [(2.0, 1.0, 0.5), (0.5, 1.0, 2.0)])
+def test_noise_that_differs_between_axes_is_covered(inner: float, between: float, inside: float) -> None:
+    """Of the first axis, of it and the rest, and of the rest, over 1,000 draws; rates as above."""
+    rng, size, count = np.random.default_rng(3), 30, 2
+    axes = thin_qr(rng.standard_normal((size, size)))[0]
+    spectrum = np.concatenate([[70.0, 40.0], rng.uniform(0, 3, size - count)])
+    stds = np.full((size, size), inside)
+    stds[0], stds[:, 0], stds[0, 0] = between, between, inner
+    loadings, values = np.zeros(count), np.zeros(count)
+    for _ in range(RUNS):
+        noise = rng.standard_normal((size, size))
+        released = axes @ (np.diag(spectrum) + (noise + noise.T) / np.sqrt(2) * stds) @ axes.T
+        vectors = scipy.linalg.eigh(released, subset_by_index=[size - count, size - 1])[1][:, ::-1]
+        known = EntryNoise(axes, stds)
+        sure, (own, _, _) = eigen_noise(released, vectors, known), known.squares(vectors)
+        vectors = vectors * np.sign(np.einsum("dk,dk->k", vectors, axes[:, :count]))
+        loadings += (np.abs(vectors - axes[:, :count]) <= Z * sure.loading_std).mean(axis=0)
+        values += np.abs(sure.values - spectrum[:count]) <= Z * np.sqrt(2 * np.diagonal(own))
+    np.testing.assert_allclose(loadings / RUNS, NOMINAL, atol=TOLERANCE)
+    np.testing.assert_allclose(values / RUNS, NOMINAL, atol=TOLERANCE)
 
 
 @pytest.mark.slow
@@ -122,11 +144,11 @@ def test_intervals_of_a_model_cover_what_its_rows_have(method: str) -> None:
 
 
 def test_what_noise_alone_could_have_made_is_not_known_at_all() -> None:
-    equal = eigen_noise(np.diag([5.0, 5.0, 1.0, 1.0]), np.eye(4)[:, :2], (1.0, 1.0))
+    equal = eigen_noise(np.diag([5.0, 5.0, 1.0, 1.0]), np.eye(4)[:, :2], EntryNoise.equal(4, 1.0))
     assert equal.loading_std[:2].min() == 1.0
-    below = eigen_noise(np.eye(4), np.eye(4)[:, :1], (1.0, 1.0))
+    below = eigen_noise(np.eye(4), np.eye(4)[:, :1], EntryNoise.equal(4, 1.0))
     assert below.loading_std[1:].min() == 1.0
-    assert np.isfinite(eigen_noise(np.zeros((2, 2)), np.eye(2), (0.0, 0.0)).loading_std).all()
+    assert np.isfinite(eigen_noise(np.zeros((2, 2)), np.eye(2), EntryNoise.equal(2, 0.0)).loading_std).all()
 
 
 def test_intervals_need_a_level_and_what_they_are_about(model_of_few: Model) -> None:

@@ -33,7 +33,7 @@ def job(**changes: Any) -> JobSpec:
     return JobSpec(**good | changes)
 
 
-COUNT, NORMS, MATRIX = catalogue.plan(job(explained_variance=False))
+COUNT, NORMS, MATRIX, *_ = catalogue.plan(job(explained_variance=False))
 
 
 def weights(rows: list[int], step: Step = MATRIX, **changes: Any) -> list[int]:
@@ -158,7 +158,8 @@ def test_a_weighted_sum_stands_for_all_rows_of_its_providers() -> None:
 def test_the_stated_weights_are_those_of_the_sum_that_shows_components() -> None:
     """With one component, less noise is on what it explains, so that providers are weighed less for that."""
     spec = job(components=1, explained_variance=True)
-    count, _, matrix, _, explaining = plan = catalogue.plan(spec)
+    plan = catalogue.plan(spec)
+    count, matrix, explaining = plan[0], plan[-3], plan[-1]
     rows, sums = [10_000, 500], JobSums(spec)
     sums.add(count, {name: np.array([each]) for name, each in enumerate(rows)})
     for step in (matrix, explaining):
@@ -166,7 +167,7 @@ def test_the_stated_weights_are_those_of_the_sum_that_shows_components() -> None
     weighed = [ProviderWeights(spec).of(step, dict(enumerate(rows))) for step in (matrix, explaining)]
     assert weighed[0] != weighed[1]
     assert sums.weighed == Weighed.of(zip(rows, weighed[0].values(), strict=True))
-    assert [step.explains for step in plan] == [False] * 4 + [True]
+    assert [step.explains for step in plan] == [False] * 6 + [True]
 
 
 def test_the_stated_noise_is_that_of_the_weighted_sum() -> None:
