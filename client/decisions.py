@@ -74,7 +74,8 @@ def not_seen(decided: Decision, components: int) -> str:
         if decided.visible
         else "so they may be nothing but noise"
     )
-    return f"{shown} stood out from the noise of the largest matrix that was released, {missed}."
+    where = "the largest matrix that was released" if decided.last is None else "all releases together"
+    return f"{shown} stood out from the noise of {where}, {missed}."
 
 
 def _path_taken(decided: Decision, every: int) -> str:
@@ -99,17 +100,16 @@ def _path_taken(decided: Decision, every: int) -> str:
 
 def _last_release(decided: Decision, every: int) -> str:
     """Say what the last release was about, and at which scale."""
-    number = decided.last or 0
+    number, clear = decided.last or 0, decided.scaled or 0
     what = "it was released again" if number == every else f"that of the {_columns(number)} that stood out was released"
-    clear = decided.scaled or 0
-    along = "the component that was" if clear == 1 else f"{clear} components that were"
+    along = "the component that was" if clear == 1 else f"the {clear} components that were"
     scale = (
-        f", with the part of each row along {along} clear by then divided by its own length: this leaves less noise "
-        "beside it"
+        f" For this, the part of each row along {along} clear was divided by another number than the rest, so that "
+        "noise harms the components least."
         if clear
         else ""
     )
-    return f"Then {what}{scale}. All releases were averaged."
+    return f"Then {what}.{scale} All releases were averaged."
 
 
 def _sparse_path(decided: Decision, every: int) -> str:

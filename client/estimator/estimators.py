@@ -144,7 +144,7 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     mean_, scale_ : array of shape (n_features,) or None
         The mean that was subtracted, and what columns were divided by.
     rounds_ : int
-        Number of answers that the components were computed from. One, if the method asks for a whole matrix at once.
+        Number of answers that the components were computed from: one for each matrix or product.
     privacy_ : PrivacyStatement
         What was promised: ``privacy_.text`` for people, ``privacy_.to_dict()`` for programs. ``privacy_.warnings``
         lists what to know before you rely on this fit; ``fit`` also issues each as a ``DpspcaWarning``.

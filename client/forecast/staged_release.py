@@ -1,4 +1,4 @@
-"""The forecast for ``auto``: the whole matrix at once, or stage by stage, as ``staged_release`` goes.
+"""The forecast for ``auto``: two releases of the whole matrix, or stage by stage, as ``staged_release`` goes.
 
 Also for the improved loop of ``dps-pca``, which ends as these stages do.
 """
@@ -15,6 +15,7 @@ from dpspca.common.algorithms import (
     CLEAR,
     LEAST_KEPT,
     SPARSE_FRACTION,
+    WORTH,
     Lengths,
     ReleasedFacts,
     Spectrum,
@@ -53,7 +54,7 @@ def of_automatic(plan: Plan, population: Population) -> Outlook:
         return stages(plan, population, steps).outlook()
     whole = _Release.of(plan, population, steps["norms"], steps["whole matrix"])
     if "scaled release" in steps:
-        return of_last(plan, whole, steps["scaled release"])
+        return of_last(plan, whole, steps["norms"], steps["scaled release"])
     return of_whole(whole.population, whole.noise, limit_of(plan), prunes=True)
 
 
@@ -85,26 +86,26 @@ class _Release:
         return cls(population.clipped(clip + 1 - mean), planned_noise(step, population) * clip / math.sqrt(2), clip)
 
 
-def of_last(plan: Plan, before: _Release, step: Step) -> Outlook:
+def of_last(plan: Plan, before: _Release, norms: Step, step: Step) -> Outlook:
     """Expect what the last release shows, in the columns and at the scale that promise most (``last_release``)."""
     population = before.population
-    size, count, rows = population.dimension, population.components, population.rows
-    again = planned_noise(step, population) * before.clip / math.sqrt(2)
+    size, count, rows, support = population.dimension, population.components, population.rows, population.support
+    noises = before.noise, planned_noise(step, population) * before.clip / math.sqrt(2)
+    if _hides(norms, population):
+        return of_whole(population, joined(*noises), limit_of(plan), prunes=True)
     spectrum = Spectrum.among(rows * population.leading, rows * population.usual, before.noise, size)
     total = rows * float(population.leading.sum() + population.counts @ population.others)
-    whole = best_scale(spectrum, size, total, (before.noise, again), np.arange(size))
-    noise = noise_at(spectrum, total, (before.noise, again), whole).between
-    dense = of_whole(population, noise, limit_of(plan), prunes=True)
-    support = population.support
-    if spectrum.clear < count or support >= size:
+    whole = best_scale(spectrum, size, total, noises, np.arange(size))
+    dense = of_whole(population, noise_at(spectrum, total, noises, whole).between, limit_of(plan), prunes=True)
+    if spectrum.clear < count or not count < support < size:
         return dense
     part = rows * float(population.leading.sum() + (support - count) * population.usual) / total
-    noises = before.noise, part * again
+    noises = before.noise, part * noises[1]
     fewer = best_scale(spectrum, support, part * total, noises, np.arange(support))
-    missed = part_missed(signals_of(population, before.noise), size, support)
     noise = noise_at(spectrum, part * total, noises, fewer).between
+    missed = part_missed(signals_of(population, before.noise), size, support)
     sines = on_support(population, noise, missed)
-    if float(sines.sum()) >= float(dense.sines.sum()):
+    if float(sines.sum()) >= WORTH * float(dense.sines.sum()):
         return dense
     return within(Outlook(sines, float(noise.max()), support), population, limit_of(plan))
 
@@ -316,4 +317,5 @@ class _Stages(_WideStages):
         for name in ("candidates", "tied columns"):
             step = self._steps[name].of_kind(ViewCovariance.kind)
             noise = joined(noise, _Release.of(self._plan, self._population, norms, step).noise)
-        return of_last(self._plan, replace(self._whole, noise=noise), self._steps["scaled release"])
+        last = self._steps["scaled release"]
+        return of_last(self._plan, replace(self._whole, noise=noise), self._steps["norms"], last)

@@ -29,14 +29,14 @@ class Decision:
     ``outstanding`` is how many columns stood out from noise, and ``held`` which part of what all columns show these
     hold. Both are None where the path follows from the number of columns alone; ``held`` is also None where the number
     of outstanding columns decided, or where there are too many columns for a matrix of all. ``visible`` is how many
-    components showed above the noise of the largest matrix that was released. Where it is fewer than were asked for,
-    columns may have been missed without a sign of it. Of the ``asked`` components, ``clear`` ones showed above the
-    noise of the last release, and ``useful`` ones of these explain more than an average column; all three are None
-    where none was to be left out.
+    components showed above the noise of the largest matrix that was released or, where ``last`` is given, of all
+    releases together. Where it is fewer than were asked for, columns may have been missed without a sign of it. Of the
+    ``asked`` components, ``clear`` ones showed above the noise of the last release, and ``useful`` ones of these
+    explain more than an average column; all three are None where none was to be left out.
     ``hidden`` says that noise hid how long rows are, and no bound was known: all were clipped to one length.
     ``values`` are the variances along the components in the matrix that these were read off, which is about clipped
-    rows, and ``noise_std`` is the standard deviation of the noise of such a variance. Both are None in models of
-    earlier software.
+    rows, and ``noise_std`` is the standard deviation of the noise of a variance along a direction beside them. Both are
+    None in models of earlier software.
     For explained variances, scores were clipped to the length ``clipped``, and at most ``longer`` rows are longer, as
     far as noisy counts show. Both are None where variances are those of the matrix.
     Where the matrix of all columns was released, ``last`` is the number of columns of the last release, and ``scaled``

@@ -43,4 +43,6 @@ def columns_read_off(decided: Decision | None, every: int, *, knows_loadings: bo
         return every if knows_loadings else 0
     if decided.path is ReleasePath.PRODUCTS:
         return 0
+    if decided.last is not None:
+        return decided.last
     return every if decided.outstanding is None or decided.is_dense else decided.outstanding

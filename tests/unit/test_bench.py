@@ -169,7 +169,7 @@ def test_centering_compares_a_mean_that_is_found_with_the_true_one() -> None:
     (row,) = measured("centering")
     assert row["chosen"] in {"private", "pairs"}
     shares = row["captured"]
-    assert shares["none"] < 0.5
+    assert shares["none"] < min(shares["private"], shares["auto"]) - 0.3
     assert 0.95 < min(shares["private"], shares["auto"]) <= max(shares.values()) < 1.0001
 
 

@@ -3,7 +3,7 @@
 from .clip_choice import CHOICES, Lengths, best_clip
 from .column_scales import ask_scales, ask_sizes, planned_scales, planned_sizes, scaled_facts, share_of_scales
 from .found import Found, limited
-from .last_release import Spectrum, best_scale, noise_at
+from .last_release import WORTH, Spectrum, best_scale, noise_at
 from .private_mean import ask_mean, planned_mean, share_of_rough_mean
 from .product_loop import Joined, Product, ask_product, join, lengths_of
 from .scaled_release import ask_scaled
@@ -34,6 +34,7 @@ __all__ = [
     "SHORT",
     "SPARSE_FRACTION",
     "WIDE_COLUMNS",
+    "WORTH",
     "Found",
     "Joined",
     "Lengths",

@@ -13,6 +13,8 @@ squared length. If directions do not depend on lengths, then
 So the error for a bound follows from a histogram of lengths that was released, from the numbers of rows and columns and
 from the noise of the plan, which grows with the number of providers. Choosing the bound is post-processing.
 
+If the two parts differ in length, which the last release of ``auto`` allows, this is a rougher guess.
+
 Lengths alone do not show whether some rows are long because of heavy tails, or because few directions have most of the
 variance. The second is assumed. For normal rows no bound is then the best one where there is no noise, as it should be:
 the spread E r^2 / (E r)^2 of p equal directions is 1 + 2 / p, and then a turn loses 2 c P(r > c) / (p + 2).

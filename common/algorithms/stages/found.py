@@ -15,6 +15,7 @@ from dpspca.common.results import Decision
 class Found:
     """Components as columns, with their noise and the variance they explain.
 
+    ``noise_std`` is the standard deviation of the noise of a variance along a direction beside them.
     ``explained`` and ``total`` are sums over all rows: for each component, and for all columns. ``shown`` is the number
     of components above the noise of the last released matrix.
     """
@@ -37,24 +38,33 @@ def found_in(released: ReleasedMatrix, components: FloatArray, decision: Decisio
     ``usual`` is the sum of squares of a usual column, if the matrix is a block of columns that are none.
     """
     sure = matrix_noise(released, components)
-    usual = float(np.median(released.diagonal)) if usual is None else usual
+    usual = usual_in(released, components.shape[1]) if usual is None else usual
     return Found(
         components,
         sure.loading_std,
         sure.values,
         float(np.trace(released.matrix)),
-        math.sqrt(2) * _inner_std(released, components),
+        math.sqrt(2) * released.off_std,
         released.parties,
         visible_in(signals_of(released, components.shape[1], usual)),
         decision,
     )
 
 
-def _inner_std(released: ReleasedMatrix, components: FloatArray) -> float:
-    """Return the largest standard deviation of the noise between two components."""
-    if released.noise is None:
-        return released.off_std
-    return math.sqrt(float(released.noise.squares(components)[0].max()))
+def usual_in(released: ReleasedMatrix, components: int) -> float:
+    """Return the sum of squares along a usual direction.
+
+    It is that of a usual column, or the mean of what clear components leave, if this is less: where all columns have a
+    part in a long component, a column's own sum of squares says little about other directions.
+    """
+    usual, clear = max(0.0, float(np.median(released.diagonal))), 0
+    while True:
+        signals = signals_of(released, components, usual)
+        before, clear = clear, visible_in(signals)
+        if clear in {before, len(released.matrix)}:
+            return usual
+        left = float(np.trace(released.matrix) - (signals[:clear] + usual).sum()) / (len(released.matrix) - clear)
+        usual = max(0.0, min(usual, left))
 
 
 def signals_of(whole: ReleasedMatrix, components: int, usual: float) -> FloatArray:
@@ -62,7 +72,8 @@ def signals_of(whole: ReleasedMatrix, components: int, usual: float) -> FloatArr
 
     The result is 0 for an eigenvalue that noise explains.
     """
-    return debiased(leading(whole.matrix, components)[1] - usual, whole.off_std, len(whole.matrix))
+    vectors, values = leading(whole.matrix, components)
+    return debiased(values - usual, whole.off_std, len(whole.matrix), whole.noise_beside(vectors))
 
 
 def visible_in(signals: FloatArray) -> int:

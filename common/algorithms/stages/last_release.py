@@ -5,8 +5,8 @@ where rows are shorter, and what was released before shows where they can be:
 
 - without the columns that take no part in the components, if all components are clear, and the others hold hardly any
   part of them;
-- with the part along the clear components divided by its own length. This leaves less noise between them and the rest,
-  and less in the rest, where weaker components may be.
+- with the part along the clear components divided by another number than the rest. This leaves less noise between them
+  and the rest, or less in the rest, where weaker components may be.
 
 Each choice has a loss that is to be expected: how much less the components will explain, to first order in the noise of
 the plan. It follows from released numbers, so choosing the least costs nothing. The price of the release is the same.
@@ -36,7 +36,7 @@ from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import RowQuery, View
 from dpspca.common.results import Decision
 
-from .found import Found, found_in, limited
+from .found import Found, found_in, limited, usual_in
 from .scaled_release import (
     LEAST_REST,
     SHORTEST_PART,
@@ -104,7 +104,8 @@ def best_scale(spectrum: Spectrum, size: int, total: float, noises: tuple[float,
     ``total`` is their sum of squares, and ``noises`` are those of what was released before and of one more release of
     these columns, without scaling.
     """
-    aims = [Aim(columns), *(Aim(columns, n + 1, ratio) for n in range(spectrum.clear) for ratio in _RATIOS.tolist())]
+    counts = range(1, spectrum.clear + 1) if size > len(spectrum.strengths) else ()
+    aims = [Aim(columns), *(Aim(columns, count, ratio) for count in counts for ratio in _RATIOS.tolist())]
     losses = [loss_from(spectrum, size, noise_at(spectrum, total, noises, aim)) for aim in aims]
     best = int(np.argmin(losses))
     best = best if losses[best] < WORTH * losses[0] else 0
@@ -158,7 +159,7 @@ def loss_from(spectrum: Spectrum, size: int, noise: AxisNoise) -> float:
 def _best_aim(facts: ReleasedFacts, whole: ReleasedMatrix, ratio: float) -> Aim:
     """Choose columns and scale for a release of ``ratio`` times the budget of what was released before."""
     count, every = facts.components, np.arange(facts.dimension)
-    usual, total = float(np.median(whole.diagonal)), float(np.trace(whole.matrix))
+    usual, total = usual_in(whole, count), float(np.trace(whole.matrix))
     spectrum = Spectrum.of(whole, count, usual)
     noises = whole.off_std, whole.off_std / math.sqrt(ratio)
     best = best_scale(spectrum, every.size, total, noises, every)
@@ -218,18 +219,19 @@ def ask_last(
         found = yield from ask_reach(facts, view)
         again = yield from ask_covariance(facts, view, reach if known.matrix.size == whole.matrix.size else found)
         return LastRelease(known.joined(again), aim)
-    spectrum = Spectrum.of(known, facts.components, float(np.median(whole.diagonal)))
+    spectrum = Spectrum.of(known, facts.components, usual_in(whole, facts.components))
     scaled = _scaled(facts, known, spectrum, aim)
     clip = yield from scaled.ask_clip(budget_ratio)
-    if aim.columns.size == facts.dimension:
-        noise = whole.off_std / math.sqrt(ratio)
-        entries = scaled.back(clip)[:, -1] * noise * reach.left / reach.length**2
-        second = AxisNoise(entries[: facts.components], float(entries[-1]))
-        plain = AxisNoise(np.full(facts.components, noise), noise)
-        losses = [loss_from(spectrum, facts.dimension, each.joined(whole.off_std)) for each in (second, plain)]
-        if losses[0] >= WORTH * losses[1]:
-            again = yield from ask_covariance(facts, _unscaled(facts, every), reach)
-            return LastRelease(whole.joined(again), every)
+    part = float(np.trace(known.matrix) / np.trace(whole.matrix))
+    noise = whole.off_std / math.sqrt(ratio)
+    entries = scaled.back(clip)[:, -1] * noise * reach.left / reach.length**2
+    second = AxisNoise(entries[: facts.components], float(entries[-1]))
+    plain = AxisNoise(np.full(facts.components, part * noise), part * noise)
+    losses = [loss_from(spectrum, len(known.matrix), each.joined(whole.off_std)) for each in (second, plain)]
+    if losses[0] >= WORTH * losses[1]:
+        shorter = replace(reach, length=reach.length * math.sqrt(part))
+        again = yield from ask_covariance(facts, _unscaled(facts, aim), shorter)
+        return LastRelease(known.joined(again), replace(aim, count=0))
     return LastRelease(_restored(facts, known, spectrum, scaled, (yield from scaled.ask(clip))), aim)
 
 
@@ -251,17 +253,26 @@ def _scaled(facts: ReleasedFacts, known: ReleasedMatrix, spectrum: Spectrum, aim
 def _restored(
     facts: ReleasedFacts, known: ReleasedMatrix, spectrum: Spectrum, scaled: ScaledView, second: Restored
 ) -> ReleasedMatrix:
-    """Join a scaled release with what was released before, entry by entry in its axes."""
-    axes, count = scaled.axes, scaled.stretch.count
-    along = spectrum.along[:count]
-    rest = max(float(np.trace(known.matrix) - along.sum()), LEAST_REST * float(along.sum()))
+    """Join a scaled release with what was released before, entry by entry in its axes.
+
+    The axes are eigenvectors of what was released before, so there an eigenvalue l is l + a along its axis, because of
+    noise. The rows themselves have l - a there, and the second release shows where the rest is, beside the axis. It is
+    calibrated with l - a, which says nothing new. So this counts as much as the entries beside it, and its noise is
+    that of the first release.
+    """
+    axes, count, size = scaled.axes, scaled.stretch.count, len(known.matrix)
     before = axes.T @ known.matrix @ axes
-    before[np.arange(count), np.arange(count)] = along  # without the increase that noise causes
+    along = 2 * spectrum.along[:count] - np.diagonal(before)[:count]
+    rest = max(float(np.trace(before) - along.sum()), LEAST_REST * float(along.sum()))
     first = Restored(before, np.full_like(axes, known.off_std), known.parties)
-    both = first.joined(second.calibrated(along, rest))
-    noise, matrix = EntryNoise(axes, both.stds), axes @ both.matrix @ axes.T
-    _, outer, _ = noise.squares(leading(matrix, facts.components)[0])
-    return ReleasedMatrix((matrix + matrix.T) / 2, math.sqrt(float(outer.max())), known.rows, both.parties, noise)
+    second = second.calibrated(along, rest)
+    places = np.arange(count)
+    second.stds[places, places] = second.stds[places, -1]
+    both = first.joined(second)
+    both.stds[places, places] = known.off_std
+    noise, matrix = EntryNoise(size, both.stds, axes), axes @ both.matrix @ axes.T
+    inside = noise.squares(leading(matrix, facts.components)[0])[2]
+    return ReleasedMatrix((matrix + matrix.T) / 2, math.sqrt(inside), known.rows, both.parties, noise)
 
 
 def end_with_last(
@@ -279,7 +290,7 @@ def end_with_last(
     else:
         found = _on_columns(facts, whole, last, decided)
     taking_part = int(np.count_nonzero(found.components.any(axis=1)))
-    decision = replace(decided, columns=taking_part, scaled=last.aim.count, last=int(columns.size))
+    decision = replace(decided, columns=taking_part, visible=found.shown, scaled=last.aim.count, last=int(columns.size))
     return replace(found, decision=decision, longest=reach.longest)
 
 
@@ -288,9 +299,10 @@ def _on_columns(facts: ReleasedFacts, whole: ReleasedMatrix, last: LastRelease, 
     columns, size = last.aim.columns, facts.dimension
     vectors, values = leading(last.matrix.matrix, facts.components)
     known = KnownBlock.of(columns, whole.of(columns), facts.components)
-    kept = without_noise_rows(facts, known, vectors, values, last.matrix.off_std, whole.diagonal[columns])
+    noise = np.sqrt(last.matrix.noise_beside(vectors))
+    kept = without_noise_rows(facts, known, vectors, values, noise, whole.diagonal[columns])
     kept = limited(kept, values, facts.sparsity)
-    found = found_in(last.matrix, kept, decided, float(np.median(whole.diagonal)))
+    found = found_in(last.matrix, kept, decided, usual_in(whole, facts.components))
     return replace(
         found,
         components=spread_over(size, columns, kept),

@@ -92,7 +92,7 @@ class Restored:
         ``along`` are the sums of squares along the first axes before rows were clipped, and ``rest`` is that in all
         others. An axis i that has to be turned towards a direction j shows this as the regression of j on i. Its
         coefficient, entry (i, j) over entry (i, i), is hardly changed by weights that depend on the part along i. So
-        what scales entry (i, i) right also does so for all entries beside it. These sums say nothing new.
+        what scales entry (i, i) right also does so for all entries beside it.
         """
         count = len(along)
         shown = np.maximum(np.diagonal(self.matrix)[:count], along / _MOST_CORRECTED)
@@ -100,9 +100,7 @@ class Restored:
         factor = np.full_like(self.matrix, rest / others)
         factor[:count, :count] = np.sqrt(np.outer(parts, parts))
         factor[:count, count:], factor[count:, :count] = parts[:, None], parts[None]
-        stds = self.stds * factor
-        np.fill_diagonal(stds[:count, :count], np.inf)
-        return Restored(self.matrix * factor, stds, self.parties)
+        return Restored(self.matrix * factor, self.stds * factor, self.parties)
 
     def joined(self, other: "Restored") -> "Restored":
         """Return the average of two releases in the same axes, weighted entry by entry by inverse variance."""
@@ -193,7 +191,7 @@ def ask_scaled(
     The two releases are averaged entry by entry in these axes. ``budget_ratio`` is how many times the budget of a
     histogram of norms the second release has.
     """
-    count = facts.components
+    size, count = len(known.columns), facts.components
     unit = facts.spec.norm_bound / 4
     shortest = (unit * SHORTEST_PART) ** 2
     there = max(float(known.values.sum()) / facts.rows, shortest)
@@ -205,7 +203,7 @@ def ask_scaled(
     joined = first.joined(second)
     found, explained = leading(joined.matrix, count)
     vectors = known.axes @ found
-    noise = EntryNoise(known.axes, joined.stds)
+    noise = EntryNoise(size, joined.stds, known.axes)
     reliability = eigen_noise(known.axes @ joined.matrix @ known.axes.T, vectors, noise)
     least = min(float(second.stds[0, -1]), float(known.stds[0, 0]))
     components = without_noise_rows(facts, known, vectors, explained, least, diagonal)
@@ -218,14 +216,14 @@ def without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong togethe
     known: KnownBlock,
     vectors: FloatArray,
     values: FloatArray,
-    off_std: float,
+    off_std: float | FloatArray,
     diagonal: FloatArray,
 ) -> FloatArray:
     """Set those rows of the components to zero that noise and sampling alone explain."""
     count = vectors.shape[1]
     rest = np.maximum(diagonal - np.square(vectors) @ values, 0.2 * np.median(np.maximum(diagonal, 0)))
     most = np.maximum(values, off_std)[None]
-    variance = (off_std**2 + rest[:, None] * most / facts.rows) / most**2
+    variance = (np.square(off_std) + rest[:, None] * most / facts.rows) / most**2
     keep = np.flatnonzero((np.square(vectors) / variance).sum(axis=1) > chdtri(count, known.levels))
     if keep.size < count:
         return vectors

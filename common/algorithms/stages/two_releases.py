@@ -52,8 +52,7 @@ def in_two_releases(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Foun
     whole = yield from ask_covariance(facts, view, reach)
     decided = Decision(ReleasePath.WHOLE, facts.dimension)
     if _has_rest(facts.spec):
-        found = yield from end_with_last(facts, whole, reach, (LAST / FIRST, LAST / NORMS), decided)
-    else:
-        components, support = sparse_or_dense(whole, facts.components, facts.sparsity)
-        found = found_in(whole, components, replace(decided, columns=int(support.size)))
+        return (yield from end_with_last(facts, whole, reach, (LAST / FIRST, LAST / NORMS), decided))
+    components, support = sparse_or_dense(whole, facts.components, facts.sparsity)
+    found = found_in(whole, components, replace(decided, columns=int(support.size)))
     return replace(found, decision=replace(found.decision, visible=found.shown), longest=reach.longest)

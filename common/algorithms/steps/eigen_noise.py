@@ -39,34 +39,39 @@ in e^2 times. Then their directions may be turned into each other by any angle."
 class EntryNoise:
     """Standard deviations of the noise in the entries of a symmetric matrix, independent of each other in these axes.
 
-    ``axes`` are the columns of an orthogonal matrix, or None if the noise is the same in all directions. Off the
-    diagonal an entry of ``stds`` is the standard deviation itself; on it, that divided by sqrt(2).
+    ``axes`` are the columns of an orthogonal matrix, or of some of its rows for a block. Off the diagonal an entry of
+    ``stds`` is the standard deviation itself; on it, that divided by sqrt(2). Without axes, the noise is the same in
+    all directions, and ``stds`` is one number.
     """
 
-    axes: FloatArray | None
+    size: int
     stds: FloatArray
+    axes: FloatArray | None = None
 
     @classmethod
     def equal(cls, size: int, std: float) -> Self:
         """Return noise of the Gaussian orthogonal ensemble."""
-        return cls(None, np.full((size, size), std))
+        return cls(size, np.array(std))
 
     def on(self, columns: NDArray[np.intp]) -> Self:
         """Return the noise of the block of these columns. Its mean in the rest is that over all columns."""
         if self.axes is None:
-            return type(self)(None, self.stds[np.ix_(columns, columns)])
-        return type(self)(self.axes[columns], self.stds)
+            return type(self)(len(columns), self.stds)
+        return type(self)(self.size, self.stds, self.axes[columns])
 
     def squares(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Return the variance of the noise between vectors, between each and the rest, and in the rest, per direction.
 
         ``vectors`` are orthonormal columns, and the rest is the space orthogonal to them.
         """
-        parts = np.square(vectors if self.axes is None else self.axes.T @ vectors)
-        variances = np.square(self.stds)
+        count = vectors.shape[1]
+        if self.axes is None:
+            square = float(self.stds) ** 2
+            return np.full((count, count), square), np.full(count, square), square
+        parts, variances = np.square(self.axes.T @ vectors), np.square(self.stds)
         image = parts.T @ variances
         between = image @ parts
-        group = max(len(self.stds) - vectors.shape[1], 1)
+        group = max(self.size - count, 1)
         outer = np.maximum(image.sum(axis=1) - between.sum(axis=1), 0.0) / group
         inside = float(variances.sum() - 2 * image.sum() + between.sum()) / group**2
         return between, outer, max(inside, 0.0)

@@ -37,8 +37,8 @@ component, chosen together with their noise, hold most of it, too."""
 class ReleasedMatrix:
     """A released matrix, its noise off the diagonal, and the numbers of rows and of providers that it sums over.
 
-    If the noise is not the same in all directions, ``noise`` describes it, and ``off_std`` is the largest between a
-    component and the rest.
+    If the noise is not the same in all directions, ``noise`` describes it, and ``off_std`` is that beside the leading
+    components.
     """
 
     matrix: FloatArray
@@ -59,8 +59,13 @@ class ReleasedMatrix:
         return block
 
     def of(self, columns: Columns) -> "ReleasedMatrix":
-        """Return the same for some columns, of a matrix whose noise is the same in all directions."""
-        return ReleasedMatrix(self.block(columns), self.off_std, self.rows, self.parties)
+        """Return the same for some columns."""
+        noise = self.noise and self.noise.on(columns)
+        return ReleasedMatrix(self.block(columns), self.off_std, self.rows, self.parties, noise)
+
+    def noise_beside(self, vectors: FloatArray) -> FloatArray:
+        """Return the variance of the noise between each of these vectors and the directions beside them."""
+        return (self.noise or EntryNoise.equal(len(self.matrix), self.off_std)).squares(vectors)[1]
 
     def joined(self, other: "ReleasedMatrix") -> "ReleasedMatrix":
         """Return the average of two releases of the same sum, weighted by inverse variance."""
@@ -76,14 +81,17 @@ def leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
     return vectors[:, ::-1], values[::-1]
 
 
-def debiased(values: FloatArray, off_std: float, size: int) -> FloatArray:
+def debiased(values: FloatArray, off_std: float, size: int, beside: FloatArray | None = None) -> FloatArray:
     """Estimate the eigenvalues of the matrix without noise. An eigenvalue that noise alone explains becomes 0.
 
     Noise of the Gaussian orthogonal ensemble has its edge at 2 s sqrt(p). It increases an eigenvalue l above the edge
-    to l + s^2 p / l (Baik, Ben Arous & Peche 2005; Feral & Peche 2007). This function solves for l.
+    to l + s^2 p / l (Baik, Ben Arous & Peche 2005; Feral & Peche 2007). This function solves for l. If the variance of
+    the noise beside a direction differs from that in the rest, it is in the place of s^2, but the edge is that of the
+    rest.
     """
     noise = off_std**2 * size
-    lifted = (values + np.sqrt(np.maximum(values**2 - 4 * noise, 0.0))) / 2
+    increase = noise if beside is None else beside * size
+    lifted = (values + np.sqrt(np.maximum(values**2 - 4 * increase, 0.0))) / 2
     found: FloatArray = np.where(values > 2.2 * np.sqrt(noise), lifted, 0.0)  # the edge plus 10 percent
     return found
 
@@ -106,7 +114,8 @@ def standing_out(
     vectors, values = leading(released.block(columns), components)
     products = released.matrix[:, columns] @ vectors
     sampling = variances[:, None] * np.maximum(values, 0.0)[None] / released.rows
-    scores = (products**2 / (released.off_std**2 + sampling)).sum(axis=1)
+    noise = released.of(columns).noise_beside(vectors)
+    scores = (products**2 / (noise + sampling)).sum(axis=1)
     return np.flatnonzero(scores > chdtri(components, level)), scores
 
 
@@ -178,7 +187,7 @@ def _sparse_or_dense(released: ReleasedMatrix, components: int) -> tuple[FloatAr
     least = 2 * released.off_std * np.sqrt(support.size) + np.median(np.diagonal(block))
     if values[-1] <= least or is_by_chance(released, support, 1):
         return dense, everything
-    if _held(released, values, support.size) <= PART * _held(released, leading(released.matrix, components)[1], size):
+    if _held(released, support, components) <= PART * _held(released, everything, components):
         return dense, everything
     return spread_over(size, support, vectors), support
 
@@ -196,9 +205,12 @@ def is_by_chance(released: ReleasedMatrix, columns: Columns, components: int) ->
     return bool(value <= edge + np.median(np.diagonal(block)))
 
 
-def _held(released: ReleasedMatrix, values: FloatArray, size: int) -> float:
-    """Estimate what components on ``size`` columns explain beyond an average column, without noise."""
-    return float(debiased(values - np.median(released.diagonal), released.off_std, size).sum())
+def _held(released: ReleasedMatrix, columns: Columns, components: int) -> float:
+    """Estimate what components on some columns explain beyond an average column, without noise."""
+    block = released.of(columns)
+    vectors, values = leading(block.matrix, components)
+    above = values - np.median(released.diagonal)
+    return float(debiased(above, released.off_std, len(columns), block.noise_beside(vectors)).sum())
 
 
 def matrix_noise(released: ReleasedMatrix, components: FloatArray) -> EigenNoise:

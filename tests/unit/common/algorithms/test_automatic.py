@@ -169,7 +169,7 @@ def test_a_model_says_that_it_was_blind(rows: int, blind: bool) -> None:
     model = fit(spiked(rows, 40, 40)[0])
     assert model.decision is not None
     assert model.decision.visible == (0 if blind else 2)
-    assert names_facts(decisions.decision_of(model), "largest matrix") == blind
+    assert names_facts(decisions.decision_of(model), "all releases") == blind
 
 
 def test_what_auto_does_not_offer_is_refused() -> None:

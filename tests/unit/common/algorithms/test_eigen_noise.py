@@ -102,7 +102,7 @@ def test_noise_that_differs_between_axes_is_covered(inner: float, between: float
         noise = rng.standard_normal((size, size))
         released = axes @ (np.diag(spectrum) + (noise + noise.T) / np.sqrt(2) * stds) @ axes.T
         vectors = scipy.linalg.eigh(released, subset_by_index=[size - count, size - 1])[1][:, ::-1]
-        known = EntryNoise(axes, stds)
+        known = EntryNoise(size, stds, axes)
         sure, (own, _, _) = eigen_noise(released, vectors, known), known.squares(vectors)
         vectors = vectors * np.sign(np.einsum("dk,dk->k", vectors, axes[:, :count]))
         loadings += (np.abs(vectors - axes[:, :count]) <= Z * sure.loading_std).mean(axis=0)
