@@ -65,6 +65,7 @@ METHODS: Final[dict[str, tuple[str, Accounting, dict[str, Scalar]]]] = {
 }
 OTHERS: Final[dict[str, tuple[str, Accounting, dict[str, Scalar]]]] = {
     "dps-pca, improved": ("dps-pca", EXACT, {"sparsity": 50, "loop": "improved"}),
+    "dps-pca, sparsity auto": ("dps-pca", EXACT, {"sparsity": "auto"}),
     **{name: (name, EXACT, {}) for name in ("mod-sulq", "sulq", "noisy-power", "streaming-power", "power-iteration")},
     "ppca": ("ppca", EXACT, {}),
 }
