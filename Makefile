@@ -108,7 +108,7 @@ types: $(READY)  ## check types, twice
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 
-check: test lint types test-slow package site  ## run every check that a change must pass
+check: test coverage lint types test-slow package site  ## run the checks that a change must pass
 
 sbom: $(READY)  ## write the bill of materials of the daemons' packages: dist/dpspca.cdx.json
 	$(BIN)/python deploy/sbom.py --out dist/dpspca.cdx.json

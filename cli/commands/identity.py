@@ -149,7 +149,7 @@ def _joined_lines(joining: Joining, made: Identity, data_sets: Mapping[str, str]
         case Role.COORDINATOR:
             lines.append(f"Next: dpspca coordinator start --config {settings}")
         case Role.PROVIDER:
-            name = "" if data_sets and written else "name your data sets in the settings, "
+            name = "name your data sets in the settings, " if written and not data_sets else ""
             lines.append(f"Next: {name}check the rows (`dpspca data check --config {settings}`),")
             lines.append("and write a policy (`dpspca policy suggest`).")
             lines.append(f"Then: dpspca provider start --config {settings}")

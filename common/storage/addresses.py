@@ -17,7 +17,7 @@ class Address(str):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Check the form of an address; whether anybody is there is another query."""
+        """Check the form of an address. It does not check whether anybody listens there."""
         found = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
         if not found or int(found[3]) > _LAST_PORT:
             raise InvalidParameterError(

@@ -1,9 +1,10 @@
 """The scales of columns, found privately: columns of unknown or different units are divided by them.
 
-There are two queries, whose prices are fixed in advance like all others. The first counts, for each column, entries in
-ranges of a factor of 4. So one answer shows the rough size of every column, whatever its unit is. Then columns are
-divided by their rough sizes, so that they are alike, and the second query asks for the sum of squares of each. This sum
-divided by the number of rows is the mean square, and its root is the scale.
+There are three queries, whose prices are fixed in advance like all others. The first counts, for each column, entries
+in ranges of a factor of 4. So one answer shows the rough size of every column, whatever its unit is. Then columns are
+divided by their rough sizes, so that they are alike. A histogram shows how long rows are then, and the last query asks
+for the sum of squares of each column. This sum divided by the number of rows is the mean square, and its root is the
+scale.
 
 Everything asked later is about columns divided by their scales. This is a public function of each row, so that nothing
 else changes (``dpspca.common.queries.views``).
@@ -54,7 +55,7 @@ def planned_sizes(spec: JobSpec, free: float) -> list[PlannedQuery]:
 
 
 def planned_scales(spec: JobSpec, free: float) -> list[PlannedQuery]:
-    """Plan the second query."""
+    """Plan the other two queries."""
     if spec.scaling is not Scaling.PRIVATE:
         return []
     whole = Extent(spec.schema.dimension, 0, spec.schema.dimension)
