@@ -8,8 +8,9 @@ where rows are shorter, and what was released before shows where they can be:
 - with the part along the clear components divided by another number than the rest. This leaves less noise between them
   and the rest, or less in the rest, where weaker components may be.
 
-Each choice has a loss that is to be expected: how much less the components will explain, to first order in the noise of
-the plan. It follows from released numbers, so choosing the least costs nothing. The price of the release is the same.
+Each choice has a loss that is to be expected: how much less the components will explain because of noise
+(``loss_from``). It follows from released numbers and the plan, so choosing the least costs nothing. The price of the
+release is the same.
 """
 
 import math
