@@ -37,6 +37,7 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.rows import Covariance, CovarianceProduct
 from dpspca.provider.data import CheckedRows, Scratch, identify, read_offered
 from dpspca.provider.evaluate import Shard, Strategy
+from dpspca.provider.kernels import load as load_kernels
 
 MEBIBYTE: Final = 2**20
 NORM_BOUND: Final = 20.0
@@ -106,6 +107,7 @@ def seconds(work: Callable[[], object]) -> Seconds:
 def measure(step: str, path: Path, folder: Path, memory: int) -> dict[str, Any]:
     """Do one step in this process."""
     took: list[Seconds] = []
+    load_kernels()
     if step == "decode":
         took = [seconds(lambda: decode(path))]
     elif step == "start":

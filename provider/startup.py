@@ -28,6 +28,7 @@ from .data import (
 )
 from .engines import count_rows, open_cluster, task_fields
 from .evaluate import with_span
+from .kernels import load as load_kernels
 from .ledger import QUARANTINE_REMEDY, Ledger, SqliteLedger, ledger_paths
 from .policy import Policy
 
@@ -62,6 +63,8 @@ def scratch_for_a_check(settings: ProviderSettings, config: Path) -> Iterator[Sc
 
 def data_sets_of(settings: ProviderSettings, scratch: Scratch | None = None) -> dict[str, DataSet]:
     """Read all data sets. Of those whose rows arrive over time, read what is there."""
+    if settings.data_sets or settings.arriving:
+        _log.info("Passes over dense rows %s.", "use compiled kernels" if load_kernels() else "use numpy alone")
     arriving = {name: arriving_data_set(settings, name, scratch) for name in settings.arriving}
     return {name: read_data_set(settings, name, scratch) for name in settings.data_sets} | arriving
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,6 +21,10 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 # As for the command itself: commands run in a process of tests, where other connections end meanwhile. It has to be set
 # before the first connection.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+# Most processes of tests live shorter than compiled kernels take to load. Tests of what kernels compute switch them on
+# (``compiled_or_not`` below).
+os.environ.setdefault("DPSPCA_COMPILED", "off")
 
 # Several tests run at once, and threads of linear algebra would take each other's processors: a quarter of the time of
 # tests with jobs. It has to be set before numpy is imported.
@@ -77,3 +82,17 @@ def _many_tables_of_noise() -> None:
     from dpspca.common.privacy import noise  # noqa: PLC0415  # after what scipy has to be told
 
     noise._gaussian_table = lru_cache(maxsize=128)(noise._gaussian_table.__wrapped__)
+
+
+@pytest.fixture(scope="module", params=["compiled", "numpy"])
+def compiled_or_not(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the tests of a module that uses this twice: with compiled kernels, and with numpy alone."""
+    from dpspca.provider.kernels import SWITCH, kernels  # noqa: PLC0415  # most tests need no provider
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, "off" if request.param == "numpy" else "on")
+        kernels.cache_clear()
+        if request.param == "compiled" and kernels("words") is None:
+            pytest.skip("There is no numba here.")
+        yield
+    kernels.cache_clear()

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import FloatArray, Integers
 from dpspca.common.privacy import BASIS_BITS, MAX_ROWS, MOMENT_BITS, ROW_BITS
 from dpspca.common.queries import RowSparse
+from dpspca.provider.kernels import kernels
 
 from .block_sums import (
     EXACT_ROWS,
@@ -41,6 +42,7 @@ from .block_sums import (
     spans_of,
     stepped,
 )
+from .compiled_products import compiled_sums
 from .one_thread import one_thread
 from .products import CACHED, LOW_BITS, MADE_AT_ONCE, ArrayBlock, Division, RowBlock, integer_sums, split
 from .wide_integers import Exact, WideIntegers, parts_of
@@ -122,6 +124,8 @@ class DenseBlocks(ABC):
         return ArrayBlock(self.integers(start, stop))
 
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
+        if compiled := kernels("passes"):
+            return compiled_sums(compiled, self.integers, span, basis, is_made=self.most_at_once is not None)
         division = Division.of(self.dimension, basis.shape[1], self.most_at_once)
         return integer_sums(self, span, basis, division)
 
@@ -255,6 +259,9 @@ def floor_product(halves: WideIntegers) -> Integers:
     """Return floor(X^T X basis / 2^24) from the two halves of the sum."""
     rows, columns = halves.shape[0], halves.shape[1] // 2
     floors = np.empty((rows, columns), dtype=np.int64)
+    if compiled := kernels("wide"):
+        compiled.floors(halves.high, halves.low, LOW_BITS, PRODUCT_SHIFT - LOW_BITS, floors)
+        return floors
     for part in parts_of(halves.low):
         both = halves[part]
         sums = (both[:, columns:] >> LOW_BITS) + both[:, :columns]

@@ -4,6 +4,7 @@ from functools import cache
 from threading import Lock
 from typing import Final
 
+import scipy.linalg.cython_blas  # noqa: F401  # the library that compiled kernels multiply with
 from threadpoolctl import ThreadpoolController
 
 

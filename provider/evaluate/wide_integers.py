@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray, Integers
+from dpspca.provider.kernels import kernels
 
 Exact: TypeAlias = NDArray[np.object_]
 """Python integers, for a few numbers."""
@@ -67,6 +68,9 @@ class WideIntegers:
     def __iadd__(self, other: Self) -> Self:
         """Add another array, in the memory of both. The other is used up, so that wide sums need no third array."""
         high = other.low
+        if (compiled := kernels("wide")) and self.low.flags.c_contiguous and high.flags.c_contiguous:
+            compiled.add(*(each.reshape(-1) for each in (self.high, self.low, other.high, high)))
+            return type(self)(high, self.low)
         for part in parts_of(self.low):
             low, more = self.low[part], other.low[part]
             carried = (low >> LOW_BITS) + (more >> LOW_BITS)

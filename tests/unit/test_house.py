@@ -187,11 +187,11 @@ def test_t37_every_dependency_is_locked_by_its_hash_and_installed_by_it() -> Non
 
 
 def test_what_daemons_install_has_every_extra_of_daemons() -> None:
-    """Only scikit-learn's interface, for analysts, and Spark, which takes half a gigabyte, are no part of it."""
+    """Only scikit-learn's interface, for analysts, and two large ones are no part of it: Spark and compiled kernels."""
     extras = SETTINGS["project"]["optional-dependencies"]
     lock = (ROOT / "requirements-run.lock").read_text(encoding="utf-8")
     locked = set(re.findall(r"^([\w.-]+)(?:\[\w+\])?==", lock, re.MULTILINE))
-    for extra in extras.keys() - {"all", "sklearn", "spark"}:
+    for extra in extras.keys() - {"all", "compiled", "sklearn", "spark"}:
         wanted = {re.split(r"[\[>=<]", each)[0] for each in extras[extra]}
         assert wanted <= locked, extra
 

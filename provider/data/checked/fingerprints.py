@@ -39,6 +39,7 @@ from dpspca.provider.data.memory import (
     LANES,
     Blank,
     BlockTable,
+    FirstPass,
     FirstSums,
     Genotypes,
     ReusedMemory,
@@ -50,6 +51,9 @@ from dpspca.provider.data.memory import (
     mixed,
     row_totals,
 )
+from dpspca.provider.kernels import kernels
+
+from .compiled_sums import compiled_sparse_sums, compiled_sums
 
 Table: TypeAlias = FloatArray | scipy.sparse.csr_array | BlockTable
 
@@ -114,8 +118,7 @@ def _canonical(table: Table, first: FirstSums) -> frozenset[str]:
     each with its row's label. Every step is a sum, so no order counts. The first keys use a column's values and those
     beside them (``first``), the second also the first keys.
     """
-    labels = mixed(first.keys) | np.uint64(1)
-    keys = _summed(table, partial(column_keys, labels=labels))
+    keys = _keys(table, mixed(first.keys) | np.uint64(1))
     return Fingerprint.of(_totals(table, labels_of(places_of(keys)))).names
 
 
@@ -127,7 +130,13 @@ def places_of(keys: Words) -> NDArray[np.intp]:
 
 
 def _first_pass(table: Table) -> FirstSums:
+    if isinstance(table, np.ndarray):
+        begun = FirstPass(table.shape[1])
+        begun.add(table, np.zeros(len(table), dtype=np.bool_))
+        return begun.sums
     labels, plain = labels_of(np.arange(table.shape[1])), np.ones(table.shape[1], dtype=np.uint64)
+    if scipy.sparse.issparse(table) and kernels("words"):
+        return FirstSums(_totals(table, labels), _keys(table, plain))
 
     def visit(words: Any, *, blank: Blank = None) -> Words:  # noqa: ANN401  # dense or sparse
         return np.concatenate([row_totals(words, labels, blank), column_keys(words, plain, blank)])
@@ -136,7 +145,23 @@ def _first_pass(table: Table) -> FirstSums:
     return FirstSums(sums[:LANES], sums[LANES:])
 
 
+def _keys(table: Table, labels: Words) -> Words:
+    compiled = kernels("words")
+    if compiled and isinstance(table, np.ndarray | StoredRows):
+        return compiled_sums(table, compiled.add_column_keys, labels, len(labels))
+    if compiled and scipy.sparse.issparse(table):
+        return _sparse_summed(
+            table, partial(compiled_sparse_sums, compiled.add_sparse_column_keys, labels, len(labels))
+        )
+    return _summed(table, partial(column_keys, labels=labels))
+
+
 def _totals(table: Table, labels: Words) -> Words:
+    compiled = kernels("words")
+    if compiled and isinstance(table, np.ndarray | StoredRows):
+        return compiled_sums(table, compiled.add_row_totals, labels, LANES)
+    if compiled and scipy.sparse.issparse(table):
+        return _sparse_summed(table, partial(compiled_sparse_sums, compiled.add_sparse_row_totals, labels, LANES))
     return _summed(table, partial(row_totals, labels=labels))
 
 
@@ -156,9 +181,7 @@ def _summed(table: Table, visit: Callable[..., Words]) -> Words:
     """
     no_sums = visit(WordMaker()(np.zeros((1, table.shape[1]))))  # of a row of zeros, which adds nothing
     if scipy.sparse.issparse(table):
-        with ThreadPoolExecutor() as threads:
-            found = threads.map(lambda rows: visit(_sparse_words(table, rows)), _sparse_blocks(table))
-            return sum(found, no_sums)
+        return _sparse_summed(table, lambda rows: visit(_sparse_words(rows)))
     return sum((visit(words, blank=blank) for words, blank in _dense_blocks(table)), no_sums)
 
 
@@ -185,9 +208,15 @@ def _sparse_blocks(table: scipy.sparse.csr_array) -> Iterator[slice]:
     return starmap(slice, pairwise(starts))
 
 
-def _sparse_words(table: scipy.sparse.csr_array, rows: slice) -> scipy.sparse.csr_array:
-    """Return the values of some sparse rows as words, without making them dense."""
-    part = table[rows]
+def _sparse_summed(table: scipy.sparse.csr_array, visit: Callable[[scipy.sparse.csr_array], Words]) -> Words:
+    """Add up what a function makes of blocks of sparse rows, after a block of none, on all processors."""
+    with ThreadPoolExecutor() as threads:
+        found = threads.map(lambda rows: visit(table[rows]), _sparse_blocks(table))
+        return sum(found, visit(table[:0]))
+
+
+def _sparse_words(part: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+    """Return the values of sparse rows as words, without making them dense."""
     return scipy.sparse.csr_array((WordMaker()(part.data), part.indices, part.indptr), shape=part.shape)
 
 

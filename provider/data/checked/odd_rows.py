@@ -1,7 +1,7 @@
 """Rows that cannot be used count as rows of zeros. This depends on each row alone. Pure."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import scipy.sparse
@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from dpspca.common.arrays import LARGEST_ENTRY, FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.memory import BLOCK_CELLS, Genotypes, ReusedMemory, StoredRows
+from dpspca.provider.kernels import kernels
 
 from .preparation import CheckedRows, Table, Unusable, check_size
+
+_LARGEST_BITS: Final = int(np.float64(LARGEST_ENTRY).view(np.int64))
 
 
 def rows_or_zeros(matrix: Table) -> CheckedRows:
@@ -52,6 +55,10 @@ class UsableEntries:
         """Return the usable numbers, and which rows are marked."""
         usable = self._usable.array(matrix.shape, np.float64)
         blank = self._blank.array((len(matrix),), np.bool_)
+        if compiled := kernels("entries"):
+            numbers = np.require(matrix, np.float64, ("C", "W")).view(np.int64)
+            compiled.put_usable(numbers, _LARGEST_BITS, usable.view(np.int64), blank)
+            return usable, blank
         step = max(1, BLOCK_CELLS // matrix.shape[1])
         for start in range(0, len(matrix), step):
             part = slice(start, start + step)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
+from dpspca.provider.kernels import kernels
 
 from .reused_memory import ReusedMemory
 
@@ -96,6 +97,9 @@ class FirstPass:
 
     def add(self, numbers: FloatArray, blank: NDArray[np.bool_]) -> None:
         """Add rows. Those that are marked count as rows of zeros."""
+        if compiled := kernels("words"):
+            compiled.add_first_sums(np.require(numbers, np.float64, ("C", "W")), blank, self._labels, *self.sums)
+            return
         step = max(1, BLOCK_CELLS // numbers.shape[1])
         for start in range(0, len(numbers), step):
             part = slice(start, start + step)

@@ -21,6 +21,8 @@ from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import read_rows
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 RNG = np.random.default_rng(3)
 ROWS = RNG.standard_normal((40, 6)).astype(np.float32).astype(float) * (RNG.random((40, 6)) < 0.7)
 HALVES = ROWS[:20], ROWS[20:]

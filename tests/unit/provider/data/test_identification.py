@@ -14,6 +14,8 @@ from dpspca.provider.data.identification import identify, whole_name
 from dpspca.provider.data.memory.scratch import Scratch
 from dpspca.provider.data.offered_rows import read_offered
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 ROWS = np.random.default_rng(3).standard_normal((50, 4))
 
 

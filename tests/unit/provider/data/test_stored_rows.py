@@ -29,6 +29,8 @@ from dpspca.provider.data.memory.stored_rows import RowWriter, StoredRows, store
 from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.tables import raw_table
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 NAMES = ["age", "bmi", "sbp"]
 TEXT = "age,bmi,sbp\n1,2,3\n4,,6\nx,8,9\n10,-9,12\n1,2\n13,14,15\n1e300,2,3\n"
 CODED = Reading(missing_codes=(-9.0,), missing=7.0)

@@ -19,6 +19,8 @@ from dpspca.provider.evaluate.moments import DenseRows, StreamedMoments
 from dpspca.provider.evaluate.products import Division
 from dpspca.provider.evaluate.shard import Shard
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 
 def drawn(rng: np.random.Generator, rows: int, columns: int) -> Genotypes:
     """Draw genotypes of uneven columns. Some rows are blank, and in some columns no number stands for missing ones."""

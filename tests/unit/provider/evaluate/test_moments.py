@@ -6,6 +6,8 @@ import pytest
 from dpspca.common.queries.base import RowSparse
 from dpspca.provider.evaluate.moments import LatticeBasis
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 DIMENSION = 12
 
 

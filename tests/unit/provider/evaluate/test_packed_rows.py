@@ -16,6 +16,8 @@ from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.sketches import add_sketch, project
 from dpspca.provider.evaluate.views import sign_scores, tied_scores
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 
 def packed(rows: int, columns: int, seed: int = 0) -> CheckedRows:
     rng = np.random.default_rng(seed)

@@ -17,6 +17,8 @@ from dpspca.provider.evaluate import block_sums, products
 from dpspca.provider.evaluate.moments import PRODUCT_SHIFT, DenseRows, StreamedMoments
 from dpspca.provider.evaluate.products import EXACT_ROWS, ArrayBlock, Division, product_sums, split
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 ROW, COLUMN = 2**17, 2**20
 """The norms of the longest rows, and of the longest columns of a basis, but for their rounding."""
 GAIN = 1 + 2.0**-8

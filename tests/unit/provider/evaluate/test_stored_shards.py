@@ -18,6 +18,8 @@ from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.sketches import add_sketch, project
 from dpspca.provider.evaluate.views import sign_scores, tied_scores
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 SHAPES = [(0, 5), (1, 1), (503, 7)]
 
 

@@ -21,6 +21,8 @@ from dpspca.provider.evaluate.moments import DenseRows, GramMoments, SparseRows,
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.evaluate.wide_integers import RunningSum, WideIntegers
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
+
 WHOLE = st.integers(-(2**62), 2**62)
 LARGEST = 2**69
 """Of 2^31 rows, no sum is larger."""

@@ -1,0 +1,103 @@
+"""Multiplies dense integer rows with a basis and back by compiled kernels (``provider/kernels``). Pure.
+
+The sums are those of ``products.py``, with the same bits. A kernel widens rows itself, so rows of any number can be
+given to it at once, and a thread does not need Python's lock while it works.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import iadd
+from types import ModuleType
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpspca.common.arrays import FloatArray, Integers
+
+from .products import EXACT_ROWS, UNCOPIED, made_rows
+from .wide_integers import parts_of
+
+_TALLEST: Final = 512
+"""The most rows of a tile."""
+_FEWEST: Final = 32
+"""Rows that a tile of all columns must have. Otherwise a block is divided into narrower tiles."""
+_WIDE: Final = 1024
+"""The most columns of a tile of all columns."""
+_BLOCK, _HEIGHT, _WIDTHS = 256, 64, (128, 512)
+"""Rows of a block of a wide table, rows of its tiles, and the fewest and the most columns of these."""
+
+
+class Tiles(NamedTuple):
+    """How a kernel divides rows."""
+
+    block: int
+    height: int
+    width: int
+
+    @classmethod
+    def of(cls, dimension: int, columns: int) -> Self:
+        """Choose tiles by the numbers of columns alone, so small that OpenBLAS does not copy what it multiplies.
+
+        The numbers were measured (``bench/shapes.py``).
+        """
+        numbers = UNCOPIED // (2 * columns)
+        height = min(_TALLEST, numbers // dimension)
+        if dimension <= _WIDE and height >= _FEWEST:
+            return cls(height, height, dimension)
+        fewest, most = _WIDTHS
+        return cls(_BLOCK, _HEIGHT, min(most, max(fewest, numbers // _HEIGHT // 64 * 64)))
+
+
+def compiled_sums(
+    kernels: ModuleType,
+    integers: Callable[[int, int], NDArray[Any]],
+    span: tuple[int, int],
+    basis: FloatArray,
+    *,
+    is_made: bool,
+) -> Integers:
+    """Return X^T high beside X^T low over a span of at most 2^24 rows. Of no rows, return zeros.
+
+    ``integers`` gives rows from a start to a stop. ``is_made`` says whether it makes them, so that they take memory.
+    """
+    start, stop = span
+    step = made_rows(len(basis)) if is_made else EXACT_ROWS
+    add = _adder(kernels, np.require(basis, np.float64, ("C", "W")))
+
+    def sums_of(first: int) -> Integers:
+        last = min(first + EXACT_ROWS, stop)
+        return add(
+            np.require(integers(at, min(at + step, last)), np.int32, ("C", "W"))
+            for at in range(first, max(last, first + 1), step)
+        )
+
+    return reduce(iadd, map(sums_of, range(start, max(stop, start + 1), EXACT_ROWS)))
+
+
+def _adder(kernels: ModuleType, basis: FloatArray) -> Callable[[Iterator[NDArray[np.int32]]], Integers]:
+    """Return a function that adds up the sums over blocks of rows, which are together at most ``EXACT_ROWS``."""
+    dimension, columns = basis.shape
+    tiles = Tiles.of(dimension, columns)
+
+    def of_vector(blocks: Iterator[NDArray[np.int32]]) -> Integers:
+        halves = np.zeros((2, dimension))
+        for rows in blocks:
+            kernels.add_vector_products(rows, basis[:, 0], *halves)
+        return _whole(halves).T
+
+    def of_all(blocks: Iterator[NDArray[np.int32]]) -> Integers:
+        sums = np.zeros((dimension, 2 * columns))
+        for rows in blocks:
+            kernels.add_products(rows, basis, sums, *tiles)
+        return _whole(sums)
+
+    return of_vector if columns == 1 else of_all
+
+
+def _whole(sums: FloatArray) -> Integers:
+    """Write 64-bit integers into the memory of floating-point numbers that are whole."""
+    whole = sums.view(np.int64)
+    for part in parts_of(sums):
+        whole[part] = sums[part].astype(np.int64)
+    return whole

@@ -1,0 +1,45 @@
+"""Compiles kernels with numba, for this processor, and keeps them for the next process."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+from numba import njit, types
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+INTEGER: Final = types.int64
+_OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+_ANY_ORDER: Final = {"reassoc", "contract", "nsz"}
+
+
+def integers(dimensions: int) -> Any:  # noqa: ANN401  # a type of numba
+    """Return the type of an array of 64-bit integers that a kernel writes to."""
+    return types.Array(INTEGER, dimensions, "C")
+
+
+def read_integers(dimensions: int) -> Any:  # noqa: ANN401
+    """Return the type of an array that a kernel only reads, in any layout, such as one number that stands for all."""
+    return types.Array(INTEGER, dimensions, "A", readonly=True)
+
+
+def compiled(signature: Any, *, any_order: bool = False) -> Callable[[Kernel], Kernel]:  # noqa: ANN401
+    """Compile a function for arguments of these types, when its module is loaded.
+
+    ``any_order`` says that floating-point numbers may be added up in any order, because all their sums are exact.
+
+    The result is written beside the module or to the user's cache, or else compiled again in every process.
+    """
+    options = _OPTIONS | {"fastmath": _ANY_ORDER if any_order else False}
+
+    def decorate(function: Kernel) -> Kernel:
+        try:
+            return cast("Kernel", njit([signature], cache=True, **options)(function))
+        except RuntimeError:  # neither can be written
+            return cast("Kernel", njit([signature], **options)(function))
+
+    return decorate
+
+
+def part(function: Kernel) -> Kernel:
+    """Let kernels of the same module call a function. It is compiled with each of them."""
+    return cast("Kernel", njit(**_OPTIONS)(function))
