@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -87,12 +88,13 @@ def _many_tables_of_noise() -> None:
 @pytest.fixture(scope="module", params=["compiled", "numpy"])
 def compiled_or_not(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run the tests of a module that uses this twice: with compiled kernels, and with numpy alone."""
-    from dpspca.provider.kernels import SWITCH, kernels  # noqa: PLC0415  # most tests need no provider
+    from dpspca.provider.kernels import SWITCH, forget, load  # noqa: PLC0415  # most tests need no provider
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, "off" if request.param == "numpy" else "on")
-        kernels.cache_clear()
-        if request.param == "compiled" and kernels("words") is None:
+        forget()
+        if request.param == "compiled" and find_spec("numba") is None:
             pytest.skip("There is no numba here.")
+        assert load() == (request.param == "compiled")
         yield
-    kernels.cache_clear()
+    forget()

@@ -31,8 +31,8 @@ _HOW: Final = {
     for each in (Number, Category, Genotype)
 }
 """For each kind of feature, what its preparation follows from."""
-_TOGETHER: Final = 2**22
-"""Numbers that are prepared together. It bounds temporaries to some hundred megabytes."""
+_TOGETHER: Final = 2**17
+"""Numbers that are prepared together. Temporaries are then about a megabyte each, and stay in a cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray, Integers
 
-from .products import EXACT_ROWS, UNCOPIED, made_rows
+from .products import EXACT_ROWS, UNCOPIED
 from .wide_integers import parts_of
 
 _TALLEST: Final = 512
@@ -39,7 +39,8 @@ class Tiles(NamedTuple):
     def of(cls, dimension: int, columns: int) -> Self:
         """Choose tiles by the numbers of columns alone, so small that OpenBLAS does not copy what it multiplies.
 
-        The numbers were measured (``bench/shapes.py``).
+        With more than sixty vectors, wide tables have tiles that it copies. The numbers were measured
+        (``bench/shapes.py``).
         """
         numbers = UNCOPIED // (2 * columns)
         height = min(_TALLEST, numbers // dimension)
@@ -54,22 +55,20 @@ def compiled_sums(
     integers: Callable[[int, int], NDArray[Any]],
     span: tuple[int, int],
     basis: FloatArray,
-    *,
-    is_made: bool,
+    step: int = EXACT_ROWS,
 ) -> Integers:
     """Return X^T high beside X^T low over a span of at most 2^24 rows. Of no rows, return zeros.
 
-    ``integers`` gives rows from a start to a stop. ``is_made`` says whether it makes them, so that they take memory.
+    ``integers`` gives rows from a start to a stop, at most ``step`` at a time.
     """
     start, stop = span
-    step = made_rows(len(basis)) if is_made else EXACT_ROWS
     add = _adder(kernels, np.require(basis, np.float64, ("C", "W")))
 
     def sums_of(first: int) -> Integers:
         last = min(first + EXACT_ROWS, stop)
         return add(
             np.require(integers(at, min(at + step, last)), np.int32, ("C", "W"))
-            for at in range(first, max(last, first + 1), step)
+            for at in range(first, max(last, first + 1), min(step, EXACT_ROWS))
         )
 
     return reduce(iadd, map(sums_of, range(start, max(stop, start + 1), EXACT_ROWS)))
@@ -80,15 +79,20 @@ def _adder(kernels: ModuleType, basis: FloatArray) -> Callable[[Iterator[NDArray
     dimension, columns = basis.shape
     tiles = Tiles.of(dimension, columns)
 
+    def fitting(rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        if rows.shape[1] != dimension:
+            raise ValueError(f"rows of {rows.shape[1]} columns and a basis of {dimension} rows")
+        return rows
+
     def of_vector(blocks: Iterator[NDArray[np.int32]]) -> Integers:
         halves = np.zeros((2, dimension))
-        for rows in blocks:
+        for rows in map(fitting, blocks):
             kernels.add_vector_products(rows, basis[:, 0], *halves)
         return _whole(halves).T
 
     def of_all(blocks: Iterator[NDArray[np.int32]]) -> Integers:
         sums = np.zeros((dimension, 2 * columns))
-        for rows in blocks:
+        for rows in map(fitting, blocks):
             kernels.add_products(rows, basis, sums, *tiles)
         return _whole(sums)
 

@@ -109,6 +109,8 @@ class DenseBlocks(ABC):
     def __init__(self, count: int, dimension: int) -> None:
         self.count, self.dimension = count, dimension
         self.block_rows = rows_per_block(dimension)
+        self.made_columns = dimension
+        """How many columns of a block are made, though fewer may be used."""
 
     @abstractmethod
     def integers(self, start: int, stop: int) -> NDArray[Any]:
@@ -124,9 +126,12 @@ class DenseBlocks(ABC):
         return ArrayBlock(self.integers(start, stop))
 
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
-        if compiled := kernels("passes"):
-            return compiled_sums(compiled, self.integers, span, basis, is_made=self.most_at_once is not None)
         division = Division.of(self.dimension, basis.shape[1], self.most_at_once)
+        if self.most_at_once is not None:
+            division = division._replace(rows=min(division.rows, max(8, self.most_at_once // self.made_columns)))
+        if compiled := kernels("passes"):
+            step = {} if self.most_at_once is None else {"step": division.rows}
+            return compiled_sums(compiled, self.integers, span, basis, **step)
         return integer_sums(self, span, basis, division)
 
 

@@ -24,7 +24,8 @@ class PackedRows(DenseBlocks):
     ) -> None:
         """``convert`` makes new integer rows of ``dimension`` columns, each from its own row alone."""
         super().__init__(rows.shape[0], dimension)
-        self.block_rows = rows_per_block(rows.shape[1])  # of a block, all columns are made
+        self.made_columns = rows.shape[1]
+        self.block_rows = rows_per_block(self.made_columns)
         self._rows = rows
         self._convert = convert
         self._memory = _ThreadMemory()

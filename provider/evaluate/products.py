@@ -52,10 +52,6 @@ MADE_TOGETHER: Final = 2**17
 """Entries of rows that are made integers together. With fewer, threads wait for each other more than they compute."""
 MADE_AT_ONCE: Final = 2**21
 """The most numbers of a block that are made for it: 16 megabytes in float64."""
-MADE_FOR_KERNELS: Final = 2**18
-"""Numbers of rows that are made at once for a compiled kernel. Calls then cost little."""
-MADE_ROWS: Final = 256
-"""Rows of wide tables that are made at once for a kernel, so that sums, which are as wide, are seldom added to."""
 
 
 class Division(NamedTuple):
@@ -78,11 +74,6 @@ class Division(NamedTuple):
         rows = max(8, cached, min(3 * columns + 8, MOST_AT_ONCE // dimension))
         divided = cls(TALL, TILE_COLUMNS, TILE_ROWS) if rows < 2 * columns else cls(min(EXACT_ROWS, rows), dimension)
         return divided if most is None else divided._replace(rows=min(divided.rows, max(8, most // dimension)))
-
-
-def made_rows(dimension: int) -> int:
-    """Say how many rows to make at once for a compiled kernel, which divides them further."""
-    return max(8, MADE_FOR_KERNELS // dimension, min(MADE_ROWS, MADE_AT_ONCE // dimension))
 
 
 Widen: TypeAlias = Callable[[slice, FloatArray], FloatArray]

@@ -68,7 +68,8 @@ class WideIntegers:
     def __iadd__(self, other: Self) -> Self:
         """Add another array, in the memory of both. The other is used up, so that wide sums need no third array."""
         high = other.low
-        if (compiled := kernels("wide")) and self.low.flags.c_contiguous and high.flags.c_contiguous:
+        is_plain = self.low.flags.c_contiguous and high.flags.c_contiguous and self.shape == other.shape
+        if is_plain and (compiled := kernels("wide")):
             compiled.add(*(each.reshape(-1) for each in (self.high, self.low, other.high, high)))
             return type(self)(high, self.low)
         for part in parts_of(self.low):

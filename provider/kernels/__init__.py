@@ -9,6 +9,6 @@ A kernel lets other threads run while it works. With numpy, threads that work on
 Python's lock.
 """
 
-from .loading import SWITCH, kernels, load
+from .loading import SWITCH, forget, kernels, load
 
-__all__ = ["SWITCH", "kernels", "load"]
+__all__ = ["SWITCH", "forget", "kernels", "load"]

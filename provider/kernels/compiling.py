@@ -22,7 +22,12 @@ def read_integers(dimensions: int) -> Any:  # noqa: ANN401
     return types.Array(INTEGER, dimensions, "A", readonly=True)
 
 
-def compiled(signature: Any, *, any_order: bool = False) -> Callable[[Kernel], Kernel]:  # noqa: ANN401
+def sparse(others: str) -> tuple[str, str]:
+    """Return signatures for the entries of sparse rows, their columns and where rows start, and other arguments."""
+    return f"(float64[::1], int32[::1], int32[::1], {others})", f"(float64[::1], int64[::1], int64[::1], {others})"
+
+
+def compiled(*signatures: Any, any_order: bool = False) -> Callable[[Kernel], Kernel]:  # noqa: ANN401
     """Compile a function for arguments of these types, when its module is loaded.
 
     ``any_order`` says that floating-point numbers may be added up in any order, because all their sums are exact.
@@ -33,9 +38,9 @@ def compiled(signature: Any, *, any_order: bool = False) -> Callable[[Kernel], K
 
     def decorate(function: Kernel) -> Kernel:
         try:
-            return cast("Kernel", njit([signature], cache=True, **options)(function))
-        except RuntimeError:  # neither can be written
-            return cast("Kernel", njit([signature], **options)(function))
+            return cast("Kernel", njit(list(signatures), cache=True, **options)(function))
+        except Exception:  # noqa: BLE001  # neither can be written, or what is there is damaged
+            return cast("Kernel", njit(list(signatures), **options)(function))
 
     return decorate
 

@@ -1,5 +1,6 @@
 """Loads compiled kernels, once in a process."""
 
+import logging
 import os
 from functools import cache
 from importlib import import_module
@@ -10,22 +11,34 @@ SWITCH: Final = "DPSPCA_COMPILED"
 """The environment variable that switches compiled kernels off."""
 _ALL: Final = ("entries", "passes", "wide", "words")
 
+_log = logging.getLogger(__name__)
 
-@cache
+
 def kernels(name: str) -> ModuleType | None:
-    """Return the module of this name in this package, if its kernels are to be used, or None.
-
-    The first time on a machine they are compiled, which takes seconds.
-    """
-    if os.environ.get(SWITCH) == "off":
-        return None
-    try:
-        import_module("numba")
-    except ImportError:  # not installed, or too old for this numpy
-        return None
-    return import_module(f"{__package__}.{name}")
+    """Return the module of this name in this package, if kernels are to be used, or None."""
+    return _loaded().get(name)
 
 
 def load() -> bool:
     """Load all kernels, so that no job waits for that. Tell whether they are used."""
-    return None not in {kernels(name) for name in _ALL}
+    return bool(_loaded())
+
+
+def forget() -> None:
+    """Decide again whether kernels are used, as a new process does."""
+    _loaded.cache_clear()
+
+
+@cache
+def _loaded() -> dict[str, ModuleType]:
+    """Load all kernels or none. The first process on a machine compiles them, which takes seconds."""
+    if os.environ.get(SWITCH, "").strip().lower() == "off":
+        return {}
+    try:
+        import_module("numba")
+        return {name: import_module(f"{__package__}.{name}") for name in _ALL}
+    except ModuleNotFoundError:
+        return {}
+    except Exception:  # noqa: BLE001  # a library that cannot be loaded, or does not fit the others
+        _log.warning("The compiled kernels cannot be loaded, so numpy does their work.", exc_info=True)
+        return {}

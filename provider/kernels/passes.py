@@ -63,8 +63,8 @@ def add_products(
     columns. If a block is one tile, it is widened once, and otherwise twice.
     """
     count, dimension, columns = len(rows), basis.shape[0], basis.shape[1]
-    width, block = min(width, dimension), min(block, max(count, 1))
-    is_one_tile = width == dimension and block <= height
+    width = min(width, dimension)
+    is_one_tile = width == dimension and block <= height  # whatever the number of rows
     memory, products = np.empty(height * width), np.empty(width * 2 * columns)
     images, more, halves = np.empty((block, columns)), np.empty(height * columns), np.empty((block, 2 * columns))
     for first in range(0, count, block):

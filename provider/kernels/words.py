@@ -3,12 +3,14 @@
 The sums are those of ``provider/data/memory/row_words.py``, with the same bits.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
-from .compiling import compiled, part
+from .compiling import compiled, part, sparse
 
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _SHIFTS = np.uint64(32), np.uint64(29)
@@ -98,49 +100,74 @@ def add_first_sums(
 
 
 @part
-def _entry_words(data: FloatArray) -> NDArray[np.uint64]:
-    """Map stored entries to words."""
-    rounded, words = np.empty(len(data), np.float32), np.empty(len(data), np.uint64)
-    bits = rounded.view(np.uint32)
-    for entry in range(len(data)):
-        rounded[entry] = np.float32(data[entry]) + np.float32(0.0)
-        words[entry] = _mixed(np.uint64(bits[entry]))
-    return words
+def _longest(starts: NDArray[Any], first_row: int, last_row: int) -> int:
+    """Return how many entries the longest of some rows has."""
+    longest = 0
+    for row in range(first_row, last_row):
+        longest = max(longest, starts[row + 1] - starts[row])
+    return longest
 
 
-@compiled("(float64[::1], int64[::1], int64[::1], uint64[:, ::1], uint64[::1])")
-def add_sparse_row_totals(
+@part
+def _write_entry_words(  # noqa: PLR0913, PLR0917
     data: FloatArray,
-    columns: NDArray[np.int64],
-    starts: NDArray[np.int64],
+    start: int,
+    stop: int,
+    rounded: NDArray[np.float32],
+    bits: NDArray[np.uint32],
+    words: NDArray[np.uint64],
+) -> None:
+    """Map stored entries to words, and zeros of either sign to 0."""
+    for place in range(stop - start):
+        rounded[place] = np.float32(data[start + place]) + np.float32(0.0)
+        words[place] = _mixed(np.uint64(bits[place]))
+
+
+@compiled(*sparse("int64, int64, uint64[:, ::1], uint64[::1]"))
+def add_sparse_row_totals(  # noqa: PLR0913, PLR0917
+    data: FloatArray,
+    columns: NDArray[Any],
+    starts: NDArray[Any],
+    first_row: int,
+    last_row: int,
     labels: NDArray[np.uint64],
     totals: NDArray[np.uint64],
 ) -> None:
-    """Do as ``add_row_totals`` does, for the stored entries of sparse rows and their columns."""
-    words = _entry_words(data)
-    for row in range(len(starts) - 1):
+    """Do as ``add_row_totals`` does, for the stored entries of some sparse rows and their columns."""
+    longest = _longest(starts, first_row, last_row)
+    rounded, words = np.empty(longest, np.float32), np.empty(longest, np.uint64)
+    bits = rounded.view(np.uint32)
+    for row in range(first_row, last_row):
+        start, stop = starts[row], starts[row + 1]
+        _write_entry_words(data, start, stop, rounded, bits, words)
         first, second = _NOTHING, _NOTHING
-        for entry in range(starts[row], starts[row + 1]):
-            first += words[entry] * labels[columns[entry], 0]
-            second += words[entry] * labels[columns[entry], 1]
+        for place in range(stop - start):
+            first += words[place] * labels[columns[start + place], 0]
+            second += words[place] * labels[columns[start + place], 1]
         totals[0] += _mixed(first)
         totals[1] += _mixed(second)
 
 
-@compiled("(float64[::1], int64[::1], int64[::1], uint64[::1], uint64[::1])")
-def add_sparse_column_keys(
+@compiled(*sparse("int64, int64, uint64[::1], uint64[::1]"))
+def add_sparse_column_keys(  # noqa: PLR0913, PLR0917
     data: FloatArray,
-    columns: NDArray[np.int64],
-    starts: NDArray[np.int64],
+    columns: NDArray[Any],
+    starts: NDArray[Any],
+    first_row: int,
+    last_row: int,
     labels: NDArray[np.uint64],
     keys: NDArray[np.uint64],
 ) -> None:
-    """Do as ``add_column_keys`` does, for the stored entries of sparse rows and their columns."""
-    words = _entry_words(data)
-    for row in range(len(starts) - 1):
+    """Do as ``add_column_keys`` does, for the stored entries of some sparse rows and their columns."""
+    longest = _longest(starts, first_row, last_row)
+    rounded, words = np.empty(longest, np.float32), np.empty(longest, np.uint64)
+    bits = rounded.view(np.uint32)
+    for row in range(first_row, last_row):
+        start, stop = starts[row], starts[row + 1]
+        _write_entry_words(data, start, stop, rounded, bits, words)
         total = _NOTHING
-        for entry in range(starts[row], starts[row + 1]):
-            total += words[entry] * labels[columns[entry]]
+        for place in range(stop - start):
+            total += words[place] * labels[columns[start + place]]
         own = _mixed(total) | _ONE
-        for entry in range(starts[row], starts[row + 1]):
-            keys[columns[entry]] += words[entry] * own
+        for place in range(stop - start):
+            keys[columns[start + place]] += words[place] * own

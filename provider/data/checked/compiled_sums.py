@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -15,23 +14,41 @@ from dpspca.provider.data.memory import ReusedMemory, StoredRows, Words
 
 _CELLS: Final = 2**18
 """Numbers that a thread gives to a kernel together: two megabytes."""
+_LEAST: Final = 16
+"""Rows of wide tables that it gives together: each call also reads the labels of all columns."""
 
 
 def compiled_sums(table: FloatArray | StoredRows, add: Callable[..., None], labels: Words, entries: int) -> Words:
     """Return ``entries`` sums over all dense rows. ``add`` adds those of some rows (``provider/kernels/words.py``)."""
-    count, threads = table.shape[0], os.cpu_count() or 1
-    step = max(1, _CELLS // table.shape[1])
+    step = max(_LEAST, _CELLS // table.shape[1])
 
-    def of_span(edges: tuple[int, int]) -> Words:
-        sums, memory = np.zeros(entries, dtype=np.uint64), ReusedMemory()
-        for start in range(*edges, step):
-            numbers, blank = _read(table[start : min(start + step, edges[1])], memory)
+    def add_span(start: int, stop: int, sums: Words) -> None:
+        memory = ReusedMemory()
+        for at in range(start, stop, step):
+            numbers, blank = _read(table[at : min(at + step, stop)], memory)
             add(np.require(numbers, np.float64, ("C", "W")), blank, labels, sums)
-        return sums
 
+    return _on_all_processors(add_span, table.shape[0], entries)
+
+
+def compiled_sparse_sums(table: scipy.sparse.csr_array, add: Callable[..., None], labels: Words, entries: int) -> Words:
+    """Return ``entries`` sums over all sparse rows."""
+    data = np.require(table.data, np.float64, ("C", "W"))
+    columns, starts = (np.require(each, table.indptr.dtype, ("C", "W")) for each in (table.indices, table.indptr))
+    return _on_all_processors(
+        lambda start, stop, sums: add(data, columns, starts, start, stop, labels, sums), table.shape[0], entries
+    )
+
+
+def _on_all_processors(add_span: Callable[[int, int, Words], None], rows: int, entries: int) -> Words:
+    """Add up the sums of each thread's share of the rows."""
+    threads = os.cpu_count() or 1
+    sums = np.zeros((threads, entries), dtype=np.uint64)
+    edges = [rows * place // threads for place in range(threads + 1)]
     with ThreadPoolExecutor(threads) as pool:
-        found = pool.map(of_span, pairwise(count * place // threads for place in range(threads + 1)))
-        return sum(found, np.zeros(entries, dtype=np.uint64))
+        for _ in pool.map(add_span, edges, edges[1:], sums):
+            pass
+    return np.asarray(sums.sum(axis=0, dtype=np.uint64))
 
 
 def _read(block: FloatArray | StoredRows, memory: ReusedMemory) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -39,12 +56,3 @@ def _read(block: FloatArray | StoredRows, memory: ReusedMemory) -> tuple[FloatAr
     if isinstance(block, StoredRows):
         return block.entries(memory), block.marks()
     return block, np.zeros(len(block), dtype=np.bool_)
-
-
-def compiled_sparse_sums(add: Callable[..., None], labels: Words, entries: int, rows: scipy.sparse.csr_array) -> Words:
-    """Return ``entries`` sums over some sparse rows, with a kernel that adds those."""
-    sums = np.zeros(entries, dtype=np.uint64)
-    data = np.require(rows.data, np.float64, ("C", "W"))
-    columns, starts = (np.require(each, np.int64, ("C", "W")) for each in (rows.indices, rows.indptr))
-    add(data, columns, starts, labels, sums)
-    return sums

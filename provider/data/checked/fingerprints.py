@@ -150,9 +150,7 @@ def _keys(table: Table, labels: Words) -> Words:
     if compiled and isinstance(table, np.ndarray | StoredRows):
         return compiled_sums(table, compiled.add_column_keys, labels, len(labels))
     if compiled and scipy.sparse.issparse(table):
-        return _sparse_summed(
-            table, partial(compiled_sparse_sums, compiled.add_sparse_column_keys, labels, len(labels))
-        )
+        return compiled_sparse_sums(table, compiled.add_sparse_column_keys, labels, len(labels))
     return _summed(table, partial(column_keys, labels=labels))
 
 
@@ -161,7 +159,7 @@ def _totals(table: Table, labels: Words) -> Words:
     if compiled and isinstance(table, np.ndarray | StoredRows):
         return compiled_sums(table, compiled.add_row_totals, labels, LANES)
     if compiled and scipy.sparse.issparse(table):
-        return _sparse_summed(table, partial(compiled_sparse_sums, compiled.add_sparse_row_totals, labels, LANES))
+        return compiled_sparse_sums(table, compiled.add_sparse_row_totals, labels, LANES)
     return _summed(table, partial(row_totals, labels=labels))
 
 
@@ -181,7 +179,9 @@ def _summed(table: Table, visit: Callable[..., Words]) -> Words:
     """
     no_sums = visit(WordMaker()(np.zeros((1, table.shape[1]))))  # of a row of zeros, which adds nothing
     if scipy.sparse.issparse(table):
-        return _sparse_summed(table, lambda rows: visit(_sparse_words(rows)))
+        with ThreadPoolExecutor() as threads:
+            found = threads.map(lambda rows: visit(_sparse_words(table[rows])), _sparse_blocks(table))
+            return sum(found, no_sums)
     return sum((visit(words, blank=blank) for words, blank in _dense_blocks(table)), no_sums)
 
 
@@ -206,13 +206,6 @@ def _sparse_blocks(table: scipy.sparse.csr_array) -> Iterator[slice]:
     entries = np.arange(0, table.nnz, size)
     starts = [*np.unique(np.searchsorted(table.indptr, entries, side="right") - 1), table.shape[0]]
     return starmap(slice, pairwise(starts))
-
-
-def _sparse_summed(table: scipy.sparse.csr_array, visit: Callable[[scipy.sparse.csr_array], Words]) -> Words:
-    """Add up what a function makes of blocks of sparse rows, after a block of none, on all processors."""
-    with ThreadPoolExecutor() as threads:
-        found = threads.map(lambda rows: visit(table[rows]), _sparse_blocks(table))
-        return sum(found, visit(table[:0]))
 
 
 def _sparse_words(part: scipy.sparse.csr_array) -> scipy.sparse.csr_array:

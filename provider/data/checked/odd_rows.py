@@ -1,6 +1,7 @@
 """Rows that cannot be used count as rows of zeros. This depends on each row alone. Pure."""
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,8 @@ def rows_or_zeros(matrix: Table) -> CheckedRows:
     if isinstance(matrix, Genotypes):
         return _genotypes_or_zeros(matrix)
     stored: FloatArray = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
+    if (compiled := kernels("entries")) and scipy.sparse.issparse(matrix):
+        return _sparse_or_zeros(matrix, compiled)
     good = np.abs(stored) <= LARGEST_ENTRY  # False for NaN
     lengths = matrix.shape[1] if isinstance(matrix, np.ndarray) else np.diff(matrix.indptr)
     whose = np.repeat(np.arange(matrix.shape[0]), lengths)
@@ -40,6 +43,22 @@ def rows_or_zeros(matrix: Table) -> CheckedRows:
     if not places.size:
         return CheckedRows(whole)
     return CheckedRows(whole, unusable=Unusable(int(bad.sum()), places, np.where(good, stored, 0.0)[places]))
+
+
+def _sparse_or_zeros(matrix: scipy.sparse.csr_array, compiled: ModuleType) -> CheckedRows:
+    """Do the same for sparse rows with a kernel."""
+    numbers = np.require(matrix.data, np.float64, ("C", "W"))
+    usable, spoilt = np.empty_like(numbers), np.empty(len(numbers), dtype=np.bool_)
+    starts = np.require(matrix.indptr, requirements=("C", "W"))
+    compiled.put_usable_rows(numbers.view(np.int64), starts, _LARGEST_BITS, usable.view(np.int64), spoilt)
+    places = np.flatnonzero(spoilt)
+    whole = _with(matrix, usable)
+    if not places.size:
+        return CheckedRows(whole)
+    entries = numbers[places]
+    good = np.abs(entries) <= LARGEST_ENTRY
+    rows = np.unique(np.searchsorted(matrix.indptr, places, side="right"))
+    return CheckedRows(whole, unusable=Unusable(len(rows), places, np.where(good, entries, 0.0)))
 
 
 class UsableEntries:

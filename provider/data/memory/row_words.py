@@ -97,7 +97,7 @@ class FirstPass:
 
     def add(self, numbers: FloatArray, blank: NDArray[np.bool_]) -> None:
         """Add rows. Those that are marked count as rows of zeros."""
-        if compiled := kernels("words"):
+        if (compiled := kernels("words")) and numbers.shape == (len(blank), len(self._labels)):
             compiled.add_first_sums(np.require(numbers, np.float64, ("C", "W")), blank, self._labels, *self.sums)
             return
         step = max(1, BLOCK_CELLS // numbers.shape[1])

@@ -12,14 +12,14 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.provider.data.checked import fingerprints, odd_rows, usable_entries
+from dpspca.provider.data.checked import fingerprints, odd_rows, rows_or_zeros, usable_entries
 from dpspca.provider.data.checked.fingerprints import of_table
 from dpspca.provider.data.memory import row_words
 from dpspca.provider.evaluate import moments
 from dpspca.provider.evaluate.compiled_products import Tiles, compiled_sums
-from dpspca.provider.evaluate.products import MADE_AT_ONCE, ArrayBlock, Division, integer_sums, made_rows
+from dpspca.provider.evaluate.products import ArrayBlock, Division, integer_sums
 from dpspca.provider.evaluate.wide_integers import WideIntegers
-from dpspca.provider.kernels import SWITCH, kernels, load
+from dpspca.provider.kernels import SWITCH, forget, kernels, load
 
 pytest.importorskip("numba")
 
@@ -30,9 +30,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 def switched_on() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, "on")
-        kernels.cache_clear()
+        forget()
         yield
-    kernels.cache_clear()
+    forget()
 
 
 def module(name: str) -> Any:
@@ -62,7 +62,7 @@ def test_products_have_the_same_bits(seed: int, count: int, dimension: int, colu
     basis = np.rint(np.linalg.qr(rng.standard_normal((dimension + 9, columns)))[0][:dimension] * 2**20)
     expected = integer_sums(Source(rows), (0, count), basis, Division.of(dimension, columns))
     found = compiled_sums(
-        module("passes"), lambda start, stop: rows[start:stop], (0, count), basis, is_made=bool(rng.integers(2))
+        module("passes"), lambda start, stop: rows[start:stop], (0, count), basis, int(rng.choice([7, 2**14]))
     )
     assert found.dtype == expected.dtype
     assert np.array_equal(found, expected)
@@ -87,11 +87,10 @@ def test_no_tiles_change_a_bit(
 
 @pytest.mark.parametrize("columns", [1, 2, 5, 20, 40, 300])
 @pytest.mark.parametrize("dimension", [1, 50, 1000, 1025, 60_000, 10**6])
-def test_tiles_fit_into_a_cache_and_made_rows_into_memory(dimension: int, columns: int) -> None:
+def test_tiles_fit_into_a_cache(dimension: int, columns: int) -> None:
     tiles = Tiles.of(dimension, columns)
     assert 1 <= tiles.height <= tiles.block
     assert tiles.height * tiles.width <= 2**19
-    assert made_rows(dimension) * dimension <= max(MADE_AT_ONCE, 8 * dimension)
 
 
 @pytest.mark.parametrize("columns", [1, 3])
@@ -100,7 +99,7 @@ def test_the_largest_sums_are_exact(columns: int) -> None:
     row, count, entry = 2**17 - 1, 3 * 2**14 + 5, 2**20 + 2**12 - 1
     rows = np.full((count, 1), row, dtype=np.int32)
     basis = np.full((1, columns), float(entry))
-    sums = compiled_sums(module("passes"), lambda start, stop: rows[start:stop], (0, count), basis, is_made=True)
+    sums = compiled_sums(module("passes"), lambda start, stop: rows[start:stop], (0, count), basis, 5000)
     high, low = sums.astype(object)[0, :columns], sums.astype(object)[0, columns:]
     assert (high * 2**19 + low == count * row * row * entry).all()
 
@@ -182,6 +181,24 @@ def test_usable_numbers_have_the_same_bits(seed: int, count: int, dimension: int
     assert np.array_equal(blank, marked)
 
 
+@given(SEEDS, st.integers(0, 40), st.integers(1, 30), st.sampled_from([np.int32, np.int64]))
+def test_usable_sparse_rows_have_the_same_bits(seed: int, count: int, dimension: int, kind: type) -> None:
+    rng = np.random.default_rng(seed)
+    rows = scipy.sparse.csr_array(rng.standard_normal((count, dimension)) * (rng.random((count, dimension)) < 0.3))
+    rows.data[rng.random(rows.nnz) < 0.1] = rng.choice([np.nan, np.inf, -1e300, -0.0])
+    rows.indices, rows.indptr = rows.indices.astype(kind), rows.indptr.astype(kind)
+    found = rows_or_zeros(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(odd_rows, "kernels", lambda _: None)
+        expected = rows_or_zeros(rows)
+    assert np.array_equal(found.matrix.data.view(np.int64), expected.matrix.data.view(np.int64))
+    assert (found.unusable is None) == (expected.unusable is None)
+    if found.unusable is not None and expected.unusable is not None:
+        assert found.unusable.count == expected.unusable.count
+        assert np.array_equal(found.unusable.places, expected.unusable.places)
+        assert np.array_equal(found.unusable.entries, expected.unusable.entries)
+
+
 def test_all_kernels_load() -> None:
     assert load()
 
@@ -206,12 +223,43 @@ def test_without_numba_numpy_does_the_work(tmp_path: Path) -> None:
     assert in_a_process(code, tmp_path, **{SWITCH: "on"}) == "False"
 
 
+def test_a_kernel_that_cannot_be_loaded_stops_nothing(tmp_path: Path) -> None:
+    code = f"""
+import llvmlite.binding, builtins
+plain = builtins.__import__
+def broken(name, *more):
+    if name.startswith("numba"):
+        raise OSError("Could not find or load shared library 'libllvmlite.so'.")
+    return plain(name, *more)
+builtins.__import__ = broken
+import importlib
+importlib.import_module = broken
+{LOADED}
+"""
+    assert in_a_process(code, tmp_path, **{SWITCH: "on"}) == "False"
+
+
+def test_shapes_that_do_not_fit_are_refused_before_a_kernel_sees_them() -> None:
+    rows, basis = np.zeros((5, 3), dtype=np.int32), np.zeros((4, 2))
+    for columns in (2, 1):
+        with pytest.raises(ValueError, match="rows of 3 columns and a basis of 4"):
+            compiled_sums(module("passes"), lambda start, stop: rows[start:stop], (0, 5), basis[:, :columns])
+    total = WideIntegers.of(np.zeros((2, 3), dtype=np.int64))
+    with pytest.raises(ValueError, match="broadcast"):
+        total += WideIntegers.of(np.zeros((2, 2), dtype=np.int64))
+    with pytest.raises(ValueError, match="mismatch"):
+        row_words.FirstPass(3).add(np.zeros((4, 2)), np.zeros(4, dtype=np.bool_))
+
+
 @pytest.mark.slow
-def test_kernels_are_compiled_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """As in a container that is read-only, whose user has no folder."""
+@pytest.mark.parametrize(
+    "problem", ["caching.CacheImpl._locator_classes = []", "caching.IndexDataCacheFile._load_index = lambda _: 1 / 0"]
+)
+def test_kernels_are_compiled_where_nothing_can_be_kept(problem: str, tmp_path: Path) -> None:
+    """As in a container that is read-only, whose user has no folder, or with damaged files."""
     code = f"""
 import numba.core.caching as caching
-caching.CacheImpl._locator_classes = []
+{problem}
 {LOADED}
 """
     assert in_a_process(code, tmp_path, **{SWITCH: "on"}) == "True"

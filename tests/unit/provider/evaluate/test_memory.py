@@ -32,6 +32,9 @@ from dpspca.provider.evaluate.block_sums import LocalThreads
 from dpspca.provider.evaluate.memory import Need
 from dpspca.provider.evaluate.memory_needs import need_of
 from dpspca.provider.evaluate.shard import Shard, Strategy
+from dpspca.provider.kernels import load
+
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
 
 CLOSE = 2.5
 """A forecast is at most so many times what was measured."""
@@ -70,6 +73,7 @@ WIDTHS = [
     (CovarianceTriangle, 300, 0),
     (CovarianceProduct, 8000, 20),
     (CovarianceProduct, 1000, 150),
+    (CovarianceProduct, 8000, 2),
     (CovarianceProduct, 40_000, 1),
     (CompressedCovariance, 3000, 60),
 ]
@@ -89,7 +93,8 @@ def test_the_memory_that_is_forecast_is_what_an_answer_takes(
         shard = Shard(rows, 1.0, threads=threads)
         noise = np.zeros(shape, dtype=np.int64)  # drawn before rows are read
         taken = peak(lambda shard=shard: shard.evaluate(query)) + 2 * noise.nbytes  # type: ignore[misc]
-        assert taken <= need.bytes(threads) <= CLOSE * taken, (threads, taken)
+        assert taken <= need.bytes(threads), (threads, taken)
+        assert load() or need.bytes(threads) <= CLOSE * taken, (threads, taken)  # what kernels take is not traced
         assert LocalThreads(threads).threads_for(entries, need) == threads
 
 

@@ -12,6 +12,9 @@ from dpspca.provider.data.checked.odd_rows import rows_or_zeros
 from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.memory.genotypes import Genotypes
 from dpspca.provider.data.memory.two_bits import MISSING
+from dpspca.provider.evaluate.moments import DenseRows, StreamedMoments
+from dpspca.provider.evaluate.packed_rows import PackedRows
+from dpspca.provider.evaluate.products import MADE_AT_ONCE
 from dpspca.provider.evaluate.shard import Shard, Strategy
 from dpspca.provider.evaluate.sketches import add_sketch, project
 from dpspca.provider.evaluate.views import sign_scores, tied_scores
@@ -100,3 +103,19 @@ def test_selected_columns_and_rows() -> None:
     assert (table.stored().toarray() == numbers).all()
     assert table.counts().sum() == 50 * 11
     assert table.values.shape == (MISSING + 1, 11)
+
+
+def test_of_a_wide_table_few_rows_are_made_at_once_though_few_columns_are_used() -> None:
+    made: list[int] = []
+
+    def convert(block: Any) -> Any:
+        made.append(block.size)
+        return np.rint(block[:, :5] * 100).astype(np.int32)
+
+    table = packed(1500, 4000).matrix
+    assert isinstance(table, Genotypes)
+    basis = np.rint(np.linalg.qr(np.random.default_rng(0).standard_normal((5, 2)))[0] * 2**20)
+    product = StreamedMoments(PackedRows(table, 5, convert), 1).product(basis)
+    whole = np.rint(table.toarray()[:, :5] * 100).astype(np.int32)
+    assert np.array_equal(product, StreamedMoments(DenseRows(whole), 1).product(basis))
+    assert max(made) <= MADE_AT_ONCE
