@@ -35,6 +35,7 @@ from dpspca.common.storage import posix
 from dpspca.common.text import printable
 from dpspca.common.trust import Authority
 from dpspca.common.trust import identity as identities
+from dpspca.provider.kernels import SWITCH
 from dpspca.provider.policy import suggest
 
 DATA_SET: Final = "demo"
@@ -137,7 +138,7 @@ class Parties:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,
-                env=os.environ | {PARENT_VARIABLE: str(os.getpid())},
+                env={SWITCH: "off"} | os.environ | {PARENT_VARIABLE: str(os.getpid())},  # rows are few
             )
         self.running.append(Party(name, process, Path(log.name)))
         return self.running[-1]

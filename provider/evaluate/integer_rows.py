@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.privacy import ROW_BITS
+from dpspca.provider.kernels import kernels
 
 from .block_sums import spans_of
 from .products import MADE_TOGETHER
@@ -91,6 +92,10 @@ def row_factors(rows: FloatArray, norm_bound: float) -> FloatArray:
 
 def _write_integers(whole: IntegerRows, rows: FloatArray, norm_bound: float, memory: FloatArray) -> None:
     """Write integers of rows that are placed."""
+    if compiled := kernels("integers"):
+        numbers = np.require(rows, np.float64, ("C", "W"))
+        compiled.write_integers(numbers, float(norm_bound), float(_BOUND), _shorter(rows.shape[1]), whole)
+        return
     rows = without_specks(rows, norm_bound)
     _, is_short = _rounded(rows, norm_bound, memory)
     with np.errstate(invalid="ignore"):  # a row that is not finite is not short

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dpspca.provider.data.checked import fingerprints, odd_rows, rows_or_zeros, usable_entries
 from dpspca.provider.data.checked.fingerprints import of_table
 from dpspca.provider.data.memory import row_words
-from dpspca.provider.evaluate import moments
+from dpspca.provider.evaluate import integer_rows, moments
 from dpspca.provider.evaluate.compiled_products import Tiles, compiled_sums
 from dpspca.provider.evaluate.products import ArrayBlock, Division, integer_sums
 from dpspca.provider.evaluate.wide_integers import WideIntegers
@@ -197,6 +197,27 @@ def test_usable_sparse_rows_have_the_same_bits(seed: int, count: int, dimension:
         assert found.unusable.count == expected.unusable.count
         assert np.array_equal(found.unusable.places, expected.unusable.places)
         assert np.array_equal(found.unusable.entries, expected.unusable.entries)
+
+
+@given(SEEDS, st.integers(0, 40), st.one_of(st.integers(1, 300), st.integers(1, 3000)), st.sampled_from([1e-20, 1, 9]))
+def test_integers_have_the_same_bits(seed: int, count: int, dimension: int, bound: float) -> None:
+    """Also of rows that are rounded twice, because they are just as long as the bound, and of odd ones."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.choice([1e-50, 1e-3, 1.0, 1e30, 1e180], (count, 1))
+    rows = rng.standard_normal((count, dimension)) * sizes * rng.choice([1, 1e-14, -0.0], (count, dimension))
+    rows[rng.random((count, dimension)) < 0.2 / dimension] = rng.choice([np.nan, np.inf])
+    columns = np.sort(rng.permutation(dimension)[: rng.integers(1, dimension + 1)])
+
+    def made() -> list[Any]:
+        with np.errstate(all="ignore"):
+            center = np.linspace(-1, 1, dimension)
+            whole = [integer_rows.integer_rows(rows, bound), integer_rows.integer_rows(rows, bound, center)]
+            return [*whole, integer_rows.integer_columns(rows, columns, (bound, bound / 2))]
+
+    found = made()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(integer_rows, "kernels", lambda _: None)
+        assert all(map(np.array_equal, found, made()))
 
 
 def test_all_kernels_load() -> None:
