@@ -63,8 +63,9 @@ def scratch_for_a_check(settings: ProviderSettings, config: Path) -> Iterator[Sc
 
 def data_sets_of(settings: ProviderSettings, scratch: Scratch | None = None) -> dict[str, DataSet]:
     """Read all data sets. Of those whose rows arrive over time, read what is there."""
-    if settings.arriving or settings.data_sets.keys() - settings.engines.keys():
-        _log.info("Passes over dense rows %s.", "use compiled kernels" if load_kernels() else "use numpy alone")
+    is_here = settings.arriving or settings.data_sets.keys() - settings.engines.keys()
+    if is_here and load_kernels():
+        _log.info("Passes over dense rows use compiled kernels.")
     arriving = {name: arriving_data_set(settings, name, scratch) for name in settings.arriving}
     return {name: read_data_set(settings, name, scratch) for name in settings.data_sets} | arriving
 
