@@ -25,7 +25,7 @@ FILES = sorted(
     str(path.relative_to(ROOT))
     for folder in FOLDERS
     for path in (ROOT / folder).rglob("*")
-    if path.is_file() and path.suffix not in {".py", ".pyc"}
+    if path.is_file() and path.suffix != ".py" and path.parent.name != "__pycache__"
 )
 
 
