@@ -93,7 +93,10 @@ def add_products(
 
 @compiled("(int32[:, ::1], float64[::1], float64[::1], float64[::1])", any_order=True)
 def add_vector_products(rows: NDArray[np.int32], vector: FloatArray, high: FloatArray, low: FloatArray) -> None:
-    """Do the same for a basis of one column, whose sums are contiguous. Rows are read once, four at a time."""
+    """Do the same for a basis of one column, whose sums are contiguous. Rows are read once, four at a time.
+
+    The last one to three rows are read one by one, with the same steps for each number.
+    """
     dimension, whole = len(vector), len(rows) - len(rows) % 4
     for place in range(0, whole, 4):
         row_0, row_1, row_2, row_3 = rows[place], rows[place + 1], rows[place + 2], rows[place + 3]

@@ -15,12 +15,15 @@ from dpspca.provider.data.memory import ReusedMemory, StoredRows, Words
 _CELLS: Final = 2**18
 """Numbers that a thread gives to a kernel together: two megabytes."""
 _LEAST: Final = 16
-"""Rows of wide tables that it gives together: each call also reads the labels of all columns."""
+"""Rows of wide tables that it gives together, because each call also reads the labels of all columns."""
+_MOST_CELLS: Final = 2**21
+"""The most numbers of these rows: 16 megabytes."""
 
 
 def compiled_sums(table: FloatArray | StoredRows, add: Callable[..., None], labels: Words, entries: int) -> Words:
     """Return ``entries`` sums over all dense rows. ``add`` adds those of some rows (``provider/kernels/words.py``)."""
-    step = max(_LEAST, _CELLS // table.shape[1])
+    columns = table.shape[1]
+    step = max(1, _CELLS // columns, min(_LEAST, _MOST_CELLS // columns))
 
     def add_span(start: int, stop: int, sums: Words) -> None:
         memory = ReusedMemory()

@@ -105,7 +105,7 @@ def test_selected_columns_and_rows() -> None:
     assert table.values.shape == (MISSING + 1, 11)
 
 
-def test_of_a_wide_table_few_rows_are_made_at_once_though_few_columns_are_used() -> None:
+def test_of_a_wide_table_few_rows_are_made_at_once() -> None:
     made: list[int] = []
 
     def convert(block: Any) -> Any:
