@@ -36,6 +36,7 @@ from dpspca.common.queries.rows import CovarianceProduct
 from dpspca.common.storage import Reading
 from dpspca.provider.data import CheckedRows, read_offered
 from dpspca.provider.evaluate import Shard
+from dpspca.provider.kernels import load as load_kernels
 
 Result: TypeAlias = dict[str, Any]
 
@@ -97,6 +98,7 @@ def basis(dimension: int) -> FloatArray:
 def measure(step: str, path: Path) -> Result:
     """Do one step in this process."""
     found: Result = {}
+    load_kernels()
     if step != "program":
         found["read"], rows = timed(lambda: read(path))
         if step == "read":

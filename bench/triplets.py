@@ -24,6 +24,7 @@ from dpspca.common.dictionary import Dictionary, Preparation
 from dpspca.common.storage import Reading, Triplets
 from dpspca.provider.data import read_offered
 from dpspca.provider.data.sources import read_as_stored
+from dpspca.provider.kernels import load as load_kernels
 
 MADE = """
 CREATE UNLOGGED TABLE covariates AS SELECT 10 + (random() * ({persons} - 1))::bigint * 7 AS row_id,
@@ -34,6 +35,7 @@ FROM generate_series(1, {triplets})
 
 def main() -> None:
     chosen = options()
+    load_kernels()
     with database.server() as server, tempfile.TemporaryDirectory() as folder:
         with psycopg.connect(server.url(), autocommit=True) as connection:
             connection.execute(MADE.format(**vars(chosen)).encode())

@@ -132,6 +132,9 @@ COSTED: Final = (
     Shape(200_000, 30, 3, 30, 60, 0.5, methods=MAIN),
     Shape(5_000, 1_500, 2, 10, 300, 2.0, 1, (5.0, 5.0), methods=("auto", "analyze-gauss", "noisy-power")),
     Shape(4_000, 6_000, 2, 10, 400, 2.0, 1, (5.0, 5.0), methods=("auto", "dps-pca", "noisy-power")),
+    Shape(60_000, 200, 4, 20, 80, 1.0, 4, methods=MAIN),
+    Shape(600_000, 12, 2, 12, 50, 1.0, 2, methods=MAIN),
+    Shape(3_000, 2_500, 3, 10, 300, 4.0, 1, (5.0, 5.0), methods=("auto", "analyze-gauss", "noisy-power")),
 )
-"""Jobs whose answers, bytes and time are measured."""
+"""Jobs whose answers, bytes and time are measured. No time of the last three was used to find the constants."""
 QUICK_COSTED: Final = (Shape(500, 12, 2, 12, 40, 2.0, 2, methods=("auto", "power-iteration")),)

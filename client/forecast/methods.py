@@ -12,7 +12,7 @@ from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.job import JobSpec, Scalar
 from dpspca.common.plan import NUMBER_BYTES, Plan, Step
-from dpspca.common.queries import ViewCovariance
+from dpspca.common.queries import ViewCovariance, ViewQuery
 from dpspca.provider.release import Schedule
 
 from .local import of_drawn, of_perturbed, of_range
@@ -28,13 +28,19 @@ theirs is captured: then components are mixed with directions that are hard to t
 _HALF: Final = 0.5
 _FRAME_BYTES: Final = 1_000
 """Bytes of an answer beside its numbers: signatures, digests and protocols (``bench/forecast.py --costs``)."""
-_PER_NUMBER: Final = 4.4e-9
+_PER_JOB: Final = 0.2
+_PER_ANSWER: Final = 0.008
+_PER_TABLE: Final = 0.03
+_PER_SENT_NUMBER: Final = 2e-7
+_PER_NUMBER: Final = 5e-9
+_PER_VIEWED_NUMBER: Final = 1.5e-8
 _PER_PRODUCT: Final = 1.6e-10
 _PER_SQUARE: Final = 1.1e-11
-_PER_EIGENVECTORS: Final = 2e-10
-_PER_ANSWER: Final = 0.01
-"""Seconds, roughly, of one machine with 2 cores (docs/benchmarks.md): to read a number, to multiply a row's number by
-one column, for a product of two of a row's numbers, for eigenvectors (of d^3), and to commit and carry an answer."""
+_PER_EIGENVECTORS: Final = 1.5e-10
+"""Seconds, roughly, if every party has a core or two (``bench/forecast.py --costs``): to sign, check and plan a job, to
+commit and carry an answer, to make the tables of one width of noise, to draw and carry one number, to make an integer
+of one number of a row, to do so for another view of it, to multiply a row's number by one column, for a product of two
+of a row's numbers, and for eigenvectors (of d^3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +197,15 @@ def _captured(population: Population, sines: FloatArray, *, dense: bool) -> floa
 
 
 def _seconds(steps: list[Step], population: Population) -> float:
-    """Estimate the time, roughly: reading rows, computing answers, waiting for their moments, and eigenvectors."""
-    rows, dimension = population.rows / population.providers, population.dimension
-    schedule, total = Schedule(steps), _PER_NUMBER * rows * dimension
+    """Estimate the time, roughly: preparing rows, computing answers, waiting for their moments, and eigenvectors."""
+    rows = population.rows / population.providers
+    numbers, schedule = rows * population.dimension, Schedule(steps)
+    total = _PER_JOB + _PER_TABLE * len({step.noise_std for step in steps} - {0.0}) + _PER_NUMBER * numbers
     for number, step in enumerate(steps):
-        numbers = math.prod(step.shape)
-        columns = step.extent.columns
-        square = columns == 0 and len(step.shape) > 1
-        work = _PER_SQUARE * rows * numbers if square else _PER_PRODUCT * rows * dimension * columns
-        total += max(2 * schedule.interval(number), work) + _PER_ANSWER
-        total += _PER_EIGENVECTORS * step.shape[0] ** 3 if square else 0.0
+        sent = math.prod(step.shape)
+        is_square = step.extent.columns == 0 and len(step.shape) > 1
+        work = _PER_SQUARE * rows * sent if is_square else _PER_PRODUCT * numbers * step.extent.columns
+        total += max(2 * schedule.interval(number), work) + _PER_ANSWER + _PER_SENT_NUMBER * sent
+        total += _PER_VIEWED_NUMBER * numbers if issubclass(step.query, ViewQuery) else 0.0
+        total += _PER_EIGENVECTORS * step.shape[0] ** 3 if is_square else 0.0
     return total

@@ -183,6 +183,11 @@ class Preparation:
         return Dictionary(tuple(each.feature for each in self.mapped), self.dictionary.title)
 
     @property
+    def columns_prepared(self) -> tuple[str, ...]:
+        """The names of the columns of prepared rows."""
+        return tuple(column for each in self.mapped for column in each.feature.columns)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the file that are used, each once."""
         return tuple(dict.fromkeys(each.column for each in self.mapped))

@@ -8,6 +8,7 @@ a number is stored for every row. Which of the two it is follows from the dictio
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final
@@ -56,7 +57,7 @@ def prepare_sparse(
     preparation: Preparation, matrix: scipy.sparse.csr_array, names: Sequence[str], absent: float
 ) -> scipy.sparse.csr_array:
     """Prepare rows. ``names`` are those of the matrix's columns, and ``absent`` is what is not stored."""
-    groups, shape = _groups(preparation, names), (matrix.shape[0], len(preparation.held.columns))
+    groups, shape = _groups(preparation, names), (matrix.shape[0], len(preparation.columns_prepared))
     made = _one_each(matrix, [each for each in groups if each.is_one_each], shape)
     others = [each for group in groups if not group.is_one_each for each in _spread(matrix, group)]
     others += [each for group in groups for each in _filled(matrix, group, absent)]
@@ -110,15 +111,20 @@ def _one_each(
     matrix: scipy.sparse.csr_array, groups: Sequence[_Alike], shape: tuple[int, int]
 ) -> scipy.sparse.csr_array:
     """Prepare features whose numbers become one number each, all together."""
-    target, kind = np.full((2, matrix.shape[1]), -1)
+    target, kind = np.full((2, matrix.shape[1]), -1, dtype=matrix.indices.dtype)
     for number, each in enumerate(groups):
         target[each.sources], kind[each.sources] = each.targets, number
-    numbers = np.zeros(len(matrix.data))
-    for start in range(0, len(numbers), _TOGETHER):
+    numbers, columns = np.zeros(len(matrix.data)), np.empty_like(matrix.indices)
+
+    def prepare(start: int) -> None:
         part = slice(start, start + _TOGETHER)
+        np.take(target, matrix.indices[part], out=columns[part])
         for number, places in _by_kind(kind[matrix.indices[part]]):
             numbers[part][places] = groups[number].prepared(matrix.data[part][places])[:, 0]
-    columns = target[matrix.indices].astype(matrix.indices.dtype)
+
+    with ThreadPoolExecutor() as threads:
+        for _ in threads.map(prepare, range(0, len(numbers), _TOGETHER)):
+            pass
     kept = columns >= 0
     if kept.all():
         return scipy.sparse.csr_array((numbers, columns, matrix.indptr), shape=shape)

@@ -120,7 +120,8 @@ class Reading:
             raise InvalidParameterError(
                 f"missing_codes names {stray[0]!r:.80}, which no feature uses.", "Name columns that are used."
             )
-        codes = {column: (*self.codes_of(column), *own.get(column, ())) for column in columns}
+        by_column = ((column, (*self.codes_of(column), *own.get(column, ()))) for column in columns)
+        codes = {column: codes for column, codes in by_column if codes}
         texts = {column: {text: place for place, text in enumerate(own)} for column, own in preparation.texts.items()}
         return replace(self, columns=columns, missing_codes=codes, preparation=preparation, texts=texts)
 

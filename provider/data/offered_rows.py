@@ -169,20 +169,20 @@ def _usable(
     if isinstance(stored, Genotypes):
         # Most samples lack some genotype. As rows of zeros, they would leave no content to recognise.
         counted = stored.as_counted()
-        read = fingerprints.in_order(counted)
-        uncut = used.fingerprints() | fingerprints.of_table(counted)
-        return replace(used, uncut=uncut, before=(read, *used.before))
+        prints, ordered = fingerprints.with_order(counted)
+        return replace(used, uncut=used.fingerprints() | prints, before=(ordered, *used.before))
     # Fingerprints include the rows as stored, so that another list of persons, or other numbers in place of missing
     # ones, do not give the rows a new budget. And they include the rows with zeros for each number that is missing or
     # cannot be used: if such a number made its row one of zeros, as it does where rows are used, then nothing would be
     # left to recognise of a table whose rows all lack some number.
     as_read = rows_or_zeros(stored)
-    prints, before = as_read.fingerprints(), as_read.fingerprints_in_order()
+    prints, ordered = fingerprints.with_order(as_read.matrix)
     coded = without_codes(stored, table.names, reading)
     lacking = (as_read if coded is stored else rows_or_zeros(coded)).as_matrix()
     del as_read, coded
-    before = (*before, *lacking.fingerprints_in_order(), *used.before)
-    return replace(used, uncut=used.fingerprints() | prints | lacking.fingerprints(), before=before)
+    more, ordered_entries = fingerprints.with_order(lacking.matrix)
+    before = (ordered, ordered_entries, *used.before)
+    return replace(used, uncut=used.fingerprints() | prints | more, before=before)
 
 
 def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:

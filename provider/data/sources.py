@@ -152,7 +152,7 @@ def names_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
     With a dictionary, return the names of the columns of prepared rows.
     """
     if reading.preparation is not None:
-        return reading.preparation.held.columns
+        return reading.preparation.columns_prepared
     try:
         return _columns_in(path, reading).names
     except DpspcaError:
@@ -356,7 +356,7 @@ def absent_in(reading: Reading) -> float:
 
 def prepared_names(names: tuple[str, ...] | None, reading: Reading) -> tuple[str, ...] | None:
     """Return the names of the columns, prepared or as they were read."""
-    return names if reading.preparation is None else reading.preparation.held.columns
+    return names if reading.preparation is None else reading.preparation.columns_prepared
 
 
 def _checked(path: Path, reading: Reading, least: int, within: Path | None = None) -> CheckedRows:

@@ -110,10 +110,4 @@ class _PackedBlock:
         packed = self._rows.packed[:, which.start // CELLS_A_BYTE : -(-which.stop // CELLS_A_BYTE)]
         lookup = Lookup(packed, self._values[:, which], DIVISION.height or DIVISION.rows)
 
-        def widen(rows: slice, _: FloatArray) -> FloatArray:
-            numbers: FloatArray = lookup(rows)
-            np.multiply(numbers, self._factors[rows], out=numbers)
-            np.rint(numbers, out=numbers)
-            return numbers
-
-        return widen
+        return lambda rows, _: lookup.rounded(rows, self._factors[rows])

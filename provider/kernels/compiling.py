@@ -8,6 +8,9 @@ from numba import njit, types
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 INTEGER: Final = types.int64
+BYTES: Final = types.Array(types.uint8, 2, "A", readonly=True)
+"""A table of bytes that a kernel only reads, in any layout."""
+FLOATS: Final = types.float64[:, ::1]
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 _ANY_ORDER: Final = {"reassoc", "contract", "nsz"}
 

@@ -9,7 +9,7 @@ from typing import Final
 
 SWITCH: Final = "DPSPCA_COMPILED"
 """The environment variable that switches compiled kernels off."""
-_ALL: Final = ("entries", "integers", "passes", "wide", "words")
+_ALL: Final = ("entries", "genotypes", "integers", "passes", "wide", "words")
 
 _log = logging.getLogger(__name__)
 

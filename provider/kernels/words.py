@@ -171,3 +171,32 @@ def add_sparse_column_keys(  # noqa: PLR0913, PLR0917
         own = _mixed(total) | _ONE
         for place in range(stop - start):
             keys[columns[start + place]] += words[place] * own
+
+
+@compiled(*sparse("int64, int64, uint64[:, ::1], uint64[::1]"))
+def add_sparse_first_sums(  # noqa: PLR0913, PLR0917
+    data: FloatArray,
+    columns: NDArray[Any],
+    starts: NDArray[Any],
+    first_row: int,
+    last_row: int,
+    labels: NDArray[np.uint64],
+    sums: NDArray[np.uint64],
+) -> None:
+    """Add both in one pass, totals before keys, which have the label 1 for every column."""
+    longest = _longest(starts, first_row, last_row)
+    rounded, words = np.empty(longest, np.float32), np.empty(longest, np.uint64)
+    bits, keys = rounded.view(np.uint32), sums[labels.shape[1] :]
+    for row in range(first_row, last_row):
+        start, stop = starts[row], starts[row + 1]
+        _write_entry_words(data, start, stop, rounded, bits, words)
+        first, second, plain = _NOTHING, _NOTHING, _NOTHING
+        for place in range(stop - start):
+            first += words[place] * labels[columns[start + place], 0]
+            second += words[place] * labels[columns[start + place], 1]
+            plain += words[place]
+        sums[0] += _mixed(first)
+        sums[1] += _mixed(second)
+        own = _mixed(plain) | _ONE
+        for place in range(stop - start):
+            keys[columns[start + place]] += words[place] * own

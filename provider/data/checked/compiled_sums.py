@@ -1,8 +1,6 @@
 """Adds up hashes of rows with compiled kernels, on all processors. Sums are modulo 2^64, so no order counts."""
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -10,7 +8,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
-from dpspca.provider.data.memory import ReusedMemory, StoredRows, Words
+from dpspca.provider.data.memory import ReusedMemory, StoredRows, Words, on_all_processors
 
 _CELLS: Final = 2**18
 """Numbers that a thread gives to a kernel together: two megabytes."""
@@ -25,33 +23,33 @@ def compiled_sums(table: FloatArray | StoredRows, add: Callable[..., None], labe
     columns = table.shape[1]
     step = max(1, _CELLS // columns, min(_LEAST, _MOST_CELLS // columns))
 
-    def add_span(start: int, stop: int, sums: Words) -> None:
+    def add_share(start: int, stop: int, sums: Words) -> None:
         memory = ReusedMemory()
         for at in range(start, stop, step):
             numbers, blank = _read(table[at : min(at + step, stop)], memory)
             add(np.require(numbers, np.float64, ("C", "W")), blank, labels, sums)
 
-    return _on_all_processors(add_span, table.shape[0], entries)
+    return _added(add_share, table.shape[0], entries)
 
 
 def compiled_sparse_sums(table: scipy.sparse.csr_array, add: Callable[..., None], labels: Words, entries: int) -> Words:
     """Return ``entries`` sums over all sparse rows."""
     data = np.require(table.data, np.float64, ("C", "W"))
     columns, starts = (np.require(each, table.indptr.dtype, ("C", "W")) for each in (table.indices, table.indptr))
-    return _on_all_processors(
+    return _added(
         lambda start, stop, sums: add(data, columns, starts, start, stop, labels, sums), table.shape[0], entries
     )
 
 
-def _on_all_processors(add_span: Callable[[int, int, Words], None], rows: int, entries: int) -> Words:
+def _added(add_share: Callable[[int, int, Words], None], rows: int, entries: int) -> Words:
     """Add up the sums of each thread's share of the rows."""
-    threads = os.cpu_count() or 1
-    sums = np.zeros((threads, entries), dtype=np.uint64)
-    edges = [rows * place // threads for place in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(add_span, edges, edges[1:], sums):
-            pass
-    return np.asarray(sums.sum(axis=0, dtype=np.uint64))
+
+    def sums_of(start: int, stop: int) -> Words:
+        sums = np.zeros(entries, dtype=np.uint64)
+        add_share(start, stop, sums)
+        return sums
+
+    return np.asarray(np.sum(on_all_processors(sums_of, rows), axis=0, dtype=np.uint64))
 
 
 def _read(block: FloatArray | StoredRows, memory: ReusedMemory) -> tuple[FloatArray, NDArray[np.bool_]]:

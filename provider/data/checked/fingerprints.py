@@ -87,10 +87,15 @@ class Fingerprint:
 
 def of_table(table: Table) -> frozenset[str]:
     """Return all fingerprints of a table. What was found while its rows were stored is not computed again."""
+    return with_order(table)[0]
+
+
+def with_order(table: Table) -> tuple[frozenset[str], Fingerprint]:
+    """Return all fingerprints of a table, and by itself the one with its columns in the given order."""
     first = (table.first if isinstance(table, StoredRows) else None) or _first_pass(table)
-    inner = _undilated(table)
-    as_it_stands = Fingerprint.of(first.totals).names | _canonical(table, first)
-    return as_it_stands | (frozenset() if inner is None else _canonical(inner, _first_pass(inner)))
+    inner, ordered = _undilated(table), Fingerprint.of(first.totals)
+    as_it_stands = ordered.names | _canonical(table, first)
+    return as_it_stands | (frozenset() if inner is None else _canonical(inner, _first_pass(inner))), ordered
 
 
 def in_order(table: Table) -> Fingerprint:
@@ -135,8 +140,9 @@ def _first_pass(table: Table) -> FirstSums:
         begun.add(table, np.zeros(len(table), dtype=np.bool_))
         return begun.sums
     labels, plain = labels_of(np.arange(table.shape[1])), np.ones(table.shape[1], dtype=np.uint64)
-    if scipy.sparse.issparse(table) and kernels("words"):
-        return FirstSums(_totals(table, labels), _keys(table, plain))
+    if scipy.sparse.issparse(table) and (compiled := kernels("words")):
+        sums = compiled_sparse_sums(table, compiled.add_sparse_first_sums, labels, LANES + len(labels))
+        return FirstSums(sums[:LANES], sums[LANES:])
 
     def visit(words: Any, *, blank: Blank = None) -> Words:  # noqa: ANN401  # dense or sparse
         return np.concatenate([row_totals(words, labels, blank), column_keys(words, plain, blank)])

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import LARGEST_ENTRY, FloatArray
 from dpspca.common.errors import InvalidDataError
-from dpspca.provider.data.memory import BLOCK_CELLS, Genotypes, ReusedMemory, StoredRows
+from dpspca.provider.data.memory import BLOCK_CELLS, Genotypes, ReusedMemory, StoredRows, on_all_processors
 from dpspca.provider.kernels import kernels
 
-from .preparation import CheckedRows, Table, Unusable, check_size
+from .preparation import CheckedRows, Table, Unusable, check_size, with_entries
 
 _LARGEST_BITS: Final = int(np.float64(LARGEST_ENTRY).view(np.int64))
 
@@ -39,7 +39,7 @@ def rows_or_zeros(matrix: Table) -> CheckedRows:
     spoilt = bad[whose]
     places = np.flatnonzero(spoilt)
     mended = np.where(spoilt, 0.0, stored)  # the same for all rows, so that the time does not reveal an odd one
-    whole = mended.reshape(matrix.shape) if isinstance(matrix, np.ndarray) else _with(matrix, mended)
+    whole = mended.reshape(matrix.shape) if isinstance(matrix, np.ndarray) else with_entries(matrix, mended)
     if not places.size:
         return CheckedRows(whole)
     return CheckedRows(whole, unusable=Unusable(int(bad.sum()), places, np.where(good, stored, 0.0)[places]))
@@ -50,9 +50,14 @@ def _sparse_or_zeros(matrix: scipy.sparse.csr_array, compiled: ModuleType) -> Ch
     numbers = np.require(matrix.data, np.float64, ("C", "W"))
     usable, spoilt = np.empty_like(numbers), np.empty(len(numbers), dtype=np.bool_)
     starts = np.require(matrix.indptr, requirements=("C", "W"))
-    compiled.put_usable_rows(numbers.view(np.int64), starts, _LARGEST_BITS, usable.view(np.int64), spoilt)
+
+    def put(start: int, stop: int) -> None:
+        own = starts[start : stop + 1]
+        compiled.put_usable_rows(numbers.view(np.int64), own, _LARGEST_BITS, usable.view(np.int64), spoilt)
+
+    on_all_processors(put, matrix.shape[0])
     places = np.flatnonzero(spoilt)
-    whole = _with(matrix, usable)
+    whole = with_entries(matrix, usable)
     if not places.size:
         return CheckedRows(whole)
     entries = numbers[places]
@@ -128,10 +133,6 @@ def _unusable_values(values: FloatArray) -> NDArray[np.bool_]:
     return ~(np.abs(values) <= LARGEST_ENTRY)
 
 
-def _with(matrix: scipy.sparse.csr_array, data: FloatArray) -> scipy.sparse.csr_array:
-    return scipy.sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
 def make_unusable(matrix: Table, which: NDArray[np.bool_]) -> Any:  # noqa: ANN401  # as it came
     """Fill the marked rows with NaN, which makes them unusable. Of genotypes, let them count as zeros at once."""
     if isinstance(matrix, Genotypes):
@@ -140,7 +141,7 @@ def make_unusable(matrix: Table, which: NDArray[np.bool_]) -> Any:  # noqa: ANN4
         return np.where(which[:, None], np.nan, matrix)
     assert not isinstance(matrix, StoredRows)
     whose = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return _with(matrix, np.where(which[whose], np.nan, matrix.data))
+    return with_entries(matrix, np.where(which[whose], np.nan, matrix.data))
 
 
 def zero_row(like: Table) -> FloatArray | scipy.sparse.csr_array:

@@ -182,11 +182,17 @@ class CheckedRows:
         """
         if isinstance(self.matrix, StoredRows):
             return replace(self, matrix=self.matrix.entries(), unusable=None)
-        matrix = not_genotypes(self.matrix, "are rows, and no symmetric matrix").copy()
+        matrix = not_genotypes(self.matrix, "are rows, and no symmetric matrix")
+        entries = (matrix if isinstance(matrix, np.ndarray) else matrix.data).copy()
         if self.unusable is not None:
-            stored = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
-            stored[self.unusable.places] = self.unusable.entries
-        return replace(self, matrix=matrix, unusable=None)
+            entries.reshape(-1)[self.unusable.places] = self.unusable.entries
+        whole = entries if isinstance(matrix, np.ndarray) else with_entries(matrix, entries)
+        return replace(self, matrix=whole, unusable=None)
+
+
+def with_entries(matrix: scipy.sparse.csr_array, entries: FloatArray) -> scipy.sparse.csr_array:
+    """Return sparse rows with other numbers in the same places, which both then share."""
+    return scipy.sparse.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def require_rows(rows: int | None, there: int) -> None:

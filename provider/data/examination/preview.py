@@ -75,7 +75,7 @@ def preview_row(
     prepared: Any = used.matrix
     row, places = prepared[0], {name: place for place, name in enumerate(names or ())}
     assert isinstance(row, np.ndarray)
-    values = dict(zip(preparation.held.columns, row.tolist(), strict=True))
+    values = dict(zip(preparation.columns_prepared, row.tolist(), strict=True))
     features = tuple(_previewed(each, cells[:, places[each.column]], values) for each in preparation.mapped)
     length = float(np.linalg.norm(row))
     return PreviewedRow(number, rows, used.unusable is None, length, preparation.held.norm_bound(), features)

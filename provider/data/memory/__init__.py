@@ -3,6 +3,7 @@
 from .block_tables import BlockTable, blocks_of
 from .genotypes import Genotypes, entry_by_entry, prepared_genotypes
 from .lookups import Lookup
+from .processors import on_all_processors
 from .reused_memory import ReusedMemory
 from .row_words import (
     BLOCK_CELLS,
@@ -52,6 +53,7 @@ __all__ = [
     "memory_cap",
     "mixed",
     "of_codes",
+    "on_all_processors",
     "prepared_genotypes",
     "row_totals",
     "stacked",

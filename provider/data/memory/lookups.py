@@ -9,6 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpspca.common.arrays import FloatArray
+from dpspca.provider.kernels import kernels
+
+from .processors import on_all_processors
 from .two_bits import CELLS_A_BYTE, Bytes
 
 Words = NDArray[np.uint64]
@@ -20,6 +24,8 @@ _BYTES: Final = 2**8
 _LINES_OF_BYTE: Final = np.stack([np.arange(_BYTES) % _LINES, np.arange(_BYTES) // _LINES], axis=1)
 _TILE_BYTES: Final = 32
 _TILE_ROWS: Final = 2**11
+_COUNTED_BYTES: Final = 2**11
+"""Bytes whose weights are counted together, by pairs of codes: half a megabyte."""
 
 
 class Lookup:
@@ -46,6 +52,19 @@ class Lookup:
         lines = places.reshape(count, self._pairs)
         found = np.take(self._table, lines, axis=0, out=self._found[:count], mode="clip")
         return found.reshape(count, 2 * self._pairs)[:, : self._columns]
+
+    def rounded(self, rows: slice, factors: FloatArray) -> FloatArray:
+        """Return floating-point numbers of some rows, times each row's factor and rounded to nearest.
+
+        They are in memory that the next call uses again.
+        """
+        if compiled := kernels("genotypes"):
+            found = self._found[: len(factors)].reshape(len(factors), 2 * self._pairs)
+            compiled.write_rounded(self._packed[rows], self._table, factors, found)
+            return found[:, : self._columns]
+        numbers: FloatArray = self(rows)
+        np.multiply(numbers, factors, out=numbers)
+        return np.rint(numbers, out=numbers)
 
 
 def _pair_table(values: NDArray[Any], width: int) -> NDArray[Any]:
@@ -77,6 +96,24 @@ class PackedWords:
     def __matmul__(self, labels: Words) -> Words:
         """Add up each row, with a label, or several, for each column."""
         lanes = labels.reshape(len(labels), -1)
+        sums = self._add_compiled(lanes) if kernels("genotypes") else self._add(lanes)
+        return np.where(self._blank[:, None], np.uint64(0), sums).reshape(-1, *labels.shape[1:])
+
+    def _add_compiled(self, lanes: Words) -> Words:
+        """Add up with a kernel, on all processors."""
+        compiled = kernels("genotypes")
+        assert compiled is not None
+        sums = np.zeros((lanes.shape[1], len(self._packed)), dtype=np.uint64)
+
+        def add(start: int, stop: int) -> None:
+            packed = np.require(self._packed[start:stop], np.uint8, ("C", "W"))
+            for lane, own in zip(np.ascontiguousarray(lanes.T), sums, strict=True):
+                compiled.add_packed_rows(packed, self._words, lane, own[start:stop])
+
+        on_all_processors(add, len(self._packed))
+        return sums.T
+
+    def _add(self, lanes: Words) -> Words:
         sums = np.zeros((len(self._packed), lanes.shape[1]), dtype=np.uint64)
         for part, columns in _tiles(self._packed.shape[1], self._words.shape[1]):
             tables = [_byte_table(self._words[:, columns] * lane[columns]) for lane in lanes.T]
@@ -86,7 +123,7 @@ class PackedWords:
                 places = self._packed[rows, part] + firsts
                 for lane, table in enumerate(tables):
                     sums[rows, lane] += np.take(table, places, mode="clip").sum(axis=1, dtype=np.uint64)
-        return np.where(self._blank[:, None], np.uint64(0), sums).reshape(-1, *labels.shape[1:])
+        return sums
 
 
 class _ColumnsOfWords:
@@ -97,7 +134,30 @@ class _ColumnsOfWords:
 
     def __matmul__(self, weights: Words) -> Words:
         """Add up each column, with a weight for each row."""
-        counted = np.where(self._blank, np.uint64(0), weights)[:, None]
+        counted = np.where(self._blank, np.uint64(0), weights)
+        return self._add_compiled(counted) if kernels("genotypes") else self._add(counted[:, None])
+
+    def _add_compiled(self, counted: Words) -> Words:
+        """Add up the weights of rows by codes, with a kernel and on all processors."""
+        compiled = kernels("genotypes")
+        assert compiled is not None
+        packed, columns = np.require(self._packed, np.uint8, ("C", "W")), self._words.shape[1]
+        sums = np.empty(columns, dtype=np.uint64)
+
+        def add(first: int, last: int) -> None:
+            for start in range(first, last, _COUNTED_BYTES):
+                stop = min(start + _COUNTED_BYTES, last)
+                by_pair = np.zeros((stop - start, 2, _CODES, _CODES), dtype=np.uint64)  # the first code is in low bits
+                compiled.add_weights_of_pairs(packed, start, stop, counted, by_pair.reshape(-1))
+                by_code = np.stack([by_pair.sum(axis=2), by_pair.sum(axis=3)], axis=2).reshape(-1, _CODES)
+                own = slice(CELLS_A_BYTE * start, min(CELLS_A_BYTE * stop, columns))
+                of_codes = by_code[: own.stop - own.start].T * self._words[:, own]
+                sums[own] = of_codes.sum(axis=0, dtype=np.uint64)
+
+        on_all_processors(add, packed.shape[1])
+        return sums
+
+    def _add(self, counted: Words) -> Words:
         sums = np.zeros(self._words.shape[1], dtype=np.uint64)
         height = _TILE_ROWS // 8
         for part, columns in _tiles(self._packed.shape[1], len(sums)):

@@ -305,8 +305,10 @@ def without_codes(matrix: Any, names: Sequence[str] | None, reading: Reading) ->
 def code_numbers(reading: Reading, columns: Sequence[str]) -> list[tuple[float, ...]]:
     """Return the numbers that stand for a missing value in each column. Texts may be numbers with the decimal mark.
 
-    There may be very many columns, and most have the same codes.
+    There may be very many columns, and most have the same codes, or none.
     """
+    if not reading.missing_codes:
+        return [()] * len(columns)
     numbers_of = cache(partial(_numbers_of_codes, decimal=reading.decimal))
     return [numbers_of(codes) for codes in map(reading.codes_of, columns)]
 

@@ -11,6 +11,7 @@ from dpspca.provider.data.memory.genotypes import Genotypes
 from dpspca.provider.data.memory.lookups import Lookup, PackedWords
 from dpspca.provider.data.memory.two_bits import codes_of, from_bed, of_codes, swapped, transposed
 
+pytestmark = pytest.mark.usefixtures("compiled_or_not")
 SHAPES = {"rows": st.integers(0, 40), "columns": st.integers(1, 300), "seed": st.integers(0, 2**32 - 1)}
 
 
@@ -45,6 +46,7 @@ def test_numbers_and_sums_of_words_are_those_of_a_widened_table(rows: int, colum
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lookups, "_TILE_BYTES", int(rng.integers(1, 9)))
         patch.setattr(lookups, "_TILE_ROWS", 8 * int(rng.integers(1, 4)))
+        patch.setattr(lookups, "_COUNTED_BYTES", int(rng.integers(1, 9)))
         table = PackedWords(packed, blank, words)
         assert (table @ labels == held @ labels).all()
         assert (table @ labels[:, 0] == held @ labels[:, 0]).all()
