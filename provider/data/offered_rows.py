@@ -178,11 +178,20 @@ def _usable(
     as_read = rows_or_zeros(stored)
     prints, ordered = fingerprints.with_order(as_read.matrix)
     coded = without_codes(stored, table.names, reading)
-    lacking = (as_read if coded is stored else rows_or_zeros(coded)).as_matrix()
+    lacking = _restored(as_read if coded is stored else rows_or_zeros(coded))
     del as_read, coded
-    more, ordered_entries = fingerprints.with_order(lacking.matrix)
+    more, ordered_entries = fingerprints.with_order(lacking)
     before = (ordered, ordered_entries, *used.before)
     return replace(used, uncut=used.fingerprints() | prints | more, before=before)
+
+
+def _restored(rows: CheckedRows) -> Any:  # noqa: ANN401  # dense or sparse
+    """Put the usable numbers of unusable rows back where ``rows_or_zeros`` put zeros, in the memory that it made."""
+    matrix: Any = rows.matrix
+    if rows.unusable is not None:
+        numbers = matrix.reshape(-1) if isinstance(matrix, np.ndarray) else matrix.data
+        numbers[rows.unusable.places] = rows.unusable.entries
+    return matrix
 
 
 def _bounded(path: Path, rows: CheckedRows, row_entries: int | None) -> CheckedRows:
