@@ -84,6 +84,11 @@ def row_factors(rows: FloatArray, norm_bound: float) -> FloatArray:
 
     It is zero where a row counts as a row of zeros. The rows are placed, and have no specks.
     """
+    if compiled := kernels("integers"):
+        factors = np.empty((len(rows), 1))
+        numbers = np.require(rows, np.float64, ("C", "W"))
+        compiled.write_factors(numbers, float(norm_bound), float(_BOUND), _shorter(rows.shape[1]), factors)
+        return factors
     step = max(1, MADE_TOGETHER // rows.shape[1])
     memory = np.empty((min(step, len(rows)), rows.shape[1]))
     found = [_rounded(rows[at : at + step], norm_bound, memory) for at in range(0, len(rows), step)]

@@ -74,6 +74,26 @@ def _rounded(numbers: FloatArray, factor: float, whole: FloatArray) -> float:
     return total
 
 
+@part
+def _factor(  # noqa: PLR0913, PLR0917
+    numbers: FloatArray,
+    bounds: tuple[float, float],
+    shorter: float,
+    whole: FloatArray,
+    squares: FloatArray,
+    lanes: FloatArray,
+    later: NDArray[np.int64],
+    lefts: FloatArray,
+) -> float:
+    """Return a row's factor, and write its integers. It is zero if the row stays longer than the second bound."""
+    norm_bound, bound = bounds
+    for column in range(len(numbers)):
+        squares[column] = numbers[column] * numbers[column]
+    factor = bound / max(np.sqrt(_sum(squares, lanes, later, lefts)), norm_bound)
+    factor = factor if _rounded(numbers, factor, whole) <= bound * bound else factor * shorter
+    return factor if _rounded(numbers, factor, whole) <= bound * bound else 0.0
+
+
 @compiled("(float64[:, ::1], float64, float64, float64, int32[:, ::1])")
 def write_integers(rows: FloatArray, norm_bound: float, bound: float, shorter: float, into: NDArray[np.int32]) -> None:
     """Clip rows to a bound, and round them to integers of norm at most ``bound``. A row that stays longer is zeros."""
@@ -84,11 +104,16 @@ def write_integers(rows: FloatArray, norm_bound: float, bound: float, shorter: f
     for row in range(rows.shape[0]):
         for column in range(columns):
             number = rows[row, column]
-            kept = 0.0 if abs(number) < speck else number
-            numbers[column] = kept
-            squares[column] = kept * kept
-        factor = bound / max(np.sqrt(_sum(squares, lanes, later, lefts)), norm_bound)
-        is_short = _rounded(numbers, factor, whole) <= bound * bound
-        is_short = _rounded(numbers, factor if is_short else factor * shorter, whole) <= bound * bound
+            numbers[column] = 0.0 if abs(number) < speck else number
+        factor = _factor(numbers, (norm_bound, bound), shorter, whole, squares, lanes, later, lefts)
         for column in range(columns):
-            into[row, column] = np.int32(whole[column] if is_short else 0.0)
+            into[row, column] = np.int32(whole[column] if factor != 0.0 else 0.0)
+
+
+@compiled("(float64[:, ::1], float64, float64, float64, float64[:, ::1])")
+def write_factors(rows: FloatArray, norm_bound: float, bound: float, shorter: float, factors: FloatArray) -> None:
+    """Write the factor of each row with which ``write_integers`` would make its integers, or zero."""
+    squares, whole = np.empty(rows.shape[1]), np.empty(rows.shape[1])
+    lanes, later, lefts = np.empty(_LANES), np.empty((_DEPTH, 2), np.int64), np.empty(_DEPTH)
+    for row in range(rows.shape[0]):
+        factors[row, 0] = _factor(rows[row], (norm_bound, bound), shorter, whole, squares, lanes, later, lefts)

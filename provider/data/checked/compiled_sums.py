@@ -1,6 +1,7 @@
 """Adds up hashes of rows with compiled kernels, on all processors. Sums are modulo 2^64, so no order counts."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -49,7 +50,7 @@ def _added(add_share: Callable[[int, int, Words], None], rows: int, entries: int
         add_share(start, stop, sums)
         return sums
 
-    return np.asarray(np.sum(on_all_processors(sums_of, rows), axis=0, dtype=np.uint64))
+    return reduce(np.add, on_all_processors(sums_of, rows))
 
 
 def _read(block: FloatArray | StoredRows, memory: ReusedMemory) -> tuple[FloatArray, NDArray[np.bool_]]:

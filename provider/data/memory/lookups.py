@@ -24,8 +24,6 @@ _BYTES: Final = 2**8
 _LINES_OF_BYTE: Final = np.stack([np.arange(_BYTES) % _LINES, np.arange(_BYTES) // _LINES], axis=1)
 _TILE_BYTES: Final = 32
 _TILE_ROWS: Final = 2**11
-_COUNTED_BYTES: Final = 2**11
-"""Bytes whose weights are counted together, by pairs of codes: half a megabyte."""
 
 
 class Lookup:
@@ -47,6 +45,10 @@ class Lookup:
         """Return the numbers of some rows, in memory that the next call uses again."""
         packed = self._packed[rows]
         count = len(packed)
+        if self._table.dtype == np.float64 and (compiled := kernels("genotypes")):
+            numbers = self._found[:count].reshape(count, 2 * self._pairs)
+            compiled.write_numbers(packed, self._table, numbers)
+            return numbers[:, : self._columns]
         places = np.take(_LINES_OF_BYTE, packed, axis=0, out=self._places[:count], mode="clip")  # none is outside
         places += self._firsts
         lines = places.reshape(count, self._pairs)
@@ -103,14 +105,14 @@ class PackedWords:
         """Add up with a kernel, on all processors."""
         compiled = kernels("genotypes")
         assert compiled is not None
-        sums = np.zeros((lanes.shape[1], len(self._packed)), dtype=np.uint64)
+        packed, words = np.require(self._packed, np.uint8, ("C", "W")), np.require(self._words.T, np.uint64, ("C", "W"))
+        sums = np.zeros((lanes.shape[1], len(packed)), dtype=np.uint64)
 
         def add(start: int, stop: int) -> None:
-            packed = np.require(self._packed[start:stop], np.uint8, ("C", "W"))
             for lane, own in zip(np.ascontiguousarray(lanes.T), sums, strict=True):
-                compiled.add_packed_rows(packed, self._words, lane, own[start:stop])
+                compiled.add_packed_rows(packed[start:stop], words, lane, own[start:stop])
 
-        on_all_processors(add, len(self._packed))
+        on_all_processors(add, len(packed))
         return sums.T
 
     def _add(self, lanes: Words) -> Words:
@@ -138,24 +140,19 @@ class _ColumnsOfWords:
         return self._add_compiled(counted) if kernels("genotypes") else self._add(counted[:, None])
 
     def _add_compiled(self, counted: Words) -> Words:
-        """Add up the weights of rows by codes, with a kernel and on all processors."""
+        """Add up with a kernel, on all processors, each some of the columns."""
         compiled = kernels("genotypes")
         assert compiled is not None
         packed, columns = np.require(self._packed, np.uint8, ("C", "W")), self._words.shape[1]
-        sums = np.empty(columns, dtype=np.uint64)
+        words = np.zeros((CELLS_A_BYTE * packed.shape[1], _CODES), dtype=np.uint64)
+        words[:columns] = self._words.T
+        sums = np.zeros(len(words), dtype=np.uint64)
 
         def add(first: int, last: int) -> None:
-            for start in range(first, last, _COUNTED_BYTES):
-                stop = min(start + _COUNTED_BYTES, last)
-                by_pair = np.zeros((stop - start, 2, _CODES, _CODES), dtype=np.uint64)  # the first code is in low bits
-                compiled.add_weights_of_pairs(packed, start, stop, counted, by_pair.reshape(-1))
-                by_code = np.stack([by_pair.sum(axis=2), by_pair.sum(axis=3)], axis=2).reshape(-1, _CODES)
-                own = slice(CELLS_A_BYTE * start, min(CELLS_A_BYTE * stop, columns))
-                of_codes = by_code[: own.stop - own.start].T * self._words[:, own]
-                sums[own] = of_codes.sum(axis=0, dtype=np.uint64)
+            compiled.add_packed_columns(packed, first, last, words, counted, sums)
 
         on_all_processors(add, packed.shape[1])
-        return sums
+        return sums[:columns]
 
     def _add(self, counted: Words) -> Words:
         sums = np.zeros(self._words.shape[1], dtype=np.uint64)

@@ -46,7 +46,6 @@ def test_numbers_and_sums_of_words_are_those_of_a_widened_table(rows: int, colum
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lookups, "_TILE_BYTES", int(rng.integers(1, 9)))
         patch.setattr(lookups, "_TILE_ROWS", 8 * int(rng.integers(1, 4)))
-        patch.setattr(lookups, "_COUNTED_BYTES", int(rng.integers(1, 9)))
         table = PackedWords(packed, blank, words)
         assert (table @ labels == held @ labels).all()
         assert (table @ labels[:, 0] == held @ labels[:, 0]).all()
@@ -59,3 +58,10 @@ def test_packed_genotypes_have_the_fingerprints_of_a_dense_table(rows: int, colu
     table = Genotypes.of_codes(rng.integers(0, 4, (rows, columns)).astype(np.uint8)).as_counted()
     table = table.blanked(rng.random(rows) < 0.3)
     assert fingerprints.of_table(table) == fingerprints.of_table(table.toarray())
+
+
+def test_chosen_columns_of_genotypes_are_searched() -> None:
+    codes = np.array([[0, 1, 3], [2, 0, 1], [3, 0, 0]], dtype=np.uint8)
+    chosen = Genotypes.of_codes(codes).select(np.array([2, 0, 1]))
+    assert (chosen.has(np.isnan) == [True, False, True]).all()
+    assert (Genotypes.of_codes(codes).select(np.array([1, 1])).has(np.isnan) == [False, False, False]).all()
