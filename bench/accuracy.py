@@ -165,6 +165,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--picture", type=Path, help="draw the figures of designs, a panel for each list that varies")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     options = parser.parse_args()
+    if options.picture and options.tables is not None:
+        parser.error("--picture draws errors over designs, and none over tables. Leave one of the two out.")
     if options.quick:
         options.seeds = 2
     named = options.methods.split(";") if options.methods else []
