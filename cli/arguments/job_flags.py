@@ -116,7 +116,11 @@ class Flags:
     ] = None
     rounds: Annotated[int | None, typer.Option(help="Short for --option rounds=.... Default: by the budget.")] = None
     centering: Annotated[
-        CenteringChoice | None, typer.Option(help="How to centre rows. auto: choose, and say why. Default: none.")
+        CenteringChoice | None,
+        typer.Option(
+            help="How to centre rows. auto: choose, and say why. auto-or-pairs: the same, and for several providers "
+            "pairs are possible, too. Default: none."
+        ),
     ] = None
     mean_bound: Annotated[
         str | None,
@@ -202,7 +206,7 @@ def from_flags(
         "mean_bound": _mean_bound(values["mean_bound"], flags),
         "public_mean": _public_mean(flags.public_mean) if flags.public_mean else None,
     }
-    is_open = flags.centering is CenteringChoice.AUTO
+    is_open = flags.centering is not None and flags.centering.is_automatic
     spec = JobSpec(
         schema=columns,
         unit=values["unit"],
@@ -214,7 +218,8 @@ def from_flags(
         **({} if is_open else {"centering": (flags.centering or CenteringChoice.NONE).value} | mean),
         **others,
     )
-    return centred(spec, AutoCentering(**mean), providers, sparse=sparse) if is_open else spec
+    wish = AutoCentering(**mean, or_pairs=flags.centering is CenteringChoice.AUTO_OR_PAIRS)
+    return centred(spec, wish, providers, sparse=sparse) if is_open else spec
 
 
 def check_given(flags: Flags, *, columns_known: bool) -> None:
@@ -329,7 +334,7 @@ def _check_centering(flags: Flags) -> None:
     """Refuse a mean, or a bound for it, that the chosen centring does not use, and a missing one that it needs."""
     for centering, name in ((Centering.PRIVATE, "mean_bound"), (Centering.PUBLIC, "public_mean")):
         given = getattr(flags, name) is not None
-        if flags.centering is CenteringChoice.AUTO:
+        if flags.centering is not None and flags.centering.is_automatic:
             continue  # both may be of use
         if name == "mean_bound" and not given and (flags.scaling is Scaling.PRIVATE or _finds_bound(flags)):
             continue  # scaled columns have a bound that fits, and others one that is found

@@ -69,13 +69,14 @@ ONE_PROVIDER: Final = KnownRows()
 
 
 def job_of(values: Mapping[str, Any], of: KnownRows) -> JobSpec:
-    """Make a job, and choose its centring by public facts if that is "auto". Its constructor checks the values."""
+    """Make a job, and choose its centring by public facts if those decide. Its constructor checks the values."""
     asked = choice(CenteringChoice, "centering", values["centering"] or CenteringChoice.NONE)
-    if asked is not CenteringChoice.AUTO:
+    if not asked.is_automatic:
         return JobSpec(**{**values, "centering": asked.value})
     known = {"mean_bound", "public_mean"}
     job = JobSpec(**{name: value for name, value in values.items() if name not in {"centering", *known}})
-    wish = AutoCentering(**{name: values[name] for name in known}, rows=of.rows, sparse=of.sparse)
+    or_pairs = asked is CenteringChoice.AUTO_OR_PAIRS
+    wish = AutoCentering(**{name: values[name] for name in known}, rows=of.rows, sparse=of.sparse, or_pairs=or_pairs)
     return centred(job, wish, of.providers)
 
 

@@ -96,10 +96,11 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         you declare that nobody has more rows.
     rounds : int or "auto"
         Number of rounds. "auto" derives it from the budget. Methods without rounds refuse a number.
-    centering : {None, "private", "public", "pairs", "auto"}
+    centering : {None, "private", "public", "pairs", "auto", "auto-or-pairs"}
         None subtracts no mean. "private" estimates it privately, for a seventh of the budget, or a tenth if
         ``mean_bound`` is a number.
-        "public" subtracts ``public_mean``. "pairs" uses differences of pairs of rows. "auto" chooses and says why.
+        "public" subtracts ``public_mean``. "pairs" uses differences of pairs of rows. "auto" chooses and says why; it
+        takes pairs for one provider only, and "auto-or-pairs" for several too, where how they differ may be lost.
     mean_bound : float, "private" or None
         Bound on the length of a row before centring, for the private mean. It must be public knowledge. With a
         dictionary, None takes the bound that follows from it; otherwise "private" and None let the method find one, if

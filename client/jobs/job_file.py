@@ -16,7 +16,7 @@ from dpspca.common.checks import check
 from dpspca.common.decoding import Source, decode, parse_json
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import DpspcaError
-from dpspca.common.job import PRIVATE, AutoCentering, Centering, JobSpec
+from dpspca.common.job import PRIVATE, AutoCentering, Centering, CenteringChoice, JobSpec
 from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import PrivacyUnit
@@ -29,6 +29,7 @@ DATA_KEYS: Final = ("data_set", "providers", job_dictionaries.FILE)
 DEFAULT_METHOD: Final = str(JobSpec.__dataclass_fields__["method"].default)
 """The method of a job that names none."""
 A_JOB: Final = "a job as JSON or TOML"
+_AUTOMATIC: Final = tuple(each.value for each in CenteringChoice if each.is_automatic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +148,13 @@ def _with_component_count(job: Any) -> Any:  # noqa: ANN401  # whatever the file
 
 
 def _with_centering(job: Any, path: str) -> tuple[Any, AutoCentering | None]:  # noqa: ANN401  # whatever the file holds
-    """Take centering = "auto" out of a job, with what it says about the mean, so that the centring can be chosen."""
-    if not isinstance(job, dict) or job.get("centering") != AUTO:
+    """Take an automatic centring out of a job, with what it says about the mean, so that the centring can be chosen."""
+    if not isinstance(job, dict) or job.get("centering") not in _AUTOMATIC:
         return job, None
     known = decode(_KnownMean, {name: job[name] for name in _MEAN_KEYS if name in job}, Source(path))
     rest = {name: value for name, value in job.items() if name not in {"centering", *_MEAN_KEYS}}
-    return rest, AutoCentering(known.mean_bound, known.public_mean)
+    or_pairs = job["centering"] == CenteringChoice.AUTO_OR_PAIRS
+    return rest, AutoCentering(known.mean_bound, known.public_mean, or_pairs=or_pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,17 @@ class CenteringChoice(StrEnum):
     """The centrings that a user may choose: a way to centre rows, or the choice of one by public facts."""
 
     AUTO = "auto"
+    AUTO_OR_PAIRS = "auto-or-pairs"
+    """As "auto", but the choice may also be pairs if there are several providers: how they differ may be lost."""
     NONE = "none"
     PUBLIC = "public"
     PRIVATE = "private"
     PAIRS = "pairs"
+
+    @property
+    def is_automatic(self) -> bool:
+        """Tell whether public facts decide."""
+        return self in {CenteringChoice.AUTO, CenteringChoice.AUTO_OR_PAIRS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,8 @@ class AutoCentering:
     rows: int | None = None
     sparse: bool = False
     """Whether rows are stored without their zeros, which subtracting a mean would fill."""
+    or_pairs: bool = False
+    """Whether differences of pairs may be chosen for several providers too, and so how these differ may be lost."""
 
     def __post_init__(self) -> None:
         if self.mean_bound is not None:
@@ -73,7 +82,8 @@ class AutoCentering:
         """Return a job with its centring chosen by public facts alone, and with the reason for it.
 
         The job itself must not have a centring yet. ``providers`` is their number, if it is known. Differences of pairs
-        remove offsets between providers, which may be what a job is about. So they are for one provider only.
+        remove offsets between providers, which may be what a job is about. So they are for one provider only, unless
+        ``or_pairs`` says otherwise.
         ``finds_bound`` says whether the job's method can find a bound for the mean if none is known.
 
         Privacy: nothing but the job and public facts decides, so the choice tells nothing about rows. The number of
@@ -91,7 +101,7 @@ class AutoCentering:
             return replace(spec, **given, centering_reason=CenteringReason.PUBLIC_MEAN)
         if spec.dictionary is not None:
             return replace(spec, centering_reason=CenteringReason.DICTIONARY)
-        may_pair = spec.unit is PrivacyUnit.ROW_REPLACE_ONE and providers == 1
+        may_pair = spec.unit is PrivacyUnit.ROW_REPLACE_ONE and (providers == 1 or self.or_pairs)
         bound = PRIVATE_BOUND if self.mean_bound is None and finds_bound else self.mean_bound
         has_bound = bound is not None or spec.scaling is Scaling.PRIVATE
         against = self._against_a_mean(spec, providers or 1, has_bound=has_bound, may_pair=may_pair)
@@ -148,7 +158,8 @@ _WHY_NO_MEAN: Final = {
     CenteringReason.NO_MEAN_BOUND: "no bound for the mean is known (mean_bound)",
 }
 _WHY_NO_PAIRS: Final = {
-    True: "differences of pairs (centering = pairs) are chosen for one provider only: they hide how providers differ",
+    True: "differences of pairs hide how several providers differ, so they are chosen only with "
+    f"centering = {CenteringChoice.AUTO_OR_PAIRS}",
     False: f"differences of pairs need the unit {PrivacyUnit.ROW_REPLACE_ONE}",
 }
 

@@ -41,13 +41,17 @@ def chosen(spec: JobSpec) -> tuple[Centering, CenteringReason | None, float | No
 @pytest.mark.parametrize("providers", [None, 1, 3])
 @pytest.mark.parametrize("mean_bound", [None, 9.0])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("wish", [CenteringChoice.AUTO, CenteringChoice.AUTO_OR_PAIRS])
 def test_a_file_and_flags_choose_alike(
-    tmp_path: Path, providers: int | None, mean_bound: float | None, epsilon: float
+    tmp_path: Path, wish: CenteringChoice, providers: int | None, mean_bound: float | None, epsilon: float
 ) -> None:
-    by_file = read(tmp_path, mean_bound=mean_bound, budget={"epsilon": epsilon, "delta": 1e-6})
-    by_flags = job_flags.from_flags(flags(mean_bound=mean_bound, epsilon=epsilon), providers=providers)
+    by_file = read(tmp_path, mean_bound=mean_bound, budget={"epsilon": epsilon, "delta": 1e-6}, centering=wish)
+    by_flags = job_flags.from_flags(flags(mean_bound=mean_bound, epsilon=epsilon, centering=wish), providers=providers)
     assert by_file.for_providers(providers) == by_flags
     assert by_flags.centering_reason is not None
+    if epsilon < 1:
+        is_paired = providers == 1 or wish is CenteringChoice.AUTO_OR_PAIRS
+        assert by_flags.centering is (Centering.PAIRS if is_paired else Centering.NONE)
 
 
 def test_the_providers_that_a_file_names_count(tmp_path: Path) -> None:

@@ -141,8 +141,18 @@ CHOICES: dict[str, tuple[float, dict[str, Any], int | None, dict[str, Any], Cent
     "many columns": (1.0, {"finds_bound": True}, 3, {"schema": Schema(1001)}, Centering.NONE, "of so many columns"),
     "sparse rows": (1.0, {"finds_bound": True, "sparse": True}, 1, {}, Centering.PAIRS, "would make sparse rows dense"),
     "small budget": (0.1, {"mean_bound": 9.0}, 1, {}, Centering.PAIRS, "pairs, because a private mean would cost too"),
-    "providers": (0.1, {"mean_bound": 9.0}, 3, {}, Centering.NONE, "one provider only"),
-    "unknown providers": (0.1, {"mean_bound": 9.0}, None, {}, Centering.NONE, "one provider only"),
+    "providers": (0.1, {"mean_bound": 9.0}, 3, {}, Centering.NONE, "hide how several providers differ"),
+    "unknown providers": (0.1, {"mean_bound": 9.0}, None, {}, Centering.NONE, "hide how several providers differ"),
+    "pairs of several": (0.1, {"or_pairs": True}, 3, {}, Centering.PAIRS, "differences of pairs, because"),
+    "pairs of unknown providers": (0.1, {"or_pairs": True}, None, {}, Centering.PAIRS, "differences of pairs, because"),
+    "many rows of several": (
+        *(1.0, {"finds_bound": True, "rows": 50_000, "or_pairs": True}, 3, {}, Centering.PRIVATE),
+        "a private mean, because",
+    ),
+    "pairs of another unit": (
+        *(0.1, {"or_pairs": True}, 3, {"unit": PrivacyUnit.ROW_ADD_REMOVE}, Centering.NONE),
+        "need the unit row-replace-one",
+    ),
     "unit": (0.1, {}, 1, {"unit": PrivacyUnit.ROW_ADD_REMOVE}, Centering.NONE, "need the unit row-replace-one"),
     "matrix": (9.0, {}, 1, {"unit": PrivacyUnit.ENTRY, "method": "noisy-power"}, Centering.NONE, "has no rows"),
 }
