@@ -118,8 +118,8 @@ class Flags:
     centering: Annotated[
         CenteringChoice | None,
         typer.Option(
-            help="How to centre rows. auto: choose, and say why. auto-or-pairs: the same, and for several providers "
-            "pairs are possible, too. Default: none."
+            help="How to centre rows. auto: choose, and say why. auto-or-pairs: the same, but it may choose pairs for "
+            "several providers, too. Default: none."
         ),
     ] = None
     mean_bound: Annotated[
