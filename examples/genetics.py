@@ -50,7 +50,7 @@ format = "dpspca-dictionary-1"
 title = "Five biobanks"
 
 [genotypes]
-file = "reference.afreq"   # variants, alleles and frequencies
+file = "reference.afreq"   # variants, their alleles and places, and frequencies
 least_frequency = 0.05
 """
 SETTINGS = """\
@@ -65,9 +65,6 @@ panel = "genotypes"        # genotypes.bed with genotypes.bim and genotypes.fam
 
 [persons]
 panel = "genotypes.fam"    # each sample is a person
-
-[reading.panel]
-alleles = "../reference.afreq"
 
 [dictionaries.panel]
 file = "../dictionary.toml"
@@ -156,10 +153,10 @@ def simulated(reference: np.ndarray) -> Panel:
 
 def write_study(folder: Path, panel: Panel, reference: np.ndarray) -> None:
     """Write what is public: the variants with the frequencies of the reference, the dictionary, and the job."""
-    lines = ["#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"]
+    lines = ["#CHROM\tPOS\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"]
     frequencies = panel.counts[reference].mean(axis=0) / 2
     for name, place, pair, p in zip(panel.names, panel.places, panel.alleles, frequencies, strict=True):
-        lines.append(f"{place[0]}\t{name}\t{pair[0]}\t{pair[1]}\t{p:.6g}\t{2 * len(reference)}\n")
+        lines.append(f"{place[0]}\t{place[1]}\t{name}\t{pair[0]}\t{pair[1]}\t{p:.6g}\t{2 * len(reference)}\n")
     (folder / "reference.afreq").write_text("".join(lines), encoding="utf-8")
     (folder / "dictionary.toml").write_text(DICTIONARY, encoding="utf-8")
     (folder / "job.toml").write_text(JOB, encoding="utf-8")
@@ -257,7 +254,7 @@ def main(folder: Path) -> None:
     for name in BIOBANKS:
         run(folder, f"dpspca model project model.dpspca {name}/genotypes --config {name}/provider.toml "
                     f"--data-set panel --out {name}/pcs.eigenvec")  # fmt: skip
-    run(folder, "dpspca model export model.dpspca --format plink2 --alleles reference.afreq --out ancestry")
+    run(folder, "dpspca model export model.dpspca --format plink2 --out ancestry")
 
     scores = [np.loadtxt(folder / name / "pcs.eigenvec", skiprows=1, usecols=(2, 3)) for name in BIOBANKS]
     compare_with_plink(folder, scores[0])

@@ -1,5 +1,6 @@
 """The commands about shared dictionaries: `dpspca dictionary init` and `dpspca dictionary check`."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -9,12 +10,19 @@ import typer
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, Force
 from dpspca.cli.render import print_output, print_table, require_new, to_json, write_file
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Category, Dictionary, Feature, differences, draft, remarks
-from dpspca.common.storage import dictionary_faults, read_data_settings, read_dictionary
+from dpspca.common.dictionary import Category, Dictionary, Feature, differences, draft, draft_of_panel, remarks
+from dpspca.common.storage import (
+    Reading,
+    dictionary_faults,
+    read_data_settings,
+    read_dictionary,
+    read_frequencies,
+)
 from dpspca.common.text import printable
-from dpspca.provider.data import outline_of
+from dpspca.provider.data import outline_of, outline_of_variants
 
 CHECK_FAILED: Final = 1
+_FREQUENCIES: Final = ".afreq"
 _MOST_SHOWN: Final = 40
 """The most features, or differences, that a table shows. JSON has all."""
 
@@ -26,7 +34,10 @@ dictionary = typer.Typer(
 @dictionary.command("init", epilog=EXIT_CODES)
 def _init(  # noqa: PLR0913  # a command's flags are its parameters
     source: Annotated[
-        Path, typer.Argument(help="File, folder or pattern of rows with column names.", show_default=False)
+        Path,
+        typer.Argument(
+            help="File, folder or pattern of rows with column names, or a list of variants.", show_default=False
+        ),
     ],
     *,
     config: Annotated[
@@ -44,17 +55,30 @@ def _init(  # noqa: PLR0913  # a command's flags are its parameters
 ) -> None:
     """Draft a dictionary from the names and types of columns. No row is read.
 
+    A list of variants (.bim, .pvar) is drafted with alleles and places, and a list of public frequencies (.afreq) is
+    named in the draft.
+
     Replace each "?" in it by what is publicly known. `dpspca dictionary check` refuses the draft until then.
     """
     check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
-    columns = outline_of(source) if config is None else outline_of(source, _reading(config, data_set or ""))
-    text = draft(columns)
+    text, found = _drafted(source, None if config is None else _reading(config, data_set or ""), out)
     if out is None:
         print_output({"text": text}, text.removesuffix("\n"), as_json=as_json)
         return
     require_new(out, replace=force)
     write_file(out, text)
-    print_output({"file": str(out), "text": text}, f"{out}: {len(columns)} columns", as_json=as_json)
+    print_output({"file": str(out), "text": text}, f"{out}: {found}", as_json=as_json)
+
+
+def _drafted(source: Path, declared: Reading | None, out: Path | None) -> tuple[str, str]:
+    """Draft a dictionary. Also say how much it describes. A file that it names is found from its own folder."""
+    if source.suffix.lower() == _FREQUENCIES:
+        variants = len(read_frequencies(source))
+        named = os.path.relpath(source, Path() if out is None else out.parent)
+        return draft_of_panel(Path(named).as_posix()), f"{variants} variants"
+    variants_of = outline_of_variants(source)
+    columns = variants_of or (outline_of(source) if declared is None else outline_of(source, declared))
+    return draft(columns), f"{len(columns)} {'columns' if variants_of is None else 'variants'}"
 
 
 @dictionary.command("check", epilog=CHECK_CODES)
@@ -85,7 +109,7 @@ def _check(
         raise typer.Exit(CHECK_FAILED)
 
 
-def _reading(config: Path, data_set: str) -> Any:  # noqa: ANN401  # how a data set is read
+def _reading(config: Path, data_set: str) -> Reading:
     settings = read_data_settings(config)
     settings.require_name(data_set)
     return settings.reading_of(data_set)

@@ -135,7 +135,9 @@ def export(  # noqa: PLR0913  # a command's flags are its parameters
     alleles: Annotated[
         Path | None,
         typer.Option(
-            help="For plink2: the .bim, .pvar or .afreq file that says which allele is counted.", show_default=False
+            help="For plink2: the .bim, .pvar or .afreq file that says which allele is counted, if the dictionary does "
+            "not.",
+            show_default=False,
         ),
     ] = None,
     dictionary: Annotated[
@@ -151,19 +153,21 @@ def export(  # noqa: PLR0913  # a command's flags are its parameters
     """
     chosen = form or out.suffix.removeprefix(".")
     check_known("format", chosen, _FORMS)
-    check((alleles is not None) == (chosen == PLINK), "--alleles goes with --format plink2.", "Give both or neither.")
+    check(alleles is None or chosen == PLINK, "--alleles goes with --format plink2.", "Leave out --alleles.")
     check(dictionary is None or chosen == PLINK, "--dictionary goes with --format plink2.", "Leave it out.")
     read = read_model(stored)
-    if chosen == PLINK and alleles is not None:
+    if chosen == PLINK:
         _export_for_plink(read, out, alleles, dictionary, as_json=as_json)
         return
     write_file(out, TABLES[chosen](read) if chosen in TABLES else to_json(loadings_facts(read)) + "\n")
     print_output({"file": str(out)}, str(out), as_json=as_json)
 
 
-def _export_for_plink(read: Model, out: Path, alleles: Path, dictionary: Path | None, *, as_json: bool) -> None:
-    with reading(alleles, "a list of variants"):
-        known = read_variants(alleles)
+def _export_for_plink(read: Model, out: Path, alleles: Path | None, dictionary: Path | None, *, as_json: bool) -> None:
+    known = None
+    if alleles is not None:
+        with reading(alleles, "a list of variants"):
+            known = read_variants(alleles)
     if dictionary is not None:
         read = read.with_dictionary(load_dictionary(dictionary))
     made = plink_scores(read, known)

@@ -53,15 +53,19 @@ class PlinkScores:
         )
 
 
-def plink_scores(model: Model, reference: Sequence[Variant]) -> PlinkScores:
-    """Write a model's variants with a loading. ``reference`` says which alleles they have, and which is counted."""
+def plink_scores(model: Model, reference: Sequence[Variant] | None) -> PlinkScores:
+    """Write a model's variants with a loading.
+
+    ``reference`` says which alleles they have, and which is counted. A dictionary that says so needs none.
+    """
     names, dictionary = model.feature_names, model.dictionary
     if model.statement.dictionary and dictionary is None:
         raise InvalidDataError("The model's job has a dictionary, which the model lacks.", "Give --dictionary.")
     if names is None:
         raise InvalidDataError("The model's features have no names.", "Name the columns of a job by its variants.")
     used = model.support.tolist()
-    variants = _variants([names[place] for place in used], reference, dictionary)
+    wanted = [names[place] for place in used]
+    variants = _described(wanted, dictionary) if reference is None else _variants(wanted, reference, dictionary)
     centre, divisor = _prepared([each.name for each in variants], dictionary)
     loadings = model.components[:, used].T
     mean = np.zeros(len(used)) if model.mean is None else model.mean[used]
@@ -80,6 +84,21 @@ def plink_scores(model: Model, reference: Sequence[Variant]) -> PlinkScores:
         tuple(offsets.tolist()),
         np.array_equal(taken, _for_missing([each.name for each in variants], dictionary)),
     )  # fmt: skip
+
+
+def _described(names: Sequence[str], dictionary: Dictionary | None) -> list[Variant]:
+    """Return each feature's variant, as the dictionary describes it."""
+    features = {} if dictionary is None else {each.name: each for each in dictionary.features}
+    found = []
+    for name in names:
+        feature = features.get(name)
+        if not isinstance(feature, Genotype) or not feature.allele or not feature.other_allele:
+            raise InvalidDataError(
+                f"Nothing says which alleles {name!r:.60} has.",
+                "Give --alleles: the .bim, .pvar or .afreq file that all providers share.",
+            )
+        found.append(Variant(name, feature.allele, feature.other_allele))
+    return found
 
 
 def _variants(names: Sequence[str], reference: Sequence[Variant], dictionary: Dictionary | None) -> list[Variant]:

@@ -65,6 +65,10 @@ def _about_codes(features: Sequence[FeatureFacts]) -> Iterator[str]:
 _SENTENCES: Final[dict[str, Callable[[FeatureFacts], bool]]] = {
     "No value of {} can be used.": lambda each: each.is_wrong and not each.values,
     "In {}, all usable values are equal.": lambda each: each.is_constant,
+    "The allele that the dictionary counts is about as frequent here as its other one should be, in {}. The file may "
+    "count the other allele, or be on the other strand: leave these variants out at every provider, or find out.": (
+        lambda each: each.looks_swapped
+    ),
     "In {}, some values are not numbers, and their rows count as zeros.": lambda each: each.unusable > 0,
 }
 

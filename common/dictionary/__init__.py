@@ -12,11 +12,12 @@ from .codes import (
 )
 from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
-from .draft import draft
+from .draft import draft, draft_of_panel
 from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
 from .pinned_dictionary import MOST_TITLE, PinnedDictionary
+from .places import COMPLEMENTS, UNKNOWN_ALLELES, chromosome, counted_as, is_ambiguous, position
 from .remarks import remarks
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
@@ -24,6 +25,7 @@ from .unlikely_values import MOST_ODD, unlikely_values_of
 from .values import LEVEL_MARK, PLACEHOLDER, plain_name
 
 __all__ = [
+    "COMPLEMENTS",
     "FORMAT",
     "LEVEL_MARK",
     "MAX_TEXTS",
@@ -32,6 +34,7 @@ __all__ = [
     "OTHER_TEXT",
     "PLACEHOLDER",
     "UNKNOWN",
+    "UNKNOWN_ALLELES",
     "Category",
     "Dictionary",
     "Feature",
@@ -43,16 +46,21 @@ __all__ = [
     "PinnedDictionary",
     "Preparation",
     "category_text",
+    "chromosome",
+    "counted_as",
     "differences",
     "draft",
+    "draft_of_panel",
     "faults",
     "feature_of",
     "filled_columns",
+    "is_ambiguous",
     "names_of",
     "numbers_of_codes",
     "parse_concepts",
     "parse_frequencies",
     "plain_name",
+    "position",
     "prepare_sparse",
     "prepare_table",
     "raw_values",

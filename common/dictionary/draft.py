@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dpspca.common.text import printable
 
 from .dictionary import FORMAT
+from .places import counted_in
 from .values import PLACEHOLDER
 
 _DATES: Final = re.compile(r"date|time|duration|interval|month")
@@ -17,8 +18,6 @@ _NUMBERS: Final = re.compile(
     r"(dictionary<values=)?(u?(tiny|small|big|huge)?int|float|double|halffloat|decimal|numeric|real|null)(?!.*\[)"
 )
 """How files and databases begin the names of types. Lists of numbers or texts are neither."""
-_GENOTYPE: Final = re.compile(r"copies of (.+), not .+")
-"""How a list of variants says which allele is counted."""
 
 _HEAD: Final = f"""\
 # A dictionary for a study: what all parties agree on about each feature. Everything in it is public.
@@ -34,14 +33,20 @@ def draft(columns: Sequence[tuple[str, str | None]]) -> str:
     return _HEAD + "".join(f"\n{_feature(name, kind)}" for name, kind in columns)
 
 
+def draft_of_panel(file: str) -> str:
+    """Write a dictionary in TOML whose genotypes are the variants of a file of frequencies."""
+    return (
+        f"{_HEAD}\n# The frequencies must be those of a public reference, never of the people of a study.\n"
+        f"[genotypes]\nfile = {json.dumps(file, ensure_ascii=False)}\n"
+        "# least_frequency = 0.05         # leaves out variants whose rarer allele is rarer than this\n"
+    )
+
+
 def _feature(name: str, kind: str | None) -> str:
     plain = (kind or "").lower()
     heading = f"[features.{_key(name)}]"
-    if counted := _GENOTYPE.fullmatch(kind or ""):
-        return (
-            f'{heading}\nkind = "genotype"\nallele = {json.dumps(counted[1])}\n'
-            "# frequency =                    # of this allele, in a public panel: genotypes are then scaled by it\n"
-        )
+    if (counted := counted_in(kind or "")) is not None:
+        return f'{heading}\nkind = "genotype"\n{_variant(counted)}'
     if _DATES.match(plain):
         return (
             f"# {json.dumps(name)} holds dates ({kind}), which are no measurements. Have each provider compute a\n"
@@ -62,6 +67,17 @@ def _feature(name: str, kind: str | None) -> str:
         f'{heading}\nkind = "number"                  # or "category" with levels = [...], or "genotype"\n'
         f'unit = "{PLACEHOLDER}"\n'
         f'range = ["{PLACEHOLDER}", "{PLACEHOLDER}"]               # values outside are clipped to it\n'
+    )
+
+
+def _variant(counted: Mapping[str, str]) -> str:
+    """Write which variant a genotype counts. An allele that no sample of the file has is to be filled in."""
+    alleles = "".join(f"{key} = {json.dumps(counted[key] or PLACEHOLDER)}\n" for key in ("allele", "other_allele"))
+    at = f"chromosome = {json.dumps(counted['chromosome'])}\n" if counted["chromosome"] else ""
+    at += f"position = {counted['position']}\n" if counted["position"] else ""
+    return (
+        f"{alleles}{at}"
+        "# frequency =                    # of allele, in a public panel: genotypes are then scaled by it\n"
     )
 
 

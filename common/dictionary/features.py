@@ -25,6 +25,7 @@ from dpspca.common.errors import InvalidInputError
 from dpspca.common.names import shortened
 
 from . import values
+from .places import MAX_POSITION, chromosome
 from .values import Amount, Level, level_name, level_text
 
 UNKNOWN: Final = -1.0
@@ -67,6 +68,9 @@ Levels: TypeAlias = Annotated[
     tuple[Level, ...], distinct('List each level once, none of them twice, as in ["never", "former", "current"].')
 ]
 Concept: TypeAlias = Annotated[str, By(level_name)] | None
+OtherAllele: TypeAlias = Annotated[str | None, By(lambda text, _: text.strip() or None, str)]
+Chromosome: TypeAlias = Annotated[str | None, By(lambda written, _: chromosome(str(written)) or None, str | int)]
+Position: TypeAlias = Annotated[int, between(1, MAX_POSITION)] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,6 +134,11 @@ class Genotype:
     name: Annotated[str, DERIVED]
     allele: Stripped = ""
     """The allele that is counted. Empty if that is not stated."""
+    other_allele: OtherAllele = None
+    """The allele that is not counted. Together, the two show on which strand a file counts them."""
+    chromosome: Chromosome = None
+    position: Position = None
+    """The place on the chromosome. In another build of the genome it is another one."""
     frequency: Share | None = None
     """The public frequency of that allele."""
     centre: Amount = math.nan
@@ -146,6 +155,7 @@ class Genotype:
 
     def __post_init__(self) -> None:
         given = self.frequency
+        _require_a_variant(self)
         if self.scale == "":
             object.__setattr__(self, "scale", str(Scale.RANGE if given is None else Scale.FREQUENCY))
         check(
@@ -302,6 +312,27 @@ def parse_feature(name: str, table: object) -> Feature:
     of_kind: Any = _KINDS[kind]
     made: Feature = decode(of_kind, rest, Source(f"{where}, of kind {kind}"), name=name)
     return made
+
+
+def _require_a_variant(feature: Genotype) -> None:
+    """Refuse alleles and a place that no variant has."""
+    check_all(
+        (
+            feature.other_allele is None or feature.other_allele != feature.allele,
+            f"allele and other_allele are both {shortened(feature.allele)}.",
+            "Give the two alleles of the variant.",
+        ),
+        (
+            feature.other_allele is None or bool(feature.allele),
+            "other_allele is there, and allele is not.",
+            "Give allele, too: the one that is counted.",
+        ),
+        (
+            feature.position is None or feature.chromosome is not None,
+            "position is there, and chromosome is not.",
+            "Give chromosome, too.",
+        ),
+    )
 
 
 def _fill_in(feature: Number | Genotype, middle: float) -> None:

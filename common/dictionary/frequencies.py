@@ -7,6 +7,8 @@ from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import shortened
 
+from .places import chromosome, known_allele, position
+
 _NEEDED: Final = ("ID", "ALT", "ALT_FREQS")
 _FORM: Final = (
     "Give a file as `plink2 --freq` writes it: a line that begins with #CHROM, and one line for each variant."
@@ -30,13 +32,20 @@ def parse_frequencies(text: str, least: float = 0.0) -> dict[str, dict[str, Any]
             "Name variants so that all differ, for example by position and alleles: --set-all-var-ids '@:#:$r:$a'.",
         )
         if 0 < frequency < 1 and min(frequency, 1 - frequency) >= least:
-            features[name] = {"kind": "genotype", "allele": allele, "frequency": frequency}
+            features[name] = {"kind": "genotype", "allele": allele, "frequency": frequency} | _stated(row)
     check(
         bool(features),
         f"No variant has two alleles that are as frequent as least_frequency ({least}).",
         "Lower least_frequency, or give another file.",
     )
     return features
+
+
+def _stated(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return the other allele and the place of a variant, as far as a line states them."""
+    place: dict[str, Any] = {"chromosome": chromosome(row.get("CHROM", "")), "position": position(row.get("POS", ""))}
+    stated = {"other_allele": known_allele(row.get("REF", ""))} | (place if place["chromosome"] else {})
+    return {key: value for key, value in stated.items() if value}
 
 
 def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:

@@ -6,7 +6,7 @@ from .approval_settings import ApprovalSettings
 from .changed_keys import keep_until_restart
 from .core_dumps import forbid_core_dumps
 from .data_settings import MAX_DATA_SETS, DataSettings
-from .dictionaries import dictionary_faults, read_dictionary
+from .dictionaries import dictionary_faults, read_dictionary, read_frequencies
 from .engine_settings import EngineKind, EngineSettings
 from .event_settings import EventSettings
 from .event_stream import Emit, EventStream, Kinds, ignore
@@ -73,6 +73,7 @@ __all__ = [
     "read_any_settings",
     "read_data_settings",
     "read_dictionary",
+    "read_frequencies",
     "read_settings",
     "read_toml",
     "require_own",

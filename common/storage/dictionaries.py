@@ -27,6 +27,11 @@ def read_dictionary(path: Path) -> Dictionary:
         ) from None
 
 
+def read_frequencies(path: Path) -> dict[str, dict[str, Any]]:
+    """Read a list of allele frequencies as features."""
+    return _parsed(Path(), str(path), parse_frequencies)
+
+
 def dictionary_faults(path: Path) -> Sequence[DpspcaError]:
     """Return everything that is wrong with a dictionary's file."""
     return faults_of(lambda: read_dictionary(path))

@@ -34,7 +34,7 @@ from .examination import (
     examine_rows,
     preview_row,
 )
-from .files import Variant, agree, read_variants, sample_ids
+from .files import Variant, agree, outline_of_variants, read_variants, sample_ids
 from .identification import PersonNames, identify
 from .memory import (
     CELLS_A_BYTE,
@@ -108,6 +108,7 @@ __all__ = [
     "names_of",
     "ordered_totals",
     "outline_of",
+    "outline_of_variants",
     "paired_later",
     "preview_row",
     "read_arriving",

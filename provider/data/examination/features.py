@@ -17,6 +17,8 @@ from dpspca.common.dictionary import (
     OTHER_TEXT,
     UNKNOWN,
     Category,
+    Feature,
+    Genotype,
     MappedFeature,
     Number,
     category_text,
@@ -32,6 +34,10 @@ _FEWEST_SAMPLED: Final = 64
 _MOST_UNKNOWN: Final = 8
 _LONGEST: Final = 60
 """Letters of a text that are shown."""
+_FEWEST_COUNTED: Final = 50
+_ALLELES: Final = 2
+_CLEARLY: Final = 0.2
+"""How much nearer a frequency must be to that of the other allele."""
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIXED_BITS: Final = np.uint64(32)
 
@@ -67,6 +73,8 @@ class FeatureFacts:
     """A conversion that would explain the values."""
     unknown_numbers: tuple[float, ...] = ()
     """The smallest numbers, as in the file, that are not a level of a category."""
+    looks_swapped: bool = False
+    """Whether a genotype is about as frequent as the dictionary's other allele, and not as the one that is counted."""
     unknown_texts: tuple[str, ...] = ()
     """The first texts that are not a level of a category."""
 
@@ -120,6 +128,7 @@ class FeatureScan:
         self._range = (-np.inf, np.inf) if isinstance(mapped.feature, Category) else mapped.feature.range
         self._cells = self._values = self._missing = self._unusable = self._unknown = self._below = self._above = 0
         self._least, self._most = np.inf, -np.inf
+        self._total = 0.0
         self._codes: frozenset[float] = frozenset()
         self._unknown_numbers: tuple[float, ...] = ()
 
@@ -137,6 +146,7 @@ class FeatureScan:
         self._below += int(below.sum())
         self._above += int(above.sum())
         self._least, self._most = values.min(initial=self._least), values.max(initial=self._most)
+        self._total += float(values.sum())
         self._codes |= frozenset(suspected_codes(cells, below | above))
 
     def _add_unknown(self, cells: FloatArray) -> None:
@@ -167,7 +177,15 @@ class FeatureScan:
             codes=tuple(code for code in SENTINELS if code in self._codes),
             suspicion=self._suspicion(sample) if isinstance(feature, Number) else None,
             unknown_numbers=self._unknown_numbers,
+            looks_swapped=self._looks_swapped(feature),
         )
+
+    def _looks_swapped(self, feature: Feature) -> bool:
+        """Tell whether the other allele may be counted. Chance alone does this to fewer than one of 10^4 variants."""
+        if not isinstance(feature, Genotype) or feature.frequency is None or self._values < _FEWEST_COUNTED:
+            return False
+        own, public = self._total / self._values / _ALLELES, feature.frequency
+        return abs(own - public) > abs(own - (1 - public)) + _CLEARLY
 
     def _suspicion(self, cells: FloatArray) -> Conversion | None:
         raw = self._mapped.raw(cells)

@@ -37,7 +37,7 @@ from .text_files import (
     triplets_of_text,
     undecoded_in_text,
 )
-from .variants import SAMPLE_LISTS, Variant, agree, read_samples, read_variants, sample_ids
+from .variants import SAMPLE_LISTS, Variant, agree, outline_of_variants, read_samples, read_variants, sample_ids
 from .zarr_files import columns_of_zarr, is_zarr, read_zarr, unstored_in_zarr
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "notes_on_pgen",
     "number_parser",
     "numbers_in",
+    "outline_of_variants",
     "partition_of",
     "read_arrow",
     "read_bed",

@@ -16,13 +16,13 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpspca.common.dictionary import Genotype
+from dpspca.common.dictionary import Genotype, counted_as
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
 from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, columns_used, import_extra, require_room
 
-from .variants import NO_AUTOSOME, Agreement, Variant, agree, counting, read_variants, sample_ids
+from .variants import NO_AUTOSOME, Agreement, Variant, agree, counting, described, read_variants, sample_ids
 
 _MAGIC: Final = b"\x6c\x1b"
 _HEADER: Final = 3
@@ -213,18 +213,25 @@ def _chosen(source: RowSource, variants: Sequence[Variant]) -> _Chosen:
     counted = [(each.counted, each.other) for each in used]
     if agreement is not None:
         counted = [pair[::-1] if swap else pair for pair, swap in zip(counted, agreement.swapped, strict=True)]
-    return replace(chosen, kinds=tuple(f"copies of {one}, not {two}" for one, two in counted)), agreement
+    kinds = (counted_as(*pair, place=each.place) for pair, each in zip(counted, used, strict=True))
+    return replace(chosen, kinds=tuple(kinds)), agreement
 
 
 def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequence[Variant] | None) -> Agreement | None:
-    """Compare alleles with those of the reference, if there is one, and with the allele that a dictionary counts."""
+    """Compare alleles and places with those of the reference, if there is one, and of the dictionary.
+
+    The dictionary says which allele is counted. What it leaves out, the reference may say.
+    """
     remedy = f"Correct them, or {reading.way_to_leave_out} at every provider."
     if reading.preparation is None:
         return None if reference is None else agree(used, reference, remedy)
-    features = [(each.column, each.feature) for each in reading.preparation.mapped]
-    counted = {column: feature.allele for column, feature in features if isinstance(feature, Genotype)}
-    stated = {column: allele for column, allele in counted.items() if allele}
-    return agree(used, counting(used if reference is None else reference, stated), remedy)
+    mapped = [(each.column, each.feature) for each in reading.preparation.mapped]
+    features = {column: feature for column, feature in mapped if isinstance(feature, Genotype)}
+    known = used if reference is None else reference
+    if reference is not None:
+        counted = {column: feature.allele for column, feature in features.items() if feature.allele}
+        agree(used, counting(reference, counted), remedy)
+    return agree(used, described(known, features), remedy, "the dictionary")
 
 
 def _table(

@@ -1,8 +1,9 @@
 """Lists of variants and samples as PLINK writes them, and the alleles that a public reference declares.
 
 All providers must count the same allele of each variant. Files disagree about which that is, because some programs put
-the rarer allele first. So the steward can declare a reference that all providers share. Alleles in another order are
-swapped; alleles that differ, or that are on the other strand, are refused by the name of the variant.
+the rarer allele first. So a dictionary says it, or the steward declares a reference that all providers share. Alleles
+in another order are swapped; alleles that differ, or that are on the other strand, are refused by the name of the
+variant. So is a variant at another place.
 
 Lists of variants count as public, as column names do.
 """
@@ -17,17 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.dictionary import (
+    COMPLEMENTS,
+    UNKNOWN_ALLELES,
+    Genotype,
+    chromosome,
+    counted_as,
+    is_ambiguous,
+    position,
+)
 from dpspca.common.errors import InvalidDataError
 from dpspca.provider.data.tables import import_extra
 
-_COMPLEMENTS: Final = {"A": "T", "T": "A", "C": "G", "G": "C"}
-_UNKNOWN: Final = frozenset({"0", "."})
-"""How a file writes an allele that none of its samples has."""
-_CHROMOSOMES: Final = {"23": "X", "24": "Y", "25": "X", "XY": "X", "PAR1": "X", "PAR2": "X", "26": "MT", "M": "MT"}
-"""Other ways to write a chromosome. The regions that X and Y share count as X."""
 NO_AUTOSOME: Final = frozenset({"X", "Y", "MT"})
 _NAMED: Final = 8
 SAMPLE_LISTS: Final = (".fam", ".psam")
+_VARIANT_LISTS: Final = (".bim", ".pvar", ".pvar.zst")
 _BIM: Final = ("#CHROM", "ID", "CM", "POS", "ALT", "REF")
 _SHORT_BIM: Final = ("#CHROM", "ID", "POS", "ALT", "REF")
 _FAM: Final = ("#FID", "IID")
@@ -54,7 +60,7 @@ def read_variants(path: Path) -> list[Variant]:
     with _lines(path) as lines:
         heads, cells = _headed(lines, {len(_SHORT_BIM): _SHORT_BIM}, _BIM)
         places = _Places(path, heads)
-        chromosome, place = places.optional("#CHROM"), places.optional("POS")
+        at, place = places.optional("#CHROM"), places.optional("POS")
         name, counted, other = places.of("ID"), places.of("ALT"), places.of("REF")
         frequency = places.optional("ALT_FREQS")
         found = []
@@ -68,14 +74,21 @@ def read_variants(path: Path) -> list[Variant]:
                 )
             named = row[name]
             if named == ".":
-                where = [row[each] for each in (chromosome, place) if each is not None]
+                where = [row[each] for each in (at, place) if each is not None]
                 named = ":".join([*where, row[other], row[counted]])
             mean = None if frequency is None else _mean(path, number, row[frequency])
-            located = None if chromosome is None else _place(row[chromosome], None if place is None else row[place])
+            located = None if at is None else _place(row[at], "" if place is None else row[place])
             found.append(Variant(named, row[counted], row[other], mean, located))
     if not found:
         raise InvalidDataError(f"{path.name} lists no variant.", "Write the file again, whole.")
     return found
+
+
+def outline_of_variants(path: Path) -> list[tuple[str, str]] | None:
+    """Read the names of all variants, and the alleles and the place of each. Return None for another kind of file."""
+    if not path.name.lower().endswith(_VARIANT_LISTS):
+        return None
+    return [(each.name, counted_as(each.counted, each.other, each.place)) for each in read_variants(path)]
 
 
 def read_samples(path: Path, column: str = "IID") -> list[bytes]:
@@ -179,12 +192,10 @@ class _Places:
         return place
 
 
-def _place(chromosome: str, position: str | None) -> tuple[str, int | None] | None:
-    """Return where a variant is, or None if that is not known. Programs write chromosomes in different ways."""
-    plain = chromosome.upper().removeprefix("CHR")
-    known = _CHROMOSOMES.get(plain, plain)
-    at = int(position) if position and position.isascii() and position.isdigit() else 0
-    return None if known in {"0", "."} else (known, at or None)
+def _place(written: str, at: str) -> tuple[str, int | None] | None:
+    """Return where a variant is, or None if that is not known."""
+    known = chromosome(written)
+    return (known, position(at)) if known else None
 
 
 def _mean(path: Path, number: int, cell: str) -> float | None:
@@ -213,28 +224,43 @@ class Agreement:
     """The mean counts that the reference states, or NaN."""
 
 
-def agree(variants: Sequence[Variant], reference: Sequence[Variant], remedy: str) -> Agreement:
+def agree(
+    variants: Sequence[Variant], reference: Sequence[Variant], remedy: str, whose: str = "the reference"
+) -> Agreement:
     """Compare alleles with those of a reference. Refuse variants that it lacks, or whose alleles differ.
 
-    ``remedy`` says what to do about those.
+    ``remedy`` says what to do about those, and ``whose`` what the reference is.
     """
     declared = {each.name: each for each in reference}
     if len(declared) < len(reference):
-        raise InvalidDataError("The reference has several variants of one name.", "Give each a name of its own.")
-    _refuse("The reference lacks", [each.name for each in variants if each.name not in declared], remedy)
+        raise InvalidDataError(f"{_sentence(whose)} has several variants of one name.", "Give each a name of its own.")
+    _refuse(f"{_sentence(whose)} lacks", [each.name for each in variants if each.name not in declared], remedy)
     pairs = [(each, declared[each.name]) for each in variants]
-    _refuse("At another place than in the reference, as in another build of the genome",
+    _refuse(f"At another place than in {whose}, as in another build of the genome",
             [own.name for own, known in pairs if _is_elsewhere(own.place, known.place)], remedy)  # fmt: skip
     orders = [_is_swapped(own, known) for own, known in pairs]
-    _refuse("On the other strand than in the reference (A for T, C for G)",
+    _refuse(f"On the other strand than in {whose} (A for T, C for G)",
             _where(pairs, orders, is_strand=True), remedy)  # fmt: skip
-    _refuse("Alleles that differ from those of the reference in capital and small letters alone",
+    _refuse(f"Alleles that differ from those of {whose} in capital and small letters alone",
             [own.name for (own, known), order in zip(pairs, orders, strict=True)
              if order is None and _is_swapped(_in_capitals(own), _in_capitals(known)) is not None], remedy)  # fmt: skip
-    _refuse("Other alleles than in the reference, or in an order that cannot be told (A and T, C and G)",
+    _refuse(f"Other alleles than in {whose}, or in an order that cannot be told (A and T, C and G)",
             _where(pairs, orders, is_strand=False), remedy)  # fmt: skip
     means = [np.nan if known.mean is None else known.mean for _, known in pairs]
     return Agreement(np.array(orders, dtype=np.bool_), np.array(means))
+
+
+def described(variants: Sequence[Variant], features: Mapping[str, Genotype]) -> list[Variant]:
+    """Return variants as a dictionary describes them, by the name of the variant. It may leave out some facts."""
+
+    def stated(own: Variant) -> Variant:
+        feature = features.get(own.name)
+        if feature is None:
+            return own
+        place = None if feature.chromosome is None else (feature.chromosome, feature.position)
+        return replace(own, other=feature.other_allele or own.other, place=place)
+
+    return list(map(stated, counting(variants, {name: each.allele for name, each in features.items() if each.allele})))
 
 
 def counting(variants: Sequence[Variant], counted: Mapping[str, str]) -> list[Variant]:
@@ -252,7 +278,7 @@ def counting(variants: Sequence[Variant], counted: Mapping[str, str]) -> list[Va
 
 
 def _is_elsewhere(own: tuple[str, int | None] | None, known: tuple[str, int | None] | None) -> bool:
-    """Tell whether both files say where a variant is, and not the same. A list of frequencies has no positions."""
+    """Tell whether both say where a variant is, and not the same. A list of frequencies may have no positions."""
     if own is None or known is None:
         return False
     return own[0] != known[0] or (None not in {own[1], known[1]} and own[1] != known[1])
@@ -261,13 +287,17 @@ def _is_elsewhere(own: tuple[str, int | None] | None, known: tuple[str, int | No
 def _is_swapped(own: Variant, known: Variant) -> bool | None:
     """Tell whether the alleles are those of the reference in the other order, or None if they are other ones."""
     if _fits(own.counted, known.counted) and _fits(own.other, known.other):
-        return False if own.counted not in _UNKNOWN or own.other not in _UNKNOWN else None
-    is_ambiguous = _COMPLEMENTS.get(known.counted) == known.other
-    return True if _fits(own.counted, known.other) and _fits(own.other, known.counted) and not is_ambiguous else None
+        return False if own.counted not in UNKNOWN_ALLELES or own.other not in UNKNOWN_ALLELES else None
+    is_other_way = _fits(own.counted, known.other) and _fits(own.other, known.counted)
+    return True if is_other_way and not is_ambiguous(known.counted, known.other) else None
 
 
 def _fits(own: str, known: str) -> bool:
-    return own == known or own in _UNKNOWN
+    return own == known or own in UNKNOWN_ALLELES
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _in_capitals(variant: Variant) -> Variant:
@@ -284,9 +314,9 @@ def _where(pairs: Sequence[tuple[Variant, Variant]], orders: Sequence[bool | Non
 
 
 def _is_on_other_strand(own: Variant, known: Variant) -> bool:
-    if _COMPLEMENTS.get(known.counted) == known.other:
+    if is_ambiguous(known.counted, known.other):
         return False
-    counted, other = (_COMPLEMENTS.get(each, each) for each in (own.counted, own.other))
+    counted, other = (COMPLEMENTS.get(each, each) for each in (own.counted, own.other))
     return _is_swapped(replace(own, counted=counted, other=other), known) is not None
 
 

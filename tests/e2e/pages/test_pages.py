@@ -56,7 +56,7 @@ NOT_RUN: Final = {
             "dpspca model project MODEL panel --out pcs.eigenvec",
             "dpspca model project MODEL ROWS --out warehouse.postgresql --table pcs",
             "dpspca model project MODEL ROWS --out DATABASE --table NAME",
-            "dpspca model export MODEL --format plink2 --alleles reference.afreq --out panel",
+            "dpspca model export MODEL --format plink2 --alleles reference.bim --out panel",
             "dpspca model export MODEL --format plink2 --alleles FILE --out PREFIX",
         ),
         "it needs genotypes or a database: see tests/unit/cli/test_model_files.py",

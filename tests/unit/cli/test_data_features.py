@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from commands import Ended, commands_in
 from facts import a_line_names, names_facts
+from plink import write_bed
 
 from dpspca.common.storage import ProviderSettings, read_settings
 from dpspca.provider.startup import read_data_set
@@ -216,3 +217,26 @@ def test_a_preview_needs_only_what_the_settings_say_of_data(here: Here, tmp_path
     assert (ended.code, ended.facts) == (0, with_all.facts)
     drafted = here("dictionary", "init", "rows.csv", "--config", "north.toml", "--data-set", "cohort")
     assert (drafted.code, "[features" in drafted.out) == (0, True)
+
+
+def test_a_variant_whose_other_allele_seems_to_be_counted_is_named(here: Here, tmp_path: Path) -> None:
+    """A and T are each other on the other strand, so that no list of alleles shows it. Frequencies may."""
+    drawn = np.random.default_rng(1)
+    public = {"rs0": 0.2, "rs1": 0.8, "rs2": 0.45, "rs3": 0.2}
+    own = {**public, "rs0": 0.8, "rs1": 0.2, "rs2": 0.55}
+    counts = np.column_stack([drawn.binomial(2, p, 400) for p in own.values()]).astype(np.int8)
+    write_bed(tmp_path / "panel", counts, [("A", "T")] * 4)
+    features = [
+        f'{name} = {{ kind = "genotype", allele = "A", other_allele = "T", frequency = {p} }}'
+        for name, p in public.items()
+    ]
+    text = "\n".join(['format = "dpspca-dictionary-1"', "[features]", *features])
+    (tmp_path / "panel.toml").write_text(text, encoding="utf-8")
+    checked = here("data", "check", "panel.bed", "--dictionary", "panel.toml", "--json")
+    assert checked.code == 0
+    (found,) = checked.facts["data_sets"]
+    assert [each["looks_swapped"] for each in found["facts"]["features"]] == [True, True, False, False]
+    (remark,) = [each for each in found["remarks"] if "'rs0'" in each]
+    assert "'rs1'" in remark
+    assert "'rs2'" not in remark
+    assert "'rs3'" not in remark

@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 from commands import Ended, commands_in
 
-from dpspca.common.dictionary import Dictionary
+from dpspca.common.decoding import decode
+from dpspca.common.dictionary import Dictionary, Genotype
+from dpspca.common.storage import read_dictionary
 
 TEXT = """format = "dpspca-dictionary-1"
 [features.age]
@@ -101,3 +103,28 @@ def test_two_dictionaries_are_compared_by_what_they_mean(command: Callable[..., 
     assert facts["dictionaries"][0]["digest"] == known.digest()
     assert command("dictionary", "check", "absent.toml").code == 1
     assert "dpspca dictionary check" in command("config", "check", "a.toml").out
+
+
+def test_a_list_of_variants_is_drafted_with_alleles_and_places(command: Callable[..., Ended], tmp_path: Path) -> None:
+    bim = tmp_path / "panel.bim"
+    bim.write_text("chr1\trs1\t0\t77\tA\tG\nX\trs2\t0\t88\tC\tT\n", encoding="utf-8")
+    assert "2 variants" in command("dictionary", "init", bim, "--out", "study.toml").out
+    first, second = read_dictionary(tmp_path / "study.toml").features
+    assert first == decode(Genotype, {"allele": "A", "other_allele": "G", "chromosome": 1, "position": 77}, name="rs1")
+    assert second.name == "rs2"
+    checked = command("dictionary", "check", "study.toml", "--json").facts
+    assert checked["dictionaries"][0]["remarks"] == []
+
+
+def test_a_list_of_frequencies_is_named_in_the_draft(command: Callable[..., Ended], tmp_path: Path) -> None:
+    """Frequencies of the reference stay in its file: the draft holds none that could be those of rows."""
+    (tmp_path / "public").mkdir()
+    (tmp_path / "studies").mkdir()
+    panel = tmp_path / "public" / "panel.afreq"
+    panel.write_text("#CHROM\tPOS\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n1\t77\trs1\tG\tA\t0.25\t100\n", encoding="utf-8")
+    assert "1 variants" in command("dictionary", "init", panel, "--out", "studies/study.toml").out
+    assert "0.25" not in (tmp_path / "studies" / "study.toml").read_text(encoding="utf-8")
+    assert read_dictionary(tmp_path / "studies" / "study.toml").names == ("rs1",)
+    assert '"public/panel.afreq"' in command("dictionary", "init", "public/panel.afreq").out
+    panel.write_text("rs1 0.25\n", encoding="utf-8")
+    assert "panel.afreq" in command("dictionary", "init", panel).error_line

@@ -277,6 +277,7 @@ FREQUENCIES = (
     "##comment\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
     "1\trs1\tG\tA\t0.25\t100\n1\t1:77:C:T\tC\tT\t0.995\t100\n1\trs3\tC\tT\t0\t100\n"
 )
+VARIANT = {"allele": "A", "other_allele": "G", "chromosome": "1", "frequency": 0.25}
 
 
 def test_genotypes_of_a_frequency_file_are_features(tmp_path: Path) -> None:
@@ -285,7 +286,7 @@ def test_genotypes_of_a_frequency_file_are_features(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(text, encoding="utf-8")
     known = read_dictionary(tmp_path / "study.toml")
     assert known.names[-2:] == ("rs1", "1:77:C:T")
-    assert known.features[-2] == decode(Genotype, {"allele": "A", "frequency": 0.25}, name="rs1")
+    assert known.features[-2] == decode(Genotype, VARIANT, name="rs1")
     (tmp_path / "study.toml").write_text(text + "least_frequency = 0.01\n", encoding="utf-8")
     assert read_dictionary(tmp_path / "study.toml").names[-1] == "rs1"
     (tmp_path / "study.toml").write_text(STUDY + '[genotypes]\nfile = "panel.afreq"\n', encoding="utf-8")
@@ -387,15 +388,16 @@ def test_a_draft_has_a_feature_for_types_that_can_be_read(kind: str | None, draf
 
 
 def test_shares_above_one_and_concepts_of_several_features_are_remarked() -> None:
-    assert not remarks(Dictionary.parse(study()))
+    def said(**changes: Any) -> list[str]:
+        return remarks(Dictionary.parse(study(rs1={"other_allele": "G", "chromosome": 1, "position": 7}, **changes)))
+
+    assert not said()
     rounded = {"kind": "category", "levels": ["a", "b", "c"], "shares": [0.34, 0.34, 0.33]}
-    assert not remarks(Dictionary.parse(study(x=rounded)))
-    said = remarks(Dictionary.parse(study(x=rounded | {"shares": [0.7, 0.4, 0.3]})))
-    assert len(said) == 1
-    assert re.search(facts("'x'", "1.4", "shares"), said[0])
-    said = remarks(Dictionary.parse(study(x=NUMBER | {"concept": 7}, y=NUMBER | {"concept": "7"}, age={"concept": 8})))
-    assert len(said) == 1
-    assert re.search(facts("'x'", "'y'", "'7'"), said[0])
+    assert not said(x=rounded)
+    (shares,) = said(x=rounded | {"shares": [0.7, 0.4, 0.3]})
+    assert re.search(facts("'x'", "1.4", "shares"), shares)
+    (concepts,) = said(x=NUMBER | {"concept": 7}, y=NUMBER | {"concept": "7"}, age={"concept": 8})
+    assert re.search(facts("'x'", "'y'", "'7'"), concepts)
 
 
 def test_a_draft_of_variants_has_genotypes_and_the_counted_allele() -> None:

@@ -116,7 +116,7 @@ def test_alleles_in_another_order_are_swapped(tmp_path: Path) -> None:
     reading = Reading(alleles=reference, missing=0.5)
     assert (dense(path, reading) == expected(right)).all()
     types = [column.type for column in examine_rows(path, reading).columns]
-    assert types == [f"copies of {one}, not {two}" for one, two in pairs]
+    assert types == [f"copies of {one}, not {two}, at 1:{place}" for place, (one, two) in enumerate(pairs, 1)]
 
 
 def test_the_reference_lists_the_columns_in_its_order(tmp_path: Path) -> None:

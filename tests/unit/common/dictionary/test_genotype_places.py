@@ -1,0 +1,102 @@
+"""A dictionary says where a variant is and which alleles it has, in one way for all files that write it differently."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from facts import facts
+
+from dpspca.common.decoding import decode
+from dpspca.common.dictionary import Dictionary, Genotype, draft, parse_frequencies, remarks
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.storage import read_dictionary
+
+WHOLE = {
+    "kind": "genotype", "allele": "A", "other_allele": "G", "chromosome": "1", "position": 77, "frequency": 0.25,
+}  # fmt: skip
+HEAD = "#CHROM\tPOS\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+
+
+def of(**features: dict[str, Any]) -> Dictionary:
+    return Dictionary.parse({"format": "dpspca-dictionary-1", "features": features})
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [("1", "1"), (1, "1"), ("chr1", "1"), ("CHR01", "01"), ("x", "X"), (23, "X"), ("PAR1", "X"), ("chrM", "MT"),
+     ("0", ""), (".", ""), ("", ""), ("GL000009.2", "GL000009.2")],
+)  # fmt: skip
+def test_a_chromosome_has_one_name_and_one_digest(written: str | int, known: str) -> None:
+    own = WHOLE if known else {key: value for key, value in WHOLE.items() if key != "position"}
+    made = of(rs1=own | {"chromosome": written})
+    assert isinstance(made.features[0], Genotype)
+    assert made.features[0].chromosome == (known or None)
+    assert made.digest() == of(rs1=own | {"chromosome": known}).digest()
+    assert Dictionary.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize("key", ["allele", "other_allele", "chromosome", "position"])
+def test_each_fact_about_a_variant_is_part_of_the_digest(key: str) -> None:
+    other = {"allele": "T", "other_allele": "C", "chromosome": "2", "position": 78}[key]
+    assert of(rs1=WHOLE | {key: other}).digest() != of(rs1=WHOLE).digest()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"other_allele": "A"}, ("other_allele", "'A'")),
+        ({"allele": ""}, ("other_allele", "allele")),
+        ({"chromosome": ""}, ("position", "chromosome")),
+        ({"position": 0}, ("position", 0, 1, 2**31 - 1)),
+        ({"position": 1.5}, "position"),
+    ],
+)
+def test_alleles_and_places_that_no_variant_has_are_refused(changes: dict[str, Any], said: Any) -> None:
+    with pytest.raises(InvalidParameterError, match=facts("'rs1'", said)):
+        of(rs1=WHOLE | changes)
+
+
+def test_a_list_of_frequencies_gives_alleles_and_places_as_far_as_it_has_them(tmp_path: Path) -> None:
+    line = "chr1\t77\trs1\tG\tA\t0.25\t100\n"
+    assert parse_frequencies(HEAD + line) == {"rs1": WHOLE}
+    assert parse_frequencies(HEAD + line.replace("chr1\t77", "0\t0").replace("\tG\t", "\t.\t")) == {
+        "rs1": {"kind": "genotype", "allele": "A", "frequency": 0.25}
+    }
+    bare = "#CHROM\tID\tALT\tALT_FREQS\nX\trs1\tA\t0.25\n"
+    assert parse_frequencies(bare)["rs1"] == {
+        "kind": "genotype", "allele": "A", "frequency": 0.25, "chromosome": "X"
+    }  # fmt: skip
+    (tmp_path / "panel.afreq").write_text(HEAD + line, encoding="utf-8")
+    (tmp_path / "study.toml").write_text(
+        'format = "dpspca-dictionary-1"\n[genotypes]\nfile = "panel.afreq"\n', encoding="utf-8"
+    )
+    rest = {key: value for key, value in WHOLE.items() if key != "kind"}
+    assert read_dictionary(tmp_path / "study.toml").features == (decode(Genotype, rest, name="rs1"),)
+
+
+def test_a_draft_of_variants_has_alleles_and_places() -> None:
+    kinds = [
+        ("rs1", "copies of A, not G, at 1:77"),
+        ("rs2", "copies of AC, not A, at X"),
+        ("rs3", "copies of A, not G"),
+    ]
+    first, second, third = Dictionary.parse(tomllib.loads(draft(kinds))).features
+    assert all(isinstance(each, Genotype) for each in (first, second, third))
+    assert (first.allele, first.other_allele, first.chromosome, first.position) == ("A", "G", "1", 77)  # type: ignore[union-attr]
+    assert (second.allele, second.chromosome, second.position) == ("AC", "X", None)  # type: ignore[union-attr]
+    assert (third.other_allele, third.chromosome) == ("G", None)  # type: ignore[union-attr]
+    with pytest.raises(InvalidParameterError, match=facts("'rs1'", "other_allele")):  # no sample has it
+        Dictionary.parse(tomllib.loads(draft([("rs1", "copies of A, not 0, at 1:77")])))
+
+
+def test_variants_that_a_file_may_confuse_are_remarked_on() -> None:
+    assert not remarks(of(rs1=WHOLE))
+    (either,) = remarks(of(rs1=WHOLE, rs2=WHOLE | {"other_allele": "T"}))
+    assert "'rs2'" in either
+    assert "dpspca data check" in either
+    (strand,) = remarks(of(rs1=WHOLE | {"other_allele": ""}))
+    assert "other_allele" in strand
+    (place,) = remarks(of(rs1={key: value for key, value in WHOLE.items() if key != "position"}))
+    assert "plink2 --freq cols=+pos" in place
+    assert len(remarks(of(rs1={"kind": "genotype"}, rs2={"kind": "genotype"}))) == 2
