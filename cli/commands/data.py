@@ -10,7 +10,7 @@ from rich.filesize import decimal
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
 from dpspca.cli.render import print_table, print_text, show_rows, to_json
-from dpspca.client.steward import Examined, JobSeconds, examine_file, examine_settings, reading_of_file
+from dpspca.client.steward import Examined, examine_file, examine_settings, reading_of_file
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import Reading, read_data_settings
@@ -159,7 +159,7 @@ def _print(examined: Examined) -> None:
     if examined.facts is None:
         print_text(printable(f"FAILED  {examined.problem}"))
         return
-    for line in (*_size(examined.facts), *_times(examined.seconds), *examined.remarks):
+    for line in (*_size(examined.facts), *_times(examined), *examined.remarks):
         print_text(printable(line))
     if examined.facts.features:
         _print_features(examined.facts.features)
@@ -220,7 +220,9 @@ def _size(facts: DataSetFacts) -> Iterator[str]:
         )
 
 
-def _times(seconds: JobSeconds | None) -> Iterator[str]:
+def _times(examined: Examined) -> Iterator[str]:
+    yield f"Reading the rows took {examined.reading_seconds:.2g} s here. A provider reads them when it starts."
+    seconds = examined.seconds
     if seconds is not None:
         matrix = "" if seconds.matrix is None else f", {seconds.matrix:.2g} s for a square matrix of all columns"
         yield (

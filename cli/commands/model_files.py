@@ -9,7 +9,9 @@ from dpspca.cli.arguments import AsJson
 from dpspca.cli.render import print_output, to_json, write_file
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import (
+    FORMS,
     TABLES,
+    Phenotypes,
     doubts_about,
     load_model,
     loadings_facts,
@@ -53,6 +55,15 @@ _Scores = Annotated[
     ),
 ]
 _Table = Annotated[str | None, typer.Option(help="In a database: the new table to write.", show_default=False)]
+_Phenotypes = Annotated[
+    Path | None,
+    typer.Option(
+        help="Table of phenotypes to which to add the scores, as SAIGE takes them. --out then is a .txt, .tsv or .csv "
+        "file.",
+        show_default=False,
+    ),
+]
+_IdColumn = Annotated[str, typer.Option(help="With --phenotypes: the column that names samples.")]
 _Ids = Annotated[
     Path | None,
     typer.Option(
@@ -90,6 +101,8 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     out: _Scores = Path("scores.npy"),
     table: _Table = None,
     ids: _Ids = None,
+    phenotypes: _Phenotypes = None,
+    id_column: _IdColumn = "IID",
     by_position: _ByPosition = False,
     config: _ProviderSettings = None,
     data_set: _Declared = None,
@@ -104,7 +117,8 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     If the model's job had a dictionary, rows are prepared by it first. Columns of the file are then features in the
     dictionary's units, or the settings map them to features.
     """
-    check_ending(out, *score_files.ENDINGS)
+    check_ending(out, *(score_files.ENDINGS if phenotypes is None else FORMS))
+    known = None if phenotypes is None else Phenotypes.read(phenotypes, id_column)
     read, reading_as = read_model(stored), _declared(config, data_set)
     if dictionary is not None:
         read = read.with_dictionary(load_dictionary(dictionary))
@@ -112,9 +126,17 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     listed = ids or (score_files.names_beside(rows) if reading_as.triplets is None else reading_as.triplets.rows)
     names = None if listed is None else score_files.RowNames.read(listed, found.count)
     scores, doubts = scores_of(read, found.matrix), doubts_about(read, rows, reading_as, by_position=by_position)
-    score_files.write_scores(out, scores, names, table)
+    without = None
+    if known is None:
+        score_files.write_scores(out, scores, names, table)
+    else:
+        check(table is None, "--table goes with a database.", "Leave out --table.")
+        without = score_files.write_phenotypes(out, scores, names, known)
     facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": SCORES_WARNING}
-    print_output(facts | ({} if table is None else {"table": table}), str(out), as_json=as_json)
+    more = ({} if table is None else {"table": table}) | ({} if without is None else {"samples_without": without})
+    print_output(facts | more, str(out), as_json=as_json)
+    if without:
+        typer.echo(f"{without} rows of the table have no scores: NA stands there.", err=True)
     for sentence in (*doubts, SCORES_WARNING):
         typer.echo(sentence, err=True)
 

@@ -13,6 +13,8 @@ from dpspca.common.errors import InvalidDataError, InvalidParameterError
 from dpspca.common.text import to_csv
 from dpspca.provider.data import DATABASES, import_extra, sample_ids, write_scores_table
 
+from .phenotypes import Phenotypes
+
 FILES: Final = (".npy", ".csv", ".parquet", ".eigenvec")
 ENDINGS: Final = (*FILES, *sorted(DATABASES))
 
@@ -62,8 +64,23 @@ def write_scores(out: Path, scores: FloatArray, names: RowNames | None, table: s
         rows = names.names if names else tuple(map(str, range(1, len(scores) + 1)))
         write_scores_table(out, table or "", rows, scores)
         return
+    _write(out, _CONTENT[ending](scores, names))
+
+
+def write_phenotypes(out: Path, scores: FloatArray, names: RowNames | None, known: Phenotypes) -> int:
+    """Write a table of phenotypes with scores. Return how many of its rows have none."""
+    if names is None:
+        raise InvalidParameterError(
+            "Nothing names the samples of the scores.", "Give --ids, a .fam file or a list of names."
+        )
+    content, without = known.with_scores(names.names, scores, out.suffix.lower())
+    _write(out, content)
+    return without
+
+
+def _write(out: Path, content: bytes) -> None:
     try:
-        out.write_bytes(_CONTENT[ending](scores, names))
+        out.write_bytes(content)
     except OSError as problem:
         raise InvalidParameterError(
             f"{out} cannot be written: {problem.strerror or problem}.", "Choose another file."

@@ -3,6 +3,7 @@
 Everything is computed on this machine from this machine's files. Nothing is sent.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from .person_remarks import person_remarks
 from .triplet_remarks import triplet_remarks
 
 Progress: TypeAlias = Callable[[int], None]
+_MOST_GROUPS: Final = 5
 _MOST_NAMED: Final = 8
 """Largest number of columns that a remark names."""
 
@@ -53,6 +55,8 @@ class Examined:
 
     seconds: "JobSeconds | None" = None
     """How long work on these rows takes, if they are dense."""
+    reading_seconds: float = 0.0
+    """How long this check took to read the rows and to describe them."""
 
     @property
     def passed(self) -> bool:
@@ -83,6 +87,7 @@ class Examined:
         seconds = None if self.seconds is None else asdict(self.seconds)
         found = {
             "seconds": seconds,
+            "reading_seconds": self.reading_seconds,
             "name": self.name,
             "place": str(self.place),
             "passed": self.passed,
@@ -128,10 +133,12 @@ def examine_settings(
 def _examined(  # noqa: PLR0913, PLR0917  # all that is declared
     name: str | None, place: Path, reading: Reading, persons: Path | None, memory: int, progress: Progress
 ) -> Examined:
+    began = time.perf_counter()
     try:
         square = partial(square_memory, memory=memory)
         facts = examine_rows(place, reading, persons, memory=memory, square=square, progress=progress)
-        return Examined(name, place, facts, None, None if facts.is_sparse else job_seconds(facts))
+        took = time.perf_counter() - began
+        return Examined(name, place, facts, None, None if facts.is_sparse else job_seconds(facts), took)
     except DpspcaError as problem:
         return Examined(name, place, None, str(problem))
 
@@ -163,6 +170,13 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
         yield _about_zeros(facts, _named(others))
     yield from _about_index(columns, facts)
     yield from _suspicions(columns)
+    for group in facts.equal[:_MOST_GROUPS]:
+        yield (
+            f"In all rows, {_listed(group)} hold the same numbers. If that is one measurement, use one of them: "
+            "otherwise it counts several times."
+        )
+    if len(facts.equal) > _MOST_GROUPS:
+        yield f"{len(facts.equal) - _MOST_GROUPS} more groups of columns hold the same numbers. --json lists all."
     constant = [each for each in columns if each[1].is_constant]
     if constant:
         yield f"In {_named(constant)}, all usable values are equal."
@@ -224,6 +238,11 @@ def _named(columns: Sequence[tuple[int, ColumnFacts]]) -> str:
     shown = [f"{column.name!r:.60}" if column.name is not None else f"column {place}" for place, column in columns]
     more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
     return ", ".join(shown[:_MOST_NAMED]) + more
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(f"{name!r:.60}" for name in names[:_MOST_NAMED]) + more
 
 
 def _leave_out(columns: Sequence[tuple[int, ColumnFacts]]) -> str:

@@ -10,13 +10,13 @@ def person_remarks(facts: PersonFacts) -> Iterator[str]:
     if facts.alike:
         labels = "1 label differs" if facts.alike == 1 else f"{facts.alike} labels differ"
         yield (
-            f"In the persons file, {labels} from others only in quotes, spaces, upper case or a decimal such as .0. "
-            "Each counts as a person of its own. If they name the same persons, write each person in one way, because "
-            "otherwise more of a person's rows are used than the policy allows."
+            f"Among the names of persons, {labels} from others only in quotes, spaces, upper case or a decimal such as "
+            ".0. Each counts as a person of its own. If they name the same persons, write each person in one way, "
+            "because otherwise more of a person's rows are used than the policy allows."
         )
     if facts.divided:
         lines = "1 label holds" if facts.divided == 1 else f"{facts.divided} labels hold"
         yield (
-            f"In the persons file, {lines} a comma, semicolon, tab or bar. A whole line names a person. If lines have "
-            "several cells, write only the cell that names the person."
+            f"Among the names of persons, {lines} a comma, semicolon, tab or bar. In a persons file, a whole line "
+            "names a person: write only the cell that names the person."
         )

@@ -29,8 +29,8 @@ def explanation(rules: Rules) -> Iterator[str]:
     if rules.unit.is_person:
         yield (
             f"  Rows per person: a job must allow for {rules.rows_per_person} or more rows of each person "
-            "(rows_per_person). The provider uses at most as many as the job allows for. Its own persons file "
-            "([persons]) says which person each row belongs to."
+            "(rows_per_person). The provider uses at most as many as the job allows for. Its settings say which person "
+            "each row belongs to (person under [reading], or a file under [persons])."
         )
     elif rules.rows_per_person > 1:
         yield (

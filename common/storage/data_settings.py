@@ -18,12 +18,13 @@ from .engine_settings import EngineSettings
 from .paths import FilePath, is_pattern
 from .reading import OF_CLUSTERS, Reading
 
+_SAMPLE_LISTS: Final = (".fam", ".psam")
 SAMPLES: Final = "`dpspca config sample` shows what belongs there."
 MAX_DATA_SETS: Final = 256
 """Of one provider: a coordinator takes no greeting with more."""
 _OF_ROWS_READ_ONCE: Final = {
     "persons": "In such data a row is protected, but not a person with several rows. If nobody has two rows, leave "
-    "persons out. Otherwise name the folder under data_sets, where it is read once.",
+    "it out. Otherwise name the folder under data_sets, where it is read once.",
     "spans": "A matrix does not arrive row by row: name its file under data_sets.",
     "engines": "A cluster reads files that do not change: name the folder under data_sets.",
 }
@@ -65,6 +66,7 @@ class DataSettings:
         if values.keys() >= {"data_sets", "arriving"}:
             tables = {key: value for key, value in values.items() if isinstance(value, dict)}
             yield from _strays(tables)
+            yield from _unfit_for_persons(tables)
             yield from _unfit_for_dictionaries(tables)
             yield from _unfit_for_spans(tables)
             yield from _unfit_for_engines(tables)
@@ -111,6 +113,19 @@ def _strays(tables: _Tables) -> Iterator[tuple[str, str]]:
             yield f"{key} names {name!r:.80}, which is no data set.", choices(name, {*read, *arriving})
 
 
+def _unfit_for_persons(tables: _Tables) -> Iterator[tuple[str, str]]:
+    """Find columns of persons where rows arrive, or where a persons file says whose the rows are."""
+    files = tables.get("persons", {})
+    for name in sorted(_with_persons(tables)):
+        if name in tables["arriving"]:
+            yield f"reading.{name:.80} has person, and its rows arrive.", _OF_ROWS_READ_ONCE["persons"]
+        if name in files and files[name].suffix.lower() not in _SAMPLE_LISTS:
+            yield (
+                f"reading.{name:.80} has person, and {name!r:.80} has a persons file.",
+                "Keep one: person names a column of the rows, and a persons file has a line for each row.",
+            )
+
+
 def _unfit_for_dictionaries(tables: _Tables) -> Iterator[tuple[str, str]]:
     """Find what is said about the reading of a data set, and follows from its dictionary."""
     readings = tables.get("reading", {})
@@ -141,7 +156,7 @@ def _unfit_for_spans(tables: _Tables) -> Iterator[tuple[str, str]]:
             "A dictionary is for rows, and a matrix has none: take one of the two away.",
         ),
         (
-            tables.get("persons", {}),
+            {*tables.get("persons", {}), *_with_persons(tables)},
             "persons and a span",
             "Rows of a matrix are nobody's, and none of them may be left out: take one of the two away.",
         ),
@@ -149,6 +164,11 @@ def _unfit_for_spans(tables: _Tables) -> Iterator[tuple[str, str]]:
     for names, both, remedy in reasons:
         for name in sorted(tables.get("spans", {}).keys() & set(names)):
             yield f"{name!r:.80} has {both}.", remedy
+
+
+def _with_persons(tables: _Tables) -> set[str]:
+    """Name the data sets whose reading says which column names persons."""
+    return {name for name, read in tables.get("reading", {}).items() if read.person is not None}
 
 
 def _unfit_for_engines(tables: _Tables) -> Iterator[tuple[str, str]]:

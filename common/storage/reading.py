@@ -85,8 +85,8 @@ class Reading:
     """For a long table, which of its columns name the row and the column of each number."""
     alleles: FilePath | None = None
     """A public list of variants (.bim, .pvar, .afreq) that says which allele of each is counted."""
-    person: Annotated[str, one_of("IID", "FID")] = "IID"
-    """Which column of a .fam or .psam file says whose a row is."""
+    person: Filled | None = None
+    """The column that says whose a row is. Of the samples that PLINK lists: IID, the default, or FID."""
     preparation: Annotated[Preparation | None, DERIVED] = None
     """How rows become those of a shared dictionary: what [dictionaries.NAME] says. Then ``columns`` follow from it."""
 
@@ -97,6 +97,9 @@ class Reading:
         for first, second in (("columns", "leave_out"), ("table", "query")):
             both = bool(getattr(self, first)) and bool(getattr(self, second))
             check(not both, f"Both {first} and {second} are given.", "Keep one of the two.")
+        if self.person is not None:
+            object.__setattr__(self, "person", composed(self.person))
+            check(self.triplets is None, "Both person and triplets are given.", "Name the column as triplets' row.")
         for key in ("columns", "leave_out", "names"):
             if (listed := getattr(self, key)) is not None:
                 object.__setattr__(self, key, tuple(map(composed, listed)))

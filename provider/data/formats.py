@@ -98,24 +98,25 @@ class Format:
 
 _KEYS: Final = frozenset({"columns", "leave_out", "missing_codes", "missing"})
 
-_LONG: Final = frozenset({"triplets"})
-_DATABASE: Final = _LONG | {"table", "query", "order_by"}
-_GENOTYPES: Final = frozenset({"alleles", "person"})
+_PERSON: Final = frozenset({"person"})
+_TABLE: Final = _PERSON | {"triplets"}
+_DATABASE: Final = _TABLE | {"table", "query", "order_by"}
+_GENOTYPES: Final = _PERSON | {"alleles"}
 
 _TEXT: Final = Format(
     read_text,
     columns_of_text,
-    _LONG | {"names", "delimiter", "decimal", "encoding"},
+    _TABLE | {"names", "delimiter", "decimal", "encoding"},
     triplets=triplets_of_text,
     fault=fault_of_text,
     thousands=thousands_in_text,
     undecoded=undecoded_in_text,
 )
 _PARQUET: Final = Format(
-    read_parquet, columns_of_parquet, _LONG, triplets=triplets_of_parquet, index=index_of_parquet, partitions=True
+    read_parquet, columns_of_parquet, _TABLE, triplets=triplets_of_parquet, index=index_of_parquet, partitions=True
 )
-_ARROW: Final = Format(read_arrow, columns_of_arrow, _LONG, triplets=triplets_of_arrow, partitions=True)
-_ORC: Final = Format(read_orc, columns_of_orc, _LONG, triplets=triplets_of_orc, may_hang=True, partitions=True)
+_ARROW: Final = Format(read_arrow, columns_of_arrow, _TABLE, triplets=triplets_of_arrow, partitions=True)
+_ORC: Final = Format(read_orc, columns_of_orc, _TABLE, triplets=triplets_of_orc, may_hang=True, partitions=True)
 _ARRAY: Final = frozenset({"array"})
 _NAMED: Final = _ARRAY | {"names"}
 _HDF5: Final = Format(read_hdf5, keys=_NAMED, may_hang=True, unstored=unstored_in_hdf5)

@@ -40,13 +40,12 @@ from .checked import (
 from .file_errors import file_errors
 from .files import FolderForm
 from .memory import BLOCK_CELLS, Genotypes, RowWriter, Scratch, StoredRows, stored_type
+from .row_persons import RowPersons
 from .sources import (
     RawTables,
     complete,
-    for_each_row,
     held_by,
     joined,
-    person_lines,
     prepared_names,
     raw_tables,
     read_as_stored,
@@ -73,9 +72,10 @@ def read_offered(
 
     Whether the provider starts, and the form of everything that it sends, is the same for tables that differ in one
     row, whatever that row is. ``persons`` is a file with the person of each row: a line for each row, with any name or
-    number. A row whose line is blank counts as a row of zeros, too. ``row_entries`` is the number of entries of a row
-    that count, the largest ones. By default all count. Without ``scratch``, rows are held in memory. With it, those
-    that have to be in memory as a whole are refused if they take more than is left (``memory_limit.py``).
+    number. The reading may name a column instead (``row_persons.py``). A row of nobody counts as a row of zeros, too.
+    ``row_entries`` is the number of entries of a row that count, the largest ones. By default all count. Without
+    ``scratch``, rows are held in memory. With it, those that have to be in memory as a whole are refused if they take
+    more than is left (``memory_limit.py``).
     """
     rows = _read(path, reading, persons, row_entries, scratch)
     if any(unstored_parts(path, reading)):  # not before ``trial_reading``: the file may be damaged
@@ -88,18 +88,23 @@ def _read(
 ) -> CheckedRows:
     """Read a provider's file or folder, held in memory or stored in scratch."""
     room = None if scratch is None else scratch.room
-    lines = None if persons is None else person_lines(persons, reading, room)
-    if scratch is None or reading.triplets is not None:
-        return _held(
-            _in_memory(path, read_as_stored(path, reading, room), reading, row_entries, persons, lines), scratch
-        )
-    tables = raw_tables(path, reading, scratch.cells, room)
+    whose = RowPersons.of(path, reading, persons, room)
+    if reading.triplets is not None:
+        return _held(_in_memory(path, read_as_stored(path, reading, room), reading, row_entries, whose), scratch)
+    tables = _tables(path, reading, whose, None if scratch is None else scratch.cells, room)
     first = next(tables)
-    if not isinstance(first[1].numbers, RowBatches):
+    if scratch is None or not isinstance(first[1].numbers, RowBatches):
         whole = joined(chain((first,), tables))
-        return _held(_in_memory(path, whole, reading, row_entries, persons, lines), scratch)
-    used = _Storing(path, reading, scratch, row_entries, lines).all_of(chain((first,), tables))
-    return _with_persons(used, persons, lines)
+        return _held(_in_memory(path, whole, reading, row_entries, whose), scratch)
+    used = _Storing(path, reading, scratch, row_entries, whose).all_of(chain((first,), tables))
+    return _with_persons(used, whose)
+
+
+def _tables(
+    path: Path, reading: Reading, whose: RowPersons | None, cells: int | None = None, room: int | None = None
+) -> RawTables:
+    """Open each file of a data set, one after the other, perhaps with a column that says whose the rows are."""
+    return raw_tables(path, reading, cells, room) if whose is None else whose.tables(cells, room)
 
 
 def _held(rows: CheckedRows, scratch: Scratch | None) -> CheckedRows:
@@ -128,32 +133,27 @@ def read_arriving(
     return rows, rows.unusable is not None
 
 
-def _with_persons(used: CheckedRows, persons: Path | None, lines: Sequence[bytes] | None) -> CheckedRows:
+def _with_persons(used: CheckedRows, whose: RowPersons | None) -> CheckedRows:
     """Add the person of each row. A row without one counts as a separate person, so that none takes another's place."""
-    if persons is None or lines is None:
+    if whose is None:
         return used
-    whose = for_each_row(persons, lines, used.count)
-    return with_persons(used, [(each, 0 if each else place) for place, each in enumerate(whose, start=1)])
+    labels = enumerate(whose.of_rows(used.count), start=1)
+    return with_persons(used, [(each, 0 if each else place) for place, each in labels])
 
 
 # --- In memory --------------------------------------------------------------------------------------------------------
 
 
-def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
-    path: Path,
-    table: CheckedRows,
-    reading: Reading,
-    row_entries: int | None,
-    persons: Path | None,
-    lines: Sequence[bytes] | None,
+def _in_memory(
+    path: Path, table: CheckedRows, reading: Reading, row_entries: int | None, whose: RowPersons | None
 ) -> CheckedRows:
     """Fill in missing values, make unusable rows and rows without a person zeros, and keep the largest entries."""
     of_nobody = None
-    if persons is not None and lines is not None:
-        of_nobody = np.array([not each for each in for_each_row(persons, lines, table.count)], dtype=np.bool_)
+    if whose is not None:
+        of_nobody = np.array([not each for each in whose.of_rows(table.count)], dtype=np.bool_)
     with file_errors(path):
         used = _usable(path, table, reading, row_entries, of_nobody)
-    return _with_persons(used, persons, lines)
+    return _with_persons(used, whose)
 
 
 def _usable(
@@ -231,13 +231,13 @@ class _Storing:
     """Writes the rows of a data set into scratch, as they are read, and finishes them."""
 
     def __init__(
-        self, path: Path, reading: Reading, scratch: Scratch, row_entries: int | None, lines: Sequence[bytes] | None
+        self, path: Path, reading: Reading, scratch: Scratch, row_entries: int | None, whose: RowPersons | None
     ) -> None:
         self._path = path
         self._reading = reading
         self._scratch = scratch
         self._row_entries = row_entries
-        self._lines = lines
+        self._whose = whose
 
     def all_of(self, tables: RawTables) -> CheckedRows:
         """Store the rows of all files. If a later file has wider numbers, start again with that type."""
@@ -247,7 +247,7 @@ class _Storing:
                 return self._stored(tables, kind)
             except _WiderError as found:
                 kind = found.kind
-                tables = raw_tables(self._path, self._reading, self._scratch.cells)
+                tables = _tables(self._path, self._reading, self._whose, self._scratch.cells)
 
     def _stored(self, tables: RawTables, kind: "np.dtype[Any] | None") -> CheckedRows:
         form, stages = None, None
@@ -272,7 +272,8 @@ class _Storing:
             return stages.rows(prepared_names(form.names, self._reading))
 
     def _stages(self, empty: CheckedRows, kind: "np.dtype[Any]") -> "_Stages":
-        return _Stages(empty, kind, self._reading, self._scratch, self._row_entries, self._lines)
+        lines = None if self._whose is None else self._whose.lines
+        return _Stages(empty, kind, self._reading, self._scratch, self._row_entries, lines)
 
 
 class _Stages:

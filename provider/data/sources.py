@@ -15,7 +15,7 @@ matrix would not stay symmetric, so units of a matrix are refused for such data.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from math import nan
@@ -33,22 +33,17 @@ from dpspca.common.storage import Reading
 from .checked import CheckedRows, check_rows, check_size, numbers_of, require_genotypes
 from .file_errors import file_errors, files_at, is_several
 from .files import (
-    SAMPLE_LISTS,
     FolderForm,
     Stamp,
     TemporarilyUnreadableError,
     joined_parts,
-    label_of,
-    labels_in,
     located,
     partition_of,
     read_folder,
-    read_samples,
 )
 from .formats import format_of, unpacked_name
 from .memory import Genotypes, entry_by_entry, prepared_genotypes
 from .tables import (
-    PERSON,
     Columns,
     RawTable,
     RowBatches,
@@ -56,7 +51,6 @@ from .tables import (
     declared_columns,
     filled,
     require_no_code_of_zero,
-    require_room,
     without_codes,
 )
 from .trial_reading import require_readable
@@ -70,8 +64,6 @@ MOST_DENSE_COLUMNS: Final = 256
 """Sparse rows that a dictionary prepares become dense if they have at most this number of columns. Jobs can then centre
 them, and the time of an answer does not follow from how many entries rows have. The dictionary, which is public,
 decides."""
-
-_BYTES_COUNTED: Final = 2**20
 
 
 def read_rows(path: Path, reading: Reading = _PLAIN, *, least: int = 2) -> CheckedRows:
@@ -187,47 +179,12 @@ def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
     return _columns_in(path, reading).kinds
 
 
-def read_persons(path: Path, rows: int, reading: Reading = _PLAIN) -> list[bytes]:
-    """Read the person of each row. A blank line names no person."""
-    return list(for_each_row(path, person_lines(path, reading), rows))
-
-
-def person_lines(path: Path, reading: Reading = _PLAIN, room: int | None = None) -> list[bytes]:
-    """Read the lines of a persons file. Of the samples that PLINK lists, read the declared names.
-
-    The last line may end with a line break or without, which ``for_each_row`` decides. Refuse more lines than fit into
-    ``room`` bytes.
-    """
-    try:
-        with file_errors(path):
-            require_room("lines that say whose rows are", _lines_in(path), PERSON, room)
-        if path.suffix.lower() in SAMPLE_LISTS:
-            return list(map(label_of, read_samples(path, reading.person)))
-        content = path.read_bytes()
-    except OSError as problem:
-        raise InvalidDataError(f"{path} cannot be read: {problem.strerror or problem}.", "Check its path.") from None
-    with file_errors(path):
-        return labels_in(content)
-
-
-def _lines_in(path: Path) -> int:
-    """Count the lines of a file, some of it at a time."""
-    with path.open("rb") as file:
-        blocks = iter(lambda: file.read(_BYTES_COUNTED), b"")
-        counts = [(block.count(b"\n"), block.count(b"\r")) for block in blocks]
-    return 1 + max(map(sum, zip(*counts, strict=True)), default=0)
-
-
-def for_each_row(path: Path, lines: Sequence[bytes], rows: int) -> Sequence[bytes]:
-    """Return one line for each row. Otherwise a last row without a person would look like no line."""
-    if len(lines) != rows and not lines[-1] and path.suffix.lower() not in SAMPLE_LISTS:
-        lines = lines[:-1]
-    if len(lines) != rows:
-        raise InvalidDataError(
-            f"{path} has {len(lines)} lines, but there are {rows} rows.",
-            "Write one line for each row, with the name or number of its person.",
-        )
-    return lines
+def names_to_read(path: Path, reading: Reading) -> tuple[str, ...]:
+    """Read the names of the columns that are used as features. Refuse a file whose columns have no names."""
+    names = _columns_in(path, reading).names
+    if names is None:
+        raise InvalidDataError(f"The columns of {path} have no names.", "Give them names under [reading].")
+    return names
 
 
 def fault_of_row(file: Path, reading: Reading, row: int) -> str | None:

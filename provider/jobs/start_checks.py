@@ -40,7 +40,7 @@ def names_of_persons(data_set: str, rows: DataSet, found: frozenset[str], ledger
 
     What is spent protects the persons of that time. A person who had two names then, and has one now, was protected
     less than the policy says, up to as many times less as names were joined. The ledger cannot know which of the two
-    files is right, so no job is refused.
+    is right, so no job is refused.
     """
     if not isinstance(rows, CheckedRows) or rows.persons is None:
         return frozenset()
@@ -51,7 +51,7 @@ def names_of_persons(data_set: str, rows: DataSet, found: frozenset[str], ledger
         _log.error(
             "The persons of the rows of '%s' are not those of earlier answers. If rows of several persons now belong "
             "to one, the lifetime of the policy does not hold for that person, because earlier answers protected each "
-            "part alone. Put the earlier persons file back, or state a lifetime that allows for it.",
+            "part alone. Put the earlier persons file or column back, or state a lifetime that allows for it.",
             data_set,
         )
     return frozenset({recorded, groups})

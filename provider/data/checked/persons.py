@@ -50,8 +50,8 @@ def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None
     if unit.is_person and not persons:
         raise RefusedError(
             f"This data set does not name the person of each row, but the unit {unit} protects persons.",
-            "Choose a unit of rows, or ask the steward to name a persons file under [persons]. If no person has "
-            "two rows, the file can simply number the rows.",
+            "Choose a unit of rows, or ask the steward to name a column of persons (person under [reading]) or a "
+            "persons file under [persons]. If no person has two rows, the file can simply number the rows.",
         )
     if persons and not unit.is_person:
         raise RefusedError(

@@ -23,17 +23,16 @@ from dpspca.provider.data.memory import (
     entry_by_entry,
     stored_type,
 )
+from dpspca.provider.data.row_persons import RowPersons
 from dpspca.provider.data.sources import (
     complete,
     dense_batches,
     fault_of_row,
     first_fault,
-    for_each_row,
     index_columns,
     joined,
     notes,
     packed_twins,
-    person_lines,
     raw_tables,
     suspected_thousands,
     types_in,
@@ -45,6 +44,7 @@ from dpspca.provider.data.triplet_rows import rows_of_triplets
 
 from .alike_persons import PersonFacts, facts_of_persons
 from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, fault_in
+from .equal_columns import EqualColumns
 from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features, noting_texts, with_unknown_texts
 from .triplet_faults import fault_in_triplets
 
@@ -106,6 +106,8 @@ class DataSetFacts:
     """Columns that the file calls the index of its rows."""
     twins: tuple[str, ...] = ()
     """Files of a folder that are there packed and unpacked."""
+    equal: tuple[tuple[str, ...], ...] = ()
+    """Groups of columns that hold the same numbers in all rows, by name or number. Only of dense rows."""
     undecoded: tuple[str, ...] = ()
     """Columns of text, with values of no level, that have cells in another encoding than the file is read in."""
 
@@ -147,20 +149,20 @@ def _examined(  # noqa: PLR0913, PLR0917  # all that is declared
     square: Callable[[int], int],
     progress: Progress,
 ) -> DataSetFacts:
-    lines = None if persons is None else person_lines(persons, reading, memory)
+    whose = RowPersons.of(path, reading, persons, memory)
     if reading.triplets is not None:
         stored, triplets = rows_of_triplets(path, reading, memory)
-        return replace(_in_memory(path, reading, stored, persons, lines, square), triplets=triplets)
-    tables = raw_tables(path, reading, cells_in(memory), memory)
+        return replace(_in_memory(path, reading, stored, whose, square), triplets=triplets)
+    cells = cells_in(memory)
+    tables = raw_tables(path, reading, cells, memory) if whose is None else whose.tables(cells, memory)
     first = next(tables)
     if not isinstance(first[1].numbers, RowBatches):
-        return _in_memory(path, reading, joined(chain((first,), tables)), persons, lines, square)
-    scan = _DenseScan(first[1], reading, lines, cells_in(memory))
+        return _in_memory(path, reading, joined(chain((first,), tables)), whose, square)
+    scan = _DenseScan(first[1], reading, None if whose is None else whose.lines, cells)
     for file, batch in dense_batches(chain((first,), tables)):
         scan.add(file, batch)
         progress(scan.rows)
-    whose = None if persons is None or lines is None else for_each_row(persons, lines, scan.rows)
-    return scan.facts(whose, square)
+    return scan.facts(None if whose is None else whose.of_rows(scan.rows), square)
 
 
 class _DenseScan:
@@ -169,6 +171,7 @@ class _DenseScan:
     def __init__(self, raw: RawTable, reading: Reading, lines: Sequence[bytes] | None, cells: int) -> None:
         self._names, self._types, self._reading = raw.columns.names, raw.columns.kinds, reading
         self._lines, self._cells = lines, cells
+        self._columns_read = raw.numbers.columns
         empty = np.empty((0, raw.numbers.columns))
         self._dimension = self._complete(empty).shape[1]
         check_size(0, self._dimension, least=0)
@@ -177,6 +180,7 @@ class _DenseScan:
         self._columns = ColumnScan(raw.numbers.columns) if reading.preparation is None else None
         self._features = [FeatureScan(each) for each in reading.preparation.mapped] if reading.preparation else []
         self._sample = RowSample(raw.numbers.columns, cells) if self._features else None
+        self._equal = EqualColumns(raw.numbers.columns)
         self._places = {name: place for place, name in enumerate(self._names or ())}
         self._as_zeros = 0
         self._fault: tuple[Path, int, FloatArray] | None = None
@@ -207,6 +211,7 @@ class _DenseScan:
         self._describe(coded)
 
     def _describe(self, coded: FloatArray) -> None:
+        self._equal.add(coded)
         if self._columns is not None:
             self._columns.add(coded)
         if self._sample is not None:
@@ -228,6 +233,7 @@ class _DenseScan:
             dimension=self._dimension,
             first_fault=self._first_fault(),
             persons=None if whose is None else facts_of_persons(whose),
+            equal=self._equal.groups(self._names or [str(place + 1) for place in range(self._columns_read)]),
             memory=self._memory(_gram(self._dimension, square), has_persons=whose is not None),
         )
 
@@ -256,16 +262,15 @@ class _DenseScan:
         return MemoryFacts(0, _COPIES * batch, batch + gram, held, kept + numbers * _INTEGER_BYTES)
 
 
-def _in_memory(  # noqa: PLR0913, PLR0917  # all that is declared
+def _in_memory(
     path: Path,
     reading: Reading,
     stored: CheckedRows,
-    persons: Path | None,
-    lines: Sequence[bytes] | None,
+    persons: RowPersons | None,
     square: Callable[[int], int],
 ) -> DataSetFacts:
     """Describe sparse rows or genotypes, which a provider holds in memory, too."""
-    whose = None if persons is None or lines is None else for_each_row(persons, lines, stored.count)
+    whose = None if persons is None else persons.of_rows(stored.count)
     coded = entry_by_entry(stored.matrix, lambda numbers: without_codes(numbers, stored.names, reading))
     used_rows = complete(coded, stored.names, reading)
     first = _fault_in_memory(path, reading, CheckedRows(coded, stored.names), used_rows)

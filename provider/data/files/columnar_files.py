@@ -17,6 +17,7 @@ from dpspca.common.storage import Reading
 from dpspca.provider.data.tables import (
     BATCH_TRIPLETS,
     Columns,
+    PersonCells,
     RawTable,
     RowBatches,
     RowSource,
@@ -59,7 +60,7 @@ def read_parquet(source: RowSource) -> RawTable:
         names = list(columns.in_file)
         batches = stored.iter_batches(source.rows_at_a_time(len(names)), columns=_in_file(names, source))
         numbers = (numbers_in(_whole_rows(batch, source), columns, source.reading) for batch in _given_back(batches))
-        kind = _kind(stored.schema_arrow, columns)
+        kind = _kind(stored.schema_arrow, columns, source.reading)
         return RawTable(RowBatches.reading(len(names), kind, numbers, opened), columns)
 
 
@@ -116,7 +117,7 @@ def read_arrow(source: RowSource) -> RawTable:
             for start in range(0, batch.num_rows, source.rows_at_a_time(width))
         )
         numbers = (numbers_in(_whole_rows(part, source), columns, source.reading) for part in parts)
-        return RawTable(RowBatches.reading(width, _kind(schema, columns), numbers, opened), columns)
+        return RawTable(RowBatches.reading(width, _kind(schema, columns, source.reading), numbers, opened), columns)
 
 
 def _arrow(file: BinaryIO, options: Any = None) -> Any:  # noqa: ANN401  # of pyarrow
@@ -151,7 +152,9 @@ def read_orc(source: RowSource) -> RawTable:
             for stripe in _stripes(stored, wanted)
             for start in range(0, stripe.num_rows, step)
         )
-        return RawTable(RowBatches.reading(len(names), _kind(stored.schema, columns), numbers, opened), columns)
+        return RawTable(
+            RowBatches.reading(len(names), _kind(stored.schema, columns, source.reading), numbers, opened), columns
+        )
 
 
 def columns_of_orc(source: RowSource) -> Columns:
@@ -268,16 +271,20 @@ def _whole_rows(batch: Any, source: RowSource) -> Any:  # noqa: ANN401  # of pya
     return arrow.RecordBatch.from_arrays([*batch.columns, *added], names=names) if added else batch
 
 
-def _kind(schema: Any, columns: Columns) -> "np.dtype[Any]":  # noqa: ANN401  # of pyarrow
+def _kind(schema: Any, columns: Columns, reading: Reading) -> "np.dtype[Any]":  # noqa: ANN401  # of pyarrow
     """Return a type that holds all numbers of these columns. It follows from the types that the file states.
+
+    A column that says whose the rows are is no number.
 
     A missing value is NaN, which only floating-point numbers have. A row with one counts as zeros, or a number is
     put in its place, before rows are stored.
     """
     types = import_extra("pyarrow.types")
-    if any(place >= len(schema) for place in columns.places or ()):
+    named = zip(columns.names or (), columns.places or (), strict=True)
+    places = [place for name, place in named if not isinstance(reading.texts.get(name), PersonCells)]
+    if any(place >= len(schema) for place in places):
         return np.dtype(np.float64)  # the name of a folder may hold any number
-    fields = [schema.field(place).type for place in columns.places or ()]
+    fields = [schema.field(place).type for place in places]
     plain = all(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) for kind in fields)
     return np.result_type(*(kind.to_pandas_dtype() for kind in fields)) if plain else np.dtype(np.float64)
 

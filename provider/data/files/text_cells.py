@@ -7,7 +7,7 @@ from math import inf, isfinite, isnan
 from dpspca.common.frames import number_in
 from dpspca.common.storage import Reading
 from dpspca.common.text import composed
-from dpspca.provider.data.tables import Columns, cell_reader, is_number
+from dpspca.provider.data.tables import Columns, PersonCells, cell_reader, is_number
 
 
 class Cells:
@@ -65,7 +65,7 @@ class Cells:
     def _reader(self, column: str) -> Callable[[str], float]:
         """Return the reader of a column's cells. A level that is a number is read as in files with types."""
         read, texts = cell_reader(self.reading, column, self._number), self.reading.texts.get(column)
-        return read if texts is None else partial(self._level, read, texts)
+        return read if texts is None or isinstance(texts, PersonCells) else partial(self._level, read, texts)
 
     def _level(self, read: Callable[[str], float], texts: Container[str], cell: str) -> float:
         """Read a cell of a category. A text such as 1,5 is a level by its letters, and not the number 1.5 of a file."""

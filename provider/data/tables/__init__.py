@@ -3,6 +3,7 @@
 from .arrow_numbers import floats
 from .extras import import_extra, loaded
 from .memory_limit import GENOTYPE, PERSON, SPARSE, require_room
+from .person_cells import PersonCells
 from .raw_table import (
     Columns,
     RawTable,
@@ -38,6 +39,7 @@ __all__ = [
     "PERSON",
     "SPARSE",
     "Columns",
+    "PersonCells",
     "RawTable",
     "RowBatches",
     "RowSource",

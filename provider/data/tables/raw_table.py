@@ -26,6 +26,8 @@ from dpspca.common.job import Schema
 from dpspca.common.storage import Codes, Reading
 from dpspca.common.text import composed
 
+from .person_cells import PersonCells
+
 _LISTED: Final = 8
 _LONGEST_NAME: Final = 60
 _MOST_ROWS_AT_A_TIME: Final = 65_536
@@ -136,7 +138,7 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading, renaming: st
     Names are compared in Unicode's composed form, because programs write an accent in one way or another.
     ``renaming`` says how to give columns of such a file other names.
     """
-    declared = reading.columns or reading.leave_out
+    declared = reading.columns or reading.leave_out or reading.person
     in_file, all_names = all_names or (), None if all_names is None else [*map(composed, all_names)]
     if reading.preparation is not None:
         _require_features(reading.preparation, all_names)
@@ -154,7 +156,7 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading, renaming: st
     else:
         for name in reading.leave_out:
             _require_some(name, all_names)
-        left_out = frozenset(reading.leave_out)
+        left_out = frozenset((*reading.leave_out, *([reading.person] if reading.person else ())))
         places = [
             place for place, name in enumerate(all_names) if name not in left_out and name.strip() not in left_out
         ]
@@ -266,6 +268,8 @@ def cell_reader(reading: Reading, column: str, parse: Callable[[str], float] = n
     """Return the function from a column's cell to a number: ``cell_number``, or ``category_text`` for categories."""
     codes = frozenset(composed(code) for code in reading.codes_of(column) if isinstance(code, str))
     texts = reading.texts.get(column)
+    if isinstance(texts, PersonCells):
+        return texts.read
     if texts is not None:
         return lambda cell: category_text(cell, texts, codes, parse)
     return lambda cell: cell_number(cell, codes, parse)

@@ -224,3 +224,21 @@ def test_a_negative_code_among_positive_values_is_suspected(
     (column,) = ended.facts["data_sets"][0]["facts"]["columns"]
     assert column["codes"] == ([code] if is_suspected else [])
     assert any("missing_codes" in each for each in ended.facts["data_sets"][0]["remarks"]) == is_suspected
+
+
+def test_columns_with_the_same_numbers_are_remarked_on(here: Here, tmp_path: Path) -> None:
+    """Also if one writes a missing value where the other does, and not if one number differs."""
+    drawn = np.random.default_rng(0).integers(0, 3, (500, 3)).astype(float)
+    table = np.column_stack([drawn, drawn[:, 1], drawn[:, 1], drawn[:, 2], np.ones((500, 2))])
+    table[7, 5] += 1
+    table[9, [1, 3, 4]] = np.nan
+    lines = [",".join(f"{number:g}" for number in row) for row in table]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,d,e,f,g,h", *lines]) + "\n", encoding="utf-8")
+    (found,) = here("data", "check", "rows.csv", "--json").facts["data_sets"]
+    assert found["facts"]["equal"] == [["b", "d", "e"]]
+    (remark,) = [each for each in found["remarks"] if "'d'" in each and "missing" not in each]
+    assert names_facts(remark, "'b'", "'e'")
+    assert found["reading_seconds"] > 0
+    np.save(tmp_path / "rows.npy", table)
+    (found,) = here("data", "check", "rows.npy", "--json").facts["data_sets"]
+    assert found["facts"]["equal"] == [["2", "4", "5"]]

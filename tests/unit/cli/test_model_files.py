@@ -12,6 +12,7 @@ from typing import Any
 import database
 import duckdb
 import numpy as np
+import pandas as pd
 import psycopg
 import pyarrow.parquet
 import pytest
@@ -338,3 +339,57 @@ def test_a_report_replaces_no_file_unless_told_to(tmp_path: Path) -> None:
     assert report.read_text(encoding="utf-8") == "mine"
     assert facts("report", stored, "--out", report, "--force") == {"file": str(report)}
     assert report.read_text(encoding="utf-8") != "mine"
+
+
+# --- Phenotypes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mark", "out"), [("\t", "with.txt"), (",", "with.csv"), (" ", "with.tsv")])
+def test_scores_are_added_to_a_table_of_phenotypes(mark: str, out: str, tmp_path: Path) -> None:
+    """Samples are found by name, in any order; one that has no scores gets NA."""
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    rows = [["y", "IID", "age"], ["1", "S2", "50"], ["0", "S0", "60"], ["1", "elsewhere", "NA"]]
+    (tmp_path / "traits.txt").write_text("\n".join(map(mark.join, rows)) + "\n", encoding="utf-8")
+    words = ("model", "project", model(tmp_path), path, "--phenotypes", tmp_path / "traits.txt", "--out")
+    done = run(*words, tmp_path / out)
+    assert done.exit_code == 0, done.output
+    assert "1 rows" in done.output
+    table = pd.read_csv(tmp_path / out, sep="," if out.endswith("csv") else "\t")
+    assert list(table.columns) == ["y", "IID", "age", "PC1", "PC2", "PC3"]
+    assert list(table["IID"]) == ["S2", "S0", "elsewhere"]
+    assert (table[["PC1", "PC2", "PC3"]].to_numpy()[:2] == expected(tmp_path)[[2, 0]]).all()
+    assert table["PC1"].isna().tolist() == [False, False, True]
+    assert facts(*words, tmp_path / out)["samples_without"] == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "named"),
+    [
+        ("id y\nS0 1\n", (), ("'IID'", "--id-column", "'id'")),
+        ("IID y\nX 1\n", (), ("'IID'", "--ids")),
+        ("IID PC2\nS0 1\n", (), "PC2"),
+        ("IID y\nS0\n", (), ("line 2", 1, 2)),
+        ("", (), "traits.txt"),
+        ("IID y\nS0 1\n", ("--table", "pcs"), "--table"),
+    ],
+)
+def test_a_table_to_which_scores_cannot_be_added_is_refused(
+    table: str, words: tuple[str, ...], named: Any, tmp_path: Path
+) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    (tmp_path / "traits.txt").write_text(table, encoding="utf-8")
+    out = ("--phenotypes", tmp_path / "traits.txt", "--out", tmp_path / "with.txt", *words)
+    done = run("model", "project", model(tmp_path), path, *out)
+    assert done.exit_code != 0
+    assert not (tmp_path / "with.txt").exists()
+    assert names_facts(done.output + str(done.exception), *(named if isinstance(named, tuple) else (named,)))
+
+
+def test_a_name_of_several_samples_gets_no_scores(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    fam = (tmp_path / "cohort.fam").read_text(encoding="utf-8").replace("F0 S1 ", "F9 S0 ")
+    (tmp_path / "cohort.fam").write_text(fam, encoding="utf-8")
+    (tmp_path / "traits.txt").write_text("IID y\nS0 1\n", encoding="utf-8")
+    out = ("--phenotypes", tmp_path / "traits.txt", "--out", tmp_path / "with.txt")
+    assert "'S0'" in str(run("model", "project", model(tmp_path), path, *out).exception)
+    assert run("model", "project", model(tmp_path), path, *out[:-1], tmp_path / "with.npy").exit_code != 0

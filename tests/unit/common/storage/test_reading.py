@@ -34,7 +34,6 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
     order_by = ["visit"]
     triplets = { row = "person", column = "concept", rows = "~/persons.txt" }
     alleles = "panel.bim"
-    person = "FID"
     """
     read = read_settings(ProviderSettings, settings(tmp_path, lines)).reading_of("cohort")
     assert read == Reading(
@@ -50,9 +49,8 @@ def test_everything_that_may_be_declared_is_read(tmp_path: Path) -> None:
         order_by=("visit",),
         triplets=Triplets(row="person", column="concept", rows=Path.home() / "persons.txt"),
         alleles=tmp_path / "panel.bim",
-        person="FID",
     )
-    assert read.declared == KEYS - {"leave_out", "query"}
+    assert read.declared == KEYS - {"leave_out", "person", "query"}
     assert read_settings(ProviderSettings, settings(tmp_path, "")).reading_of("cohort") == Reading()
 
 

@@ -12,7 +12,7 @@ from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.files.person_labels import labels_in
 from dpspca.provider.data.offered_rows import read_offered
-from dpspca.provider.data.sources import read_persons
+from dpspca.provider.data.row_persons import RowPersons
 
 MARK = "\ufeff"
 
@@ -37,7 +37,9 @@ def test_t18_marks_and_composed_letters_divide_no_person(text: str, tmp_path: Pa
 
 def test_t18_a_mark_in_a_list_of_samples_divides_no_family(tmp_path: Path) -> None:
     (tmp_path / "panel.fam").write_text(f"{MARK}f1 a 0 0 1 0\nf1 b 0 0 1 0\n", encoding="utf-8")
-    assert read_persons(tmp_path / "panel.fam", 2, Reading(person="FID")) == [b"f1", b"f1"]
+    whose = RowPersons.of(tmp_path / "panel.bed", Reading(person="FID"), tmp_path / "panel.fam", None)
+    assert whose is not None
+    assert whose.of_rows(2) == [b"f1", b"f1"]
 
 
 def test_a_first_line_of_nothing_but_a_mark_names_nobody(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from plink import alleles, genotypes, plink2, write_bed, write_bim
 from dpspca.cli.render import to_json
 from dpspca.client.steward.data_check import examine_file
 from dpspca.common.dictionary import Dictionary, Preparation
-from dpspca.common.errors import DpspcaError, InvalidParameterError, MissingExtraError
+from dpspca.common.errors import DpspcaError, MissingExtraError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderSettings, read_settings
@@ -351,9 +351,6 @@ missing = 0
     reading = read_settings(ProviderSettings, tmp_path / "provider.toml").reading_of("cohort")
     assert reading.alleles == tmp_path / "public" / "reference.afreq"
     assert reading.fill_of("rs1") == 0
-    (tmp_path / "provider.toml").write_text(text.replace("missing = 0", 'person = "MID"'), encoding="utf-8")
-    with pytest.raises(InvalidParameterError, match=facts("'MID'", "IID, FID")):
-        read_settings(ProviderSettings, tmp_path / "provider.toml")
 
 
 def test_data_check_counts_missing_genotypes(tmp_path: Path) -> None:
