@@ -6,6 +6,7 @@
     python bench/accuracy.py --designs S,D --epsilon 1,.3,3 --owners 1,4,16 --bound 1,.25,4 [...]
     python bench/accuracy.py --tables ["wine;digits"] [--epsilon .1,1] [...]
     python bench/accuracy.py --tables --methods "auto;diffprivlib;opendp" [--limit 60] [...]
+    python bench/accuracy.py --all FOLDER [--quick]
 
 Designs: rows are drawn from a population whose leading directions are known. The error is ||sin Theta||_F between them
 and the components, at most sqrt(k). "oracle" knows the columns that take part, and has no privacy. Every seed draws new
@@ -21,7 +22,8 @@ delta, and hold all rows in one place. A run that takes longer than ``--limit`` 
 
 All runs go through the same code as a federation in one process, integer noise included, with the unit row-replace-one
 and exact accounting. With ``--out`` every figure is appended to a file at once, and what is there is not computed
-again, so a run that broke off goes on.
+again, so a run that broke off goes on. ``--all`` measures all that docs/accuracy.md shows of it, into one folder: a
+.csv file, a .md table and, of designs, a picture of each. That takes hours.
 """
 
 import argparse
@@ -40,6 +42,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from accuracy_picture import draw, methods_of
+from designs.accuracy_page import ALL
 from designs.samples import DESIGNS, QUICK, WIDE, Design, Sample, tables
 
 sys.path.append(str(Path(__file__).parent / "papers"))
@@ -139,22 +142,40 @@ def _read(raw: dict[str, str]) -> tuple[Run, float]:
 
 def main() -> None:
     options = parsed()
+    if options.all is None:
+        measure(options)
+        return
+    options.all.mkdir(parents=True, exist_ok=True)
+    for name, words in ALL.items():
+        out = options.all / name
+        drawn = [] if any(word.startswith("--tables") for word in words) else [f"--picture={out}.png"]
+        print(f"{name}: {' '.join(words)}", flush=True)
+        found = measure(parsed([*words, f"--out={out}.csv", *drawn, *["--quick"] * options.quick]))
+        out.with_suffix(".md").write_text(f"{found}\n", encoding="utf-8")
+
+
+def measure(options: argparse.Namespace) -> str:
+    """Measure what is missing, and print the summary."""
     store = Store(options.out)
     wanted = dict(on_designs(options, store) if options.tables is None else on_tables(options, store))
     if options.picture:
         draw(wanted, options.picture)
     designs = (QUICK if options.quick else DESIGNS) | WIDE
     summary = medians(wanted, designs) if options.tables is None else captured(wanted)
-    print(json.dumps(summary, indent=2) if options.json else text(summary))
+    shown = json.dumps(summary, indent=2) if options.json else text(summary)
+    print(shown, flush=True)
+    return shown
 
 
-def parsed() -> argparse.Namespace:
+def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Accuracy of each method at the same budget.")
     parser.add_argument("--designs", default="", help="names, with commas between them; default: all")
     parser.add_argument("--methods", default="", help="names, with semicolons between them; default: all")
     names = "measure on tables instead: on all, or on those named, with semicolons between them"
     parser.add_argument("--tables", nargs="?", const="", metavar="NAMES", help=names)
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--first-seed", type=int, default=0, help="of the draws of rows, starts and noise")
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="measure all that the page about accuracy shows")
     parser.add_argument("--owners", default="1", help="numbers of providers, each with noise of its own")
     parser.add_argument("--bound", default="1", help="what multiplies the norm bound")
     budgets = "budgets, with commas between them; default: 1 for designs, and .1 to 4 for tables"
@@ -164,11 +185,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="append each figure to this file, and compute none twice")
     parser.add_argument("--picture", type=Path, help="draw the figures of designs, a panel for each list that varies")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.picture and options.tables is not None:
         parser.error("--picture draws errors over designs, and none over tables. Leave one of the two out.")
     if options.quick:
         options.seeds = 2
+        options.designs = ",".join(name for name in options.designs.split(",") if name in QUICK)
+    options.seeds = range(options.first_seed, options.first_seed + options.seeds)
     named = options.methods.split(";") if options.methods else []
     options.methods = named or [m for m in METHODS if m != AS_PUBLISHED]
     usual = [1.0] if options.tables is None else EPSILONS[1::2] if options.quick else EPSILONS
@@ -196,7 +219,7 @@ def on_designs(options: argparse.Namespace, store: Store) -> Iterator[tuple[Run,
     known = QUICK if options.quick else DESIGNS
     names = options.designs.split(",") if options.designs else [*known]
     for name in names:
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             yield from on_design(name, (known | WIDE)[name], seed, options, store)
 
 
@@ -305,7 +328,7 @@ def on_tables(options: argparse.Namespace, store: Store) -> Iterator[tuple[Run, 
     loaded = tables()
     names = options.tables.split(";") if options.tables else [*loaded][1:3] if options.quick else [*loaded]
     for name, count, (epsilon, owners, bound) in itertools.product(names, (2, 5), options.settings):
-        for method, seed in itertools.product(options.methods, range(options.seeds)):
+        for method, seed in itertools.product(options.methods, options.seeds):
             run = Run(name, method, count, epsilon, owners, seed, bound)
             measure = partial(_part_captured, loaded[name], run, store, options.limit)
             yield run, store.figure(run, measure)

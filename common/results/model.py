@@ -141,7 +141,8 @@ class Model:
         given, or rows that were not clipped. Methods that clip at a private bound to find components ask for the
         variances apart, and clip fewer rows there. So the intervals of loadings and those of variances are about
         differently clipped rows. Each interval is about a single number, so a share of 1 - ``level`` of them misses.
-        The interval of a column outside the support is [0, 0].
+        The interval of a column outside the support says how large its loading may be; those of the others are about
+        the component that columns of the support have among themselves.
         """
         check(is_real(level) and 0 < level < 1, f"level is {level!r:.60}.", "Give a number between 0 and 1.")
         reach = NormalDist().inv_cdf((1 + level) / 2)

@@ -29,8 +29,10 @@ from dpspca.common.algorithms.steps import (
     is_by_chance,
     leading,
     pruned,
+    seen_in,
     sparse_or_dense,
     spread_over,
+    with_left_out,
 )
 from dpspca.common.arrays import FloatArray
 from dpspca.common.protocol import Aggregate
@@ -304,9 +306,11 @@ def _on_columns(facts: ReleasedFacts, whole: ReleasedMatrix, last: LastRelease, 
     kept = without_noise_rows(facts, known, vectors, values, noise, whole.diagonal[columns])
     kept = limited(kept, values, facts.sparsity)
     found = found_in(last.matrix, kept, decided, usual_in(whole, facts.components))
+    components, stds = spread_over(size, columns, kept), spread_over(size, columns, found.loading_std)
+    outside = seen_in(whole, components, found.explained).outside(columns)
     return replace(
         found,
-        components=spread_over(size, columns, kept),
-        loading_std=spread_over(size, columns, np.where(kept == 0, 0.0, found.loading_std)),
+        components=components,
+        loading_std=with_left_out(stds, outside),
         total=float(max(whole.diagonal.sum(), found.explained.sum())),
     )

@@ -174,9 +174,13 @@ class ScaledView:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaledBlock:
-    """The result of a scaled release: components over the block's columns, and their noise."""
+    """The result of a scaled release: components over the block's columns, and their noise.
+
+    ``vectors`` are the components before columns were left out that noise and sampling explain.
+    """
 
     components: FloatArray
+    vectors: FloatArray
     values: FloatArray
     loading_std: FloatArray
     noise_std: float
@@ -208,7 +212,9 @@ def ask_scaled(
     least = min(float(second.stds[0, -1]), float(known.stds[0, 0]))
     components = without_noise_rows(facts, known, vectors, explained, least, diagonal)
     inner = float(joined.stds[0, 0])
-    return ScaledBlock(components, reliability.values, reliability.loading_std, math.sqrt(2) * inner, joined.parties)
+    return ScaledBlock(
+        components, vectors, reliability.values, reliability.loading_std, math.sqrt(2) * inner, joined.parties
+    )
 
 
 def without_noise_rows(  # noqa: PLR0913, PLR0917  # numbers that belong together nowhere else

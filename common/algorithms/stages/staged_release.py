@@ -6,8 +6,9 @@ far; the block at the scale of the components. With many columns, providers firs
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,15 +17,18 @@ from scipy.special import chdtri
 from dpspca.common.algorithms.steps import (
     FALSE_ROWS,
     Columns,
+    Estimates,
     ReleasedMatrix,
     debiased,
     first_guess,
     largest_rows,
     leading,
     pruned,
+    seen_in,
     spread_over,
     standing_out,
     strongest,
+    with_left_out,
 )
 from dpspca.common.arrays import FloatArray
 from dpspca.common.job import JobSpec
@@ -253,10 +257,19 @@ def _dense(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReleasedBlock:
-    """The result of the release of the candidates' block: ``shown`` components above its noise, and their columns."""
+    """The result of the release of the candidates' block: ``shown`` components above its noise, and their columns.
+
+    ``matrix`` is the block of all ``candidates``, of which ``known`` has those that were kept.
+    """
 
     known: KnownBlock
     shown: int
+    candidates: Columns
+    matrix: ReleasedMatrix
+
+    def left_out(self, components: FloatArray, values: FloatArray) -> Estimates:
+        """Estimate the loadings of candidates that take no part."""
+        return seen_in(self.matrix, components[self.candidates], values).among(self.candidates)
 
 
 def _sparse(
@@ -264,7 +277,8 @@ def _sparse(
 ) -> Generator[RowQuery, Aggregate, Found]:
     """Release the candidates' block, look for further columns, and release it again at the scale of its components."""
     block = yield from ask_block(facts, diagonal, whole, candidates)
-    return (yield from ask_again(facts, diagonal, whole, block, decided, _last_share(facts.dimension)))
+    left_out = partial(seen_in, whole)
+    return (yield from ask_again(facts, diagonal, whole, block, left_out, decided, _last_share(facts.dimension)))
 
 
 def ask_block(
@@ -281,7 +295,7 @@ def ask_block(
     start = first_guess(leading(block.matrix, components)[0])
     kept = pruned(block, components, block.diagonal, start)
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
-    return ReleasedBlock(KnownBlock.of(candidates[kept], block.of(kept), components), shown)
+    return ReleasedBlock(KnownBlock.of(candidates[kept], block.of(kept), components), shown, candidates, block)
 
 
 def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is left of the budget
@@ -289,20 +303,27 @@ def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is le
     diagonal: FloatArray,
     whole: ReleasedMatrix | None,
     block: ReleasedBlock,
+    left_out: Callable[[FloatArray, FloatArray], Estimates],
     decided: Decision,
     share: float,
 ) -> Generator[RowQuery, Aggregate, Found]:
     """Have providers choose further columns, and release the block at the scale of the components found in it.
 
-    ``share`` is that of the last release.
+    ``left_out`` estimates the loadings of columns outside the block, from components and their eigenvalues. ``share``
+    is that of the last release.
     """
     known = block.known
     known = known.widened((yield from _tied(facts, known, whole)), whole, diagonal)
     scaled = yield from ask_scaled(facts, known, diagonal[known.columns], share / NORMS)
     found = limited(scaled.components, scaled.values, facts.sparsity)
+    stds = with_left_out(scaled.loading_std, Estimates.uncut(found, scaled.vectors, scaled.loading_std))
+    components = spread_over(facts.dimension, known.columns, found)
+    stds = spread_over(facts.dimension, known.columns, stds)
+    stds = with_left_out(stds, block.left_out(components, scaled.values).outside(known.columns))
+    beyond = left_out(components, scaled.values).outside(np.union1d(known.columns, block.candidates))
     return Found(
-        spread_over(facts.dimension, known.columns, found),
-        spread_over(facts.dimension, known.columns, np.where(found == 0, 0.0, scaled.loading_std)),
+        components,
+        with_left_out(stds, beyond),
         scaled.values,
         float(max(diagonal.sum(), scaled.values.sum())),
         scaled.noise_std,

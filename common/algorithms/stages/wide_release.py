@@ -15,12 +15,22 @@ released numbers alone.
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 from scipy.special import chdtri
 
-from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, spread_over, strongest
+from dpspca.common.algorithms.steps import (
+    FALSE_ROWS,
+    Columns,
+    Estimates,
+    bounded_by,
+    left_out_of,
+    spread_over,
+    strongest,
+    with_left_out,
+)
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.job import JobSpec
@@ -119,7 +129,7 @@ def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found
     decided = Decision(ReleasePath.WIDE, 0, int(candidates.size), visible=block.shown)
     last = _last_share(facts.spec)
     if not multiplies(facts.spec):
-        return (yield from ask_again(facts, diagonal, None, block, decided, last))
+        return (yield from ask_again(facts, diagonal, None, block, partial(bounded_by, diagonal), decided, last))
     known = block.known
     basis = spread_over(facts.dimension, known.columns, known.axes[:, : facts.components])
     reach = yield from ask_reach(facts, facts.view(), SHORT)
@@ -129,7 +139,15 @@ def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found
         decided = replace(decided, path=ReleasePath.PRODUCTS, held=1 - beyond.part)
         return (yield from _in_products(facts, diagonal, product, decided))
     block = replace(block, known=known.widened(beyond.columns, None, diagonal))
-    return (yield from ask_again(facts, diagonal, None, block, decided, last))
+    return (yield from ask_again(facts, diagonal, None, block, partial(_seen_in, product, diagonal), decided, last))
+
+
+def _seen_in(product: Product, diagonal: FloatArray, components: FloatArray, values: FloatArray) -> Estimates:
+    """Estimate the loadings of columns that are left out, from a product with nearly the same components."""
+    out, turn = left_out_of(components), product.basis.T @ components
+    gaps = values[None] - np.maximum(diagonal[out], 0.0)[:, None]
+    stds = product.std * np.linalg.norm(turn, axis=0)
+    return Estimates.of_products(out, product.values[out] @ turn, stds, gaps)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -179,12 +197,13 @@ def _in_products(
     products.append((yield from ask_product(facts, first.direction, first.reach)))
     so_far, total = join(products), max(float(diagonal.sum()), 0.0)
     products.append((yield from ask_product(facts, so_far.vectors, None, lengths_of(facts, so_far, total))))
-    found = join(products).pruned(facts, diagonal)
+    before = join(products)
+    found = before.pruned(facts, diagonal)
     vectors = limited(found.vectors, found.values, facts.sparsity)
     kept = np.square(vectors).sum(axis=1) > 0
     return Found(
         vectors,
-        np.where(kept[:, None], found.loading_std, 0.0),
+        with_left_out(found.loading_std, Estimates.uncut(vectors, before.vectors, before.loading_std)),
         found.values,
         max(total, float(found.values.sum())),
         found.noise_std,

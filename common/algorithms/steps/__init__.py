@@ -11,13 +11,13 @@ from .free_structure import (
     is_by_chance,
     largest_rows,
     leading,
-    matrix_noise,
     pruned,
     sparse_or_dense,
     spread_over,
     standing_out,
     strongest,
 )
+from .left_out import Estimates, bounded_by, left_out_of, matrix_noise, seen_in, with_left_out
 from .options import Option, OptionKind, declared, described
 from .product_steps import (
     ask_open,
@@ -71,6 +71,7 @@ __all__ = [
     "Auto",
     "Columns",
     "EntryNoise",
+    "Estimates",
     "MatrixOptions",
     "Option",
     "OptionKind",
@@ -85,6 +86,7 @@ __all__ = [
     "ask_product",
     "ask_rows",
     "at_least_one",
+    "bounded_by",
     "check_data",
     "classical_std",
     "closing",
@@ -105,6 +107,7 @@ __all__ = [
     "last_product",
     "leading",
     "leading_rows",
+    "left_out_of",
     "left_vectors",
     "matrix_model",
     "matrix_noise",
@@ -117,6 +120,7 @@ __all__ = [
     "pruned",
     "random_start",
     "run_subspace",
+    "seen_in",
     "share_of_products",
     "shares",
     "sparse_or_dense",
@@ -127,5 +131,6 @@ __all__ = [
     "turns",
     "usual_rounds",
     "with_known_noise",
+    "with_left_out",
     "with_variances",
 ]

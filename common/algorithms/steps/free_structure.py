@@ -16,7 +16,7 @@ from scipy.special import chdtri
 from dpspca.common.arrays import FloatArray
 from dpspca.common.results import varimax
 
-from .eigen_noise import EigenNoise, EntryNoise, eigen_noise
+from .eigen_noise import EntryNoise
 
 Columns = NDArray[np.intp]
 
@@ -211,12 +211,3 @@ def _held(released: ReleasedMatrix, columns: Columns, components: int) -> float:
     vectors, values = leading(block.matrix, components)
     above = values - np.median(released.diagonal)
     return float(debiased(above, released.off_std, len(columns), block.noise_beside(vectors)).sum())
-
-
-def matrix_noise(released: ReleasedMatrix, components: FloatArray) -> EigenNoise:
-    """Estimate the noise of components that were computed from a released matrix, or from a block of it."""
-    columns = np.flatnonzero(components.any(axis=1))
-    block, vectors = released.block(columns), components[columns]
-    known = released.noise or EntryNoise.equal(len(components), released.off_std)
-    noise = eigen_noise(block, vectors, known.on(columns))
-    return EigenNoise(noise.values, spread_over(len(components), columns, noise.loading_std))

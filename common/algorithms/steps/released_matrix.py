@@ -19,7 +19,8 @@ from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import Covariance, CovarianceTriangle, Extent, RowQuery
 from dpspca.common.results import Model, PrivacyStatement, fix_signs
 
-from .free_structure import ReleasedMatrix, matrix_noise, sparse_or_dense
+from .free_structure import ReleasedMatrix, sparse_or_dense
+from .left_out import matrix_noise
 from .options import described
 from .row_steps import (
     AUTO,

@@ -1,0 +1,19 @@
+"""What docs/accuracy.md shows of ``bench/accuracy.py``: the arguments of each measurement, by name."""
+
+from typing import Final
+
+_PEERS: Final = "--methods=auto;diffprivlib;opendp"
+_OTHERS: Final = "auto;mod-sulq;sulq;noisy-power;streaming-power;power-iteration;dps-pca, sparsity auto"
+_SETTINGS: Final = ("--epsilon=1,.3,3", "--owners=1,4,16", "--bound=1,.25,4")
+ALL: Final[dict[str, list[str]]] = {
+    "paper": ["--designs=P", "--epsilon=.1,.3,1,3,10", "--seeds=2", "--methods=auto;dps-pca;dps-pca, as published"],
+    "designs": ["--designs=P,P4,H3,H4,D,S,M", "--seeds=4"],
+    "default": ["--methods=auto", "--seeds=8"],
+    "fresh": ["--methods=auto", "--seeds=8", "--first-seed=100"],
+    "wide": ["--designs=WP,WS,WM,WD,WF,WE", "--seeds=3", "--methods=auto;dps-pca;dps-pca, improved"],
+    "settings": ["--designs=S,D,M", *_SETTINGS, "--seeds=4", "--methods=auto;analyze-gauss;dps-pca"],
+    "tables": ["--tables", "--seeds=5"],
+    "others": ["--tables", "--seeds=5", f"--methods={_OTHERS}"],
+    "peers": ["--tables", "--seeds=3", _PEERS, "--limit=30"],
+    "wine": ["--tables=wine", "--epsilon=.1", "--seeds=40", _PEERS, "--limit=30"],
+}
