@@ -163,7 +163,7 @@ def write_study(folder: Path, panel: Panel, reference: np.ndarray) -> None:
 
 
 def write_biobank(folder: Path, panel: Panel, people: np.ndarray, rng: np.random.Generator) -> None:
-    """Write .bed, .bim, .fam and settings. Of about a third of the variants, the file counts the other allele."""
+    """Write .bed, .bim, .fam, traits and settings. Of a third of the variants, the file counts the other allele."""
     folder.mkdir(exist_ok=True)
     other = rng.random(len(panel.names)) < 1 / 3
     counts = np.where(other, 2 - panel.counts[people], panel.counts[people])
@@ -179,6 +179,8 @@ def write_biobank(folder: Path, panel: Panel, people: np.ndarray, rng: np.random
     (folder / "genotypes.bim").write_text("".join(lines), encoding="utf-8")
     samples = [f"0\t{folder.name}-{number}\t0\t0\t0\t-9\n" for number in range(1, len(people) + 1)]
     (folder / "genotypes.fam").write_text("".join(samples), encoding="utf-8")
+    traits = [f"{folder.name}-{number}\t{rng.standard_normal():.3f}\n" for number in range(1, len(people) + 1)]
+    (folder / "traits.txt").write_text("".join(["IID\tblood_pressure\n", *traits]), encoding="utf-8")
     (folder / "provider.toml").write_text(SETTINGS.replace("north", folder.name), encoding="utf-8")
 
 
@@ -254,6 +256,8 @@ def main(folder: Path) -> None:
     for name in BIOBANKS:
         run(folder, f"dpspca model project model.dpspca {name}/genotypes --config {name}/provider.toml "
                     f"--data-set panel --out {name}/pcs.eigenvec")  # fmt: skip
+    run(folder, "dpspca model project model.dpspca north/genotypes --config north/provider.toml --data-set panel "
+                "--phenotypes north/traits.txt --out north/phenotypes.txt")  # fmt: skip
     run(folder, "dpspca model export model.dpspca --format plink2 --out ancestry")
 
     scores = [np.loadtxt(folder / name / "pcs.eigenvec", skiprows=1, usecols=(2, 3)) for name in BIOBANKS]
