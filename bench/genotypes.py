@@ -10,6 +10,8 @@ own. Times are of its processors, all threads together:
 - "pass" is the exact product X^T (X Q) with 20 columns. It is done three times, and the median counts.
 - "plink2" is the whole of ``plink2 --pca approx 10``, and "plink2 pass" is an eleventh of it, because it makes 11
   passes with 20 columns. It is left out where it is not installed.
+- "decode" reads the same numbers once, and does nothing with them: PLINK's own library (pgenlib) writes them as bytes,
+  a thousand variants at a time.
 - "numpy pass" is plain float64 ``X.T @ (X @ Q)`` over the same numbers in memory. It is left out where they do not fit.
 
 Memory is the peak of resident memory above that of a process which only loads the code.
@@ -30,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pgenlib
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.queries.rows import CovarianceProduct
@@ -48,7 +51,8 @@ PLAIN_CELLS: Final = 2 * 10**8
 MISSING_SHARE: Final = 0.01
 NORM_BOUND: Final = 1.0
 THREADS: Final = os.cpu_count() or 1
-STEPS: Final = ("program", "read", "pass", "numpy")
+STEPS: Final = ("program", "read", "pass", "decode", "numpy")
+AT_A_TIME: Final = 1000
 
 
 def write(path: Path, samples: int, variants: int, seed: int = 0) -> None:
@@ -99,7 +103,9 @@ def measure(step: str, path: Path) -> Result:
     """Do one step in this process."""
     found: Result = {}
     load_kernels()
-    if step != "program":
+    if step == "decode":
+        found["decode"], _ = timed(lambda: decode(path))
+    elif step != "program":
         found["read"], rows = timed(lambda: read(path))
         if step == "read":
             found["checks"], _ = timed(lambda: (rows.digest(), rows.fingerprints()))
@@ -108,6 +114,17 @@ def measure(step: str, path: Path) -> Result:
         else:
             found |= of_numpy(rows)
     return {"step": step, "peak": peak(), **found}
+
+
+def decode(path: Path) -> None:
+    """Read all genotypes with the library of PLINK."""
+    samples = len(path.with_suffix(".fam").read_bytes().splitlines())
+    with pgenlib.PgenReader(os.fsencode(path), raw_sample_ct=samples) as stored:
+        count = stored.get_variant_ct()
+        counts = np.empty((AT_A_TIME, samples), dtype=np.int8)
+        for start in range(0, count, AT_A_TIME):
+            end = min(start + AT_A_TIME, count)
+            stored.read_range(start, end, counts[: end - start])
 
 
 def of_ours(rows: CheckedRows) -> Result:
@@ -160,6 +177,7 @@ def compared(samples: int, variants: int, folder: Path) -> Result:
         "digest and fingerprints": found["read"]["checks"],
         "prepare": found["pass"]["prepare"],
         "pass": statistics.median(found["pass"]["passes"]),
+        "decode": found["decode"]["decode"],
     }
     if plink is not None:
         seconds |= {"plink2": plink, "plink2 pass": plink / PASSES_OF_PLINK}
@@ -178,6 +196,8 @@ def text(found: Result) -> str:
     lines += ["| step | processor seconds | ns a cell | our pass / this |", "|---|---|---|---|"]
     for name, took in seconds.items():
         lines.append(f"| {name} | {took:.2f} | {1e9 * took / cells:.1f} | {one / took:.2f} |")
+    before = sum(seconds[name] for name in ("read", "digest and fingerprints", "prepare"))
+    lines += ["", f"All that comes before a pass takes {before / seconds['decode']:.2f} of decoding."]
     peaks = ", ".join(f"{name} {share:.2f}" for name, share in found["peak_of_source"].items())
     return "\n".join([*lines, "", f"Peak of memory, in units of the file's {found['bytes'] / 2**20:.0f} MiB: {peaks}."])
 

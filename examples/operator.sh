@@ -50,6 +50,7 @@ data_set = "cohort"
 unit = "row-add-remove"
 norm_bound = 20.0
 components = 2
+centering = "none"
 minimum_providers = 2
 answer_seconds = 60
 [schema]

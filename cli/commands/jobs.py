@@ -107,6 +107,7 @@ def run(  # noqa: PLR0913  # a command's flags are its parameters
     job_file = job_files.from_file(job, flags) if job else None
     if job_file is None:
         job_flags.check_given(flags, columns_known=True)
+    job_files.require_centering(job_file, flags)
     chosen = Chosen.of(job_file, data_set, provider)
     if evidence:
         check(not detach, "--evidence and --detach do not go together.", "Collect it later with `dpspca evidence`.")

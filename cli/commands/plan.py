@@ -83,6 +83,8 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     if write:
         require_new(write, replace=force)
     read = job_files.from_file(job, flags) if job else None
+    if write:
+        job_files.require_centering(read, flags)
     chosen = Chosen.of(read, data_set, provider)
     held = _held(config, read, flags, chosen) if config else None
     spec = held.made.spec if held else _spec(read, flags, known.providers or len(chosen.providers or ()) or None)

@@ -45,6 +45,8 @@ class JobFile:
     """That file."""
     centering: AutoCentering | None = None
     """How to choose the centring, if the file leaves it open. The plan's was chosen for the providers in the file."""
+    says_centering: bool = True
+    """Whether the file says how rows are centred."""
 
     @classmethod
     def read(cls, path: Path, dictionary: Path | None = None) -> Self:
@@ -59,6 +61,7 @@ class JobFile:
                 twice = f"The job names the file of its dictionary as dictionary and as {job_dictionaries.FILE}."
                 check(file is None, twice, f"Leave {job_dictionaries.FILE} out.")
                 file, job, known = job_dictionaries.resolved(job, path.parent)
+            says = isinstance(job, dict) and "centering" in job
             job, centering = _with_centering(_with_component_count(_with_bounds(job)), str(path))
             spec = JobSpec.from_dict(job, str(path))
             spec.schema.require_named()
@@ -69,7 +72,7 @@ class JobFile:
             data_set, providers = _data_set_and_providers(path, rows)
             if centering is not None:
                 spec = centred(spec, centering, len(providers) if providers else None)
-            return cls(catalogue.plan(spec), data_set, providers, known, file if known else None, centering)
+            return cls(catalogue.plan(spec), data_set, providers, known, file if known else None, centering, says)
 
     def for_providers(self, count: int | None, *, sparse: bool = False) -> JobSpec:
         """Return the job with its centring chosen for this many providers, if the file leaves that open.
@@ -94,6 +97,16 @@ class JobFile:
     def spec(self) -> JobSpec:
         """The job."""
         return self.plan.spec
+
+
+def require_centering(unit: PrivacyUnit, *, is_stated: bool, has_dictionary: bool) -> None:
+    """Refuse a job about raw rows that does not say how they are centred. A dictionary has public centres."""
+    check(
+        is_stated or has_dictionary or not unit.is_row,
+        "The job does not say how rows are centred.",
+        'Write centering = "auto" into it, or give --centering auto: then the best centring that public facts allow is '
+        'used. With "none", component 1 shows the mean of the columns, unless every column is around zero.',
+    )
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from dpspca.common.results.statement import TRUST
 from dpspca.common.trust.authority import Authority
 
 PLAIN = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
-JOB_OF_ANY = ["--components", "2", "--norm-bound", "12", "--unit", "row-replace-one"]
+JOB_OF_ANY = ["--components", "2", "--norm-bound", "12", "--unit", "row-replace-one", "--centering", "none"]
 JOB = [*JOB_OF_ANY, "--sparsity", "4", "--epsilon", "4", "--delta", "1e-6"]
 WIDE = [*JOB_OF_ANY, "--sparsity", "21", "--epsilon", "4", "--delta", "1e-6"]
 """A job of more features than there are."""
@@ -48,6 +48,7 @@ A_JOB = {
     "budget": {"epsilon": 1, "delta": 1e-6},
     "norm_bound": 12,
     "components": 2,
+    "centering": "none",
     "options": {"sparsity": 4},
     "method": "dps-pca",
 }
@@ -194,7 +195,7 @@ def test_jobs_are_listed_shown_watched_cancelled_and_fetched(here: Callable[...,
     at = ("--config", "ada.toml")
     (enrolment / "job.toml").write_text(
         'data_set = "cohort"\nproviders = ["west"]\nunit = "row-replace-one"\nnorm_bound = 12\ncomponents = 2\n'
-        "[schema]\ndimension = 20\n[budget]\nepsilon = 1\ndelta = 1e-6\n[options]\nsparsity = 4\n"
+        "centering = 'none'\n[schema]\ndimension = 20\n[budget]\nepsilon = 1\ndelta = 1e-6\n[options]\nsparsity = 4\n"
     )
     name = here("run", "job.toml", *at, "--detach").out.strip()
     listed = {each["job"]: each for each in here("jobs", "list", *at, "--json").facts["jobs"]}

@@ -12,7 +12,20 @@ from live import live_parties
 from dpspca.client.connection.statements import Collected, StatementRequests
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
-FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "row-replace-one", "--epsilon", 1, "--delta", "1e-6"]
+FLAGS = [
+    "--components",
+    2,
+    "--norm-bound",
+    12,
+    "--unit",
+    "row-replace-one",
+    "--epsilon",
+    1,
+    "--delta",
+    "1e-6",
+    "--centering",
+    "none",
+]
 JOB = [*FLAGS, "--method", "analyze-gauss", "--data-set", "cohort", "--config", "ada.toml"]
 
 

@@ -34,6 +34,7 @@ NORTH = ("--config", "north.toml")
 OWN = ("--config", "provider.toml")
 JOB = [
     *("--components", "2", "--sparsity", "4", "--norm-bound", "12", "--unit", "row-replace-one"),
+    *("--centering", "none"),
     *("--epsilon", "1", "--delta", "1e-6", "--data-set", "cohort", "--config", "ada.toml"),
 ]
 Here = Callable[..., Ended]

@@ -20,7 +20,7 @@ from dpspca.common.names import Role
 from dpspca.common.storage import files
 from dpspca.common.trust.identity import IDENTITY_FILE
 
-JOB = "--components 2 --sparsity 4 --norm-bound 12 --unit row-replace-one --epsilon 4 --delta 1e-6"
+JOB = "--components 2 --sparsity 4 --norm-bound 12 --unit row-replace-one --epsilon 4 --delta 1e-6 --centering none"
 PARTIES = {"hub": Role.COORDINATOR, "north": Role.PROVIDER, "ada": Role.ANALYST}
 NOBODY = "127.0.0.1:1"
 

@@ -17,7 +17,20 @@ from dpspca.client.findings import UNCENTRED
 from dpspca.common.names import PartyName, Role
 from dpspca.common.trust.authority import Authority
 
-JOB = ["--components", 2, "--norm-bound", 12, "--unit", "row-replace-one", "--epsilon", 4, "--delta", "1e-6"]
+JOB = [
+    "--components",
+    2,
+    "--norm-bound",
+    12,
+    "--unit",
+    "row-replace-one",
+    "--epsilon",
+    4,
+    "--delta",
+    "1e-6",
+    "--centering",
+    "none",
+]
 ASKED = ["run", *JOB, "--dimension", 20, "--config", "ada.toml", "--data-set", "cohort"]
 
 Here = Callable[..., Ended]

@@ -18,7 +18,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 
 JOB = [
     *("--dimension", "40", "--components", "3", "--sparsity", "9", "--norm-bound", "5", "--unit", "row-add-remove"),
-    *("--epsilon", "1", "--delta", "1e-6"),
+    *("--epsilon", "1", "--delta", "1e-6", "--centering", "none"),
 ]
 
 
@@ -84,7 +84,8 @@ def test_a_job_is_planned_once_for_its_plan_and_its_forecast(
 
     flags = [each for each in JOB if each not in {"--sparsity", "9"}] if method == "power-iteration" else JOB
     monkeypatch.setattr(catalogue, "plan", counted)
-    for job in ([*flags, "--method", method, "--write", "job.json"], ["job.json"]):
+    write = ("--centering", "none", "--write", "job.json")
+    for job in ([*flags, "--method", method, *write], ["job.json"]):
         planned.clear()
         found = here("plan", *job, "--rows", "1000000", "--json").facts
         assert ("theory" in found) == (method == "dps-pca")
@@ -320,3 +321,19 @@ def test_impossible_assumptions_are_refused(flags: list[str], why: str, here: Ca
     output = here("plan", *ASSUMED[0].split(), *flags)
     assert output.code == 2
     assert why in output.err
+
+
+def test_a_job_that_is_to_be_signed_says_how_rows_are_centred(here: Callable[..., Ended], tmp_path: Path) -> None:
+    """A plan may leave it open. A dictionary has public centres, and a matrix has no mean."""
+    bare = [word for word in JOB if word not in {"--centering", "none"}]
+    assert here("plan", *bare).code == 0
+    choices = ("centering", "auto", "none", "--centering auto")
+    assert names_facts(here("plan", *bare, "--write", "bare.json").error_line, *choices)
+    (tmp_path / "job.json").write_text(json.dumps(A_JOB), encoding="utf-8")
+    for words in (("plan", "job.json", "--write", "other.json"), ("run", "job.json", "--config", "ada.toml")):
+        assert names_facts(here(*words).error_line, *choices)
+    assert not (tmp_path / "bare.json").exists()
+    matrix = [*bare[:8], "--unit", "entry", "--method", "noisy-power", "--epsilon", "1", "--delta", "1e-6"]
+    matrix = [word for word in matrix if word not in {"--sparsity", "9"}]
+    assert here("plan", *matrix, "--write", "matrix.json").code == 0
+    assert here("plan", "matrix.json", "--write", "again.json").code == 0

@@ -35,12 +35,26 @@ JOB = {
     "budget": {"epsilon": 4, "delta": 1e-6},
     "norm_bound": 12,
     "components": 2,
+    "centering": "none",
     "method": "sulq",
     "options": {},
     "data_set": "cohort",
     "providers": ["north", "south"],
 }
-FLAGS = ["--components", 2, "--norm-bound", 12, "--unit", "row-replace-one", "--epsilon", 4, "--delta", "1e-6"]
+FLAGS = [
+    "--components",
+    2,
+    "--norm-bound",
+    12,
+    "--unit",
+    "row-replace-one",
+    "--epsilon",
+    4,
+    "--delta",
+    "1e-6",
+    "--centering",
+    "none",
+]
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def test_a_section_lists_all_options_of_its_method(name: str) -> None:
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_an_example_has_the_plan_in_the_table_and_runs(name: str, here: Callable[..., Ended]) -> None:
-    facts = here(*example(name), "--write", "job.json", "--json").facts
+    facts = here(*example(name), "--centering", "none", "--write", "job.json", "--json").facts
     assert facts["job"]["method"] == name
     _, units, noise, accounting, numbers, _ = TABLE[f"[`{name}`](#{name})"]
     assert units == ", ".join(CATALOGUE[name].units)
