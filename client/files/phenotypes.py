@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ FORMS: Final = {".txt": "\t", ".tsv": "\t", ".csv": ","}
 """The endings of files that are written, and what divides their cells."""
 _NONE: Final = "NA"
 _SAMPLE_LISTS: Final = (".fam", ".psam")
+_BY_SPACES: Final = re.compile(r'"([^"]*)"|(\S+)')
+"""A cell in quotes, or without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +41,24 @@ class Phenotypes:
             "Give the table of phenotypes, and the list of samples as --ids if it is not beside the genotypes.",
         )
         try:
-            lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+            text = path.read_text(encoding="utf-8-sig")  # CR LF and CR become LF
         except (OSError, UnicodeDecodeError):
             raise InvalidParameterError(
                 f"{path} cannot be read.", "Give a table of text in UTF-8, with a line of names."
             ) from None
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
         check(bool(lines), f"{path} is empty.", "Give a table with a line of names.")
-        heads, *rows = map(tuple, _cells(lines))
-        for number, row in enumerate(rows, start=2):
+        mark = next((mark for mark in ("\t", ",") if mark in lines[0][1]), None)
+        read = [(number, _cells(path, number, line, mark)) for number, line in lines]
+        (_, heads), *rest = read
+        for number, row in rest:
             check(
                 len(row) == len(heads),
-                f"{path}, line {number} of those that are not blank has {len(row)} cells under {len(heads)} names.",
+                f"{path}, line {number} has {len(row)} cells under {len(heads)} names.",
                 "Correct it.",
             )
-        named = [head.removeprefix("#") for head in heads]
+        rows = [row for _, row in rest]
+        named = [head.strip().removeprefix("#") for head in heads]
         check(
             named.count(column) == 1,
             f"{path} has {named.count(column)} columns {shortened(column)}.",
@@ -63,18 +70,18 @@ class Phenotypes:
         """Write the table with a column for each component. Also return how many of its rows have no scores."""
         known = self._by_name(names, scores)
         added = [f"PC{number}" for number in range(1, scores.shape[1] + 1)]
-        both = sorted(set(added) & set(self.heads))
+        both = sorted(set(added) & {head.strip() for head in self.heads})
         check(not both, f"{self.path} has columns {', '.join(both)} already.", "Remove them first.")
         none = (_NONE,) * len(added)
         text = io.StringIO()
         table = csv.writer(text, delimiter=FORMS[ending], lineterminator="\n")
         table.writerow([*self.heads, *added])
-        table.writerows([*row, *known.get(row[self.place], none)] for row in self.rows)
-        return text.getvalue().encode(), sum(row[self.place] not in known for row in self.rows)
+        table.writerows([*row, *known.get(row[self.place].strip(), none)] for row in self.rows)
+        return text.getvalue().encode(), sum(row[self.place].strip() not in known for row in self.rows)
 
     def _by_name(self, names: Sequence[str], scores: FloatArray) -> Mapping[str, tuple[str, ...]]:
         """Return the scores of each sample that the table names. Refuse a name that several samples have."""
-        wanted, counts = {row[self.place] for row in self.rows}, Counter(names)
+        wanted, counts = {row[self.place].strip() for row in self.rows}, Counter(names)
         several = [name for name in wanted if counts[name] > 1]
         if several:
             raise InvalidDataError(
@@ -94,7 +101,14 @@ class Phenotypes:
         return known
 
 
-def _cells(lines: Sequence[str]) -> list[list[str]]:
-    """Divide lines by what divides their names."""
-    mark = next((mark for mark in ("\t", ",") if mark in lines[0]), None)
-    return [line.split() for line in lines] if mark is None else list(csv.reader(lines, delimiter=mark))
+def _cells(path: Path, number: int, line: str, mark: str | None) -> tuple[str, ...]:
+    """Divide a line by itself. In quotes, a cell may hold what divides cells; a quote ends on its own line."""
+    if mark is None:
+        return tuple(quoted or plain for quoted, plain in _BY_SPACES.findall(line))
+    try:
+        return tuple(next(csv.reader([line], delimiter=mark, strict=True)))
+    except csv.Error:
+        raise InvalidDataError(
+            f"{path}, line {number} has a quote that does not end, or that ends within a cell.",
+            "Remove the quote, or write it twice within quotes.",
+        ) from None

@@ -17,7 +17,8 @@ WORDS_USED: Final = {
     "Eigenvalue": "The factor by which the matrix stretches a component, estimated from noisy answers.",
     "Noise": "Random numbers that providers add to answers, so that answers say little about any single privacy unit.",
     "Confidence interval": "A range that contains the number without noise about as often as its percentage says. It "
-    "covers neither the sampling of rows nor the clipping of long rows.",
+    "covers neither the sampling of rows nor the clipping of long rows. If features are left out, it is about the "
+    "component that the others have among themselves.",
     "Within the noise": "A number is within the noise if noise alone could have produced it.",
     "Provider": "An organisation that holds rows, or a share of a matrix, and answers queries about them with noise.",
     "Privacy unit": "The difference between two neighbouring data sets, for example one row. The promise hides it.",

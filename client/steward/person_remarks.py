@@ -14,6 +14,12 @@ def person_remarks(facts: PersonFacts) -> Iterator[str]:
             ".0. Each counts as a person of its own. If they name the same persons, write each person in one way, "
             "because otherwise more of a person's rows are used than the policy allows."
         )
+    if facts.unnamed:
+        labels = "1 label often stands" if facts.unnamed == 1 else f"{facts.unnamed} labels often stand"
+        yield (
+            f"Among the names of persons, {labels} for a missing value, such as NA or unknown. All rows with such a "
+            "label count as those of one person: declare it in missing_codes, under [reading], or leave it blank."
+        )
     if facts.divided:
         lines = "1 label holds" if facts.divided == 1 else f"{facts.divided} labels hold"
         yield (

@@ -17,7 +17,7 @@ from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
 from .pinned_dictionary import MOST_TITLE, PinnedDictionary
-from .places import COMPLEMENTS, UNKNOWN_ALLELES, chromosome, counted_as, is_ambiguous, position
+from .places import UNKNOWN_ALLELES, chromosome, counted_as, is_ambiguous, on_other_strand, position
 from .remarks import remarks
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
@@ -25,7 +25,6 @@ from .unlikely_values import MOST_ODD, unlikely_values_of
 from .values import LEVEL_MARK, PLACEHOLDER, plain_name
 
 __all__ = [
-    "COMPLEMENTS",
     "FORMAT",
     "LEVEL_MARK",
     "MAX_TEXTS",
@@ -57,6 +56,7 @@ __all__ = [
     "is_ambiguous",
     "names_of",
     "numbers_of_codes",
+    "on_other_strand",
     "parse_concepts",
     "parse_frequencies",
     "plain_name",

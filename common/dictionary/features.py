@@ -25,7 +25,7 @@ from dpspca.common.errors import InvalidInputError
 from dpspca.common.names import shortened
 
 from . import values
-from .places import MAX_POSITION, chromosome
+from .places import MAX_POSITION, chromosome, known_allele
 from .values import Amount, Level, level_name, level_text
 
 UNKNOWN: Final = -1.0
@@ -68,7 +68,8 @@ Levels: TypeAlias = Annotated[
     tuple[Level, ...], distinct('List each level once, none of them twice, as in ["never", "former", "current"].')
 ]
 Concept: TypeAlias = Annotated[str, By(level_name)] | None
-OtherAllele: TypeAlias = Annotated[str | None, By(lambda text, _: text.strip() or None, str)]
+Allele: TypeAlias = Annotated[str, By(lambda text, _: known_allele(text), str)]
+OtherAllele: TypeAlias = Annotated[str | None, By(lambda text, _: known_allele(text) or None, str)]
 Chromosome: TypeAlias = Annotated[str | None, By(lambda written, _: chromosome(str(written)) or None, str | int)]
 Position: TypeAlias = Annotated[int, between(1, MAX_POSITION)] | None
 
@@ -132,7 +133,7 @@ class Genotype:
     """How many copies of an allele a person has: 0, 1 or 2, or an expected number between."""
 
     name: Annotated[str, DERIVED]
-    allele: Stripped = ""
+    allele: Allele = ""
     """The allele that is counted. Empty if that is not stated."""
     other_allele: OtherAllele = None
     """The allele that is not counted. Together, the two show on which strand a file counts them."""

@@ -5,10 +5,11 @@ from typing import Final
 
 _NAMES: Final = {"23": "X", "24": "Y", "25": "X", "XY": "X", "PAR1": "X", "PAR2": "X", "26": "MT", "M": "MT"}
 """Other ways to write a chromosome. The regions that X and Y share count as X."""
-_NONE: Final = frozenset({"", "0", "."})
+_NONE: Final = frozenset({"", "0", ".", "NA"})
 UNKNOWN_ALLELES: Final = frozenset({"0", "."})
 """How a file writes an allele that none of its samples has."""
-COMPLEMENTS: Final = {"A": "T", "T": "A", "C": "G", "G": "C"}
+_COMPLEMENTS: Final = str.maketrans("ACGTacgt", "TGCAtgca")
+_BASES: Final = frozenset("ACGTacgt")
 MAX_POSITION: Final = 2**31 - 1
 _COUNTED: Final = re.compile(r"copies of (.+), not (.+?)(?:, at (.+?)(?::(\d+))?)?")
 
@@ -16,6 +17,7 @@ _COUNTED: Final = re.compile(r"copies of (.+), not (.+?)(?:, at (.+?)(?::(\d+))?
 def chromosome(written: str) -> str:
     """Return the name of a chromosome, which programs write in different ways, or nothing if it is not known."""
     plain = written.strip().upper().removeprefix("CHR")
+    plain = plain.lstrip("0") or "0" if plain.isascii() and plain.isdigit() else plain
     return "" if plain in _NONE else _NAMES.get(plain, plain)
 
 
@@ -28,12 +30,17 @@ def position(written: str) -> int | None:
 
 def known_allele(written: str) -> str:
     """Return an allele, or nothing if it is not known."""
-    return "" if written in UNKNOWN_ALLELES else written
+    return "" if written.strip() in UNKNOWN_ALLELES else written.strip()
+
+
+def on_other_strand(allele: str) -> str:
+    """Return how the other strand writes an allele. One that is not written in bases stays as it is."""
+    return allele[::-1].translate(_COMPLEMENTS) if set(allele) <= _BASES else allele
 
 
 def is_ambiguous(one: str, other: str) -> bool:
-    """Tell whether two alleles are each other on the other strand: A and T, or C and G."""
-    return COMPLEMENTS.get(one) == other
+    """Tell whether two alleles are each other on the other strand, as A and T are, or C and G."""
+    return bool(one) and set(one) <= _BASES and on_other_strand(one).upper() == other.upper()
 
 
 def counted_as(allele: str, other: str, place: tuple[str, int | None] | None) -> str:

@@ -99,6 +99,12 @@ class Reading:
             check(not both, f"Both {first} and {second} are given.", "Keep one of the two.")
         if self.person is not None:
             object.__setattr__(self, "person", composed(self.person))
+            used = self.columns is not None and self.person in map(composed, self.columns)
+            check(
+                not used or self.person in self.texts,
+                f"The column {self.person!r:.60} says whose each row is, and is also used as a feature.",
+                "Remove it from columns under [reading], or from columns under [dictionaries].",
+            )
             check(self.triplets is None, "Both person and triplets are given.", "Name the column as triplets' row.")
         for key in ("columns", "leave_out", "names"):
             if (listed := getattr(self, key)) is not None:
@@ -118,12 +124,15 @@ class Reading:
             )
         preparation = preparation if self.triplets is None else preparation.of_triplets
         columns, own = preparation.columns, preparation.codes
-        stray = () if isinstance(self.missing_codes, tuple) else sorted(set(self.missing_codes) - set(columns))
+        stray = (
+            () if isinstance(self.missing_codes, tuple) else sorted(set(self.missing_codes) - {*columns, self.person})
+        )
         if stray:
             raise InvalidParameterError(
                 f"missing_codes names {stray[0]!r:.80}, which no feature uses.", "Name columns that are used."
             )
-        by_column = ((column, (*self.codes_of(column), *own.get(column, ()))) for column in columns)
+        coded = columns if self.person is None else (*columns, self.person)
+        by_column = ((column, (*self.codes_of(column), *own.get(column, ()))) for column in coded)
         codes = {column: codes for column, codes in by_column if codes}
         texts = {column: {text: place for place, text in enumerate(own)} for column, own in preparation.texts.items()}
         return replace(self, columns=columns, missing_codes=codes, preparation=preparation, texts=texts)

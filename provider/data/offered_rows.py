@@ -129,6 +129,10 @@ def read_arriving(
             f"{path}: rows that arrive cannot be triplets, because one row's may be in several files.",
             "Name the folder under data_sets.",
         )
+    if reading.person is not None:
+        raise InvalidDataError(
+            f"{path}: of rows that arrive, no column can say whose they are.", "Name the folder under data_sets."
+        )
     rows = read_offered(path, reading, row_entries=row_entries, scratch=scratch)
     return rows, rows.unusable is not None
 

@@ -49,12 +49,7 @@ class RowPersons:
     @classmethod
     def _of_column(cls, path: Path, reading: Reading, column: str, room: int | None) -> Self:
         used = names_to_read(path, reading)
-        if column in used:
-            raise InvalidDataError(
-                f"The column {column!r:.60} says whose each row is, and is also used as a number.",
-                "Remove it from columns under [reading], or from columns under [dictionaries].",
-            )
-        cells = PersonCells(label_of)
+        cells = PersonCells(label_of, reading.codes_of(column))
         texts = {**reading.texts, column: cells}
         with_column = replace(reading, columns=(*used, column), leave_out=(), texts=texts)
         return cls(path, with_column, [], cells=cells, room=room)

@@ -26,6 +26,7 @@ from dpspca.common.algorithms.steps import (
     Columns,
     Estimates,
     bounded_by,
+    divided,
     left_out_of,
     spread_over,
     strongest,
@@ -145,9 +146,10 @@ def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found
 def _seen_in(product: Product, diagonal: FloatArray, components: FloatArray, values: FloatArray) -> Estimates:
     """Estimate the loadings of columns that are left out, from a product with nearly the same components."""
     out, turn = left_out_of(components), product.basis.T @ components
-    gaps = values[None] - np.maximum(diagonal[out], 0.0)[:, None]
     stds = product.std * np.linalg.norm(turn, axis=0)
-    return Estimates.of_products(out, product.values[out] @ turn, stds, gaps)
+    gaps = values - max(float(diagonal[out].mean()), 0.0)
+    found, noise = divided(product.values[out] @ turn, gaps, stds)
+    return Estimates(out, found, noise)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

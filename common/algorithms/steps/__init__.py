@@ -17,7 +17,7 @@ from .free_structure import (
     standing_out,
     strongest,
 )
-from .left_out import Estimates, bounded_by, left_out_of, matrix_noise, seen_in, with_left_out
+from .left_out import Estimates, bounded_by, divided, left_out_of, matrix_noise, seen_in, with_left_out
 from .options import Option, OptionKind, declared, described
 from .product_steps import (
     ask_open,
@@ -95,6 +95,7 @@ __all__ = [
     "declared",
     "delta_left",
     "described",
+    "divided",
     "eigen_noise",
     "epsilon_left",
     "first_guess",

@@ -15,12 +15,22 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from dpspca.common.errors import InvalidDataError
-from dpspca.provider.data.tables import Columns, RowSource, columns_used, require_numeric, triplet_columns
+from dpspca.provider.data.tables import (
+    Columns,
+    PersonCells,
+    RowSource,
+    columns_used,
+    require_numeric,
+    require_persons,
+    triplet_columns,
+)
 
 Quote: TypeAlias = Callable[[str], str]
 """Writes a name in a database's own SQL."""
 
 _LISTED: Final = 20
+_DOUBLES: Final = frozenset({"double precision", "float8", "DOUBLE"})
+"""Types that hold whole numbers exactly, up to those that name nobody."""
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
 
@@ -70,6 +80,9 @@ def selection(  # noqa: PLR0913, PLR0917  # what a database says of itself
     columns = replace(chosen, kinds=tuple(kind for _, kind in used))
     if source.any_type:
         return Selection(columns, "")
+    for name, (_, kind) in zip(chosen.names or (), used, strict=True):
+        if isinstance(reading.texts.get(name), PersonCells):
+            require_persons(name, kind, is_fit=kind in types.texts or kind in types.whole or kind in _DOUBLES)
     named = zip(chosen.names or (), used, strict=True)
     is_text = tuple(name in reading.texts and kind in types.texts for name, (_, kind) in named)
     require_numeric(

@@ -25,6 +25,13 @@ class PersonFacts:
     """Number of labels that differ from another one only in how programs write the same name or number."""
     divided: int = 0
     """Number of labels that hold a mark that divides cells."""
+    unnamed: int = 0
+    """Number of labels that often stand for a missing value."""
+
+
+_UNNAMED: Final = frozenset(
+    {"na", "n/a", "nan", "null", "none", "nil", "unknown", "missing", "-9", "-99", "-999", "?", "-", "."}
+)
 
 
 def facts_of_persons(whose: Sequence[bytes]) -> PersonFacts:
@@ -37,11 +44,13 @@ def facts_of_persons(whose: Sequence[bytes]) -> PersonFacts:
         rows_of_nobody=whose.count(b""),
         alike=len(texts) - len(set(map(_plain, texts))),
         divided=sum(any(mark in text for mark in _DIVIDING) for text in texts),
+        unnamed=sum(_plain(text) in _UNNAMED for text in texts),
     )
 
 
 def _plain(label: str) -> str:
-    """Return a label without what programs add or change: quotes, spaces, case, and zeros after a point."""
+    """Return a label without what programs add or change: quotes, spaces, case, and zeros before and after a number."""
     plain = "".join(label.split()).strip("\"'").casefold()
     number = _WHOLE_AS_DECIMAL.fullmatch(plain)
-    return plain if number is None else number[1]
+    plain = plain if number is None else number[1]
+    return plain.lstrip("0") or "0" if plain.isascii() and plain.isdigit() else plain

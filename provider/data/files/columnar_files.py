@@ -29,6 +29,7 @@ from dpspca.provider.data.tables import (
     import_extra,
     loaded,
     require_numeric,
+    require_persons,
     triplet_columns,
 )
 
@@ -231,6 +232,9 @@ def _columns(schema: Any, source: RowSource) -> Columns:  # noqa: ANN401  # of p
     chosen = columns_used([field.name for _, field in own], source.reading)
     used = [own[place] for place in (range(len(own)) if chosen.places is None else chosen.places)]
     is_numeric, is_text = _numeric(), _text()
+    for name, (_, field) in zip(chosen.names or (), used, strict=True):
+        if isinstance(source.reading.texts.get(name), PersonCells) and field.name not in partition:
+            require_persons(name, str(field.type), is_fit=is_text(field.type) or _is_exact(field.type))
     if not source.any_type:
         require_numeric(
             [
@@ -302,6 +306,14 @@ def _numeric() -> Callable[[Any], bool]:
         return any(is_kind(plain) for is_kind in kinds)
 
     return is_numeric
+
+
+def _is_exact(kind: Any) -> bool:  # noqa: ANN401  # of pyarrow
+    """Tell whether a type has whole numbers, which double precision holds exactly unless they are very large."""
+    types = import_extra("pyarrow.types")
+    plain = kind.value_type if types.is_dictionary(kind) else kind
+    is_whole = types.is_integer(plain) or (types.is_decimal(plain) and plain.scale == 0)
+    return bool(is_whole or types.is_float64(plain) or types.is_null(plain))
 
 
 def _text() -> Callable[[Any], bool]:

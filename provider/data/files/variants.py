@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import (
-    COMPLEMENTS,
     UNKNOWN_ALLELES,
     Genotype,
     chromosome,
     counted_as,
     is_ambiguous,
+    on_other_strand,
     position,
 )
 from dpspca.common.errors import InvalidDataError
@@ -316,7 +316,7 @@ def _where(pairs: Sequence[tuple[Variant, Variant]], orders: Sequence[bool | Non
 def _is_on_other_strand(own: Variant, known: Variant) -> bool:
     if is_ambiguous(known.counted, known.other):
         return False
-    counted, other = (COMPLEMENTS.get(each, each) for each in (own.counted, own.other))
+    counted, other = map(on_other_strand, (own.counted, own.other))
     return _is_swapped(replace(own, counted=counted, other=other), known) is not None
 
 

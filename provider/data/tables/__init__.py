@@ -3,7 +3,7 @@
 from .arrow_numbers import floats
 from .extras import import_extra, loaded
 from .memory_limit import GENOTYPE, PERSON, SPARSE, require_room
-from .person_cells import PersonCells
+from .person_cells import PersonCells, require_persons
 from .raw_table import (
     Columns,
     RawTable,
@@ -61,6 +61,7 @@ __all__ = [
     "require_no_code_of_zero",
     "require_no_names",
     "require_numeric",
+    "require_persons",
     "require_room",
     "row_names",
     "triplet_columns",

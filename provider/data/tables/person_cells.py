@@ -11,6 +11,8 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.errors import InvalidTypeError
+from dpspca.common.storage import Codes
 from dpspca.common.text import composed
 
 _LARGEST: Final = 2.0**52
@@ -24,10 +26,11 @@ class PersonCells(dict[str, int]):
     It stands where a category has its levels, and is filled while rows are read.
     """
 
-    def __init__(self, label_of: Callable[[bytes], bytes]) -> None:
-        """``label_of`` writes a label in the form that labels of a persons file have."""
+    def __init__(self, label_of: Callable[[bytes], bytes], codes: Codes = ()) -> None:
+        """``label_of`` writes a label in the form that labels of a persons file have. ``codes`` stand for nobody."""
         super().__init__()
         self._label_of = label_of
+        self._nobody = frozenset(label_of(_digits(code).encode("utf-8", "surrogateescape")) for code in codes)
         self._labels: list[bytes] = []
 
     def __bool__(self) -> bool:
@@ -36,10 +39,10 @@ class PersonCells(dict[str, int]):
 
     def read(self, cell: str) -> float:
         """Return the number of a cell's label. A cell that is empty, or not in the file's encoding, names nobody."""
-        if _REPLACED in cell:
+        if _REPLACED in cell or any(map(_is_surrogate, cell)):
             return nan
         label = self._label_of(cell.encode("utf-8", "surrogateescape"))
-        if not label:
+        if not label or label in self._nobody:
             return nan
         text = composed(label.decode("utf-8", "surrogateescape"))
         if text not in self:
@@ -57,6 +60,24 @@ class PersonCells(dict[str, int]):
         if number <= -_LARGEST and number != -np.inf:
             place = int(-_LARGEST - number)
             return self._labels[place] if place < len(self._labels) else b""
-        if not abs(number) < _LARGEST:
-            return b""
-        return str(int(number) if number.is_integer() else number).encode()
+        label = b"" if not abs(number) < _LARGEST else _digits(number).encode()
+        return b"" if label in self._nobody else label
+
+
+def require_persons(name: str, kind: str, *, is_fit: bool) -> None:
+    """Refuse a column whose type may hold one number for two persons, or whose values have no single form as text."""
+    if not is_fit:
+        raise InvalidTypeError(
+            f"The column {name!r:.60}, which says whose each row is, holds {kind}.",
+            "Write it as text or as whole numbers: in a database with CAST in a query.",
+        )
+
+
+def _digits(code: str | float) -> str:
+    """Write a number by its digits, without a decimal if it is whole."""
+    return code if isinstance(code, str) else str(int(code) if float(code).is_integer() else code)
+
+
+def _is_surrogate(letter: str) -> bool:
+    """Tell whether a letter stands for a byte that is not in a file's encoding."""
+    return "\ud800" <= letter <= "\udfff"

@@ -169,7 +169,7 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading, renaming: st
         *sorted(reading.columns_with_fill),
         *(reading.missing_codes if not isinstance(reading.missing_codes, tuple) else ()),
     ):
-        _require_some(name, names or ())
+        _require_some(name, (*(names or ()), *([reading.person] if reading.person else ())))
     own = tuple(in_file[place] for place in places or range(len(in_file)))
     return Columns(names, places, width=len(all_names), in_file=own)
 

@@ -73,7 +73,7 @@ def test_data_sets_are_read_as_the_settings_declare(here: Here, tmp_path: Path) 
     assert [each["missing"] for each in cohort["facts"]["columns"]] == [1, 1]
     assert cohort["facts"]["rows_as_zeros"] == 0
     assert cohort["facts"]["persons"] == {
-        "persons": 2, "most_rows": 2, "rows_of_nobody": 0, "alike": 0, "divided": 0,
+        "persons": 2, "most_rows": 2, "rows_of_nobody": 0, "alike": 0, "divided": 0, "unnamed": 0,
     }  # fmt: skip
     assert (labs["facts"]["rows"], visits["facts"]["rows"]) == (6, 1)
     rows = data_sets_of(read_settings(ProviderSettings, tmp_path / "north.toml"))

@@ -368,7 +368,8 @@ def test_scores_are_added_to_a_table_of_phenotypes(mark: str, out: str, tmp_path
         ("id y\nS0 1\n", (), ("'IID'", "--id-column", "'id'")),
         ("IID y\nX 1\n", (), ("'IID'", "--ids")),
         ("IID PC2\nS0 1\n", (), "PC2"),
-        ("IID y\nS0\n", (), ("line 2", 1, 2)),
+        ("IID y\n\nS0\n", (), ("line 3", 1, 2)),
+        ('IID\ty\nS0\t"5 mg\nS1\tfine\n', (), "line 2"),
         ("", (), "traits.txt"),
         ("IID y\nS0 1\n", ("--table", "pcs"), "--table"),
     ],
@@ -383,6 +384,24 @@ def test_a_table_to_which_scores_cannot_be_added_is_refused(
     assert done.exit_code != 0
     assert not (tmp_path / "with.txt").exists()
     assert names_facts(done.output + str(done.exception), *(named if isinstance(named, tuple) else (named,)))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '"FID" "IID" "y"\n"F0" "S0" 1\n"F0" "S1" "a b"\n',
+        "IID ,y\r\nS0 ,1\r\nS1,2\r\n",
+        '#FID\tIID\ty\nF\tS0\t\nF\tS1\t"x\ty"\n',
+    ],
+    ids=["of R", "spaces and CRLF", "empty and quoted"],
+)
+def test_tables_as_programs_write_them_keep_their_cells(table: str, tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    (tmp_path / "traits.txt").write_text(table, encoding="utf-8")
+    out = ("--phenotypes", tmp_path / "traits.txt", "--out", tmp_path / "with.csv")
+    assert facts("model", "project", model(tmp_path), path, *out)["samples_without"] == 0
+    read = pd.read_csv(tmp_path / "with.csv")
+    assert (read[["PC1", "PC2", "PC3"]].to_numpy() == expected(tmp_path)[:2]).all()
 
 
 def test_a_name_of_several_samples_gets_no_scores(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from dpspca.provider.data.checked.preparation import CheckedRows
 from dpspca.provider.data.examination.data_set_facts import examine_rows
 from dpspca.provider.data.files import label_of
 from dpspca.provider.data.memory.scratch import Scratch
-from dpspca.provider.data.offered_rows import read_offered
+from dpspca.provider.data.offered_rows import read_arriving, read_offered
 from dpspca.provider.data.sources import names_in, outline_of, read_rows
 from dpspca.provider.data.tables import PersonCells, raw_table
 
@@ -222,6 +223,63 @@ def test_labels_that_cannot_be_told_apart_name_nobody() -> None:
     assert cells.labels(np.array(read)) == [b"a", b"b", b"a", b"", b"", b"", b"012", b"12"]
 
 
+@pytest.mark.parametrize("codes", [("NA", -9), {"p": ("NA", -9)}], ids=["everywhere", "of the column"])
+def test_codes_for_missing_values_name_nobody(codes: Any, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("x,p,y\n1,NA,2\n3,NA,4\n5,7,6\n7,-9,8\n9,-9.0,1\n", encoding="utf-8")
+    made = pd.DataFrame({"x": [1.0, 3, 5, 7, 9], "p": [-9, -9, 7, -9, -9], "y": [2.0, 4, 6, 8, 1]})
+    made.to_parquet(tmp_path / "rows.parquet", index=False)
+    for name in ("rows.csv", "rows.parquet"):
+        reading = Reading(person="p", missing_codes=codes)
+        found = examine_rows(tmp_path / name, reading).persons
+        assert found is not None
+        assert (found.persons, found.rows_of_nobody) == ((2, 3) if name == "rows.csv" else (1, 4))
+        assert found.alike == 0
+        rows = read_offered(tmp_path / name, reading)
+        assert np.asarray(rows.matrix)[:3].tolist() == [[0, 0], [0, 0], [5, 6]]
+
+
+def test_labels_that_may_be_one_or_none_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("x,p\n1,NA\n2,unknown\n3,012\n4,12\n5,12.0\n6,x\n", encoding="utf-8")
+    found = examine_rows(tmp_path / "rows.csv", Reading(person="p")).persons
+    assert found is not None
+    assert (found.persons, found.unnamed, found.alike) == (6, 2, 2)
+
+
+def test_a_name_in_another_encoding_names_nobody(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes("x,p\n1,Zoë\n".encode() + "2,Zoë\n3,Ann\n".encode("cp1252"))
+    found = examine_rows(tmp_path / "rows.csv", Reading(person="p")).persons
+    assert found is not None
+    assert (found.persons, found.rows_of_nobody) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1.0, 2.0], pa.float32()),
+        pa.array([Decimal("1.1"), Decimal("1.2")], pa.decimal128(5, 2)),
+        pa.array([True, False]),
+        pa.array([b"a", b"b"], pa.binary()),
+    ],
+    ids=["float", "decimal", "bool", "binary"],
+)
+def test_types_that_may_make_two_persons_one_are_refused(column: Any, tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pa.table({"x": [1.0, 2.0], "p": column}), tmp_path / "rows.parquet")
+    with pytest.raises(DpspcaError, match=facts("'p'", "CAST")):
+        read_offered(tmp_path / "rows.parquet", Reading(person="p"))
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DECIMAL(10, 2)", "DOUBLE", "DECIMAL(10, 0)", "VARCHAR"])
+def test_types_of_a_database_that_may_make_two_persons_one_are_refused(kind: str, tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "rows.duckdb")) as opened:
+        opened.execute(f"CREATE TABLE visits AS SELECT 1.5::DOUBLE AS x, 7::{kind} AS p")
+    reading = Reading(person="p", table="visits")
+    if kind in {"DOUBLE", "VARCHAR"}:
+        assert read_offered(tmp_path / "rows.duckdb", reading).persons is not None
+    else:
+        with pytest.raises(DpspcaError, match=facts("'p'", "CAST")):
+            read_offered(tmp_path / "rows.duckdb", reading)
+
+
 @given(st.lists(st.text(max_size=5) | st.integers(-100, 100)))
 def test_labels_are_those_of_a_persons_file(written: list[str | int]) -> None:
     cells = PersonCells(label_of)
@@ -251,7 +309,9 @@ def test_columns_that_cannot_name_persons_are_refused(tmp_path: Path, server: da
     with pytest.raises(DpspcaError, match=facts("'patients'", "'patient'")):
         read_offered(path, Reading(person="patients"))
     with pytest.raises(DpspcaError, match=facts("'age'", "columns")):
-        read_offered(path, Reading(person="age", columns=("age", "weight")))
+        Reading(person="age", columns=("age", "weight"))
+    with pytest.raises(DpspcaError, match=facts("rows.csv")):
+        read_arriving(path, Reading(person="patient"))
     (tmp_path / "whose.txt").write_text("a\n" * len(WHOSE), encoding="utf-8")
     with pytest.raises(DpspcaError, match=facts("'patient'", "whose.txt")):
         read_offered(path, Reading(person="patient"), persons=tmp_path / "whose.txt")
