@@ -119,7 +119,8 @@ class Flags:
         CenteringChoice | None,
         typer.Option(
             help="How to centre rows. auto: choose, and say why. auto-or-pairs: the same, but it may choose pairs for "
-            "several providers, too. Default: none."
+            "several providers, too. A plan may leave it out (none). A job that is signed says it, unless a "
+            "dictionary does."
         ),
     ] = None
     mean_bound: Annotated[

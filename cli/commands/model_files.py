@@ -118,6 +118,7 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     dictionary's units, or the settings map them to features.
     """
     check_ending(out, *(score_files.ENDINGS if phenotypes is None else FORMS))
+    check(phenotypes is None or table is None, "--table goes with a database.", "Leave out --table.")
     known = None if phenotypes is None else Phenotypes.read(phenotypes, id_column)
     read, reading_as = read_model(stored), _declared(config, data_set)
     if dictionary is not None:
@@ -130,7 +131,6 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     if known is None:
         score_files.write_scores(out, scores, names, table)
     else:
-        check(table is None, "--table goes with a database.", "Leave out --table.")
         without = score_files.write_phenotypes(out, scores, names, known)
     facts = {"file": str(out), "rows": scores.shape[0], "components": scores.shape[1], "warning": SCORES_WARNING}
     more = ({} if table is None else {"table": table}) | ({} if without is None else {"samples_without": without})

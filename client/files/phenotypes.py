@@ -13,11 +13,11 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidDataError, InvalidParameterError
 from dpspca.common.names import shortened
+from dpspca.common.storage import SAMPLE_LISTS
 
 FORMS: Final = {".txt": "\t", ".tsv": "\t", ".csv": ","}
 """The endings of files that are written, and what divides their cells."""
 _NONE: Final = "NA"
-_SAMPLE_LISTS: Final = (".fam", ".psam")
 _BY_SPACES: Final = re.compile(r'"([^"]*)"|(\S+)')
 """A cell in quotes, or without."""
 
@@ -36,7 +36,7 @@ class Phenotypes:
     def read(cls, path: Path, column: str) -> "Phenotypes":
         """Read a table with a line of names. Tabs, commas or spaces divide its cells."""
         check(
-            path.suffix.lower() not in _SAMPLE_LISTS,
+            path.suffix.lower() not in SAMPLE_LISTS,
             f"{path} lists samples.",
             "Give the table of phenotypes, and the list of samples as --ids if it is not beside the genotypes.",
         )

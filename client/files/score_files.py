@@ -10,6 +10,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidDataError, InvalidParameterError
+from dpspca.common.storage import SAMPLE_LISTS
 from dpspca.common.text import to_csv
 from dpspca.provider.data import DATABASES, import_extra, sample_ids, write_scores_table
 
@@ -30,7 +31,7 @@ class RowNames:
     @classmethod
     def read(cls, path: Path, rows: int) -> "RowNames":
         """Read a .fam or .psam file, or a file with one name a line."""
-        if path.suffix.lower() in {".fam", ".psam"}:
+        if path.suffix.lower() in SAMPLE_LISTS:
             pairs = sample_ids(path)
             found = cls(tuple(name for _, name in pairs), tuple(family for family, _ in pairs))
         else:
@@ -48,7 +49,7 @@ class RowNames:
 def names_beside(source: Path) -> Path | None:
     """Return the list of samples that belongs to a file of genotypes."""
     stems = {source.with_suffix("")} if source.suffix.lower() in {".bed", ".pgen"} else {source}
-    found = [path for stem in stems for end in (".fam", ".psam") if (path := stem.with_name(stem.name + end)).exists()]
+    found = [path for stem in stems for end in SAMPLE_LISTS if (path := stem.with_name(stem.name + end)).exists()]
     return found[0] if found and not source.is_dir() else None
 
 

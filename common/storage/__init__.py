@@ -14,7 +14,7 @@ from .files import PRIVATE, require_private_folder
 from .installed import installed_digest
 from .other_files import JOB, STUDY, other_file
 from .paths import is_pattern
-from .reading import DELIMITERS, Codes, Reading
+from .reading import DELIMITERS, SAMPLE_LISTS, Codes, Reading
 from .routes import ProxyAddress, Route
 from .settings import (
     AnalystSettings,
@@ -37,6 +37,7 @@ __all__ = [
     "JOB",
     "MAX_DATA_SETS",
     "PRIVATE",
+    "SAMPLE_LISTS",
     "STUDY",
     "UNUSABLE",
     "Address",

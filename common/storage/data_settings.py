@@ -16,9 +16,8 @@ from dpspca.common.names import check_name
 from .dictionary_settings import doubly_declared, read_preparation
 from .engine_settings import EngineSettings
 from .paths import FilePath, is_pattern
-from .reading import OF_CLUSTERS, Reading
+from .reading import OF_CLUSTERS, SAMPLE_LISTS, Reading
 
-_SAMPLE_LISTS: Final = (".fam", ".psam")
 SAMPLES: Final = "`dpspca config sample` shows what belongs there."
 MAX_DATA_SETS: Final = 256
 """Of one provider: a coordinator takes no greeting with more."""
@@ -119,7 +118,7 @@ def _unfit_for_persons(tables: _Tables) -> Iterator[tuple[str, str]]:
     for name in sorted(_with_persons(tables)):
         if name in tables["arriving"]:
             yield f"reading.{name:.80} has person, and its rows arrive.", _OF_ROWS_READ_ONCE["persons"]
-        if name in files and files[name].suffix.lower() not in _SAMPLE_LISTS:
+        if name in files and files[name].suffix.lower() not in SAMPLE_LISTS:
             yield (
                 f"reading.{name:.80} has person, and {name!r:.80} has a persons file.",
                 "Keep one: person names a column of the rows, and a persons file has a line for each row.",

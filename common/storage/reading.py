@@ -24,6 +24,8 @@ ENCODINGS: Final = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "iso
 "utf-16" is in the order of bytes that the file begins with, or little-endian if ``names`` are declared: then the first
 bytes are those of a row, and may decide nothing.
 """
+SAMPLE_LISTS: Final = (".fam", ".psam")
+"""Lists of samples that PLINK writes beside genotypes."""
 DELIMITERS: Final = (",", ";", "\t", "|", " ")
 """A space stands for one or several."""
 DECIMALS: Final = (".", ",")

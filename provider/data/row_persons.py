@@ -12,10 +12,10 @@ from typing import Final, Self
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError, MissingExtraError
-from dpspca.common.storage import Reading
+from dpspca.common.storage import SAMPLE_LISTS, Reading
 
 from .file_errors import file_errors
-from .files import SAMPLE_LISTS, label_of, labels_in, located, read_samples
+from .files import label_of, labels_in, located, read_samples
 from .sources import RawTables, names_to_read, raw_tables
 from .tables import PERSON, Columns, PersonCells, RawTable, RowBatches, require_room
 

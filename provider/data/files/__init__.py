@@ -37,11 +37,10 @@ from .text_files import (
     triplets_of_text,
     undecoded_in_text,
 )
-from .variants import SAMPLE_LISTS, Variant, agree, outline_of_variants, read_samples, read_variants, sample_ids
+from .variants import Variant, agree, outline_of_variants, read_samples, read_variants, sample_ids
 from .zarr_files import columns_of_zarr, is_zarr, read_zarr, unstored_in_zarr
 
 __all__ = [
-    "SAMPLE_LISTS",
     "FolderForm",
     "Stamp",
     "TemporarilyUnreadableError",

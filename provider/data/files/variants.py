@@ -32,7 +32,6 @@ from dpspca.provider.data.tables import import_extra
 
 NO_AUTOSOME: Final = frozenset({"X", "Y", "MT"})
 _NAMED: Final = 8
-SAMPLE_LISTS: Final = (".fam", ".psam")
 _VARIANT_LISTS: Final = (".bim", ".pvar", ".pvar.zst")
 _BIM: Final = ("#CHROM", "ID", "CM", "POS", "ALT", "REF")
 _SHORT_BIM: Final = ("#CHROM", "ID", "POS", "ALT", "REF")

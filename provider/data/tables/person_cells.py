@@ -13,7 +13,6 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.storage import Codes
-from dpspca.common.text import composed
 
 _LARGEST: Final = 2.0**52
 _REPLACED: Final = "\ufffd"
@@ -44,7 +43,7 @@ class PersonCells(dict[str, int]):
         label = self._label_of(cell.encode("utf-8", "surrogateescape"))
         if not label or label in self._nobody:
             return nan
-        text = composed(label.decode("utf-8", "surrogateescape"))
+        text = label.decode("utf-8", "surrogateescape")
         if text not in self:
             self[text] = len(self._labels)
             self._labels.append(label)

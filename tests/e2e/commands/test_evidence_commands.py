@@ -14,13 +14,13 @@ from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 
 FLAGS = [
     "--components",
-    2,
+    "2",
     "--norm-bound",
-    12,
+    "12",
     "--unit",
     "row-replace-one",
     "--epsilon",
-    1,
+    "1",
     "--delta",
     "1e-6",
     "--centering",

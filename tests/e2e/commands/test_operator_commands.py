@@ -19,13 +19,13 @@ from dpspca.common.trust.authority import Authority
 
 JOB = [
     "--components",
-    2,
+    "2",
     "--norm-bound",
-    12,
+    "12",
     "--unit",
     "row-replace-one",
     "--epsilon",
-    4,
+    "4",
     "--delta",
     "1e-6",
     "--centering",

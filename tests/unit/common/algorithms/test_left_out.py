@@ -113,7 +113,7 @@ def test_a_direction_that_explains_as_much_may_have_any_part() -> None:
     assert found.stds[:, 0].tolist() == pytest.approx([0.8, 0.6], abs=0.01)
 
 
-def test_a_column_that_is_left_out_may_have_the_loading_that_the_matrix_shows() -> None:
+def test_a_column_left_out_may_have_the_loading_that_the_matrix_shows() -> None:
     found = Estimates(np.array([1, 2]), np.array([[0.5], [0.0]]), np.array([[0.25], [1.0]]))
     stds = with_left_out(np.array([[0.1], [0.0], [0.0]]), found)
     assert stds[:, 0].tolist() == pytest.approx([0.1, np.hypot(0.5, 0.25), 1.0])

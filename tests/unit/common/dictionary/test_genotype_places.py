@@ -57,7 +57,7 @@ def test_alleles_and_places_that_no_variant_has_are_refused(changes: dict[str, A
         of(rs1=WHOLE | changes)
 
 
-def test_a_list_of_frequencies_gives_alleles_and_places_as_far_as_it_has_them(tmp_path: Path) -> None:
+def test_frequencies_give_alleles_and_places_as_far_as_they_have_them(tmp_path: Path) -> None:
     line = "chr1\t77\trs1\tG\tA\t0.25\t100\n"
     assert parse_frequencies(HEAD + line) == {"rs1": WHOLE}
     assert parse_frequencies(HEAD + line.replace("chr1\t77", "0\t0").replace("\tG\t", "\t.\t")) == {
