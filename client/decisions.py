@@ -138,11 +138,11 @@ def _wide_path(decided: Decision) -> str:
     number = _columns(decided.outstanding or 0)
     if decided.path is ReleasePath.WIDE:
         return (
-            f"So the budget was spent on the {number} with the largest variances, and on columns that correlate with "
-            "these."
+            f"So the budget was spent on {number} with large variances or with signs that agree, and on columns that "
+            "correlate with these."
         )
     return (
-        f"The {number} with the largest variances, and other columns that stood out, held only "
+        f"The {number} with large variances or with signs that agree, and others that stood out, held only "
         f"{_percent(decided.held)} of the variance that a product of all columns showed. So most of the budget was "
         "spent on products of all columns with the components."
     )

@@ -13,7 +13,7 @@ ALL: Final[dict[str, list[str]]] = {
     "draws of P": ["--designs=P", "--methods=auto", "--seeds=16"],
     "owners": ["--designs=P", "--owners=4", "--methods=auto", "--seeds=16"],
     "fresh": ["--methods=auto", "--seeds=8", "--first-seed=100"],
-    "wide": ["--designs=WP,WS,WM,WD,WF,WE", "--seeds=3", "--methods=auto;dps-pca;dps-pca, improved"],
+    "wide": ["--designs=WP,WF,WS,WQ,WM,WD,WE", "--seeds=3", "--methods=auto;dps-pca;dps-pca, improved"],
     "settings": ["--designs=S,D,M", *_SETTINGS, "--seeds=4", "--methods=auto;analyze-gauss;dps-pca"],
     "tables": ["--tables", "--seeds=5"],
     "others": ["--tables", "--seeds=5", f"--methods={_OTHERS}"],

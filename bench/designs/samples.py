@@ -115,6 +115,7 @@ WIDE: Final = {
         "wide, unequal variances: d = 10,000, n = 20,000, eigenvalues 60 and 50 on 20",
         spikes(20_000, 10_000, 20, (60, 50), null=5, spread=0.5),
     ),
+    "WQ": Design("wide, equal variances: d = 10,000, n = 20,000, two blocks of 10", blocks(20_000, 10_000)),
     "WM": Design(
         "wide, some columns: d = 10,000, n = 20,000, eigenvalues 300 and 200 over 1 on 500",
         spikes(20_000, 10_000, 500, (300, 200), null=1),

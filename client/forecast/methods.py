@@ -12,7 +12,7 @@ from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.job import JobSpec, Scalar
 from dpspca.common.plan import NUMBER_BYTES, Plan, Step
-from dpspca.common.queries import ViewCovariance, ViewQuery
+from dpspca.common.queries import SignPairs, ViewCovariance, ViewQuery
 from dpspca.provider.release import Schedule
 
 from .local import of_drawn, of_perturbed, of_range
@@ -37,6 +37,7 @@ _PER_VIEWED_NUMBER: Final = 1.5e-8
 _PER_PRODUCT: Final = 1.6e-10
 _PER_SQUARE: Final = 1.1e-11
 _PER_EIGENVECTORS: Final = 1.5e-10
+_PER_PAIR: Final = 2e-11
 """Seconds, roughly, if every party has a core or two (``bench/forecast.py --costs``): to sign, check and plan a job, to
 commit and carry an answer, to make the tables of one width of noise, to draw and carry one number, to make an integer
 of one number of a row, to do so for another view of it, to multiply a row's number by one column, for a product of two
@@ -208,4 +209,5 @@ def _seconds(steps: list[Step], population: Population) -> float:
         total += max(2 * schedule.interval(number), work) + _PER_ANSWER + _PER_SENT_NUMBER * sent
         total += _PER_VIEWED_NUMBER * numbers if issubclass(step.query, ViewQuery) else 0.0
         total += _PER_EIGENVECTORS * step.shape[0] ** 3 if is_square else 0.0
+        total += _PER_PAIR * rows * SignPairs.columns_of(step.extent) ** 2 if issubclass(step.query, SignPairs) else 0.0
     return total

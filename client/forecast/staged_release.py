@@ -26,7 +26,7 @@ from dpspca.common.algorithms import (
 )
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import ChoiceEvent
-from dpspca.common.queries import ViewCovariance, ViewProduct
+from dpspca.common.queries import SignPairs, ViewCovariance, ViewProduct
 
 from .loops import Loop, of_loop, products_of
 from .population import Population, length_quantile, length_quantiles
@@ -120,19 +120,20 @@ def _hides(norms: Step, population: Population) -> bool:
 
 
 class _WideStages:
-    """The stages where the diagonal alone names candidates: too many columns for a matrix of all of them."""
+    """The stages where the diagonal and pairs name candidates: too many columns for a matrix of all of them."""
 
     def __init__(self, plan: Plan, population: Population, steps: dict[str, Step]) -> None:
         self._plan, self._population, self._steps = plan, population, steps
 
     def outlook(self) -> Outlook:
-        """Release the block of the columns with the largest sums of squares, and what is tied to it."""
+        """Release the block of the columns with the largest sums of squares and of pairs, and what is tied to it."""
         joint = self._of_products()
         if joint is not None:
             return joint
-        held = min(self._by_diagonal(), MOST_OF_DIAGONAL / self._population.support)
-        most = max(1, round(MOST_OF_DIAGONAL - held * self._population.support))
+        outstanding = min(self._by_diagonal(), MOST_OF_DIAGONAL / self._population.support)
+        most = max(1, round(MOST_OF_DIAGONAL - outstanding * self._population.support))
         by_mistake = min(float(ndtr(-OUTLYING)) * self._population.dimension, most)
+        held = max(outstanding, self._by_pairs())
         return self._of_block(held, round(held * self._population.support + by_mistake), None)
 
     def _of_products(self) -> Outlook | None:
@@ -164,8 +165,11 @@ class _WideStages:
             cosines = 1 / (1 + size / np.square(signals) / np.maximum(precision, 1e-300))
         return of_whole(population, float(np.max(precision) ** -0.5), limit_of(self._plan), prunes=True)
 
-    def _by_diagonal(self) -> float:
-        """Return which part of the energy is in columns with outstanding sums of squares."""
+    def _by_diagonal(self, least: float = OUTLYING, most: int = MOST_OF_DIAGONAL) -> float:
+        """Return which part of the energy is in columns with outstanding sums of squares.
+
+        That is at least so many deviations above the median, and for at most so many columns that are usual.
+        """
         population, step = self._population, self._steps["diagonal"]
         if population.support > population.dimension / 2:
             return 0.0  # none stands out where most take part
@@ -174,7 +178,7 @@ class _WideStages:
         columns += (population.dimension - population.support) * population.usual**2
         clip = min(population.limit, math.sqrt(3 * columns))  # squares of normal numbers have a mean square of 3
         spread = math.hypot(planned_noise(step, population) * clip, math.sqrt(2 * population.rows) * population.usual)
-        deviations = max(OUTLYING, -float(ndtri(min(0.5, MOST_OF_DIAGONAL / population.dimension))))
+        deviations = max(least, -float(ndtri(min(0.5, most / population.dimension))))
         return self._above(deviations * spread / population.rows / shared)
 
     def _above(self, level: float) -> float:
@@ -186,10 +190,11 @@ class _WideStages:
         """Release the candidates' block, prune it, and release it at the scale of what was found."""
         population, count = self._population, self._population.components
         size = max(candidates, count)
+        starts = (held, size), self._start_from_pairs()
         block = _Release.of(self._plan, population, self._steps["norms on candidates"], self._steps["candidates"], size)
         first = joined(block.noise, whole.noise) if whole else block.noise
-        strength = population.rows * float(block.population.leading[-1]) * held
-        if held < 1 / population.support or strength <= first * math.sqrt(size):
+        clear = first / population.rows / float(block.population.leading[-1])
+        if not any(part > max(clear * math.sqrt(columns), 1 / population.support) for part, columns in starts):
             return Outlook(np.ones(count), first, size)
         held *= 1 - part_missed(signals_of(block.population, first), size, population.support, held)
         held = max(held, self._by_ties(held))
@@ -224,6 +229,22 @@ class _WideStages:
         shared = float(population.leading[-1]) / population.support
         correlation = math.sqrt(held * shared / (population.components * shared + population.usual))
         return min(1.0, held + event.picks / population.support) if self._clear(event, correlation, 1) else held
+
+    def _by_pairs(self) -> float:
+        """Return which part of the energy is in pairs of columns that the providers choose, where they choose any."""
+        event, population = self._event("pairs of columns"), self._population
+        if event is None:
+            return 0.0
+        shared = float(population.leading.sum()) / population.support
+        clear = self._clear(event, shared / (shared + population.usual), 2)
+        among = SignPairs.columns_of(self._steps["pairs of columns"].extent)
+        part = 1.0 if among == population.dimension else max(among / population.dimension, self._by_diagonal(0, among))
+        return min(part, _PAIRED * event.picks / population.support) if clear else 0.0
+
+    def _start_from_pairs(self) -> tuple[float, float]:
+        """Return which part of the energy is in the columns of chosen pairs, and how many columns these are."""
+        event = self._event("pairs of columns")
+        return self._by_pairs(), _PAIRED * event.picks * self._population.providers if event else 1.0
 
     def _event(self, name: str) -> ChoiceEvent | None:
         """Return the event of a choice, if the plan has it."""
@@ -294,15 +315,6 @@ class _Stages(_WideStages):
         level = math.sqrt(2 * math.log(size)) * math.sqrt(2 * size) * noise**2
         typical = float(np.square(population.rows * self._whole.population.leading).sum()) / population.support
         return self._above(level / typical)
-
-    def _by_pairs(self) -> float:
-        """Return which part of the energy is in pairs of columns that the providers choose, where they choose any."""
-        event, population = self._event("pairs of columns"), self._population
-        if event is None:
-            return 0.0
-        shared = float(population.leading.sum()) / population.support
-        clear = self._clear(event, shared / (shared + population.usual), 2)
-        return min(1.0, _PAIRED * event.picks / population.support) if clear else 0.0
 
     def _falls_short(self, held: float) -> bool:
         """Tell whether the whole matrix shows more than the candidates hold (``staged_release._decide``)."""

@@ -26,7 +26,7 @@ for its share of mu^2. Queries differ only in their ``View``, and all views have
 (``dpspca.common.queries.views``). So the sum of mu^2 holds although the queries are adaptive (Smith & Thakurta 2022).
 
 If there are too many columns for any matrix of d^2 numbers, or the job wants smaller answers, candidates come from the
-diagonal alone, and products show what is beyond them (``wide_release``).
+diagonal and from pairs, and products show what is beyond them (``wide_release``).
 
 This method is not from a paper. Where nothing is gained by another scale, few columns are released as by "Analyze
 Gauss" (Dwork, Talwar, Thakurta & Zhang 2014).
@@ -124,7 +124,7 @@ class AutoOptions:
         default=True,
         metadata=described(
             "Whether to release the covariance matrix of all columns if there are at most 8,192. Without it, answers "
-            "are much smaller, as with more columns: a matrix of those with the largest variances, and products of all."
+            "are much smaller, as with more columns: a matrix of those that stand out, and products of all."
         ),
     )
 

@@ -34,6 +34,8 @@ _DRAW_WORDS: Final = 16
 _NEGLIGIBLE: Final = 170
 """exp(-170) is below 2^-240."""
 _STEP: Final = 256
+_COUNTED: Final = 2**22
+"""Scores that are counted at a time."""
 
 
 Scores = NDArray[np.int32]
@@ -47,8 +49,10 @@ def pick_pairs(
     ``scores`` is symmetric and not negative. Fewer pairs are chosen if no more columns are left.
     ``largest`` is a bound on scores, the number of rows. The work follows from it and from the scale.
     """
-    left = np.where(np.tri(len(scores), dtype=bool), np.int32(-1), scores)
-    levels = np.bincount(left[left >= 0], minlength=1)
+    left = np.full_like(scores, -1)
+    for column in range(len(left)):
+        left[column, column + 1 :] = scores[column, column + 1 :]
+    levels = _levels(left)
     weights = _weights(scale, largest)
     chosen: list[tuple[int, int]] = []
     columns: set[int] = set()
@@ -60,6 +64,16 @@ def pick_pairs(
             columns.add(column)
             _take_out(left, levels, column, columns)
     return chosen
+
+
+def _levels(left: Scores) -> NDArray[np.int64]:
+    """Count the pairs of each score, some columns at a time: numpy makes 64 bits of each number that it counts."""
+    levels = np.zeros(max(0, int(left.max(initial=0))) + 1, dtype=np.int64)
+    step = max(1, _COUNTED // max(1, len(left)))
+    for start in range(0, len(left), step):
+        block = left[start : start + step]
+        levels += np.bincount(block[block >= 0], minlength=len(levels))
+    return levels
 
 
 def pick_columns(scores: Scores, picks: int, scale: float, words: WordSource, *, largest: int = MAX_ROWS) -> list[int]:

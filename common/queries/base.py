@@ -145,8 +145,8 @@ class Query(ABC):
         state = sha256(self.kind.encode())
         for field in fields(self):  # type: ignore[arg-type]  # every query is a dataclass
             value = getattr(self, field.name)
-            if field.name == "scales" and value is None:
-                continue  # version 0.1.0 had no scales, and the digest of a query stays what it was
+            if field.name in {"scales", "among"} and value is None:
+                continue  # earlier versions had neither, and the digest of a query stays what it was
             state.update(f"|{field.name}={_canonical(value)}".encode())
         return state.hexdigest()
 

@@ -6,16 +6,18 @@ what it costs does not depend on how many things there are to choose from.
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from dpspca.common.arrays import FloatArray, optional_scales, refuse
 from dpspca.common.errors import NotCanonicalQueryError
 from dpspca.common.privacy import PrivacyUnit
 
 from .base import Announcement, Content, Extent, RowQuery, check_unit
-from .content import read_center, read_scales, write_content
+from .content import INDEX, place_size, read_center, read_scales, write_content
 from .rows import ColumnsQuery
-from .views import ViewQuery
+from .views import ViewQuery, named_columns
 
 
 class ColumnChoice(RowQuery):
@@ -56,13 +58,14 @@ class ColumnChoice(RowQuery):
 class SignPairs(ColumnChoice, ColumnsQuery):
     """How often each column was chosen, where a provider chooses pairs of columns whose signs go together.
 
-    A pair's score is |sum over the rows of sign(x_i) sign(x_j)|, around a public centre if there is one. An entry below
-    2^-18 of its row's length, at public scales if there are any, counts as zero. Each choice is among the pairs that
-    add a column. The score needs no bound on the columns.
+    The choice is among the pairs of some columns, ``among``, or of all if it is None. A pair's score is
+    |sum over the rows of sign(x_i) sign(x_j)|, around a public centre if there is one. An entry below 2^-18 of its
+    row's length, at public scales if there are any, counts as zero. Each choice is among the pairs that add a column.
+    The score needs no bound on the columns.
 
     A row adds -1, 0 or 1 to the sum: removing it moves a score by at most 1, and replacing it by at most 2; the rows of
-    one person, m at most, by m times as much. The plan's event (``ChoiceEvent``) says how many choices there are and
-    with which scale, and what they cost.
+    one person, m at most, by m times as much. Which columns are asked about is public, and the same for neighbours. The
+    plan's event (``ChoiceEvent``) says how many choices there are and with which scale, and what they cost.
     Counting choices is post-processing. Who is trusted: the provider, and its source of random words.
     """
 
@@ -73,21 +76,51 @@ class SignPairs(ColumnChoice, ColumnsQuery):
     )
 
     scales: FloatArray | None = None
+    among: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "scales", optional_scales(self.scales, self.dimension))
+        object.__setattr__(self, "among", _some_columns(self.among, self.dimension))
+
+    @property
+    def extent(self) -> Extent:
+        """The size: where a basis counts its rows, it counts the columns asked about, unless these are all."""
+        return Extent(self.dimension, 0, 0 if self.among is None else len(self.among))
 
     @property
     def announcement(self) -> Announcement:
         return replace(super().announcement, scaled=self.scales is not None)
 
     def content(self) -> Content:
-        return write_content(None, self.center, self.scales)
+        columns = b"" if self.among is None else self.among.astype(INDEX).tobytes()
+        return columns + bytes(write_content(None, self.center, self.scales))
+
+    @classmethod
+    def content_size(cls, announced: Announcement) -> int:
+        return announced.extent.nonzero_rows * INDEX.itemsize + place_size(announced)
 
     @classmethod
     def read(cls, announced: Announcement, content: Content, basis_hash: str) -> Self:
-        return cls(announced.extent.dimension, read_center(announced, content), read_scales(announced, content))
+        count = announced.extent.nonzero_rows
+        among = np.frombuffer(content, INDEX, count).astype(np.intp) if count else None
+        center, scales = read_center(announced, content), read_scales(announced, content)
+        return cls(announced.extent.dimension, center, scales, among)
+
+    @staticmethod
+    def columns_of(extent: Extent) -> int:
+        """Count the columns whose pairs are asked about."""
+        return extent.nonzero_rows or extent.dimension
+
+
+def _some_columns(given: Any, dimension: int) -> Any:  # noqa: ANN401  # integers, as an array
+    """Refuse all columns in place of None, and columns that are not in order: equal choices have one form."""
+    if given is None:
+        return None
+    columns = named_columns(given, dimension)
+    if len(columns) == dimension:
+        refuse("A choice of pairs names all columns.", "Leave them out: it is then about all.", NotCanonicalQueryError)
+    return columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,7 +68,7 @@ class View:
     along: float | None = None
 
     def __post_init__(self) -> None:
-        columns = _columns(self.columns, self.dimension)
+        columns = named_columns(self.columns, self.dimension)
         axes = np.zeros((len(columns), 0)) if self.axes is None else np.array(self.axes, dtype=np.float64, order="C")
         if axes.ndim != 2 or len(axes) != len(columns) or axes.shape[1] > MAX_AXES:  # noqa: PLR2004  # a matrix
             refuse(
@@ -361,14 +361,14 @@ def _lift_of_squares(view: View) -> float:
     return max(1.0, float(min(view.factors) / len(view.columns) ** 0.25))
 
 
-def _columns(given: Any, dimension: int) -> Any:  # noqa: ANN401  # integers, as an array
+def named_columns(given: Any, dimension: int) -> Any:  # noqa: ANN401  # integers, as an array
     """Refuse columns that are not named once, in order: equal views have one form."""
     columns = np.array(given)
     if columns.ndim != 1 or not columns.size or columns.dtype.kind not in "iu":
-        refuse("A view names no columns.", "Name at least one.")
+        refuse("A query about some columns names none.", "Name at least one.")
     columns = columns.astype(np.intp)
     if (columns[1:] <= columns[:-1]).any() or columns[0] < 0 or columns[-1] >= dimension:
-        refuse("The columns of a view are not in ascending order below the dimension.", "Name every column once.")
+        refuse("The columns of a query are not in ascending order below the dimension.", "Name every column once.")
     columns.setflags(write=False)
     return columns
 

@@ -62,7 +62,7 @@ class Need(NamedTuple):
     @classmethod
     def of_signs(cls, dimension: int, block_rows: int, scores: int) -> Self:
         """Return the memory for scores of columns, or of pairs of columns. One thread adds them up."""
-        return cls(_SIGN_FORMS * block_rows * dimension + 2 * scores, 2 * scores, 0, 3 * scores)
+        return cls(_SIGN_FORMS * block_rows * dimension + scores + scores // 2, scores, 0, scores)
 
     @classmethod
     def of_product(cls, dimension: int, columns: int) -> Self:

@@ -25,7 +25,7 @@ def need_of(step: Step) -> tuple[int, Need]:
     """Return how many numbers the sum for an answer has, and what the answer takes in memory."""
     dimension = step.extent.dimension
     if issubclass(step.query, SignPairs | TiedColumns):
-        scores = dimension * (dimension if issubclass(step.query, SignPairs) else _MOST_AXES)
+        scores = SignPairs.columns_of(step.extent) ** 2 if issubclass(step.query, SignPairs) else dimension * _MOST_AXES
         return 1, Need.of_signs(dimension, dense_step(dimension), scores)
     if issubclass(step.query, SubspaceQuery):
         return dimension**2, Need.of_subspace(dimension)

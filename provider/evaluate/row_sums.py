@@ -102,7 +102,7 @@ class LocalSums:
             case ColumnSizes(center=center):
                 return (self._sizes(center),)
             case SignPairs():
-                return (np.asarray(sum(sign_scores(each) for each in self._of_signs(query))),)
+                return (np.asarray(sum(sign_scores(each, query.among) for each in self._of_signs(query))),)
             case _:
                 raise InvalidQueryError(f"Rows cannot answer '{query.kind}'.", "Ask a query over rows.")
 

@@ -283,7 +283,8 @@ class Shard:
             gram = self._moments(query.center).gram().floats()
             return release_subspace(query, event, gram, self._rows.count, words)
         if isinstance(query, SignPairs) and isinstance(event, ChoiceEvent):
-            return release_pairs(_narrow(*self._sums.of(query)), event, words, self._rows.count)
+            totals = _narrow(*self._sums.of(query))
+            return release_pairs(totals, query, event, words, self._rows.count)
         if isinstance(query, TiedColumns) and isinstance(event, ChoiceEvent):
             totals = _narrow(*self._sums.of(query))
             return release_columns(totals, query.view, event, words, self._rows.count)

@@ -27,6 +27,7 @@ from dpspca.common.queries import (
     NormHistogram,
     RowSparse,
     ScoreHistogram,
+    SignPairs,
     View,
     ViewCovariance,
     ViewProduct,
@@ -256,11 +257,16 @@ def _sizes(entries: FloatArray) -> NDArray[np.int64]:
     return np.where(sizes < LARGEST_SIZE * 4.0 ** (2 - SIZES), SIZES - 1, places)
 
 
-def sign_scores(rows: BlockRows) -> Integers:
-    """Add up sign(x_i) sign(x_j) for each pair of columns: exact, because 2^14 rows of 1 stay whole in float32."""
-    total = np.zeros((rows.dimension, rows.dimension), dtype=np.int64)
+def sign_scores(rows: BlockRows, among: NDArray[np.intp] | None = None) -> Integers:
+    """Add up sign(x_i) sign(x_j) for each pair of columns, or for the pairs of those ``among`` which are asked about.
+
+    This is exact, because 2^14 rows of 1 stay whole in float32.
+    """
+    chosen = np.arange(rows.dimension) if among is None else among
+    total = np.zeros((len(chosen), len(chosen)), dtype=np.int64)
     for block in _some(rows, dense_step(rows.dimension)):
-        signs = _signs(block if isinstance(block, np.ndarray) else block.toarray())
+        some = block if among is None else block[:, among]
+        signs = _signs(some if isinstance(some, np.ndarray) else some.toarray())
         np.add(total, np.dot(signs.T, signs), out=total, casting="unsafe")
     return total
 
@@ -296,19 +302,25 @@ def tied_scores(rows: BlockRows, view: View) -> Integers:
 
 
 def _scores(sums: Integers) -> NDArray[np.int32]:
-    """Return scores in 32 bits. That of 2^31 rows which all agree is one less, which moves no score further apart."""
-    return np.minimum(sums, _LARGEST_SCORE).astype(np.int32)
+    """Return the sizes of sums in 32 bits, and spoil the sums: as many copies of all pairs would not fit.
+
+    The score of 2^31 rows which all agree is one less, which moves no score further apart.
+    """
+    scores = np.empty(sums.shape, np.int32)
+    return np.minimum(np.abs(sums, out=sums), _LARGEST_SCORE, out=scores, casting="unsafe")
 
 
 def release_columns(totals: Integers, view: View, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
     """Choose columns outside a view by their scores over this many rows, and mark them."""
-    scores = _scores(np.abs(totals).max(axis=0, initial=0))
+    scores = _scores(totals).max(axis=0, initial=0)
     scores[view.columns] = -1
     chosen = pick_columns(scores, event.picks, event.scale, words, largest=rows)
     return np.bincount(np.array(chosen, dtype=np.intp), minlength=len(scores)).astype(np.int64)
 
 
-def release_pairs(scores: Integers, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
+def release_pairs(totals: Integers, query: SignPairs, event: ChoiceEvent, words: WordSource, rows: int) -> Integers:
     """Choose pairs of columns by their scores over this many rows, and count how often each column was chosen."""
-    chosen = pick_pairs(_scores(np.abs(scores)), event.picks, event.scale, words, largest=rows)
-    return np.bincount(np.array(chosen, dtype=np.intp).reshape(-1), minlength=len(scores)).astype(np.int64)
+    chosen = pick_pairs(_scores(totals), event.picks, event.scale, words, largest=rows)
+    places = np.array(chosen, dtype=np.intp).reshape(-1)
+    columns = places if query.among is None else query.among[places]
+    return np.bincount(columns, minlength=query.dimension).astype(np.int64)

@@ -167,8 +167,9 @@ def first_of_moments(plan: Sequence[Step]) -> int | None:
 def _entries(step: Step) -> int:
     """Count the numbers in one row's contribution to an answer. A subspace may cost eigenvectors for each column."""
     dimension, columns = step.extent.dimension, max(1, step.extent.columns)
-    columns = dimension if issubclass(step.query, SignPairs) else columns  # a score for each pair of columns
     made = max(math.prod(step.shape), dimension * columns)
+    if issubclass(step.query, SignPairs):
+        made = max(made, SignPairs.columns_of(step.extent) ** 2)  # a score for each pair of columns
     if isinstance(step.event, ChoiceEvent):
         made = max(made, step.event.picks * _levels(step, step.event))
     if issubclass(step.query, SubspaceQuery):
@@ -178,6 +179,6 @@ def _entries(step: Step) -> int:
 
 def _levels(step: Step, event: ChoiceEvent) -> int:
     """Count the levels of scores that a row can add to a choice. Each takes as long as a number."""
-    dimension = step.extent.dimension
-    scores = dimension * (dimension - 1) // 2 if issubclass(step.query, SignPairs) else dimension
+    columns = SignPairs.columns_of(step.extent) if issubclass(step.query, SignPairs) else step.extent.dimension
+    scores = columns * (columns - 1) // 2 if issubclass(step.query, SignPairs) else columns
     return min(scores, most_levels(event.scale))

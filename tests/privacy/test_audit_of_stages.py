@@ -44,6 +44,7 @@ def few_columns_count_as_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setattr(staged_release, "SOME_COLUMNS", 14)
     monkeypatch.setattr(wide_release, "WIDE_COLUMNS", 20)
     monkeypatch.setattr(wide_release, "MOST_CANDIDATES", 5)
+    monkeypatch.setattr(wide_release, "PAIRED_COLUMNS", 12)
     catalogue._planned.cache_clear()
     yield
     catalogue._planned.cache_clear()
@@ -69,7 +70,7 @@ JOBS: dict[str, tuple[JobSpec, set[type[RowQuery]]]] = {
     "differences": (job(8, centering=Centering.PAIRS), {NormHistogram, ViewCovariance}),
     "stages": (job(13), {ViewSquares, TiedColumns}),
     "stages and pairs": (job(16, unit=ADD_REMOVE), {SignPairs, TiedColumns}),
-    "wide": (job(24), {ViewProduct, TiedColumns, ViewCovariance}),
+    "wide": (job(24), {SignPairs, ViewProduct, TiedColumns, ViewCovariance}),
     "improved loop": (
         job(12, method="dps-pca", options={"sparsity": 6, "loop": "improved", "rounds": 3}),
         {ViewProduct, ViewCovariance},

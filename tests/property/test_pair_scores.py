@@ -1,11 +1,16 @@
 """No neighbour moves the score of a column, or of a pair of them, further than a choice is paid for."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpspca.common.privacy.events import ChoiceEvent
+from dpspca.common.privacy.keystream import KeyStream
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.picks import SignPairs, TiedColumns
 from dpspca.common.queries.views import View
@@ -79,3 +84,20 @@ def test_sparse_rows_have_the_scores_of_dense_ones() -> None:
     dense, sparse = (Shard(check_rows(each), 1.0)._sums.integers(1.0) for each in (rows, scipy.sparse.csr_array(rows)))
     np.testing.assert_array_equal(sign_scores(dense), sign_scores(sparse))
     np.testing.assert_array_equal(tied_scores(dense, view), tied_scores(sparse, view))
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_pairs_of_some_columns_have_the_scores_that_they_have_among_all(form: Callable[[np.ndarray], Any]) -> None:
+    rng = np.random.default_rng(3)
+    rows = form(rng.standard_normal((30, 8)) * (rng.random((30, 8)) < 0.6))
+    whole, some = Shard(check_rows(rows), 1.0)._sums.integers(1.0), np.array([1, 4, 6])
+    assert np.array_equal(sign_scores(whole, some), sign_scores(whole)[np.ix_(some, some)])
+
+
+def test_a_choice_among_some_columns_names_these_alone() -> None:
+    """Those that are not asked about go together best."""
+    rows = np.random.default_rng(4).standard_normal((200, 9))
+    rows[:, 1], rows[:, 6] = rows[:, 0], rows[:, 4]
+    event, words = ChoiceEvent(2, 2.0, 1), KeyStream.repeatable(0, "choice")
+    votes = Shard(check_rows(rows), 1.0).release(SignPairs(9, among=[2, 4, 5, 6, 8]), event, words)
+    assert np.flatnonzero(votes).tolist() == [4, 6]

@@ -19,6 +19,7 @@ from dpspca.common.algorithms.steps import (
     Columns,
     Estimates,
     ReleasedMatrix,
+    chance_edge,
     debiased,
     first_guess,
     largest_rows,
@@ -76,6 +77,7 @@ IMPLAUSIBLE: Final = 0.25
 """Share of wrong choices that are kept after a check against the whole matrix, divided by the number of providers."""
 MOST_CANDIDATES: Final = 200
 """Columns that one source of candidates may name."""
+NONE: Final[Columns] = np.arange(0)
 
 
 def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
@@ -88,7 +90,7 @@ def planned_stages(spec: JobSpec, free: float) -> list[PlannedQuery]:
     return [
         PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
         PlannedQuery("diagonal", ViewSquares, whole, DIAGONAL * free),
-        *([_pairs(spec, pairs * free)] if pairs else []),
+        *([choice_of_pairs(spec, pairs * free)] if pairs else []),
         PlannedQuery("norms", NormHistogram, whole, NORMS * free),
         PlannedQuery("whole matrix", ViewCovariance, whole, matrix * free),
         PlannedQuery("norms on candidates", NormHistogram, whole, NORMS * free),
@@ -112,11 +114,11 @@ def _last_share(dimension: int) -> float:
     return 1 - 4 * NORMS - DIAGONAL - pairs - matrix - TIED - BLOCK
 
 
-def _pairs(spec: JobSpec, share: float) -> PlannedQuery:
-    """Plan the choice of pairs of columns. Its event covers all ``PICKS`` choices together."""
-    return PlannedQuery(
-        "pairs of columns", SignPairs, Extent(spec.schema.dimension), share, event=choices(spec, share, PICKS)
-    )
+def choice_of_pairs(spec: JobSpec, share: float, most: int | None = None) -> PlannedQuery:
+    """Plan the choice of pairs, among at most so many columns. Its event covers all ``PICKS`` choices together."""
+    dimension = spec.schema.dimension
+    extent = Extent(dimension, 0, most if most and most < dimension else 0)
+    return PlannedQuery("pairs of columns", SignPairs, extent, share, event=choices(spec, share, PICKS))
 
 
 def choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
@@ -127,15 +129,24 @@ def choices(spec: JobSpec, share: float, picks: int) -> ChoiceEvent:
 
 
 def _chosen(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, tuple[Columns, bool]]:
-    """Have each provider choose pairs of columns. Keep the most frequent columns of all choices.
-
-    The second value says whether noise alone cannot explain them.
-    """
+    """Have each provider choose pairs of columns. The second value says whether noise alone cannot explain them."""
     if facts.dimension <= SOME_COLUMNS:
-        return np.arange(0), False
-    votes = (yield SignPairs(facts.dimension, facts.center, facts.scales)).values
-    chosen = strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
-    return chosen, facts.dimension > MANY_COLUMNS or _go_together(votes)
+        return NONE, False
+    votes = yield from _ask_pairs(facts, None)
+    return _most_frequent(votes), facts.dimension > MANY_COLUMNS or _go_together(votes)
+
+
+def ask_pairs(facts: ReleasedFacts, among: Columns | None) -> Generator[RowQuery, Aggregate, Columns]:
+    """Have each provider choose pairs of some columns. Return the most frequent columns of all choices."""
+    return _most_frequent((yield from _ask_pairs(facts, among)))
+
+
+def _ask_pairs(facts: ReleasedFacts, among: Columns | None) -> Generator[RowQuery, Aggregate, FloatArray]:
+    return (yield SignPairs(facts.dimension, facts.center, facts.scales, among)).values
+
+
+def _most_frequent(votes: FloatArray) -> Columns:
+    return strongest(votes, min(MOST_CANDIDATES, int(np.count_nonzero(votes))))
 
 
 def _go_together(votes: FloatArray) -> bool:
@@ -155,7 +166,7 @@ def _tied(
     """Have each provider choose further columns that correlate with the components found so far."""
     view = View(facts.dimension, known.columns, axes=known.axes[:, : facts.components])
     votes = yield TiedColumns(view, facts.center, facts.scales)
-    chosen = strongest(votes.values, min(MOST_CANDIDATES, int(np.count_nonzero(votes.values))))
+    chosen = _most_frequent(votes.values)
     if whole is None or facts.dimension > MANY_COLUMNS:
         return chosen
     return _plausible(facts, known, whole, chosen, IMPLAUSIBLE / votes.parties)
@@ -282,20 +293,47 @@ def _sparse(
 
 
 def ask_block(
-    facts: ReleasedFacts, diagonal: FloatArray, whole: ReleasedMatrix | None, candidates: Columns
+    facts: ReleasedFacts,
+    diagonal: FloatArray,
+    whole: ReleasedMatrix | None,
+    candidates: Columns,
+    chosen: Columns = NONE,
 ) -> Generator[RowQuery, Aggregate, ReleasedBlock]:
-    """Release the candidates' block, and prune it."""
+    """Release the candidates' block, and prune it.
+
+    ``chosen`` are those candidates that go together, as an earlier answer showed.
+    """
     components = facts.components
     view = facts.view(candidates)
     reach = yield from ask_reach(facts, view)
     block = yield from ask_covariance(facts, view, reach)
     if whole is not None:
         block = block.joined(whole.of(candidates))
-    shown = visible_in(signals_of(block, components, max(0.0, float(np.median(diagonal)))))
-    start = first_guess(leading(block.matrix, components)[0])
-    kept = pruned(block, components, block.diagonal, start)
+    ordinary = max(0.0, float(np.median(diagonal)))
+    kept, signals = _pruned(block, components, ordinary, np.searchsorted(candidates, chosen))
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
-    return ReleasedBlock(KnownBlock.of(candidates[kept], block.of(kept), components), shown, candidates, block)
+    known = KnownBlock.of(candidates[kept], block.of(kept), components)
+    return ReleasedBlock(known, visible_in(signals), candidates, block)
+
+
+def _pruned(block: ReleasedMatrix, components: int, ordinary: float, chosen: Columns) -> tuple[Columns, FloatArray]:
+    """Prune a block. Return the columns that are kept, and what stood out from noise where pruning started.
+
+    It starts from the largest loadings in the block, and from the columns that were ``chosen`` before it was released:
+    on few columns noise is small, and a block of many may show nothing of what a few of them have. The start that
+    shows more components is taken, and if they show as many, the one that leads to more than chance finds.
+    """
+    starts = [(first_guess(leading(block.matrix, components)[0]), signals_of(block, components, ordinary))]
+    if chosen.size >= components:
+        starts.append((chosen, signals_of(block.of(chosen), components, ordinary)))
+    found = [(pruned(block, components, block.diagonal, start), signals) for start, signals in starts]
+    return max(found, key=lambda each: (visible_in(each[1]), _sure(block, each[0], components, ordinary)))
+
+
+def _sure(block: ReleasedMatrix, columns: Columns, components: int, ordinary: float) -> float:
+    """Add up by how much eigenvalues exceed ``ordinary``, of those that no choice of so many columns has by chance."""
+    above = leading(block.block(columns), components)[1] - ordinary
+    return float(above[above > chance_edge(block, columns.size)].sum())
 
 
 def ask_again(  # noqa: PLR0913, PLR0917  # what is known so far, and what is left of the budget

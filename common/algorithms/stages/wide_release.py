@@ -1,6 +1,7 @@
-"""The release for more columns than a matrix can have: candidates by their variance, and products with all columns.
+"""The release for more columns than a matrix can have: candidates by variances and pairs, products with all columns.
 
-The diagonal names candidates, and the second moments of their block show components on them. A product of all columns
+The diagonal names candidates, and so do the providers, who choose pairs of columns whose signs agree. The second
+moments of the candidates' block show components on them. A product of all columns
 with these components then shows whether more takes part. What few columns explain is added to the block, and the budget
 is spent on it as in the staged release. Otherwise the components involve many columns, and the rest of the budget goes
 to a power loop over all of them (``product_loop``), which starts from the block's components.
@@ -59,21 +60,27 @@ from .staged_release import (
     ReleasedBlock,
     ask_again,
     ask_block,
+    ask_pairs,
+    choice_of_pairs,
     choices,
     usual,
 )
 from .view_steps import NORMS, SHORT, ReleasedFacts, ask_diagonal, ask_reach
 
-DIAGONAL: Final = 0.12
-BLOCK: Final = 0.28
+DIAGONAL: Final = 0.10
+PAIRS: Final = 0.16
+BLOCK: Final = 0.22
 PRODUCT: Final = 0.06
 TIED: Final = 0.10
+PAIRED_COLUMNS: Final = 4096
+"""Columns among which pairs are chosen, those with the largest variances: a provider counts for every pair of them."""
 WIDE_COLUMNS: Final = 1000
 """Columns of the released block."""
 MOST_MULTIPLIED: Final = 2**16
 """With more columns no product is asked: it takes time in proportion to all entries, zeros included."""
 CLEAR_SCORE: Final = 4.0
 """Standard deviations of noise, from which the columns beyond the block show something together."""
+_LEAST_CANDIDATES: Final = 20
 LEAST_BEYOND: Final = 0.2
 """Part of the components' energy that must be beyond the block, for a loop over all columns to be worth its noise."""
 
@@ -106,6 +113,7 @@ def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
     return [
         PlannedQuery("norms of squares", NormHistogram, whole, NORMS * free),
         PlannedQuery("diagonal", ViewSquares, whole, DIAGONAL * free),
+        choice_of_pairs(spec, PAIRS * free, PAIRED_COLUMNS),
         PlannedQuery("norms on candidates", NormHistogram, block, NORMS * free),
         PlannedQuery("candidates", ViewCovariance, block, BLOCK * free),
         *(first if loops else []),
@@ -117,16 +125,15 @@ def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
 
 def _last_share(spec: JobSpec) -> float:
     """Return the share of the last release: what the other stages leave."""
-    return 1 - 3 * NORMS - DIAGONAL - BLOCK - TIED - multiplies(spec) * (NORMS + PRODUCT)
+    return 1 - 3 * NORMS - DIAGONAL - PAIRS - BLOCK - TIED - multiplies(spec) * (NORMS + PRODUCT)
 
 
 def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found]:
     """Ask the queries that ``planned_wide`` planned."""
     diagonal = yield from ask_diagonal(facts)
-    most = WIDE_COLUMNS - MOST_CANDIDATES
-    outstanding = np.count_nonzero(diagonal > usual(diagonal, 2.5))
-    candidates = strongest(diagonal, int(np.clip(outstanding, max(SPARSE_FRACTION * facts.components, 20), most)))
-    block = yield from ask_block(facts, diagonal, None, candidates)
+    chosen = yield from ask_pairs(facts, _paired(diagonal))
+    candidates = np.union1d(_outstanding(facts, diagonal, WIDE_COLUMNS - MOST_CANDIDATES - chosen.size), chosen)
+    block = yield from ask_block(facts, diagonal, None, candidates, chosen)
     decided = Decision(ReleasePath.WIDE, 0, int(candidates.size), visible=block.shown)
     last = _last_share(facts.spec)
     if not multiplies(facts.spec):
@@ -141,6 +148,17 @@ def in_wide_stages(facts: ReleasedFacts) -> Generator[RowQuery, Aggregate, Found
         return (yield from _in_products(facts, diagonal, product, decided))
     block = replace(block, known=known.widened(beyond.columns, None, diagonal))
     return (yield from ask_again(facts, diagonal, None, block, partial(_seen_in, product, diagonal), decided, last))
+
+
+def _paired(diagonal: FloatArray) -> Columns | None:
+    """Return the columns among which pairs are chosen, or None if these are all."""
+    return strongest(diagonal, PAIRED_COLUMNS) if len(diagonal) > PAIRED_COLUMNS else None
+
+
+def _outstanding(facts: ReleasedFacts, diagonal: FloatArray, most: int) -> Columns:
+    """Return the columns whose variance stands out, at most so many, and the largest few if hardly any does."""
+    least = max(SPARSE_FRACTION * facts.components, _LEAST_CANDIDATES)
+    return strongest(diagonal, int(np.clip(np.count_nonzero(diagonal > usual(diagonal, 2.5)), least, most)))
 
 
 def _seen_in(product: Product, diagonal: FloatArray, components: FloatArray, values: FloatArray) -> Estimates:

@@ -5,6 +5,7 @@ Everything here is post-processing of released numbers, so it costs no budget. M
 the noise is that of the Gaussian orthogonal ensemble, equal in all directions of the Frobenius norm.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -195,14 +196,20 @@ def _sparse_or_dense(released: ReleasedMatrix, components: int) -> tuple[FloatAr
 def is_by_chance(released: ReleasedMatrix, columns: Columns, components: int) -> bool:
     """Tell whether a matrix of noise has a block of as many columns with as large an eigenvalue, if one looks for it.
 
-    It is about the last of the components on these columns. Of p columns there are about (e p / s)^s ways to choose s.
-    So the largest eigenvalue of the best block grows with the root of s (1 + log(p / s)), and not of s. Its bulk is
-    around the median of its diagonal.
+    It is about the last of the components on these columns. The bulk is around the median of the block's diagonal.
     """
-    block, size, every = released.block(columns), len(columns), len(released.matrix)
-    edge = 2 * released.off_std * np.sqrt(size * (1 + np.log(every / size)))
+    block = released.block(columns)
     value = leading(block, components)[1][-1]
-    return bool(value <= edge + np.median(np.diagonal(block)))
+    return bool(value <= chance_edge(released, len(columns)) + np.median(np.diagonal(block)))
+
+
+def chance_edge(released: ReleasedMatrix, size: int) -> float:
+    """Return about the largest eigenvalue of the best block of so many columns, if the matrix is noise.
+
+    Of p columns there are about (e p / s)^s ways to choose s. So it grows with the root of s (1 + log(p / s)), and not
+    of s.
+    """
+    return 2 * released.off_std * math.sqrt(size * (1 + math.log(len(released.matrix) / size)))
 
 
 def _held(released: ReleasedMatrix, columns: Columns, components: int) -> float:

@@ -313,6 +313,25 @@ def test_without_the_largest_matrix_answers_are_small_and_find_the_same() -> Non
         catalogue.plan(replace(large, options={"matrix": "no"}))
 
 
+def test_in_a_wide_table_pairs_show_what_unequal_variances_hide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variances name a hundred columns that take no part, and their block shows little; pairs name those that do.
+
+    They are looked for among fewer than half of the columns.
+    """
+    monkeypatch.setattr(wide_release, "PAIRED_COLUMNS", 900)
+    rng = np.random.default_rng(0)
+    variances, axes = np.exp(0.6 * rng.standard_normal(2000)), np.zeros((2000, 2))
+    variances[:12] = variances[:12].mean()
+    axes[:12] = np.linalg.qr(rng.standard_normal((12, 2)))[0]
+    rows = rng.standard_normal((4000, 2000)) * np.sqrt(variances)
+    rows += rng.standard_normal((4000, 2)) * np.sqrt([12, 10]) @ axes.T
+    models = [fit(rows, bound=70.0, noise=noise, options={"matrix": False}) for noise in (1, 2, 3)]
+    assert max(error(model, axes) for model in models) < 0.35
+    for model in models:
+        assert model.decision is not None
+        assert (model.decision.path, model.decision.visible) == (ReleasePath.WIDE, 2)
+
+
 @pytest.mark.slow
 def test_of_a_wide_table_columns_beyond_the_block_join_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the columns have small variance, so that only the product shows that they take part."""

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpspca.common.errors import InvalidParameterError
+from dpspca.common.errors import InvalidParameterError, InvalidQueryError
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Extent, SignPairs, TiedColumns, View
 
@@ -42,6 +42,26 @@ def test_a_choice_protects_no_entries_of_a_matrix(kind: type[SignPairs | TiedCol
 def test_what_a_choice_announces_is_what_is_read_from_it() -> None:
     center = np.arange(4.0)
     view = View(4, [1, 3], axes=np.eye(2))
-    for query in (SignPairs(4), SignPairs(4, center), TiedColumns(view), TiedColumns(view, center)):
+    for query in (
+        SignPairs(4),
+        SignPairs(4, center),
+        SignPairs(4, center, among=[1, 3]),
+        TiedColumns(view),
+        TiedColumns(view, center),
+    ):
         again = type(query).read(query.announcement, query.content(), "")
         assert again.digest() == query.digest()
+
+
+def test_a_choice_among_some_columns_has_one_form_and_its_own_size() -> None:
+    some = SignPairs(9, among=[2, 3, 8])
+    assert some.extent == Extent(9, 0, 3)
+    assert (SignPairs.columns_of(some.extent), SignPairs.columns_of(SignPairs(9).extent)) == (3, 9)
+    assert len({each.digest() for each in (some, SignPairs(9), SignPairs(9, among=[2, 4, 8]))}) == 3
+    for among in (range(9), [3, 2], [2, 2], [-1, 2], [2, 9], []):
+        with pytest.raises(InvalidQueryError):
+            SignPairs(9, among=np.array(list(among), dtype=int))
+
+
+def test_a_choice_among_all_columns_has_the_digest_it_always_had() -> None:
+    assert SignPairs(4, np.arange(4.0)).digest() == "458756862d1e4709ab96a091a94c89f162baa6157f85e12c378819c87c7c09a2"

@@ -93,6 +93,7 @@ QUERIES: list[RowQuery] = [
     GroupedScores(View(40, np.array([3, 7, 38, 39]), 1.5, np.eye(4), 3.0), np.linspace(-1, 1, 40)),
     NormHistogram(View(40, np.array([0, 39]), 3.0), np.zeros(40), None, 2),
     SignPairs(4, np.arange(4.0)),
+    SignPairs(40, np.arange(40.0), np.arange(1.0, 41), [3, 39]),
     TiedColumns(View(4, [0, 2], axes=np.eye(2)), np.arange(4.0)),
     *(query(3, center, 2) for query in SUBSPACE_QUERIES for center in (None, np.arange(3.0))),
 ]

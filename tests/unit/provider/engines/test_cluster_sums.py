@@ -81,7 +81,8 @@ def test_scores_of_choices_and_groups_have_the_bits_of_local_ones(folder: Path) 
     local, remote = read_offered(folder), rows_of(folder)
     wide = np.linalg.qr(np.random.default_rng(3).standard_normal((7, 2)))[0]
     groups = View(7, np.arange(7), 1.0, np.hstack([wide, np.eye(7)[:, 4:]]))
-    for query in (SignPairs(7), TiedColumns(View(7, [0, 2, 5], 1.0, axes)), GroupedScores(groups)):
+    pairs = SignPairs(7), SignPairs(7, among=[1, 2, 5])
+    for query in (*pairs, TiedColumns(View(7, [0, 2, 5], 1.0, axes)), GroupedScores(groups)):
         (here,), (there,) = LocalSums(local, BOUND).of(query), ClusterSums(remote, BOUND).of(query)
         assert (here == there).all()
 

@@ -106,14 +106,23 @@ def test_a_gram_matrix_that_is_kept_takes_what_is_forecast(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("query", "event"), [(SignPairs(300), ChoiceEvent(1, 5.0, 10)), (DrawnSubspace(300, columns=3), PureEvent(1.0))]
+    ("query", "event"),
+    [
+        (SignPairs(300), ChoiceEvent(1, 5.0, 10)),
+        (SignPairs(2000), ChoiceEvent(1, 5.0, 10)),
+        (SignPairs(2500, among=np.arange(1500)), ChoiceEvent(1, 5.0, 10)),
+        (DrawnSubspace(300, columns=3), PureEvent(1.0)),
+    ],
 )
 def test_private_choices_and_subspaces_take_at_most_what_is_forecast(query: Any, event: Any, tmp_path: Path) -> None:
-    rows = stored(tmp_path, 3000, 300)
+    rows = stored(tmp_path, 3000, query.dimension)
     kind = SignPairs if isinstance(query, SignPairs) else SubspaceQuery
     words = KeyStream.repeatable(0, "memory")
     taken = peak(lambda: Shard(rows, 1.0, threads=1).release(query, event, words))
-    assert taken <= need_of(step(kind, (1,), 300))[1].bytes(1)
+    asked = step(kind, (1,), query.dimension)
+    if kind is SignPairs:
+        asked.extent = query.extent
+    assert taken <= need_of(asked)[1].bytes(1)
 
 
 @pytest.mark.parametrize(

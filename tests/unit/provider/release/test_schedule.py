@@ -19,6 +19,7 @@ from timeouts import TIMEOUT
 from virtual_time import run
 
 from dpspca.common.algorithms import catalogue
+from dpspca.common.algorithms.stages.wide_release import PAIRED_COLUMNS
 from dpspca.common.errors import RefusedError
 from dpspca.common.job import Accounting, Budget, JobSpec, Schema
 from dpspca.common.privacy.events import ChoiceEvent
@@ -233,16 +234,22 @@ def test_a_whole_matrix_and_a_subspace_have_longer_intervals() -> None:
     assert longest(method="ppca") >= 1e-9 * 300**3 * 3
 
 
-@pytest.mark.parametrize(("dimension", "query"), [(400, SignPairs), (20_000, TiedColumns)])
-def test_a_choice_has_an_interval_for_each_level_that_a_row_can_add(dimension: int, query: type[ColumnChoice]) -> None:
+@pytest.mark.parametrize(
+    ("dimension", "paired", "query"),
+    [(400, 400, SignPairs), (20_000, PAIRED_COLUMNS, SignPairs), (20_000, 0, TiedColumns)],
+)
+def test_a_choice_has_an_interval_for_each_level_that_a_row_can_add(
+    dimension: int, paired: int, query: type[ColumnChoice]
+) -> None:
     """One row may move every score by one, and so have twice as many different ones."""
     steps = catalogue.plan(job(dimension, method="auto"))
     ((at, event),) = [(at, step.event) for at, step in enumerate(steps) if step.query is query]
     assert isinstance(event, ChoiceEvent)
-    scores = dimension if query is TiedColumns else dimension * (dimension - 1) // 2
+    scores = dimension if query is TiedColumns else paired * (paired - 1) // 2
     levels = event.picks * min(scores, most_levels(event.scale))
     assert ENTRY_SECONDS * levels > LEAST_INTERVAL
-    assert Schedule(steps).interval(at) == pytest.approx(ENTRY_SECONDS * levels + CONVERT_SECONDS * dimension)
+    work = max(levels, paired**2)
+    assert Schedule(steps).interval(at) == pytest.approx(ENTRY_SECONDS * work + CONVERT_SECONDS * dimension)
 
 
 def test_a_steward_s_interval_applies_to_every_query() -> None:
