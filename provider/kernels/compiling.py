@@ -51,3 +51,8 @@ def compiled(*signatures: Any, any_order: bool = False) -> Callable[[Kernel], Ke
 def part(function: Kernel) -> Kernel:
     """Let kernels of the same module call a function. It is compiled with each of them."""
     return cast("Kernel", njit(**_OPTIONS)(function))
+
+
+def exact_part(function: Kernel) -> Kernel:
+    """Do the same for a function whose sums of floating-point numbers are exact, so that any order will do."""
+    return cast("Kernel", njit(**_OPTIONS, fastmath=_ANY_ORDER)(function))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 
-from .compiling import compiled, part
+from .compiling import compiled, exact_part, part
 
 _LANES: Final = 8
 _AT_ONCE: Final = 128
@@ -21,25 +21,38 @@ _DEPTH: Final = 64
 
 
 @part
-def _short_sum(numbers: FloatArray, start: int, count: int, lanes: FloatArray) -> float:
-    """Add up at most 128 numbers: in eight sums, and then these."""
-    whole = count - count % _LANES
+def _square(number: float) -> float:
+    return number * number
+
+
+@part
+def _short_sum(numbers: FloatArray, start: int, count: int) -> float:
+    """Add up the squares of at most 128 numbers: in eight sums, and then these."""
+    whole = start + count - count % _LANES
     total = 0.0
-    if whole:
-        for lane in range(_LANES):
-            lanes[lane] = numbers[start + lane]
-        for place in range(start + _LANES, start + whole, _LANES):
-            for lane in range(_LANES):
-                lanes[lane] += numbers[place + lane]
-        total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
-    for place in range(start + whole, start + count):
-        total += numbers[place]
+    if start < whole:
+        one, two = _square(numbers[start]), _square(numbers[start + 1])
+        three, four = _square(numbers[start + 2]), _square(numbers[start + 3])
+        five, six = _square(numbers[start + 4]), _square(numbers[start + 5])
+        seven, eight = _square(numbers[start + 6]), _square(numbers[start + 7])
+        for place in range(start + _LANES, whole, _LANES):
+            one += _square(numbers[place])
+            two += _square(numbers[place + 1])
+            three += _square(numbers[place + 2])
+            four += _square(numbers[place + 3])
+            five += _square(numbers[place + 4])
+            six += _square(numbers[place + 5])
+            seven += _square(numbers[place + 6])
+            eight += _square(numbers[place + 7])
+        total = ((one + two) + (three + four)) + ((five + six) + (seven + eight))
+    for place in range(whole, start + count):
+        total += _square(numbers[place])
     return total
 
 
 @part
-def _sum(numbers: FloatArray, lanes: FloatArray, later: NDArray[np.int64], lefts: FloatArray) -> float:
-    """Add up numbers in pairs, as numpy does: a long row is divided into two, and these again.
+def _sum_of_squares(numbers: FloatArray, later: NDArray[np.int64], lefts: FloatArray) -> float:
+    """Add up squares in pairs, as numpy adds up numbers: a long row is divided into two, and these again.
 
     It does not call itself, because numba crashes when it loads such a function from its cache.
 
@@ -53,7 +66,7 @@ def _sum(numbers: FloatArray, lanes: FloatArray, later: NDArray[np.int64], lefts
             half -= half % _LANES
             later[depth, 0], later[depth, 1] = start + half, count - half
             depth, count = depth + 1, half
-        total = _short_sum(numbers, start, count, lanes)
+        total = _short_sum(numbers, start, count)
         while depth and not later[depth - 1, 1]:
             depth -= 1
             total = lefts[depth] + total
@@ -63,35 +76,28 @@ def _sum(numbers: FloatArray, lanes: FloatArray, later: NDArray[np.int64], lefts
         later[depth - 1, 1], lefts[depth - 1] = 0, total
 
 
-@part
-def _rounded(numbers: FloatArray, factor: float, whole: FloatArray) -> float:
-    """Multiply and round to nearest. Return the sum of squares, which is exact up to the bound in any order."""
-    for column in range(len(numbers)):
-        whole[column] = np.rint(numbers[column] * factor)
+@exact_part
+def _rounded(numbers: FloatArray, factor: float) -> float:
+    """Return the sum of squares of numbers that are multiplied and rounded to nearest.
+
+    It is exact up to the bound, and no order of additions makes a longer row look shorter than that.
+    """
     total = 0.0
-    for column in range(len(whole)):
-        total += whole[column] * whole[column]
+    for column in range(len(numbers)):
+        whole = np.rint(numbers[column] * factor)
+        total += whole * whole
     return total
 
 
 @part
-def _factor(  # noqa: PLR0913, PLR0917
-    numbers: FloatArray,
-    bounds: tuple[float, float],
-    shorter: float,
-    whole: FloatArray,
-    squares: FloatArray,
-    lanes: FloatArray,
-    later: NDArray[np.int64],
-    lefts: FloatArray,
+def _factor(
+    numbers: FloatArray, bounds: tuple[float, float], shorter: float, later: NDArray[np.int64], lefts: FloatArray
 ) -> float:
-    """Return a row's factor, and write its integers. It is zero if the row stays longer than the second bound."""
+    """Return a row's factor. It is zero if the row stays longer than the second bound."""
     norm_bound, bound = bounds
-    for column in range(len(numbers)):
-        squares[column] = numbers[column] * numbers[column]
-    factor = bound / max(np.sqrt(_sum(squares, lanes, later, lefts)), norm_bound)
-    factor = factor if _rounded(numbers, factor, whole) <= bound * bound else factor * shorter
-    return factor if _rounded(numbers, factor, whole) <= bound * bound else 0.0
+    factor = bound / max(np.sqrt(_sum_of_squares(numbers, later, lefts)), norm_bound)
+    factor = factor if _rounded(numbers, factor) <= bound * bound else factor * shorter
+    return factor if _rounded(numbers, factor) <= bound * bound else 0.0
 
 
 @compiled("(float64[:, ::1], float64, float64, float64, int32[:, ::1])")
@@ -99,21 +105,19 @@ def write_integers(rows: FloatArray, norm_bound: float, bound: float, shorter: f
     """Clip rows to a bound, and round them to integers of norm at most ``bound``. A row that stays longer is zeros."""
     columns = rows.shape[1]
     speck = norm_bound * 2.0**-40
-    numbers, squares, whole = np.empty(columns), np.empty(columns), np.empty(columns)
-    lanes, later, lefts = np.empty(_LANES), np.empty((_DEPTH, 2), np.int64), np.empty(_DEPTH)
+    numbers, later, lefts = np.empty(columns), np.empty((_DEPTH, 2), np.int64), np.empty(_DEPTH)
     for row in range(rows.shape[0]):
         for column in range(columns):
             number = rows[row, column]
             numbers[column] = 0.0 if abs(number) < speck else number
-        factor = _factor(numbers, (norm_bound, bound), shorter, whole, squares, lanes, later, lefts)
+        factor = _factor(numbers, (norm_bound, bound), shorter, later, lefts)
         for column in range(columns):
-            into[row, column] = np.int32(whole[column] if factor != 0.0 else 0.0)
+            into[row, column] = np.int32(np.rint(numbers[column] * factor) if factor != 0.0 else 0.0)
 
 
 @compiled("(float64[:, ::1], float64, float64, float64, float64[:, ::1])")
 def write_factors(rows: FloatArray, norm_bound: float, bound: float, shorter: float, factors: FloatArray) -> None:
     """Write the factor of each row with which ``write_integers`` would make its integers, or zero."""
-    squares, whole = np.empty(rows.shape[1]), np.empty(rows.shape[1])
-    lanes, later, lefts = np.empty(_LANES), np.empty((_DEPTH, 2), np.int64), np.empty(_DEPTH)
+    later, lefts = np.empty((_DEPTH, 2), np.int64), np.empty(_DEPTH)
     for row in range(rows.shape[0]):
-        factors[row, 0] = _factor(rows[row], (norm_bound, bound), shorter, whole, squares, lanes, later, lefts)
+        factors[row, 0] = _factor(rows[row], (norm_bound, bound), shorter, later, lefts)

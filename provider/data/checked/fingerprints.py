@@ -47,6 +47,7 @@ from dpspca.provider.data.memory import (
     WordMaker,
     Words,
     column_keys,
+    first_sums,
     labels_of,
     mixed,
     row_totals,
@@ -139,15 +140,11 @@ def _first_pass(table: Table) -> FirstSums:
         begun = FirstPass(table.shape[1])
         begun.add(table, np.zeros(len(table), dtype=np.bool_))
         return begun.sums
-    labels, plain = labels_of(np.arange(table.shape[1])), np.ones(table.shape[1], dtype=np.uint64)
+    labels = labels_of(np.arange(table.shape[1]))
     if scipy.sparse.issparse(table) and (compiled := kernels("words")):
         sums = compiled_sparse_sums(table, compiled.add_sparse_first_sums, labels, LANES + len(labels))
         return FirstSums(sums[:LANES], sums[LANES:])
-
-    def visit(words: Any, *, blank: Blank = None) -> Words:  # noqa: ANN401  # dense or sparse
-        return np.concatenate([row_totals(words, labels, blank), column_keys(words, plain, blank)])
-
-    sums = _summed(table, visit)
+    sums = _summed(table, partial(first_sums, labels=labels))
     return FirstSums(sums[:LANES], sums[LANES:])
 
 

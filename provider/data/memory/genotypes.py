@@ -18,7 +18,7 @@ from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidDataError
 
 from .lookups import PackedWords, Words
-from .two_bits import BITS, CELLS_A_BYTE, MISSING, Bytes, Codes, codes_of, of_codes, transposed
+from .two_bits import BITS, CELLS_A_BYTE, MISSING, Bytes, Codes, codes_of, of_codes, write_rows
 
 _COUNTS: Final = (0.0, 1.0, 2.0, np.nan)
 _LOOKED_UP: Final = 2**16
@@ -44,9 +44,8 @@ class Genotypes:
         packed = np.empty((shape[0], -(-shape[1] // CELLS_A_BYTE)), dtype=np.uint8)
         end = 0
         for some in columns:
-            quads = transposed(some, shape[0])
-            packed[:, end : end + quads.shape[1]] = quads
-            end += quads.shape[1]
+            write_rows(some, packed, end)
+            end += -(-len(some) // CELLS_A_BYTE)
         return cls(packed, np.repeat(np.array(_COUNTS)[:, None], shape[1], axis=1), np.zeros(shape[0], dtype=np.bool_))
 
     @classmethod
@@ -110,7 +109,10 @@ class Genotypes:
 
     def has(self, of: Callable[[FloatArray], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """Tell for each row whether some number of it, before it was blanked, is one of those that ``of`` marks."""
-        marks = PackedWords(self.packed, np.zeros_like(self.blank), of(self.values).astype(np.uint64))
+        of_codes = of(self.values)
+        if not of_codes.any():  # as settings say, and no row
+            return np.zeros_like(self.blank)
+        marks = PackedWords(self.packed, np.zeros_like(self.blank), of_codes.astype(np.uint64))
         return np.asarray(marks @ np.ones(self.shape[1], dtype=np.uint64) > 0)
 
     def column(self, place: int) -> FloatArray:

@@ -105,15 +105,15 @@ class PackedWords:
         """Add up with a kernel, on all processors."""
         compiled = kernels("genotypes")
         assert compiled is not None
-        packed, words = np.require(self._packed, np.uint8, ("C", "W")), np.require(self._words.T, np.uint64, ("C", "W"))
-        sums = np.zeros((lanes.shape[1], len(packed)), dtype=np.uint64)
+        packed = np.require(self._packed, np.uint8, ("C", "W"))
+        words = np.ascontiguousarray(self._words.T * lanes.T[:, :, None])
 
-        def add(start: int, stop: int) -> None:
-            for lane, own in zip(np.ascontiguousarray(lanes.T), sums, strict=True):
-                compiled.add_packed_rows(packed[start:stop], words, lane, own[start:stop])
+        def add(start: int, stop: int) -> Words:
+            sums = np.zeros((len(words), stop - start), dtype=np.uint64)
+            compiled.add_packed_rows(packed[start:stop], words, sums)
+            return sums
 
-        on_all_processors(add, len(packed))
-        return sums.T
+        return np.concatenate(on_all_processors(add, len(packed)), axis=1).T
 
     def _add(self, lanes: Words) -> Words:
         sums = np.zeros((len(self._packed), lanes.shape[1]), dtype=np.uint64)
@@ -140,19 +140,18 @@ class _ColumnsOfWords:
         return self._add_compiled(counted) if kernels("genotypes") else self._add(counted[:, None])
 
     def _add_compiled(self, counted: Words) -> Words:
-        """Add up with a kernel, on all processors, each some of the columns."""
+        """Add up with a kernel, on all processors."""
         compiled = kernels("genotypes")
         assert compiled is not None
-        packed, columns = np.require(self._packed, np.uint8, ("C", "W")), self._words.shape[1]
-        words = np.zeros((CELLS_A_BYTE * packed.shape[1], _CODES), dtype=np.uint64)
-        words[:columns] = self._words.T
-        sums = np.zeros(len(words), dtype=np.uint64)
+        packed = np.require(self._packed, np.uint8, ("C", "W"))
 
-        def add(first: int, last: int) -> None:
-            compiled.add_packed_columns(packed, first, last, words, counted, sums)
+        def add(start: int, stop: int) -> Words:
+            sums = np.zeros((CELLS_A_BYTE * packed.shape[1], _CODES), dtype=np.uint64)
+            compiled.add_weights(packed[start:stop], counted[start:stop], sums)
+            return sums
 
-        on_all_processors(add, packed.shape[1])
-        return sums[:columns]
+        sums: Words = np.add.reduce(on_all_processors(add, len(packed)))[: self._words.shape[1]]
+        return np.asarray((sums * self._words.T).sum(axis=1, dtype=np.uint64))
 
     def _add(self, counted: Words) -> Words:
         sums = np.zeros(self._words.shape[1], dtype=np.uint64)

@@ -69,14 +69,28 @@ def row_totals(words: Any, labels: Words, blank: Blank = None) -> Words:  # noqa
 
     Rows that are marked as ``blank`` count as rows of zeros.
     """
-    hashes = mixed(words @ labels)
+    return _totals(words @ labels, blank)
+
+
+def _totals(sums: Words, blank: Blank) -> Words:
+    hashes = mixed(sums)
     return np.asarray((hashes if blank is None else hashes * ~blank[:, None]).sum(axis=0, dtype=np.uint64))
 
 
 def column_keys(words: Any, labels: Words, blank: Blank = None) -> Words:  # noqa: ANN401  # dense or sparse words
     """Sum for each column its words, each with a hash of its row. Rows that are marked count as rows of zeros."""
-    hashes = mixed(words @ labels) | np.uint64(1)
+    return _column_keys(words, words @ labels, blank)
+
+
+def _column_keys(words: Any, sums: Words, blank: Blank) -> Words:  # noqa: ANN401
+    hashes = mixed(sums) | np.uint64(1)
     return np.asarray(words.T @ (hashes if blank is None else hashes * ~blank))
+
+
+def first_sums(words: Any, labels: Words, blank: Blank = None) -> Words:  # noqa: ANN401
+    """Return the totals of rows, and the keys of columns whose labels are all 1, from one look at all words of rows."""
+    sums = words @ np.column_stack([labels, np.ones(len(labels), dtype=np.uint64)])
+    return np.concatenate([_totals(sums[:, :LANES], blank), _column_keys(words, sums[:, LANES], blank)])
 
 
 class FirstSums(NamedTuple):

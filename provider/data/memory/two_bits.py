@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpspca.provider.kernels import kernels
+
 Bytes = NDArray[np.uint8]
 """Four cells in each byte, the first in the lowest bits."""
 Codes = NDArray[np.uint8]
@@ -28,6 +30,8 @@ def from_bed(written: Bytes) -> Bytes:
 
 def swapped(packed: Bytes, which: NDArray[np.bool_]) -> Bytes:
     """Count the other allele in the rows that are marked: 0 becomes 2 and 2 becomes 0."""
+    if not which.any():
+        return packed
     turned = (~packed & _LOW_BITS) << _ONE  # the high bit, where the low one is 0
     return packed ^ np.where(which, turned.T, np.uint8(0)).T
 
@@ -49,6 +53,15 @@ def codes_of(packed: Bytes, columns: int) -> Codes:
     for place in range(CELLS_A_BYTE):
         np.bitwise_and(packed >> np.uint8(BITS * place), MISSING, out=codes[:, :, place])
     return codes.reshape(len(packed), CELLS_A_BYTE * packed.shape[1])[:, :columns]
+
+
+def write_rows(columns: Bytes, rows: Bytes, first: int) -> None:
+    """Write columns of cells, four rows in each byte, as rows with four columns in each, from the first byte on."""
+    if compiled := kernels("genotypes"):
+        compiled.write_rows(columns, rows, first)
+        return
+    quads = transposed(columns, len(rows))
+    rows[:, first : first + quads.shape[1]] = quads
 
 
 def transposed(packed: Bytes, columns: int) -> Bytes:

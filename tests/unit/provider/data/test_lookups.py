@@ -9,7 +9,7 @@ from dpspca.provider.data.checked import fingerprints
 from dpspca.provider.data.memory import lookups
 from dpspca.provider.data.memory.genotypes import Genotypes
 from dpspca.provider.data.memory.lookups import Lookup, PackedWords
-from dpspca.provider.data.memory.two_bits import codes_of, from_bed, of_codes, swapped, transposed
+from dpspca.provider.data.memory.two_bits import codes_of, from_bed, of_codes, swapped, write_rows
 
 pytestmark = pytest.mark.usefixtures("compiled_or_not")
 SHAPES = {"rows": st.integers(0, 40), "columns": st.integers(1, 300), "seed": st.integers(0, 2**32 - 1)}
@@ -21,7 +21,12 @@ def test_bytes_hold_codes_and_are_turned(rows: int, columns: int, seed: int) -> 
     packed = of_codes(codes)
     assert packed.shape == (rows, -(-columns // 4))
     assert (codes_of(packed, columns) == codes).all()
-    assert (codes_of(transposed(packed, columns), rows) == codes.T).all()
+    turned = np.full((columns, 2 + packed.shape[0]), 255, dtype=np.uint8)
+    write_rows(packed, turned, 1)
+    stop = 1 + -(-rows // 4)
+    assert (codes_of(turned[:, 1:stop], rows) == codes.T).all()
+    assert (turned[:, :1] == 255).all()  # nothing is written beside them
+    assert (turned[:, stop:] == 255).all()
 
 
 def test_codes_of_a_bed_file_and_of_the_other_allele() -> None:
@@ -50,6 +55,20 @@ def test_numbers_and_sums_of_words_are_those_of_a_widened_table(rows: int, colum
         assert (table @ labels == held @ labels).all()
         assert (table @ labels[:, 0] == held @ labels[:, 0]).all()
         assert (table.T @ weights == held.T @ weights).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1025), (513, 513), (1100, 1300)])
+def test_large_tables_are_worked_on_in_parts(shape: tuple[int, int]) -> None:
+    """Kernels take some rows and some columns at a time, and more of each than the tests above have."""
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 4, shape).astype(np.uint8)
+    columns = [of_codes(np.ascontiguousarray(codes[:, at : at + 500].T)) for at in range(0, shape[1], 500)]
+    table = Genotypes.of_columns(columns, shape).blanked(rng.random(shape[0]) < 0.3)
+    table = table.mapped(lambda values: rng.standard_normal(values.shape))
+    assert (codes_of(table.packed, shape[1]) == codes).all()
+    numbers = np.take_along_axis(table.values, codes.astype(np.intp), axis=0)
+    assert (Lookup(table.packed, table.values, shape[0])(slice(0, shape[0])) == numbers).all()
+    assert fingerprints.of_table(table) == fingerprints.of_table(table.toarray())
 
 
 @given(**SHAPES)
