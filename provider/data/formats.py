@@ -92,6 +92,8 @@ class Format:
     """Says what people should know of how its rows are read."""
     partitions: bool = False
     """Whether the names of folders may hold columns."""
+    persons_beside: bool = False
+    """Whether the column that says whose each row is stands beside the table of rows."""
     may_hang: bool = False
     """Whether its library may loop for ever or crash on a damaged file. Then another process reads it first."""
 
@@ -120,7 +122,9 @@ _ORC: Final = Format(read_orc, columns_of_orc, _TABLE, triplets=triplets_of_orc,
 _ARRAY: Final = frozenset({"array"})
 _NAMED: Final = _ARRAY | {"names"}
 _HDF5: Final = Format(read_hdf5, keys=_NAMED, may_hang=True, unstored=unstored_in_hdf5)
-_H5AD: Final = Format(read_h5ad, columns_of_h5ad, _ARRAY, may_hang=True, unstored=unstored_in_h5ad)
+_H5AD: Final = Format(
+    read_h5ad, columns_of_h5ad, _ARRAY | _PERSON, persons_beside=True, may_hang=True, unstored=unstored_in_h5ad
+)
 _SQLITE: Final = Format(read_sqlite, columns_of_sqlite, _DATABASE - {"order_by"}, triplets=triplets_of_sqlite)
 
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
@@ -135,7 +139,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".sqlalchemy": Format(
         read_sqlalchemy, columns_of_sqlalchemy, _DATABASE, triplets=triplets_of_sqlalchemy
     ),
-    ".zarr": Format(read_zarr, columns_of_zarr, _NAMED, unstored=unstored_in_zarr),
+    ".zarr": Format(read_zarr, columns_of_zarr, _NAMED | _PERSON, persons_beside=True, unstored=unstored_in_zarr),
     ".npy": Format(read_npy, keys=frozenset({"names"})), ".npz": Format(read_npz, keys=_NAMED),
 })  # fmt: skip
 _PACKED: Final = (".gz", ".bz2", ".xz", ".zst")

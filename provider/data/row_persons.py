@@ -16,7 +16,7 @@ from dpspca.common.storage import SAMPLE_LISTS, Reading
 
 from .file_errors import file_errors
 from .files import label_of, labels_in, located, read_samples
-from .sources import RawTables, names_to_read, raw_tables
+from .sources import RawTables, has_persons_beside, names_to_read, raw_tables
 from .tables import PERSON, Columns, PersonCells, RawTable, RowBatches, require_room
 
 _BYTES_COUNTED: Final = 2**20
@@ -48,10 +48,11 @@ class RowPersons:
 
     @classmethod
     def _of_column(cls, path: Path, reading: Reading, column: str, room: int | None) -> Self:
-        used = names_to_read(path, reading)
         cells = PersonCells(label_of, reading.codes_of(column))
-        texts = {**reading.texts, column: cells}
-        with_column = replace(reading, columns=(*used, column), leave_out=(), texts=texts)
+        with_column = replace(reading, texts={**reading.texts, column: cells})
+        if not has_persons_beside(path, reading):
+            used = names_to_read(path, reading)
+            with_column = replace(with_column, columns=(*used, column), leave_out=())
         return cls(path, with_column, [], cells=cells, room=room)
 
     def tables(self, cells: int | None = None, room: int | None = None) -> RawTables:
@@ -66,7 +67,12 @@ class RowPersons:
     def _without_column(self, tables: RawTables) -> RawTables:
         self.lines.clear()
         for file, raw in tables:
-            if not isinstance(raw.numbers, RowBatches):
+            if raw.persons is not None:
+                require_room("labels of persons", len(self.lines) + len(raw.persons), PERSON, self.room)
+                self.lines += raw.persons
+                yield file, raw
+                continue
+            if not isinstance(raw.numbers, RowBatches) or has_persons_beside(file, self.reading):
                 raise InvalidDataError(f"{file} has no column of persons.", "Name a persons file under [persons].")
             numbers = replace(raw.numbers, columns=raw.numbers.columns - 1, batches=self._divided(raw.numbers))
             yield file, RawTable(numbers, _first(raw.columns))

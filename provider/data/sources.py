@@ -187,6 +187,13 @@ def names_to_read(path: Path, reading: Reading) -> tuple[str, ...]:
     return names
 
 
+def has_persons_beside(path: Path, reading: Reading) -> bool:
+    """Tell whether the column that says whose each row is stands beside the table of rows."""
+    file = files_at(path)[0]
+    with file_errors(file):
+        return format_of(_source(file, reading, path)).persons_beside
+
+
 def fault_of_row(file: Path, reading: Reading, row: int) -> str | None:
     """Describe the fault of a row of a text file, counted from 0. Return None for files of other kinds."""
     source = RowSource(located(file), reading)

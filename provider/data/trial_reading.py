@@ -16,7 +16,8 @@ from typing import Final
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
-from .tables import RowBatches, RowSource
+from .files import label_of
+from .tables import PersonCells, RowBatches, RowSource
 
 SECONDS: Final = 60.0
 BYTES_A_SECOND: Final = 5e6
@@ -33,6 +34,7 @@ def require_readable(source: RowSource, seconds: float = SECONDS) -> None:
         "columns": reading.columns,
         "leave_out": reading.leave_out,
         "array": reading.array,
+        "person": reading.person,
         "alleles": alleles,
         "room": source.room,
         "partition": source.partition,
@@ -61,10 +63,13 @@ def main() -> None:
     from .formats import format_of  # noqa: PLC0415  # it knows this module
 
     task = json.load(sys.stdin)
+    person = task["person"]
     reading = Reading(
         columns=None if task["columns"] is None else tuple(task["columns"]),
         leave_out=tuple(task["leave_out"]),
         array=task["array"],
+        person=person,
+        texts={} if person is None else {person: PersonCells(label_of)},
         alleles=None if task["alleles"] is None else Path(task["alleles"]),
     )
     source = RowSource(Path(task["path"]), reading, room=task["room"], partition=tuple(map(tuple, task["partition"])))

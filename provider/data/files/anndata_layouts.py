@@ -14,7 +14,7 @@ _TEXTS_WITH_MASK: Final = "nullable-string-array"
 """How newer versions of AnnData write texts if some of them may be missing."""
 _SPARSE: Final = {"csr_matrix": scipy.sparse.csr_array, "csc_matrix": scipy.sparse.csc_array}
 _OLD_SPARSE: Final = "h5sparse_format"
-_OLD_REMEDY: Final = (
+OLD_REMEDY: Final = (
     "Write it again with a current AnnData: python -c 'import anndata, sys; "
     "anndata.read_h5ad(sys.argv[1]).write_h5ad(sys.argv[2])' FILE OTHER.h5ad (of a folder: read_zarr, "
     "write_zarr and OTHER.zarr)"
@@ -29,7 +29,7 @@ def sparse_kind(layer: Any) -> Any:  # noqa: ANN401  # of h5py or zarr
     if not hasattr(layer, "shape"):
         if _OLD_SPARSE in layer.attrs:
             raise InvalidDataError(
-                f"The layer is a sparse matrix as old versions of AnnData wrote it ({_OLD_SPARSE}).", _OLD_REMEDY
+                f"The layer is a sparse matrix as old versions of AnnData wrote it ({_OLD_SPARSE}).", OLD_REMEDY
             )
         raise InvalidDataError(
             f"The layer is stored as {kind!r:.60}, and not as an array or a sparse matrix.",
@@ -38,11 +38,12 @@ def sparse_kind(layer: Any) -> Any:  # noqa: ANN401  # of h5py or zarr
     return None
 
 
-def index_name(variables: Any) -> str:  # noqa: ANN401  # of h5py or zarr
-    """Return which column of ``var`` holds the names of genes."""
-    if hasattr(variables, "shape"):
-        raise InvalidDataError("'var' is one array of records, as old versions of AnnData wrote it.", _OLD_REMEDY)
-    return str(variables.attrs["_index"])
+def index_name(frame: Any) -> str:  # noqa: ANN401  # of h5py or zarr
+    """Return which column of ``var`` holds the names of genes, or which of ``obs`` those of cells."""
+    if hasattr(frame, "shape"):
+        name = str(getattr(frame, "name", "")).strip("/") or "A table"
+        raise InvalidDataError(f"{name!r} is one array of records, as old versions of AnnData wrote it.", OLD_REMEDY)
+    return str(frame.attrs["_index"])
 
 
 def is_masked_text(stored: Any) -> bool:  # noqa: ANN401  # of h5py or zarr

@@ -6,6 +6,7 @@ raw bytes of any file of this machine. The author of such a file could make the 
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from dpspca.provider.data.tables import (
 from .anndata_layouts import RENAMING, index_name, is_masked_text, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_HDF5, require_plain
+from .observations import Access, persons_of
 
 _MAIN_LAYER: Final = "X"
 _PANDAS: Final = "pandas_type"
@@ -116,22 +118,28 @@ def read_h5ad(source: RowSource) -> RawTable:
     with ExitStack() as opened:
         file = opened.enter_context(_opened(source))
         stored, genes = _layer(file, source), _genes(file)
-        columns = columns_used(genes, source.reading, RENAMING)
+        columns = _used(genes, source)
         kind = sparse_kind(stored)
         shape = tuple(map(int, stored.shape if kind is None else stored.attrs["shape"]))
         if shape[1:] != (len(genes),):
             raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
+        persons = persons_of(file, shape[0], source, Access(_own, _texts))
         if kind is None:
-            return _dense(stored, columns, source, opened)
+            return replace(_dense(stored, columns, source, opened), persons=persons)
         require_room("numbers of sparse rows", _own(stored, "data").size, SPARSE, source.room)
         matrix = kind(tuple(_own(stored, part)[()] for part in ("data", "indices", "indptr")), shape=shape)
-    return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
+    return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places, persons=persons)
 
 
 def columns_of_h5ad(source: RowSource) -> Columns:
     """Read which genes are used."""
     with _opened(source) as file:
-        return columns_used(_genes(file), source.reading, RENAMING)
+        return _used(_genes(file), source)
+
+
+def _used(genes: list[str], source: RowSource) -> Columns:
+    """Choose among the genes. The column of persons is none of them."""
+    return columns_used(genes, replace(source.reading, person=None), RENAMING)
 
 
 def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of h5py
@@ -170,6 +178,11 @@ def _genes(file: Any) -> list[str]:  # noqa: ANN401  # of h5py
         stored = _own(stored, "values")
     names: list[str] = stored.asstr()[()].tolist()
     return names
+
+
+def _texts(stored: Any) -> list[str]:  # noqa: ANN401  # of h5py
+    texts: list[str] = stored.asstr(errors="replace")[()].tolist()
+    return texts
 
 
 def _own(group: Any, name: str) -> Any:  # noqa: ANN401  # of h5py

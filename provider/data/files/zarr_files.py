@@ -30,6 +30,7 @@ from dpspca.provider.data.tables import (
 from .anndata_layouts import RENAMING, index_name, is_masked_text, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_ZARR, require_plain
+from .observations import Access, persons_of
 
 ENDING: Final = ".zarr"
 _MAIN_LAYER: Final = "X"
@@ -137,7 +138,12 @@ def columns_of_zarr(source: RowSource) -> Columns:
     if not _is_anndata(stored):
         is_array = hasattr(stored, "shape")
         return columns_by_place(source.reading) if is_array else _columns_in_group(stored, source)
-    return columns_used(_genes(stored), source.reading, RENAMING)
+    return _used(_genes(stored), source)
+
+
+def _used(genes: list[str], source: RowSource) -> Columns:
+    """Choose among the genes. The column of persons is none of them."""
+    return columns_used(genes, replace(source.reading, person=None), RENAMING)
 
 
 def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of zarr
@@ -157,16 +163,17 @@ def _anndata(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of 
     """Read ``X``, or the layer that is declared: cells are rows, and genes are columns."""
     require_no_names(source.reading)
     layer, genes = _layer(stored, source), _genes(stored)
-    columns = columns_used(genes, source.reading, RENAMING)
+    columns = _used(genes, source)
     kind = sparse_kind(layer)
     shape = tuple(map(int, layer.shape if kind is None else layer.attrs["shape"]))
     if shape[1:] != (len(genes),):
         raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
+    persons = persons_of(stored, shape[0], source, Access(lambda group, name: group[name], _texts))
     if kind is None:
-        return _dense(layer, columns, source)
+        return replace(_dense(layer, columns, source), persons=persons)
     require_room("numbers of sparse rows", layer["data"].size, SPARSE, source.room)
     matrix = kind(tuple(layer[part][:] for part in ("data", "indices", "indptr")), shape=shape)
-    return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places)
+    return RawTable(rows_of_sparse(matrix), columns, to_select=columns.places, persons=persons)
 
 
 def _layer(stored: Any, source: RowSource) -> Any:  # noqa: ANN401  # of zarr
@@ -186,7 +193,11 @@ def _genes(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
     if is_masked_text(names):
         require_all_named(names["mask"][:])
         names = names["values"]
-    return [str(name) for name in names[:].tolist()]
+    return _texts(names)
+
+
+def _texts(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
+    return [str(text) for text in stored[:].tolist()]
 
 
 def _dense(stored: Any, columns: Columns, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr

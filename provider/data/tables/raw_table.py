@@ -113,6 +113,8 @@ class RawTable:
     """The columns that are used."""
     to_select: Sequence[int] | None = None
     """Their places in ``numbers``, if that has other columns too."""
+    persons: Sequence[bytes] | None = None
+    """A label for each row, if the file says beside the rows whose they are. No bytes stand for nobody."""
 
 
 def columns_by_place(reading: Reading, width: int | None = None) -> Columns:
