@@ -127,7 +127,7 @@ class Step:
 
     def admits(self, query: RowQuery) -> bool:
         """Return whether the plan allows this query: its kind was planned, with an extent that covers its own."""
-        return any(type(query) is each.query and each.extent.covers(query.extent) for each in self.choices)
+        return any(type(query) is each.query and query.is_within(query.extent, each.extent) for each in self.choices)
 
     def fit_to(self, query: RowQuery, unit: PrivacyUnit) -> "Step":
         """Reduce the noise to what this query needs, at the same price.

@@ -224,6 +224,11 @@ class RowQuery(Query):
         return with_rounding_margin(cls.lattice_sensitivity(unit, extent) * math.sqrt(entries))
 
     @classmethod
+    def is_within(cls, extent: Extent, planned: Extent) -> bool:
+        """Return whether a plan for one extent allows a query of another: the same, or fewer rows of a basis."""
+        return planned.covers(extent)
+
+    @classmethod
     def person_factor(cls, unit: PrivacyUnit, rows_per_person: int) -> int:
         """Return how many times further all rows of a person move the answer than one row does.
 

@@ -107,6 +107,11 @@ class SignPairs(ColumnChoice, ColumnsQuery):
         center, scales = read_center(announced, content), read_scales(announced, content)
         return cls(announced.extent.dimension, center, scales, among)
 
+    @classmethod
+    def is_within(cls, extent: Extent, planned: Extent) -> bool:
+        """Require as many columns as planned. In an extent, 0 means all of them, which are more than any number."""
+        return extent == planned
+
     @staticmethod
     def columns_of(extent: Extent) -> int:
         """Count the columns whose pairs are asked about."""

@@ -40,7 +40,7 @@ class QueryReader:
         if announced.kind != step.query.kind:
             asked = shortened(announced.kind)  # untrusted text
             refuse(f"The query is {asked}, but the plan has '{step.query.kind}' here.", _FOLLOW)
-        if not step.extent.covers(announced.extent):
+        if not step.query.is_within(announced.extent, step.extent):
             refuse(f"The query's extent {announced.extent} is not within {step.extent}.", _FOLLOW)
         self._announced = announced
         self._query = step.query

@@ -188,10 +188,17 @@ def names_to_read(path: Path, reading: Reading) -> tuple[str, ...]:
 
 
 def has_persons_beside(path: Path, reading: Reading) -> bool:
-    """Tell whether the column that says whose each row is stands beside the table of rows."""
-    file = files_at(path)[0]
-    with file_errors(file):
-        return format_of(_source(file, reading, path)).persons_beside
+    """Tell whether the column that says whose each row is stands beside the tables of rows, in all files or in none."""
+    there = list[bool]()
+    for file in files_at(path):
+        with file_errors(file):
+            there.append(format_of(_source(file, reading, path)).persons_beside)
+    if any(there) != all(there):
+        raise InvalidDataError(
+            f"Of the files at {path}, only some hold AnnData, whose obs says whose rows they are.",
+            "Save all files in one form.",
+        )
+    return all(there)
 
 
 def fault_of_row(file: Path, reading: Reading, row: int) -> str | None:

@@ -56,7 +56,6 @@ from .product_loop import Product, ask_product, join, lengths_of
 from .staged_release import (
     MOST_CANDIDATES,
     SPARSE_FRACTION,
-    TIES,
     ReleasedBlock,
     ask_again,
     ask_block,
@@ -72,6 +71,8 @@ PAIRS: Final = 0.16
 BLOCK: Final = 0.22
 PRODUCT: Final = 0.06
 TIED: Final = 0.10
+WIDE_TIES: Final = 16
+"""Further columns that each provider chooses: more than elsewhere, because pairs are chosen among some columns only."""
 PAIRED_COLUMNS: Final = 4096
 """Columns among which pairs are chosen, those with the largest variances: a provider counts for every pair of them."""
 WIDE_COLUMNS: Final = 1000
@@ -105,7 +106,7 @@ def planned_wide(spec: JobSpec, free: float) -> list[PlannedQuery]:
     loops = multiplies(spec)
     product = (ViewProduct, every) if loops else None
     last = _last_share(spec)
-    tied = choices(spec, TIED * free, TIES)
+    tied = choices(spec, TIED * free, WIDE_TIES)
     first = [
         PlannedQuery("norms", NormHistogram, whole, NORMS * free),
         PlannedQuery("product", ViewProduct, every, PRODUCT * free),

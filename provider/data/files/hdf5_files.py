@@ -29,7 +29,7 @@ from dpspca.provider.data.tables import (
 from .anndata_layouts import RENAMING, index_name, is_masked_text, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_HDF5, require_plain
-from .observations import Access, persons_of
+from .observations import Access, of_features, persons_of
 
 _MAIN_LAYER: Final = "X"
 _PANDAS: Final = "pandas_type"
@@ -139,7 +139,7 @@ def columns_of_h5ad(source: RowSource) -> Columns:
 
 def _used(genes: list[str], source: RowSource) -> Columns:
     """Choose among the genes. The column of persons is none of them."""
-    return columns_used(genes, replace(source.reading, person=None), RENAMING)
+    return columns_used(genes, of_features(source.reading), RENAMING)
 
 
 def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of h5py

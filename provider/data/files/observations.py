@@ -1,14 +1,16 @@
 """Whose each row of AnnData is, as a column of ``obs`` says, in HDF5 and in Zarr alike."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading
 from dpspca.common.text import composed
-from dpspca.provider.data.tables import PersonCells, RowSource, require_persons
+from dpspca.provider.data.tables import LARGEST, PersonCells, RowSource, require_persons
 
 from .anndata_layouts import OLD_REMEDY, index_name
 
@@ -25,6 +27,13 @@ class Access(NamedTuple):
     """Return a part of a group, unless it is in another file."""
     texts: Callable[[Any], list[str]]
     """Return the texts of an array. What is not in its encoding is replaced."""
+
+
+def of_features(reading: Reading) -> Reading:
+    """Return how genes are read: without what is declared about the column of persons, which is none of them."""
+    codes = reading.missing_codes
+    own = codes if isinstance(codes, tuple) else {name: each for name, each in codes.items() if name != reading.person}
+    return replace(reading, person=None, missing_codes=own)
 
 
 def persons_of(file: Any, rows: int, source: RowSource, access: Access) -> list[bytes] | None:  # noqa: ANN401
@@ -59,13 +68,16 @@ def _numbers(column: str, stored: Any, access: Access, cells: PersonCells) -> Fl
     if "categories" in stored.attrs:
         raise InvalidDataError(f"{column!r:.60} in obs is stored as old versions of AnnData did.", OLD_REMEDY)
     if kind in _WITH_MASK:
-        values = _numbers(column, access.own(stored, "values"), access, cells)
-        return np.where(access.own(stored, "mask")[:], np.nan, values)
+        values, mask = _numbers(column, access.own(stored, "values"), access, cells), access.own(stored, "mask")[:]
+        if mask.shape != values.shape:
+            raise InvalidDataError(f"{column!r:.60} in obs has a mask of another length.", "Write it again.")
+        return np.where(mask, np.nan, values)
     written = str(getattr(stored, "dtype", kind))
     is_text = hasattr(stored, "dtype") and stored.dtype.kind in "OSUT"
     require_persons(column, written, is_fit=is_text or (hasattr(stored, "dtype") and stored.dtype.kind in "iu"))
     if not is_text:
-        return np.asarray(stored[:], dtype=np.float64)
+        numbers = np.asarray(stored[:], dtype=np.float64)
+        return np.where(np.abs(numbers) < LARGEST, numbers, np.nan)  # beyond, numbers stand for texts
     texts = access.texts(stored)
     known = {text: cells.read(text) for text in dict.fromkeys(texts)}
     return np.array([known[text] for text in texts], dtype=np.float64)

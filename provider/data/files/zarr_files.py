@@ -30,7 +30,7 @@ from dpspca.provider.data.tables import (
 from .anndata_layouts import RENAMING, index_name, is_masked_text, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_ZARR, require_plain
-from .observations import Access, persons_of
+from .observations import Access, of_features, persons_of
 
 ENDING: Final = ".zarr"
 _MAIN_LAYER: Final = "X"
@@ -143,7 +143,7 @@ def columns_of_zarr(source: RowSource) -> Columns:
 
 def _used(genes: list[str], source: RowSource) -> Columns:
     """Choose among the genes. The column of persons is none of them."""
-    return columns_used(genes, replace(source.reading, person=None), RENAMING)
+    return columns_used(genes, of_features(source.reading), RENAMING)
 
 
 def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of zarr
@@ -197,7 +197,7 @@ def _genes(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
 
 
 def _texts(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr
-    return [str(text) for text in stored[:].tolist()]
+    return [text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in stored[:].tolist()]
 
 
 def _dense(stored: Any, columns: Columns, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr

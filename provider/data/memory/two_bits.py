@@ -57,6 +57,8 @@ def codes_of(packed: Bytes, columns: int) -> Codes:
 
 def write_rows(columns: Bytes, rows: Bytes, first: int) -> None:
     """Write columns of cells, four rows in each byte, as rows with four columns in each, from the first byte on."""
+    assert columns.shape[1] == -(-len(rows) // CELLS_A_BYTE)  # a kernel checks no bounds
+    assert first + -(-len(columns) // CELLS_A_BYTE) <= rows.shape[1]
     if compiled := kernels("genotypes"):
         compiled.write_rows(columns, rows, first)
         return

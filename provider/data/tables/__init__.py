@@ -3,7 +3,7 @@
 from .arrow_numbers import floats
 from .extras import import_extra, loaded
 from .memory_limit import GENOTYPE, PERSON, SPARSE, require_room
-from .person_cells import PersonCells, require_persons
+from .person_cells import LARGEST, PersonCells, require_persons
 from .raw_table import (
     Columns,
     RawTable,
@@ -36,6 +36,7 @@ from .triplets import (
 __all__ = [
     "BATCH_TRIPLETS",
     "GENOTYPE",
+    "LARGEST",
     "PERSON",
     "SPARSE",
     "Columns",

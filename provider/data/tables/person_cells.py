@@ -14,7 +14,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidTypeError
 from dpspca.common.storage import Codes
 
-_LARGEST: Final = 2.0**52
+LARGEST: Final = 2.0**52
 _REPLACED: Final = "\ufffd"
 """In place of bytes that are not in a file's encoding. Names that differ only in them would be one."""
 
@@ -47,7 +47,7 @@ class PersonCells(dict[str, int]):
         if text not in self:
             self[text] = len(self._labels)
             self._labels.append(label)
-        return -_LARGEST - self[text]
+        return -LARGEST - self[text]
 
     def labels(self, numbers: FloatArray) -> list[bytes]:
         """Return the label of each number that was read: no bytes for a row of nobody."""
@@ -56,10 +56,10 @@ class PersonCells(dict[str, int]):
         return [known[place] for place in places.tolist()]
 
     def _label(self, number: float) -> bytes:
-        if number <= -_LARGEST and number != -np.inf:
-            place = int(-_LARGEST - number)
+        if number <= -LARGEST and number != -np.inf:
+            place = int(-LARGEST - number)
             return self._labels[place] if place < len(self._labels) else b""
-        label = b"" if not abs(number) < _LARGEST else _digits(number).encode()
+        label = b"" if not abs(number) < LARGEST else _digits(number).encode()
         return b"" if label in self._nobody else label
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dpspca.common.errors import InvalidParameterError, InvalidQueryError
+from dpspca.common.plan import Step
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries import Extent, SignPairs, TiedColumns, View
+from dpspca.common.transport.wire import QueryReader
 
 KINDS = [SignPairs, TiedColumns]
 
@@ -61,6 +63,17 @@ def test_a_choice_among_some_columns_has_one_form_and_its_own_size() -> None:
     for among in (range(9), [3, 2], [2, 2], [-1, 2], [2, 9], []):
         with pytest.raises(InvalidQueryError):
             SignPairs(9, among=np.array(list(among), dtype=int))
+
+
+def test_t16_a_plan_for_some_columns_allows_no_choice_among_all() -> None:
+    """Scores of all pairs may take a hundred times the memory and the time that the plan has room for."""
+    step = Step("pairs", SignPairs, Extent(9, 0, 3), None)
+    assert step.admits(SignPairs(9, among=[2, 3, 8]))
+    for other in (SignPairs(9), SignPairs(9, among=[2, 3]), SignPairs(9, among=[1, 2, 3, 8])):
+        assert not step.admits(other)
+        with pytest.raises(InvalidQueryError):
+            QueryReader(other.announcement, step)
+    assert not Step("pairs", SignPairs, Extent(9), None).admits(SignPairs(9, among=[2, 3, 8]))
 
 
 def test_a_choice_among_all_columns_has_the_digest_it_always_had() -> None:

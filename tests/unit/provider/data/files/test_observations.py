@@ -127,6 +127,33 @@ def test_files_of_a_folder_and_codes_for_nobody(tmp_path: Path) -> None:
     assert [rows.persons.tolist().index(each) for each in rows.persons] == [0, 1, 0, 3, 1, 1, 6, 7, 0, 9]
 
 
+def test_codes_for_nobody_may_be_those_of_the_column(tmp_path: Path) -> None:
+    path = anndata(tmp_path / "cells.h5ad", CELLS, COLUMNS["text"][0])
+    rows = read_offered(path, Reading(person="donor", missing_codes={"donor": ("ann",), "A": (3,)}, missing=0.5))
+    assert rows.persons is not None
+    assert len(set(rows.persons.tolist())) == 5
+    assert np.asarray(rows.matrix).tolist() == [[0, 0, 0], [0.5, 4, 0], [0, 0, 0], [0, 0, 0], [9, 1, 2]]
+
+
+def test_a_folder_has_its_persons_in_one_form(tmp_path: Path) -> None:
+    """In a later table, the last feature would pass for the persons."""
+    (tmp_path / "cells").mkdir()
+    anndata(tmp_path / "cells" / "1.h5ad", CELLS, COLUMNS["text"][0])
+    (tmp_path / "cells" / "2.csv").write_text("A,B,C,donor\n1,2,5,x\n3,4,6,x\n", encoding="utf-8")
+    with pytest.raises(InvalidDataError, match=facts("cells", "AnnData", "obs")):
+        read_offered(tmp_path / "cells", BY_DONOR)
+
+
+def test_numbers_that_stand_for_texts_name_nobody(tmp_path: Path) -> None:
+    (tmp_path / "cells").mkdir()
+    anndata(tmp_path / "cells" / "1.h5ad", CELLS, COLUMNS["text"][0])
+    large = np.array([-(2**52), -(2**52) - 1, 2**52, 7, 7])
+    anndata(tmp_path / "cells" / "2.h5ad", CELLS, lambda frame: put(frame, "donor", large))
+    found = examine_rows(tmp_path / "cells", BY_DONOR).persons
+    assert found is not None
+    assert (found.persons, found.rows_of_nobody) == (4, 4)
+
+
 def test_names_of_cells_may_name_persons(tmp_path: Path) -> None:
     rows = read_offered(anndata(tmp_path / "cells.h5ad", CELLS, COLUMNS["text"][0]), Reading(person="cell"))
     assert rows.persons is not None
@@ -142,9 +169,18 @@ def test_names_of_cells_may_name_persons(tmp_path: Path) -> None:
         (lambda frame: category(frame, np.array([0.5, 1.5]), [0, 1, 0, 1, 0]), ("'donor'", "float64")),
         (lambda frame: category(frame, ["a", "b"], [0, 1, 0, 2, 0]), ("'donor'", "codes")),
         (lambda frame: put(frame, "donor", ["a", "b"]), ("'donor'", 5, 2)),
+        (lambda frame: masked(frame, np.array([7]), NO_FOURTH, "nullable-integer"), ("'donor'", "mask")),
         (lambda frame: put(frame, "donor", np.array([0, 1, 0, 1, 0]), categories="there"), ("'donor'", "write_h5ad")),
     ],
-    ids=["decimals", "yes or no", "a category of decimals", "codes of no category", "too few", "an old category"],
+    ids=[
+        "decimals",
+        "yes or no",
+        "a category of decimals",
+        "codes of no category",
+        "too few",
+        "a longer mask",
+        "an old category",
+    ],
 )
 def test_a_column_that_cannot_name_persons_is_refused(
     ending: str, column: Callable[[Any], None], named: tuple[Any, ...], tmp_path: Path
