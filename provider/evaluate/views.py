@@ -260,14 +260,19 @@ def _sizes(entries: FloatArray) -> NDArray[np.int64]:
 def sign_scores(rows: BlockRows, among: NDArray[np.intp] | None = None) -> Integers:
     """Add up sign(x_i) sign(x_j) for each pair of columns, or for the pairs of those ``among`` which are asked about.
 
-    This is exact, because 2^14 rows of 1 stay whole in float32.
+    This is exact, because 2^14 rows of 1 stay whole in float32. Signs of many rows are multiplied together, because a
+    sum for each pair takes as long to update as hundreds of rows take to multiply.
     """
-    chosen = np.arange(rows.dimension) if among is None else among
-    total = np.zeros((len(chosen), len(chosen)), dtype=np.int64)
-    for block in _some(rows, dense_step(rows.dimension)):
+    width, step = rows.dimension if among is None else len(among), dense_step(rows.dimension)
+    total, signs, filled = np.zeros((width, width), dtype=np.int64), np.empty((dense_step(width), width), np.float32), 0
+    for block in _some(rows, step):
         some = block if among is None else block[:, among]
-        signs = _signs(some if isinstance(some, np.ndarray) else some.toarray())
-        np.add(total, np.dot(signs.T, signs), out=total, casting="unsafe")
+        if filled + some.shape[0] > len(signs):
+            np.add(total, np.dot(signs[:filled].T, signs[:filled]), out=total, casting="unsafe")
+            filled = 0
+        signs[filled : filled + some.shape[0]] = _signs(some if isinstance(some, np.ndarray) else some.toarray())
+        filled += some.shape[0]
+    np.add(total, np.dot(signs[:filled].T, signs[:filled]), out=total, casting="unsafe")
     return total
 
 

@@ -15,6 +15,7 @@ from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.queries.picks import SignPairs, TiedColumns
 from dpspca.common.queries.views import View
 from dpspca.provider.data.checked.preparation import check_rows
+from dpspca.provider.evaluate import views
 from dpspca.provider.evaluate.shard import Shard
 from dpspca.provider.evaluate.views import sign_scores, tied_scores
 
@@ -92,6 +93,18 @@ def test_pairs_of_some_columns_have_the_scores_that_they_have_among_all(form: Ca
     rows = form(rng.standard_normal((30, 8)) * (rng.random((30, 8)) < 0.6))
     whole, some = Shard(check_rows(rows), 1.0)._sums.integers(1.0), np.array([1, 4, 6])
     assert np.array_equal(sign_scores(whole, some), sign_scores(whole)[np.ix_(some, some)])
+
+
+@pytest.mark.parametrize("entries", [1, 40, 57, 200])
+def test_scores_are_those_of_all_rows_however_many_are_taken_together(
+    entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.random.default_rng(5).standard_normal((41, 8))
+    integers, some = Shard(check_rows(rows), 1.0)._sums.integers(1.0), np.array([0, 2, 3, 7])
+    signs = np.sign(rows)
+    monkeypatch.setattr(views, "_SOME_ENTRIES", entries)
+    assert np.array_equal(sign_scores(integers), signs.T @ signs)
+    assert np.array_equal(sign_scores(integers, some), (signs.T @ signs)[np.ix_(some, some)])
 
 
 def test_a_choice_among_some_columns_names_these_alone() -> None:
