@@ -64,6 +64,7 @@ class Scene:
             "components": 1,
             "sparsity": 3,
             "norm-bound": 6,
+            "centering": "none",
             "unit": "row-add-remove",
             "epsilon": 1,
             "delta": 1e-6,
