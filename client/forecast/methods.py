@@ -41,7 +41,7 @@ _PER_PAIR: Final = 2e-11
 """Seconds, roughly, if every party has a core or two (``bench/forecast.py --costs``): to sign, check and plan a job, to
 commit and carry an answer, to make the tables of one width of noise, to draw and carry one number, to make an integer
 of one number of a row, to do so for another view of it, to multiply a row's number by one column, for a product of two
-of a row's numbers, and for eigenvectors (of d^3)."""
+of a row's numbers, for eigenvectors (of d^3), and for a row's part in the score of one pair of columns."""
 
 
 @dataclass(frozen=True, slots=True)

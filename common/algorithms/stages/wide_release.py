@@ -1,10 +1,10 @@
 """The release for more columns than a matrix can have: candidates by variances and pairs, products with all columns.
 
 The diagonal names candidates, and so do the providers, who choose pairs of columns whose signs agree. The second
-moments of the candidates' block show components on them. A product of all columns
-with these components then shows whether more takes part. What few columns explain is added to the block, and the budget
-is spent on it as in the staged release. Otherwise the components involve many columns, and the rest of the budget goes
-to a power loop over all of them (``product_loop``), which starts from the block's components.
+moments of the candidates' block show components on them. A product of all columns with these components then shows
+whether more takes part. What few columns explain is added to the block, and the budget is spent on it as in the staged
+release. Otherwise the components involve many columns, and the rest of the budget goes to a power loop over all of them
+(``product_loop``), which starts from the block's components.
 
 A loop that starts at random needs components that stand out by the root of the number of columns before it sees
 anything. A block of a few hundred columns shows them much earlier, because its rows are shorter, and from there two

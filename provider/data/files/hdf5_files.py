@@ -21,15 +21,14 @@ from dpspca.provider.data.tables import (
     RowSource,
     as_numbers,
     columns_by_place,
-    columns_used,
     import_extra,
     require_room,
 )
 
-from .anndata_layouts import RENAMING, index_name, is_masked_text, require_all_named, sparse_kind
+from .anndata_layouts import index_name, is_masked_text, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_HDF5, require_plain
-from .observations import Access, of_features, persons_of
+from .observations import Access, genes_used, persons_of
 
 _MAIN_LAYER: Final = "X"
 _PANDAS: Final = "pandas_type"
@@ -118,7 +117,7 @@ def read_h5ad(source: RowSource) -> RawTable:
     with ExitStack() as opened:
         file = opened.enter_context(_opened(source))
         stored, genes = _layer(file, source), _genes(file)
-        columns = _used(genes, source)
+        columns = genes_used(genes, source.reading)
         kind = sparse_kind(stored)
         shape = tuple(map(int, stored.shape if kind is None else stored.attrs["shape"]))
         if shape[1:] != (len(genes),):
@@ -134,12 +133,7 @@ def read_h5ad(source: RowSource) -> RawTable:
 def columns_of_h5ad(source: RowSource) -> Columns:
     """Read which genes are used."""
     with _opened(source) as file:
-        return _used(_genes(file), source)
-
-
-def _used(genes: list[str], source: RowSource) -> Columns:
-    """Choose among the genes. The column of persons is none of them."""
-    return columns_used(genes, of_features(source.reading), RENAMING)
+        return genes_used(_genes(file), source.reading)
 
 
 def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of h5py

@@ -10,9 +10,9 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 from dpspca.common.text import composed
-from dpspca.provider.data.tables import LARGEST, PersonCells, RowSource, require_persons
+from dpspca.provider.data.tables import LARGEST, Columns, PersonCells, RowSource, columns_used, require_persons
 
-from .anndata_layouts import OLD_REMEDY, index_name
+from .anndata_layouts import OLD_REMEDY, RENAMING, index_name
 
 _FRAME: Final = "obs"
 _CATEGORY: Final = "categorical"
@@ -29,11 +29,11 @@ class Access(NamedTuple):
     """Return the texts of an array. What is not in its encoding is replaced."""
 
 
-def of_features(reading: Reading) -> Reading:
-    """Return how genes are read: without what is declared about the column of persons, which is none of them."""
+def genes_used(genes: list[str], reading: Reading) -> Columns:
+    """Choose among the genes. The column of persons is none of them, and what is declared about it is left out."""
     codes = reading.missing_codes
     own = codes if isinstance(codes, tuple) else {name: each for name, each in codes.items() if name != reading.person}
-    return replace(reading, person=None, missing_codes=own)
+    return columns_used(genes, replace(reading, person=None, missing_codes=own), RENAMING)
 
 
 def persons_of(file: Any, rows: int, source: RowSource, access: Access) -> list[bytes] | None:  # noqa: ANN401
@@ -84,9 +84,11 @@ def _numbers(column: str, stored: Any, access: Access, cells: PersonCells) -> Fl
 
 
 def _of_category(column: str, stored: Any, access: Access, cells: PersonCells) -> FloatArray:  # noqa: ANN401
-    """Look up the number of each row's category. Codes below 0 are missing values."""
+    """Look up the number of each row's category.
+
+    A code of no category names nobody, as a missing value does: no row may keep a provider from starting.
+    """
     categories = _numbers(column, access.own(stored, "categories"), access, cells)
     codes = np.asarray(access.own(stored, "codes")[:])
-    if codes.size and codes.max() >= len(categories):
-        raise InvalidDataError(f"{column!r:.60} in obs has codes of no category.", "Write it again.")
-    return np.append(categories, np.nan)[np.where(codes < 0, len(categories), codes)]
+    count = len(categories)
+    return np.append(categories, np.nan)[np.where((codes < 0) | (codes >= count), count, codes)]

@@ -27,10 +27,10 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
-from .anndata_layouts import RENAMING, index_name, is_masked_text, require_all_named, sparse_kind
+from .anndata_layouts import index_name, is_masked_text, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_ZARR, require_plain
-from .observations import Access, of_features, persons_of
+from .observations import Access, genes_used, persons_of
 
 ENDING: Final = ".zarr"
 _MAIN_LAYER: Final = "X"
@@ -138,12 +138,7 @@ def columns_of_zarr(source: RowSource) -> Columns:
     if not _is_anndata(stored):
         is_array = hasattr(stored, "shape")
         return columns_by_place(source.reading) if is_array else _columns_in_group(stored, source)
-    return _used(_genes(stored), source)
-
-
-def _used(genes: list[str], source: RowSource) -> Columns:
-    """Choose among the genes. The column of persons is none of them."""
-    return columns_used(genes, of_features(source.reading), RENAMING)
+    return genes_used(_genes(stored), source.reading)
 
 
 def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of zarr
@@ -163,7 +158,7 @@ def _anndata(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of 
     """Read ``X``, or the layer that is declared: cells are rows, and genes are columns."""
     require_no_names(source.reading)
     layer, genes = _layer(stored, source), _genes(stored)
-    columns = _used(genes, source)
+    columns = genes_used(genes, source.reading)
     kind = sparse_kind(layer)
     shape = tuple(map(int, layer.shape if kind is None else layer.attrs["shape"]))
     if shape[1:] != (len(genes),):
