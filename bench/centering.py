@@ -12,7 +12,8 @@ true mean of what as many components can have:
 - "known": a private mean, where somebody knows the longest row;
 - "private": a private mean without a bound;
 - "true mean": the true mean is subtracted, which no one is told. No way to centre can do better;
-- "auto": what ``AutoCentering`` chooses, which is told the numbers of rows and providers.
+- "auto": what ``AutoCentering`` chooses, which is told the numbers of rows and providers;
+- "auto or pairs": the same if it may choose pairs for several providers too, which is tried for several only.
 
 "noise" is how long the noise of a private mean is, in lengths of a row: what ``auto`` decides by.
 """
@@ -37,12 +38,13 @@ from dpspca.common.privacy import PrivacyUnit, usable_mu
 
 DELTA: Final = 1e-6
 WAYS: Final = ("none", "pairs", "known", "private", "true mean", "auto")
+OR_PAIRS: Final = "auto or pairs"
 
 
 def main() -> None:
     options = parsed()
     rows = list(measured(options))
-    print(json.dumps(rows, indent=2) if options.json else text(rows))
+    print(json.dumps(rows, indent=2) if options.json else text(rows, ways(options)))
 
 
 def parsed() -> argparse.Namespace:
@@ -74,7 +76,7 @@ def compared(rows: FloatArray, epsilon: float, options: argparse.Namespace) -> d
     """Run every way with all seeds."""
     count, columns = rows.shape
     share = math.sqrt(MEAN_SHARE) * usable_mu(epsilon, DELTA)
-    specs = {way: job(rows, epsilon, way, options) for way in WAYS}
+    specs = {way: job(rows, epsilon, way, options) for way in ways(options)}
     shares = {
         way: statistics.mean(captured(rows, spec, seed, options.providers) for seed in range(options.seeds))
         for way, spec in specs.items()
@@ -89,6 +91,10 @@ def compared(rows: FloatArray, epsilon: float, options: argparse.Namespace) -> d
     }
 
 
+def ways(options: argparse.Namespace) -> tuple[str, ...]:
+    return WAYS if options.providers == 1 else (*WAYS, OR_PAIRS)
+
+
 def job(rows: FloatArray, epsilon: float, way: str, options: argparse.Namespace) -> JobSpec:
     plain = JobSpec(
         schema=Schema(rows.shape[1]),
@@ -97,8 +103,8 @@ def job(rows: FloatArray, epsilon: float, way: str, options: argparse.Namespace)
         norm_bound=PRIVATE_BOUND,
         components=options.components,
     )
-    if way == "auto":
-        return centred(plain, AutoCentering(rows=len(rows)), options.providers)
+    if way in ("auto", OR_PAIRS):
+        return centred(plain, AutoCentering(rows=len(rows), or_pairs=way == OR_PAIRS), options.providers)
     longest = float(np.linalg.norm(rows, axis=1).max())
     given: dict[str, Any] = {
         "none": {},
@@ -121,13 +127,13 @@ def captured(rows: FloatArray, spec: JobSpec, seed: int, providers: int) -> floa
     return float(np.trace(found @ moments @ found.T) / most)
 
 
-def text(rows: list[dict[str, Any]]) -> str:
+def text(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> str:
     lines = [
-        f"| table | offset | epsilon | noise | {' | '.join(WAYS)} | chosen |",
-        "|---|--:|--:|--:|" + "--:|" * len(WAYS) + "---|",
+        f"| table | offset | epsilon | noise | {' | '.join(columns)} | chosen |",
+        "|---|--:|--:|--:|" + "--:|" * len(columns) + "---|",
     ]
     for row in rows:
-        figures = " | ".join(f"{row['captured'][way]:.3f}" for way in WAYS)
+        figures = " | ".join(f"{row['captured'][way]:.3f}" for way in columns)
         what = f"{row['table']}, {row['rows']:,} x {row['columns']}"
         lines.append(
             f"| {what} | {row['offset']:g} | {row['epsilon']:g} | {row['noise']:.3f} | {figures} | {row['chosen']} |"

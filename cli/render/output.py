@@ -25,7 +25,7 @@ from rich.text import Text
 from dpspca.client.connection import JobProgress
 from dpspca.client.findings import WITHIN_NOISE
 from dpspca.client.plan_facts import MECHANISM
-from dpspca.client.reports import Plots, remarks, score_contours, with_noise
+from dpspca.client.reports import Plots, remarks, report, with_noise
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.privacy import PrivacyUnit, format_up
@@ -40,7 +40,7 @@ MAX_WIDTH: Final = 1000
 """The widest that a table is measured, in characters."""
 
 PLOTS: Final = ("scree.png", "loadings.png", "biplot.png", "scores.png")
-VEGA_LITE: Final = ("scree.json", "loadings.json", "biplot.json")
+VEGA_LITE: Final = ("scree.json", "loadings.json", "biplot.json", "scores.json")
 NOISE_FITS_NOTE: Final = (
     "The noise of some queries depends on the content of the query, at the same price. The table shows its largest "
     "value."
@@ -79,10 +79,7 @@ class Folder:
     def draw(self, model: Model) -> dict[str, str]:
         """Draw the plots that the model has, and return their paths."""
         plots = Plots(model)
-        files = {name: self.write(f"{name}.png", getattr(plots, name)) for name in plots.names}
-        if model.scores is not None:
-            files["scores"] = self.write("scores.png", lambda path: score_contours(model, path))
-        return files
+        return {name: self.write(f"{name}.png", getattr(plots, name)) for name in plots.names}
 
     def write_vega_lite(self, model: Model) -> dict[str, str]:
         """Write the plots that the model has as Vega-Lite, and return their paths."""
@@ -221,16 +218,27 @@ def print_components(model: dict[str, Any]) -> None:
     """Print the components as a table. If they must not be released, say so first."""
     if not model["statement"]["releasable"]:
         print_text(model["statement"]["headline"])
-    table = Table("component", "explained variance", "of the total", "feature", "loading", show_lines=True)
-    for component in model["components"]:
+    components = model["components"]
+    known = any(feature["loading_interval"] for each in components for feature in each["top_features"])
+    interval = [f"{model['interval_level']:.0%} interval"] if known else []
+    headings = "component", "explained variance", "of the total", "feature", "loading", *interval
+    table = Table(*headings, show_lines=True)
+    for component in components:
         features = component["top_features"]
         table.add_row(
             str(component["number"]),
             *_explained_variance(component),
             Text("\n".join(feature["name"] for feature in features)),
             "\n".join(f"{feature['loading']:+.3f}" for feature in features),
+            *(["\n".join(map(_interval, features))] if known else []),
         )
-    _print(table, *remarks(model))
+    left_out = [each["left_out_at_most"] for each in components if each["left_out_at_most"] is not None]
+    _print(table, *([report.in_left_out(max(left_out))] if left_out else []), *remarks(model))
+
+
+def _interval(feature: dict[str, Any]) -> str:
+    ends = feature["loading_interval"]
+    return UNKNOWN if ends is None else f"{ends[0]:+.3f} to {ends[1]:+.3f}"
 
 
 def _explained_variance(component: dict[str, Any]) -> tuple[str, str]:

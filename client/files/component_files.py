@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from dpspca.client.reports.report import LEVEL
 from dpspca.common.results import Model
 from dpspca.common.text import to_csv
 from dpspca.provider.data import import_extra
@@ -20,10 +21,13 @@ def loadings_facts(read: Model) -> dict[str, Any]:
             "explained_variance_ratio": read.explained_variance_ratio,
         }.items()
     }
+    ends = read.intervals(LEVEL).get("loadings")
     return {
         "promise": read.statement.headline,  # first, because it also says if the model must not be released
         "feature_names": read.feature_names,
         "components": read.components.tolist(),
+        "interval_level": LEVEL,
+        "loading_intervals": ends and {"low": ends[0].tolist(), "high": ends[1].tolist()},
         **optional,
         "explained_variance_std": read.explained_variance_std,
         "statement": read.statement.to_dict(),

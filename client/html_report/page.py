@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dpspca.client.findings import WITHIN_NOISE
 from dpspca.client.reports import report
+from dpspca.client.reports.score_plot import TITLE as TITLE_OF_SCORES
 from dpspca.common.job import PRIVATE_BOUND, Centering, Scaling
 from dpspca.common.markup import Markup, element, joined, number, table, void
 from dpspca.common.privacy import PrivacyUnit
@@ -16,6 +17,7 @@ from dpspca.common.results import NOT_FOR_RELEASE, Model
 
 from .origin import origin_rows, software, who_took_part
 from .readings import how_stable, price_in_words
+from .score_picture import caption_of, score_picture
 from .scree import scree
 from .style import policy, sheet
 from .words import REFERENCES, exact, methods_paragraph, rounded_up, words_used
@@ -57,6 +59,10 @@ def _sections(facts: dict[str, Any]) -> Iterator[Markup]:
     yield element("h2", "The components")
     for component in facts["components"]:
         yield from _component(component, facts)
+    if facts["scores"]:
+        yield element("h2", TITLE_OF_SCORES)
+        picture, caption = score_picture(facts["scores"]), caption_of(facts["scores"])
+        yield element("figure", picture, element("figcaption", caption))
     yield element("h2", "How stable the components are")
     yield from how_stable(facts)
     yield element("h2", "The price")
@@ -170,6 +176,10 @@ def _component(component: dict[str, Any], facts: dict[str, Any]) -> Iterator[Mar
     yield table("Features with the largest loadings", headings, rows)
     if component["support_size"] > len(features):
         yield element("p", "In all, ", exact(component["support_size"]), " loadings are not zero.")
+    if component["left_out_at_most"] is not None:
+        before, after = report.LEFT_OUT
+        most = component["left_out_at_most"]
+        yield element("p", before, number(most, f"{most:.3f}"), after)
     if not known:
         yield element("p", "The noise of single loadings is not known.")
 

@@ -4,7 +4,6 @@ from . import report
 from .plots import Plots
 from .readings import in_words
 from .report import new_canvas, remarks, with_noise
-from .score_plot import score_contours
 
 __all__ = [
     "Plots",
@@ -12,6 +11,5 @@ __all__ = [
     "new_canvas",
     "remarks",
     "report",
-    "score_contours",
     "with_noise",
 ]

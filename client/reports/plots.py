@@ -1,4 +1,4 @@
-"""Plots of one model: ``model.plot.scree()``, ``.loadings()``, ``.biplot()``, as figures or as Vega-Lite.
+"""Plots of one model: ``model.plot.scree()``, ``.loadings()``, ``.biplot()``, ``.scores()``, as figures or Vega-Lite.
 
 A plot is post-processing of the model, so it costs no privacy, and it shows the promise. Figures need matplotlib (the
 extra ``plots``); Vega-Lite needs nothing.
@@ -14,12 +14,18 @@ from dpspca.common.results import Model
 from . import vega_lite
 from .biplot import PLANE, biplot
 from .report import Destination, loadings, scree
+from .score_plot import score_contours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VEGA_LITE: Final = MappingProxyType(
-    {"scree": vega_lite.scree, "loadings": vega_lite.loadings, "biplot": vega_lite.biplot}
+    {
+        "scree": vega_lite.scree,
+        "loadings": vega_lite.loadings,
+        "biplot": vega_lite.biplot,
+        "scores": vega_lite.scores,
+    }
 )
 
 
@@ -41,6 +47,10 @@ class Plots:
         """Plot how much features weigh in the first two components. No row's scores are shown."""
         return biplot(self.model, path)
 
+    def scores(self, path: Destination | None = None) -> "Figure":
+        """Plot contours of how many rows have which scores, if the job asked for such a picture. It shows no row."""
+        return score_contours(self.model, path)
+
     def vega_lite(self, name: str) -> dict[str, Any]:
         """Return a plot as a Vega-Lite specification."""
         check_known("plot", name, VEGA_LITE)
@@ -48,8 +58,13 @@ class Plots:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The plots that this model has: a scree plot needs explained variances, a biplot two components."""
+        """The plots that this model has.
+
+        A scree plot needs explained variances, a biplot two components, and a plot of scores private counts of them.
+        """
         lacking = set() if self.model.explained_variance is not None else {"scree"}
         if len(self.model.components) < PLANE:
             lacking.add("biplot")
+        if self.model.scores is None:
+            lacking.add("scores")
         return tuple(name for name in VEGA_LITE if name not in lacking)

@@ -35,6 +35,10 @@ TOP: Final = 6
 """How many features of each component a report names by default."""
 
 LEVEL: Final = 0.95
+LEFT_OUT: Final = (
+    "Of each feature that was left out, the loading is at most ",
+    f" in size, with {LEVEL:.0%} confidence.",
+)
 """The level of confidence intervals."""
 
 SHARES: Final = "\n(above each bar: its share of the total)"
@@ -134,6 +138,7 @@ def _component(model: Model, index: int, top: int, intervals: dict[str, Ends]) -
         "explained_variance_ratio": _entry(model.explained_variance_ratio, index),
         "within_noise": bool(model.within_noise[index]),
         "support_size": int(np.count_nonzero(loadings)),
+        "left_out_at_most": _left_out_at_most(model, index, intervals.get("loadings")),
         "top_features": [
             _feature(model, int(place))
             | {
@@ -144,6 +149,14 @@ def _component(model: Model, index: int, top: int, intervals: dict[str, Ends]) -
             for place in _top(loadings, top)
         ],
     }
+
+
+def _left_out_at_most(model: Model, index: int, ends: Ends | None) -> float | None:
+    """Return how large a loading the columns outside the support may have, by their widest interval, if it is known."""
+    left_out = ~model.components.any(axis=0)
+    if ends is None or not left_out.any():
+        return None
+    return float(max(np.abs(end[index, left_out]).max() for end in ends))
 
 
 def _entry(values: FloatArray | None, index: int) -> float | None:
@@ -173,7 +186,14 @@ def _component_text(component: dict[str, Any], measure: str) -> str:
     lines = [f"  {feature['loading']:+.3f}  {feature['name']}" for feature in component["top_features"]]
     left_out = component["support_size"] - len(lines)
     more = [f"  and {_counted(left_out, 'feature')} with smaller loadings"] if left_out else []
-    return "\n".join([f"Component {component['number']}{_explained_text(component, measure)}", *lines, *more])
+    most = component["left_out_at_most"]
+    hidden = [] if most is None else [f"  {in_left_out(most)}"]
+    return "\n".join([f"Component {component['number']}{_explained_text(component, measure)}", *lines, *more, *hidden])
+
+
+def in_left_out(most: float) -> str:
+    """Say what is known about the features that do not take part."""
+    return f"{most:.3f}".join(LEFT_OUT)
 
 
 def _explained_text(component: dict[str, Any], measure: str) -> str:

@@ -3,16 +3,18 @@
 Names of features come from files, and stand only among the data. No field name, title or expression is made of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
+from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.results import Model
+from dpspca.common.results import Model, ScoreMap
 
 from . import report
 from .biplot import arrows, reach_of, shares
+from .score_plot import ACROSS, COLOURS, NO_LEVEL, TITLE, UP, contours_of, middles, scores_of
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
 """The name of the form. No program has to load it."""
@@ -112,6 +114,35 @@ def _cells(along: Any, across: Any, counts: Any) -> Spec:  # noqa: ANN401  # arr
         "color": {"field": "rows", "type": "quantitative", "scale": {"scheme": "greys"}, "title": "rows in a cell"},
     }
     return {"data": {"values": values}, "mark": {"type": "rect", "opacity": 0.5}, "encoding": encoding}
+
+
+def scores(model: Model) -> Spec:
+    """Return a circle for each cell in which rows show above the noise: the larger the more rows, by group if any."""
+    counted = scores_of(model)
+    values = [
+        {"group": group, "component_1": float(x), "component_2": float(y), "rows": float(counts[i, j])}
+        for group, counts, lowest in _clear(counted)
+        for i, x in enumerate(middles(counted)[0])
+        for j, y in enumerate(middles(counted)[1])
+        if counts[i, j] >= lowest
+    ]
+    along, across = ([float(edges[0]), float(edges[-1])] for edges in counted.edges())
+    encoding: Spec = {
+        "x": {"field": "component_1", "type": "quantitative", "title": ACROSS, "scale": {"domain": along}},
+        "y": {"field": "component_2", "type": "quantitative", "title": UP, "scale": {"domain": across}},
+        "size": {"field": "rows", "type": "quantitative", "title": "rows in a cell, smoothed"},
+    }
+    if counted.groups:
+        encoding["color"] = {"field": "group", "type": "nominal", "scale": {"range": [*COLOURS]}}
+    drawn = {"width": SIDE, "height": SIDE, "mark": {"type": "circle", "opacity": 0.6}, "encoding": encoding}
+    return _whole(model, TITLE, values, drawn)
+
+
+def _clear(counted: ScoreMap) -> Iterator[tuple[str, FloatArray, float]]:
+    """Yield the smoothed counts of each group that shows, or of all rows, and from where on they are shown."""
+    for each in counted.groups or (counted,):
+        if found := contours_of(each, is_group=bool(counted.groups)):
+            yield each.group or (NO_LEVEL if counted.groups else "all"), found[0], float(found[1][0])
 
 
 def _whole(model: Model, title: str, values: list[Spec], drawn: Mapping[str, Any]) -> Spec:

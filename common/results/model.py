@@ -158,7 +158,7 @@ class Model:
 
     @property
     def plot(self) -> Any:  # noqa: ANN401  # dpspca.client.reports.Plots
-        """The plots of this model: ``model.plot.scree()``, ``.loadings()``, ``.biplot()`` and ``.vega_lite(name)``.
+        """The plots of this model: ``.scree()``, ``.loadings()``, ``.biplot()``, ``.scores()``, ``.vega_lite(name)``.
 
         They are found by name when they are first used: a daemon has models, and needs no plots.
         """

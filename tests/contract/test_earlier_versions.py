@@ -179,6 +179,7 @@ def test_a_model_shows_what_it_showed(run: Callable[..., Ended], folder: Path) -
     before, now = said(folder, "said-model.json"), run("model", "show", "model.dpspca", "--json").facts
     for component in now["components"]:
         component.pop("explained_variance_interval")  # which it did not say
+        assert component.pop("left_out_at_most") is None
         for feature in component["top_features"]:
             assert feature.pop("loading_std") is feature.pop("loading_interval") is None  # which it did not know
     for fact in ("features", "support_size", "support", "components"):

@@ -27,7 +27,7 @@ from dpspca.client.simulation import simulate
 from dpspca.common.algorithms import catalogue
 from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Schema
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.results import Model, Origin, Participant
+from dpspca.common.results import Model, Origin, Participant, ScoreMap
 from dpspca.common.text import visible
 from dpspca.common.version import __version__
 
@@ -67,6 +67,16 @@ def of_matrix() -> Model:
     return Model(MODEL.components, statement, explained_variance=values, explained_variance_std=1.5)
 
 
+def counted(*groups: str | None) -> ScoreMap:
+    """Return counts of scores far above their noise, of all rows or of groups in different places."""
+    maps = []
+    for place, group in enumerate(groups or (None,)):
+        counts = np.zeros((32, 32))
+        counts[6 + 2 * place : 12 + 2 * place, 20:24] = 400.0
+        maps.append(ScoreMap(counts, np.array([3.0, 2.0]), 5.0, group=group))
+    return ScoreMap.of_groups(maps) if groups else maps[0]
+
+
 MODEL: Final = fitted()
 MODELS: Final = {
     "for release": fresh(MODEL),
@@ -79,6 +89,9 @@ MODELS: Final = {
     "private bound": fresh(MODEL, norm_bound=PRIVATE_BOUND),
     "persons": fresh(MODEL, unit=PrivacyUnit.PERSON_REPLACE_ONE, rows_per_person=3, gaussian=False),
     "matrix": of_matrix(),
+    "scores": fresh(replace(MODEL, scores=counted())),
+    "scores of groups": fresh(replace(MODEL, scores=counted("sex=female", HOSTILE[0], HOSTILE[3], None))),
+    "scores within the noise": replace(MODEL, scores=ScoreMap(np.zeros((8, 8)), np.array([3.0, 2.0]), 5.0)),
     "many components": Model(
         np.eye(70), MODEL.statement, explained_variance=np.ones(70) / 7, explained_variance_std=0.1
     ),
@@ -181,6 +194,7 @@ def test_the_tables_have_the_variances_loadings_and_intervals_of_the_json(model:
         wanted += component["explained_variance_interval"] or []
         for feature in component["top_features"]:
             wanted += [feature["loading"], *(feature["loading_interval"] or [])]
+        wanted += [component["left_out_at_most"]] if component["left_out_at_most"] is not None else []
     assert not Counter(wanted) - values
 
 
@@ -190,6 +204,8 @@ def test_the_intervals_of_the_json_are_those_of_the_model() -> None:
         assert component["explained_variance_interval"] == [end[index] for end in ends["explained_variance"]]
         for feature in component["top_features"]:
             assert feature["loading_interval"] == [end[index, feature["index"]] for end in ends["loadings"]]
+        left_out = ~MODEL.components.any(axis=0)
+        assert component["left_out_at_most"] == max(np.abs(end[index, left_out]).max() for end in ends["loadings"]) > 0
     (without,) = report.to_dict(MODELS["only components"])["components"]
     assert without["explained_variance_interval"] is None
     assert without["top_features"][0]["loading_interval"] is None
@@ -227,6 +243,31 @@ def test_the_axis_has_a_few_round_numbers_within_its_ends(low: float, high: floa
     assert 2 <= len(marks) <= 6
     assert all(low - 1e-6 * (high - low) <= mark <= high + 1e-6 * (high - low) for mark in marks)
     assert 0.0 in marks
+
+
+# --- The picture of scores --------------------------------------------------------------------------------------------
+
+
+def drawn_of(name: str) -> list[str]:
+    """Return the paths of a report's picture of scores, without its axes."""
+    paths = of_tag(page(MODELS[name]), "path")
+    return [each.attributes["d"] for each in paths if {"fill-opacity", "stroke-dasharray"} & each.attributes.keys()]
+
+
+def test_a_report_fills_the_cells_whose_counts_are_clear_of_the_noise() -> None:
+    lowest, *_ = drawn_of("scores")
+    left, top, width = map(float, re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)", lowest)[0])
+    assert 70 + 12 * 4 <= left + width / 2 <= 70 + 12 * 14  # on the left of the middle, and above it
+    assert 10 + 12 * 6 <= top <= 10 + 12 * 12
+    assert not drawn_of("scores within the noise")
+    assert "nothing shows above the noise" in page(MODELS["scores within the noise"])
+
+
+def test_a_report_draws_outlines_of_groups_with_their_names() -> None:
+    written = page(MODELS["scores of groups"])
+    assert len(drawn_of("scores of groups")) == 8  # four outlines, and as many samples of lines
+    assert {"sex=female", HOSTILE[0], "no level"} <= {each.text for each in of_tag(written, "text")}
+    assert not of_tag(written, "script")
 
 
 # --- Names and words --------------------------------------------------------------------------------------------------

@@ -43,8 +43,9 @@ def with_scores(model: Model) -> Model:
     return replace(model, scores=ScoreMap(counts, np.array([5.0, 5.0]), 1.0))
 
 
-@pytest.mark.parametrize("name", ["scree", "loadings", "biplot"])
+@pytest.mark.parametrize("name", VEGA_LITE)
 def test_each_plot_is_a_figure_with_the_promise_and_a_file_on_request(model: Model, name: str, tmp_path: Path) -> None:
+    model = with_scores(model)
     figure = getattr(model.plot, name)(tmp_path / "drawn.png")
     assert "NOT FOR RELEASE" in figure.get_supxlabel()
     pixels = matplotlib.image.imread(tmp_path / "drawn.png")
@@ -79,11 +80,12 @@ def test_a_model_has_the_plots_that_its_numbers_allow(model: Model) -> None:
     without = {"explained_variance": None, "explained_variance_ratio": None, "loading_std": None}
     one = replace(model, components=model.components[:1].copy(), **without)
     assert model.plot.names == ("scree", "loadings", "biplot")
+    assert with_scores(model).plot.names == ("scree", "loadings", "biplot", "scores")
     assert one.plot.names == ("loadings",)
-    for wrong in (one.plot.biplot, one.plot.scree, lambda: one.plot.vega_lite("biplot")):
+    for wrong in (one.plot.biplot, one.plot.scree, one.plot.scores, lambda: one.plot.vega_lite("scores")):
         with pytest.raises(InvalidParameterError):
             wrong()
-    with pytest.raises(InvalidParameterError, match=facts("'pie'", "scree, loadings, biplot")):
+    with pytest.raises(InvalidParameterError, match=facts("'pie'", "scree, loadings, biplot, scores")):
         model.plot.vega_lite("pie")
 
 
@@ -130,10 +132,27 @@ def test_vega_lite_has_the_numbers_of_the_report(model: Model) -> None:
     }
 
 
+def test_vega_lite_has_a_circle_for_each_cell_that_shows(model: Model) -> None:
+    drawn = with_scores(model).plot.vega_lite("scores")
+    top = max(drawn["data"]["values"], key=lambda each: each["rows"])
+    assert (top["component_1"], top["component_2"], top["group"]) == (-1.875, 1.875, "all")
+    assert "color" not in drawn["encoding"]
+    counts = np.zeros((3, 8, 8))
+    counts[0, 2, 5] = counts[1, 6, 1] = 900.0
+    groups = [
+        ScoreMap(each, np.array([5.0, 5.0]), 1.0, group=name)
+        for each, name in zip(counts, ("a", None, "b"), strict=True)
+    ]
+    drawn = replace(model, scores=ScoreMap.of_groups(groups)).plot.vega_lite("scores")
+    assert {each["group"] for each in drawn["data"]["values"]} == {"a", "no level"}
+    assert drawn["encoding"]["color"]["field"] == "group"
+
+
 def test_the_command_writes_pictures_or_vega_lite(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = commands_in(tmp_path, monkeypatch, capfd)
+    model = with_scores(model)
     save_model(model, tmp_path / "a.model")
     made = here("model", "plot", "a.model", "--out", "pictures", "--json").facts["files"]
     assert made == {name: f"pictures/{name}.png" for name in VEGA_LITE}
