@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Self
@@ -64,6 +65,7 @@ from .described_jobs import attached
 from .evidence import collect
 from .findings import issue, with_warnings
 from .private_bounds import centred
+from .sized_jobs import sized_to_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +217,8 @@ class AsyncFederation:
     async def terms(self, data_set: str | None = None, providers: Sequence[str] | None = None) -> list[Terms]:
         """Return the terms of a data set, or of all, as the connected providers state them to this analyst.
 
-        A provider states its terms to analysts whom its policy names. Any other provider is left out, for a data set
-        that it does not have as for one that it does not open to you. Each provider signs its terms, and they are
-        verified here.
+        A provider states its terms to analysts whom its policy names. Any other is left out, whether it lacks the data
+        set or does not open it to you. Each provider's signature of its terms is verified here.
         """
         offers = [
             each
@@ -281,9 +282,9 @@ class AsyncFederation:
         """Sign a job for these providers, or for all that offer the data set now, and submit it.
 
         The job may be planned already. ``data_set`` may be left out if only one is on offer. If the job does not name
-        its columns, it is signed with the names on offer. With the job's ``dictionary``, the model can prepare raw
-        rows. With ``centering``, the job's centring is chosen by public facts, such as the number of these providers.
-        ``life`` is how long the job is valid, if it may have to wait longer than ``validity_of`` for an approval.
+        its columns, it is signed with the names on offer. With its ``dictionary``, the model can prepare raw rows. With
+        ``centering``, that is chosen by public facts, such as the number of these providers. ``sized_jobs.py`` says
+        when a matrix is left out. A job is valid for ``life``, if that is longer than ``validity_of``.
         """
         plan = spec if isinstance(spec, Plan) else catalogue.plan(spec)  # raises before anything is sent
         spec = plan.spec
@@ -292,13 +293,14 @@ class AsyncFederation:
         spec.schema.require_named()
         require_admissible(await self.presence(check_list("providers", providers or ())))
         names = await self._names(spec, data_set) if providers is None else check_list("providers", providers)
-        asked = [each for each in await self.data_sets() if each.data_set == data_set and each.provider in names]
+        asked = [each for each in await self.offers_of(data_set) if each.provider in names]
         if centering is not None:
             spec = centred(spec, centering, len(names), sparse=any(each.is_sparse for each in asked))
         require_fit(spec, data_set, names, asked)
+        spec = await sized_to_terms(spec, partial(self.terms, data_set, names), self._notify)
         if spec.dictionary is None:
             spec = spec.with_names({each.provider: each.schema.names for each in asked})
-        plan = plan if spec == plan.spec else catalogue.plan(spec)  # with the centring and names that were just found
+        plan = plan if spec == plan.spec else catalogue.plan(spec)  # with what was just found
         audience = [PartyName(self._identity.name.federation, Role.PROVIDER, name) for name in names]
         life = max(validity_of(plan), life or timedelta())
         envelope = JobEnvelope.draw(spec.to_json().encode(), audience, data_set, now=self._clock(), life=life)

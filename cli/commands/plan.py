@@ -1,13 +1,12 @@
 """The `dpspca plan` command: what a job asks and costs and, from public facts about rows, how accurate it may be."""
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
-from rich.filesize import decimal
 
 from dpspca.cli.arguments import (
     AsJson,
@@ -23,18 +22,28 @@ from dpspca.cli.arguments import (
 )
 from dpspca.cli.render import output, print_fit, print_table, print_text, require_new, to_json, write_file
 from dpspca.client import plan_facts
-from dpspca.client.forecast import Hints, answer, curves, draw, expected_error, of_hints
+from dpspca.client.forecast import (
+    Curves,
+    Hints,
+    Within,
+    answer,
+    as_it_is,
+    curves,
+    draw,
+    expected_error,
+    of_hints,
+    words,
+)
 from dpspca.client.jobs import JobFile, job_dictionaries
+from dpspca.client.terms import admitted
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check
 from dpspca.common.errors import RefusedError
 from dpspca.common.job import JobSpec, Schema
 from dpspca.common.plan import Plan
+from dpspca.common.privacy import Price
 
 from .terms import Held, hold_to_terms
-
-_HEADINGS: Final = ("method", "error", "captured", "noise", "columns", "answers", "sent", "seconds")
-
 
 _Job = Annotated[
     Path | None,
@@ -90,7 +99,8 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     spec = held.made.spec if held else _spec(read, flags, known.providers or len(chosen.providers or ()) or None)
     hints = known.hints(len(chosen.providers or ()) or 1)
     planned = read.planned(spec) if read else catalogue.plan(spec)
-    facts = plan_facts.facts(planned) | (expected(planned, hints, known) if hints else {})
+    within, left = _within(held, read, flags), held.left if held else None
+    facts = plan_facts.facts(planned) | (expected(planned, hints, known, within, left) if hints else {})
     facts |= held.facts if held else {}
     if write:
         file = read.dictionary_file if read else flags.dictionary
@@ -98,7 +108,9 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         write_file(write, _job_text(spec, chosen, held, place))
         facts |= {"file": str(write)}
     if hints and known.plot:
-        _draw(planned, hints, known.plot)
+        shown = curves(planned, hints, within)
+        _draw(shown, known.plot)
+        facts |= {"curves": shown.to_dict()}
     if as_json:
         typer.echo(to_json(facts))
         return
@@ -158,95 +170,38 @@ def _job_text(spec: JobSpec, chosen: Chosen, held: Held | None, dictionary: str 
     return json.dumps(named | spec.to_dict()) + "\n"
 
 
-def expected(plan: Plan, hints: Hints, known: PublicFacts) -> dict[str, Any]:
+def expected(
+    plan: Plan, hints: Hints, known: PublicFacts, within: Within = as_it_is, left: Price | None = None
+) -> dict[str, Any]:
     """Return the forecast, the answers and, for dps-pca, the theorem's terms as plain values."""
     spec = plan.spec
-    forecast = of_hints(plan, hints)
-    asked = answer(plan, hints, target_error=known.target_error, lifetime=known.lifetime(spec.budget.delta))
+    forecast = of_hints(plan, hints, within)
+    lifetime = known.lifetime(spec.budget.delta)
+    asked = answer(plan, hints, target_error=known.target_error, lifetime=lifetime, left=left)
     facts = {"forecast": forecast.to_dict(), "answers": asked.to_dict()}
     return facts | ({"theory": expected_error.facts(plan, forecast)} if spec.method == expected_error.METHOD else {})
 
 
-def _draw(plan: Plan, hints: Hints, path: Path) -> None:
+def _within(held: Held | None, read: JobFile | None, flags: job_flags.Flags) -> Within:
+    """Return what says whether providers would admit a candidate. Without terms, or if none fits, all are possible."""
+    if held is None or not held.made.fits:
+        return as_it_is
+    bound = read.public_bound if read else job_flags.public_bound(flags)
+    return partial(admitted, providers=held.made.providers, terms=held.terms, public_bound=bound)
+
+
+def _draw(shown: Curves, path: Path) -> None:
     """Write the plot, or raise an error that names the file."""
     drawn = BytesIO()
-    draw(curves(plan, hints), drawn)
+    draw(shown, drawn)
     write_file(path, drawn.getvalue())
 
 
 def print_forecast(facts: dict[str, Any]) -> None:
     """Print the forecast as a table, and the answers as sentences."""
     forecast = facts["forecast"]
-    print_table(_HEADINGS, map(_cells, forecast["methods"]))
-    for line in (*_notes(forecast), *_answers(facts["answers"])):
+    print_table(words.HEADINGS, map(words.cells, forecast["methods"]))
+    for line in (*words.sentences(forecast), *words.of_answers(facts["answers"])):
         print_text(line)
     for sentence in expected_error.words(facts["theory"]) if "theory" in facts else ():
         print_text(sentence)
-
-
-def _cells(each: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        each["label"] + ("" if each["norm_bound"] is None else " *"),
-        "chance" if each["at_chance"] else f"{each['error']:.3g}",
-        f"{each['captured']:.1%}",
-        "own" if each["noise_std"] is None else f"{each['noise_std']:.3g}",
-        f"{each['columns']:,}",
-        str(each["answers"]),
-        decimal(each["bytes"]),
-        f"{each['seconds']:.2g}",
-    )
-
-
-def _notes(forecast: dict[str, Any]) -> Iterator[str]:
-    assumed = forecast["assumed"]
-    yield forecast["reason"]
-    yield from forecast["remedies"]
-    why: dict[str, list[str]] = {}
-    for method, reason in forecast["refused"].items():
-        why.setdefault(reason.replace(f"the method {method}", method).replace(method, "the method"), []).append(method)
-    for reason, methods in why.items():
-        yield f"Not for this job: {', '.join(methods)}. Reason: {reason}"
-    known = {each["norm_bound"] for each in forecast["methods"]} - {None}
-    if known:
-        yield (
-            f"* These methods cannot find a norm bound, so the job cannot use them as it stands. The forecast is for a "
-            f"norm_bound of {min(known):.3g}, as if the length of rows were public knowledge."
-        )
-    yield (
-        "error: ||sin Theta||_F between the components and those of the population; random directions have "
-        f"{forecast['chance']:.3g}. captured: of the variance that the true components hold. noise: standard deviation "
-        "on an entry of the second moments, divided by the number of rows; own: the method adds none there. sent: by "
-        "each provider. seconds: a rough guess for one machine with 2 cores."
-    )
-    paired = "" if assumed["used_rows"] == assumed["rows"] else f" in {assumed['used_rows']:,} pairs"
-    yield (
-        f"Assumed, and not looked up in any data: {assumed['rows']:,} rows of "
-        f"{_several(assumed['providers'], 'provider')}{paired}, mean squared length {assumed['row_length'] ** 2:.4g}. "
-        f"Of it the first component has {assumed['largest']:.3g}, the last {assumed['leading']:.3g} and the next "
-        f"direction {assumed['following']:.3g}. Columns that take part: {assumed['support']:,}."
-    )
-
-
-def _several(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
-
-
-def _answers(answers: dict[str, Any]) -> Iterator[str]:
-    more = answers["with_another_provider"]
-    another = "" if more is None else f" With one provider more, of as many rows as each has now: {more:.3g}."
-    alone = answers["with_one_owner"]
-    yield f"The job's own method: expected error {answers['error']:.3g}.{another}"
-    if alone is not None:
-        yield (
-            f"If one party held all rows and added noise once: {alone:.3g}. The difference is the price of trusting "
-            "nobody."
-        )
-    if answers["target_error"] is not None:
-        epsilon = answers["epsilon_for_target"]
-        found = "no epsilon is enough" if epsilon is None else f"epsilon {epsilon:.3g} is enough"
-        yield f"For an error of {answers['target_error']:g}, {found}."
-    if answers["share_of_lifetime"] is not None:
-        yield (
-            f"The job takes {answers['share_of_lifetime']:.1%} of the lifetime budget, which has room for "
-            f"{answers['jobs_in_lifetime']} such jobs. One leaves epsilon {answers['left_epsilon']:.3g} for others."
-        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,6 +17,7 @@ from dpspca.common.checks import check
 from dpspca.common.choices import choices
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.job import JobSpec, Schema, Terms
+from dpspca.common.privacy import Price
 
 REFUSED: Final = 1
 TERMS_CODES: Final = CHECK_CODES.replace("a check failed, as the output says", "the job does not fit the terms")
@@ -29,6 +30,12 @@ class Held:
     data_set: str
     terms: list[Terms]
     made: Fit
+
+    @property
+    def left(self) -> Price | None:
+        """The least that a provider of the job has left for the analyst, if any shows terms."""
+        asked = [each.left for each in self.terms if each.party.name in self.made.providers]
+        return reduce(Price.at_most, asked) if asked else None
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from dpspca.client.reports.report import LEVEL
-from dpspca.common.results import Model
+from dpspca.common.results import INTERVAL_LEVEL, Model
 from dpspca.common.text import to_csv
 from dpspca.provider.data import import_extra
 
@@ -21,12 +20,12 @@ def loadings_facts(read: Model) -> dict[str, Any]:
             "explained_variance_ratio": read.explained_variance_ratio,
         }.items()
     }
-    ends = read.intervals(LEVEL).get("loadings")
+    ends = read.intervals(INTERVAL_LEVEL).get("loadings")
     return {
         "promise": read.statement.headline,  # first, because it also says if the model must not be released
         "feature_names": read.feature_names,
         "components": read.components.tolist(),
-        "interval_level": LEVEL,
+        "interval_level": INTERVAL_LEVEL,
         "loading_intervals": ends and {"low": ends[0].tolist(), "high": ends[1].tolist()},
         **optional,
         "explained_variance_std": read.explained_variance_std,

@@ -1,6 +1,7 @@
 """The forecast of a job before it is signed: computed from public facts, without a look at any data."""
 
-from . import expected_error
+from . import expected_error, words
+from .candidates import Within, as_it_is
 from .curves import Curves, curves, draw
 from .forecast import Forecast, forecast, of_hints
 from .methods import MethodForecast, chance, of_job
@@ -13,7 +14,9 @@ __all__ = [
     "Forecast",
     "Hints",
     "MethodForecast",
+    "Within",
     "answer",
+    "as_it_is",
     "chance",
     "curves",
     "draw",
@@ -21,4 +24,5 @@ __all__ = [
     "forecast",
     "of_hints",
     "of_job",
+    "words",
 ]

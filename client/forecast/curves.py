@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -12,9 +12,12 @@ from dpspca.common.job import Budget, JobSpec
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON
 
-from .forecast import candidates, of_candidate
+from .candidates import Within, as_it_is, candidates, of_candidate
 from .methods import MethodForecast, about, chance
 from .population import Hints
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST: Final = 5
 """Methods in one plot: those with the smallest errors at the job's own budget."""
@@ -32,17 +35,28 @@ class Curves:
     chance: float
     own_epsilon: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        errors = {label: list(of_method) for label, of_method in self.errors.items()}
+        return {
+            "epsilons": list(self.epsilons),
+            "errors": errors,
+            "chance": self.chance,
+            "own_epsilon": self.own_epsilon,
+        }
 
-def curves(job: JobSpec | Plan, hints: Hints) -> Curves:
+
+def curves(job: JobSpec | Plan, hints: Hints, within: Within = as_it_is) -> Curves:
     """Forecast the best methods for budgets from a tenth of the job's own to ten times as much.
 
-    The job may be planned already.
+    The job may be planned already. ``within`` makes each candidate one that providers would admit.
     """
     job = about(job, hints)
     spec = job.spec if isinstance(job, Plan) else job
     own = spec.budget.epsilon
     epsilons = np.geomspace(own / _TIMES, min(_TIMES * own, MAX_EPSILON), _POINTS)
-    tried = ((_tried(job, other, hints), other) for other in candidates(spec, hints))
+    allowed = [each for each in (_allowed(other, within) for other in candidates(spec, hints)) if each]
+    tried = ((_tried(job, other, hints), other) for other in allowed)
     found = [(each, other) for each, other in tried if each]
     found.sort(key=lambda pair: pair[0].error)
     errors = {
@@ -51,8 +65,8 @@ def curves(job: JobSpec | Plan, hints: Hints) -> Curves:
     return Curves(tuple(map(float, epsilons)), errors, chance(spec), own)
 
 
-def draw(shown: Curves, path: str | PathLike[str] | IO[bytes]) -> None:
-    """Write a PNG of the curves. It needs matplotlib."""
+def draw(shown: Curves, path: str | PathLike[str] | IO[bytes] | None = None) -> "Figure":
+    """Draw the curves. Write a PNG if a path is given. It needs matplotlib."""
     canvas, axes = new_canvas(width=6.4, height=4.2)
     for colour, (label, errors) in zip(_COLOURS, shown.errors.items(), strict=False):
         axes.plot(shown.epsilons, errors, color=colour, label=label)
@@ -60,7 +74,16 @@ def draw(shown: Curves, path: str | PathLike[str] | IO[bytes]) -> None:
     axes.axvline(shown.own_epsilon, color="#666666", linestyle=":", linewidth=1, label="the job's epsilon")
     axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="expected error")
     axes.legend(frameon=False, fontsize=8)
-    canvas.figure.savefig(path, format="png")
+    if path is not None:
+        canvas.figure.savefig(path, format="png")
+    return canvas.figure
+
+
+def _allowed(candidate: JobSpec, within: Within) -> JobSpec | None:
+    try:
+        return within(candidate)
+    except DpspcaError:
+        return None
 
 
 def _tried(job: JobSpec | Plan, other: JobSpec, hints: Hints) -> MethodForecast | None:

@@ -2,21 +2,26 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import IO, TYPE_CHECKING, Any, Final
 
-from dpspca.common.algorithms import AUTO, CATALOGUE
 from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
-from dpspca.common.job import PRIVATE_BOUND, Budget, JobSpec, Scalar, Schema
+from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS
 
+from . import words
+from .candidates import Within, as_it_is, candidates, of_candidate
+from .curves import Curves, curves, draw
 from .methods import MethodForecast, about, chance, of_job
 from .population import Hints, Population
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 DEFAULT: Final = "auto"
-USUAL_SPARSITY: Final = 50
 AS_GOOD: Final = 1.15
 """The default method is recommended unless another's error is smaller by more than this factor."""
 USEFUL: Final = 0.5
@@ -30,7 +35,8 @@ _MOST_STEPS: Final = 40
 class Forecast:
     """The forecast of a job, from public facts alone. ``methods`` are in the order of their errors.
 
-    ``recommended`` is None if no method can tell anything; then ``remedies`` say what would help.
+    ``recommended`` is None if no method can tell anything; then ``remedies`` say what would help. ``print`` shows it as
+    a table with sentences, as ``dpspca plan`` does, and so does a notebook.
     """
 
     assumed: dict[str, float]
@@ -40,10 +46,35 @@ class Forecast:
     recommended: str | None
     reason: str
     remedies: tuple[str, ...] = ()
+    _asked: "tuple[JobSpec | Plan, Hints, Within] | None" = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self) | {"methods": [each.to_dict() for each in self.methods], "remedies": list(self.remedies)}
+        return {
+            "assumed": dict(self.assumed),
+            "chance": self.chance,
+            "methods": [each.to_dict() for each in self.methods],
+            "refused": dict(self.refused),
+            "recommended": self.recommended,
+            "reason": self.reason,
+            "remedies": list(self.remedies),
+        }
+
+    def __str__(self) -> str:
+        """Return the table and the sentences of the forecast."""
+        return words.as_text(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        return words.as_html(self.to_dict())
+
+    def curves(self) -> Curves:
+        """Forecast the best methods for budgets from a tenth of the job's own to ten times as much."""
+        assert self._asked is not None  # of every forecast that was not made by hand
+        return curves(*self._asked)
+
+    def plot(self, path: str | PathLike[str] | IO[bytes] | None = None) -> "Figure":
+        """Plot the curves. Write a PNG if a path is given. It needs matplotlib."""
+        return draw(self.curves(), path)
 
 
 def forecast(  # noqa: PLR0913  # public facts, all of them optional but one
@@ -73,8 +104,11 @@ def forecast(  # noqa: PLR0913  # public facts, all of them optional but one
     return of_hints(spec, hints)
 
 
-def of_hints(job: JobSpec | Plan, hints: Hints) -> Forecast:
-    """Forecast all methods for these hints. If the job is planned already, it is not planned again."""
+def of_hints(job: JobSpec | Plan, hints: Hints, within: Within = as_it_is) -> Forecast:
+    """Forecast all methods for these hints. If the job is planned already, it is not planned again.
+
+    ``within`` makes each candidate one that providers would admit, or raises an error that says why there is none.
+    """
     whole = job.spec if isinstance(job, Plan) else job
     job = about(job, hints)
     spec = job.spec if isinstance(job, Plan) else job
@@ -83,7 +117,7 @@ def of_hints(job: JobSpec | Plan, hints: Hints) -> Forecast:
     found, refused = [], {}
     for each in candidates(spec, hints):
         try:
-            found.append(of_candidate(job, each, hints))
+            found.append(of_candidate(job, within(each), hints))
         except DpspcaError as problem:
             refused[each.method] = problem.what
     found.sort(key=lambda each: each.error)
@@ -96,37 +130,8 @@ def of_hints(job: JobSpec | Plan, hints: Hints) -> Forecast:
         recommended=best.label if best else None,
         reason=_reason(best, found, spec) + _about_fewer(whole, spec),
         remedies=() if best or spec.schema.dimension == 1 else tuple(_remedies(spec, hints)),
+        _asked=(job, hints, within),
     )
-
-
-def of_candidate(job: JobSpec | Plan, other: JobSpec, hints: Hints) -> MethodForecast:
-    """Forecast a job by another of its ``candidates``, or by its own method, for which it may be planned already."""
-    spec = job.spec if isinstance(job, Plan) else job
-    found = of_job(job if other == spec else other, hints)
-    is_same = (other.norm_bound, other.mean_bound) == (spec.norm_bound, spec.mean_bound)
-    return found if is_same else replace(found, norm_bound=other.norm_bound)
-
-
-def candidates(spec: JobSpec, hints: Hints) -> Iterator[JobSpec]:
-    """Yield the job by every method, with the options that are its own or usual.
-
-    If the job leaves bounds to its method, those that cannot find them get a tight one.
-    """
-    known = spec.norm_bound if spec.norm_bound != PRIVATE_BOUND else Population.of(spec, hints).tight_bound
-    tight: dict[str, Any] = {"norm_bound": known, "mean_bound": known if spec.finds_mean_bound else spec.mean_bound}
-    dimension = spec.schema.dimension
-    usual = max(spec.components, min(dimension, USUAL_SPARSITY if hints.support is None else hints.support))
-    limit = spec.options.get("sparsity")
-    for name, method in CATALOGUE.items():
-        if name == spec.method:
-            yield spec
-            continue
-        options: dict[str, Scalar] = {} if limit is None or not method.option("sparsity") else {"sparsity": limit}
-        if name == "dps-pca":
-            options = {"sparsity": limit if isinstance(limit, int) else usual}
-        yield replace(spec, method=name, options=options, **({} if method.finds_bound else tight))
-    if limit is None:
-        yield replace(spec, method="analyze-gauss", options={"sparsity": AUTO}, **tight)
 
 
 def _assumed(population: Population) -> dict[str, float]:

@@ -18,7 +18,7 @@ from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check_whole
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.privacy import PrivacyUnit
-from dpspca.common.results import Model, Origin
+from dpspca.common.results import INTERVAL_LEVEL, Model, Origin
 from dpspca.common.text import printable
 
 from .readings import best_guess_from, in_words, stability
@@ -34,7 +34,7 @@ Ends: TypeAlias = tuple[FloatArray, FloatArray]
 TOP: Final = 6
 """How many features of each component a report names by default."""
 
-LEVEL: Final = 0.95
+LEVEL: Final = INTERVAL_LEVEL
 LEFT_OUT: Final = (
     "Of each feature that was left out, the loading is at most ",
     f" in size, with {LEVEL:.0%} confidence.",

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import BudgetExceededError, DpspcaError
+from dpspca.common.errors import BudgetExceededError, DpspcaError, RefusedError
 from dpspca.common.job import (
     PRIVATE_BOUND,
     Bounds,
@@ -87,7 +87,7 @@ def fit(
     if not asked:
         return Fit(spec, tuple(providers or ()), (), (NO_PROVIDER,))
     made, obstacles = spec, list[str]()
-    ask = partial(JobRequest, analyst=PartyName.parse(asked[0].analyst), audience=names, public_bound=public_bound)
+    ask = _asking_all(asked, public_bound)
     for adapt in (
         _columns(schema),
         partial(_rules, public_bound=public_bound),
@@ -187,11 +187,44 @@ def _method(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
 
 def _size(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
     """Have the method do without its largest matrix, if it can and a provider would not keep an answer of that size."""
-    may_be_smaller = "matrix" not in spec.options and _has_option(spec.method, "matrix")
-    if not may_be_smaller or not _is_too_large(ask(spec), terms):
+    if not may_be_smaller(spec) or not _is_too_large(ask(spec), terms):
         return spec
     smaller = replace(spec, options={**spec.options, "matrix": False})
     return smaller if _has_plan(ask(smaller)) else spec
+
+
+def may_be_smaller(spec: JobSpec) -> bool:
+    """Tell whether the job's method can do without its largest matrix, and the job leaves that to it."""
+    return "matrix" not in spec.options and _has_option(spec.method, "matrix")
+
+
+def sized(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
+    """Return a job whose answers providers keep, if it is enough that the method does without its largest matrix."""
+    return _size(spec, terms, _asking_all(terms)) if terms else spec
+
+
+def admitted(
+    spec: JobSpec, providers: Sequence[str] | None, terms: Sequence[Terms], public_bound: float | None = None
+) -> JobSpec:
+    """Return a job as providers would admit it, perhaps without the largest matrix, or raise the first refusal.
+
+    It is a candidate of a forecast (``client/forecast/candidates.py``). Bounds that are only supposed to be known are
+    not held against it.
+    """
+    asked = [each for each in terms if providers is None or each.party.name in providers]
+    if not asked:
+        return spec
+    made = sized(spec, asked)
+    request = _asking_all(asked, public_bound)(_rules(made, asked, public_bound))
+    for each in asked:
+        for why in refusals(each, request):
+            raise RefusedError(f"{each.party.name}: {why.what}", why.remedy)
+    return made
+
+
+def _asking_all(terms: Sequence[Terms], public_bound: float | None = None) -> Ask:
+    names = tuple(sorted(each.party.name for each in terms))
+    return partial(JobRequest, analyst=PartyName.parse(terms[0].analyst), audience=names, public_bound=public_bound)
 
 
 def _has_option(method: str, option: str) -> bool:

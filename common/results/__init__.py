@@ -1,7 +1,7 @@
 """The results of a job: the model, where it comes from, how providers were weighed, and its privacy statement."""
 
 from .decision import Decision, ReleasePath
-from .model import Model, fix_signs
+from .model import INTERVAL_LEVEL, Model, fix_signs
 from .origin import Origin, Participant
 from .rotation import varimax
 from .score_map import SURE, ScoreMap
@@ -10,6 +10,7 @@ from .weights import FULL, ProviderWeights, Weighed, even_rows, rows_in, weighte
 
 __all__ = [
     "FULL",
+    "INTERVAL_LEVEL",
     "LARGE_DELTA",
     "NOT_FOR_RELEASE",
     "SURE",

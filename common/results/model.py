@@ -36,6 +36,8 @@ from .weights import Weighed
 
 FORMAT: Final = "dpspca-model-2"
 BEFORE: Final = "dpspca-model-1"
+INTERVAL_LEVEL: Final = 0.95
+"""The level of confidence intervals, if nobody says another."""
 """The format of version 0.1.0, which journals may hold. One flag said whether the result may be released."""
 
 
@@ -133,7 +135,7 @@ class Model:
         """Return the model with its providers' weights in the last sum that was weighed, if they were not even."""
         return self if weighed is None or weighed.is_even else replace(self, weights=weighed.shares)
 
-    def intervals(self, level: float = 0.95) -> dict[str, tuple[FloatArray, FloatArray]]:
+    def intervals(self, level: float = INTERVAL_LEVEL) -> dict[str, tuple[FloatArray, FloatArray]]:
         """Return confidence intervals that follow from the known noise: lower and upper ends by name.
 
         The names are ``loadings`` and ``explained_variance``; one whose noise is not known is left out. An interval

@@ -1,7 +1,7 @@
 """The durable, append-only record of what was reserved, spent and sent. It notices if it is an older copy."""
 
 from .accounts import Account, JobPosition, Release
-from .balance import Balance, Balances, price_facts
+from .balance import Balance, Balances, price_facts, share_of
 from .entries import (
     QUARANTINE_REMEDY,
     Closed,
@@ -94,6 +94,7 @@ __all__ = [
     "read_ledger_state",
     "release_facts",
     "require_trusted",
+    "share_of",
     "short_name",
     "verify",
 ]

@@ -54,13 +54,16 @@ class Balance:
 
     def share(self, taken: Price) -> float:
         """Return the share of the budget that an amount takes, rounded up."""
-        return float_above(max(self._shares(taken)))
+        return share_of(taken, self.budget.whole)
 
     def facts(self) -> dict[str, Any]:
         """Return the balance as plain values."""
         epsilon, delta = self.budget.epsilon, self.budget.delta
         worth = {"share": self.share(self.spent), "epsilon": epsilon_of(self.spent, delta)}
-        left = {"mu": root_down(self.left.units * UNIT), "share": float_below(min(self._shares(self.left)))}
+        left = {
+            "mu": root_down(self.left.units * UNIT),
+            "share": float_below(min(_shares(self.left, self.budget.whole))),
+        }
         return {
             "budget": {"epsilon": epsilon, "delta": delta} | price_facts(self.budget.whole),
             "spent": price_facts(self.spent) | worth,
@@ -68,8 +71,14 @@ class Balance:
             "left": price_facts(self.left) | left,
         }
 
-    def _shares(self, taken: Price) -> list[Fraction]:
-        return [Fraction(part, whole) for part, whole in zip(taken.pair, self.budget.whole.pair, strict=True)]
+
+def share_of(taken: Price, whole: Price) -> float:
+    """Return the share of a whole that an amount takes, rounded up."""
+    return float_above(max(_shares(taken, whole)))
+
+
+def _shares(taken: Price, whole: Price) -> list[Fraction]:
+    return [Fraction(part, room) for part, room in zip(taken.pair, whole.pair, strict=True)]
 
 
 class Balances(NamedTuple):

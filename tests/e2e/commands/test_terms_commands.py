@@ -1,6 +1,7 @@
 """Commands that show terms, hold jobs against them, and write jobs that fit; each file feeds the other commands."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -157,6 +158,20 @@ def test_a_job_of_flags_takes_its_columns_and_data_set_from_what_is_on_offer(
     assert facts["fit"]["can_be_made_to_fit"]
     assert (facts["job"]["schema"]["dimension"], facts["total"]["budget_epsilon"]) == (20, 1.0)
     assert json.loads((enrolment / "f.json").read_text())["data_set"] == "cohort"
+
+
+def test_a_plan_recommends_only_what_the_terms_allow_and_says_what_is_left(here: Callable[..., Ended]) -> None:
+    words = "plan", *FLAGS, "--method", "dps-pca", "--sparsity", 4, "--config", "ada.toml", "--rows", 100_000
+    facts = here(*words, "--json").facts
+    forecast, answers = facts["forecast"], facts["answers"]
+    assert {each["method"] for each in forecast["methods"]} == {"analyze-gauss", "dps-pca"}
+    assert forecast["recommended"].split(",")[0] in {"analyze-gauss", "dps-pca"}
+    assert names_facts(forecast["refused"]["auto"], "north", "auto", "analyze-gauss, dps-pca")
+    assert 0 < answers["share_of_left"] < 1
+    assert answers["jobs_in_left"] == math.floor(1 / answers["share_of_left"])
+    (left,) = {each["left"]["epsilon"] for each in facts["terms"]}
+    assert 0 < answers["left_after_job"] < left
+    assert names_facts(here(*words).out, f"room for {answers['jobs_in_left']} such jobs")
 
 
 def test_providers_that_differ_are_named_and_no_unfit_job_is_written(

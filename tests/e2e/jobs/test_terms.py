@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from facts import facts
+from facts import facts, names_facts
 from local_federation import Enrolment, RunningFederation, federation, now, permissive_policy, server_credentials, spec
 
 from dpspca.client.connection.bounds import STATEMENTS
@@ -18,7 +19,7 @@ from dpspca.client.connection.statements import StatementRequests
 from dpspca.client.federation import AsyncFederation
 from dpspca.client.terms import fit
 from dpspca.common.errors import NotTrustedError
-from dpspca.common.job import Terms
+from dpspca.common.job import Schema, Terms
 from dpspca.common.names import Role
 from dpspca.common.transport import rpc
 from dpspca.common.trust import (
@@ -33,19 +34,20 @@ from dpspca.common.trust import (
 from dpspca.common.trust.identity import Identity
 from dpspca.protos.dpspca.v1 import federation_pb2 as pb
 from dpspca.protos.dpspca.v1 import federation_pb2_grpc as pb_grpc
+from dpspca.provider.data import check_rows
 from dpspca.provider.policy import Policy
 
 POLICY = Policy.parse(permissive_policy())
 OTHERS = Policy.parse(permissive_policy().replace('"ada", ', ""))
 
 
-def play(folder: Path, scene: Callable[[RunningFederation], Any], policies: Sequence[Policy]) -> None:
+def play(folder: Path, scene: Callable[[RunningFederation], Any], policies: Sequence[Policy], **settings: Any) -> None:
     """Run a federation whose providers have these policies."""
 
     async def perform() -> None:
         async with federation(Enrolment.create(folder), names=()) as running:
             for number, policy in enumerate(policies):
-                await running.start(f"site-{number}", policy=lambda policy=policy: policy)
+                await running.start(f"site-{number}", policy=lambda policy=policy: policy, **settings)
             await scene(running)
 
     asyncio.run(perform())
@@ -75,6 +77,30 @@ def test_what_is_left_shrinks_with_each_job_and_a_job_that_fits_is_admitted(tmp_
         assert [one.left - other.left for one, other in zip(before, after, strict=True)] == [job.plan.price] * 2
 
     play(tmp_path, scene, [POLICY, POLICY])
+
+
+@pytest.mark.slow
+def test_a_job_does_without_a_matrix_that_a_provider_would_not_keep(tmp_path: Path) -> None:
+    """The matrices of 1,200 columns take 46 MB, and one provider keeps 16 mebibytes. Nobody has to say so."""
+    small = Policy.parse(permissive_policy() + "quotas.answer_mebibytes = 16\n")
+    rows = check_rows(np.random.default_rng(0).standard_normal((200, 1200)))
+
+    async def scene(running: RunningFederation) -> None:
+        said = list[str]()
+        identity = running.enrolment.identity(Role.ANALYST, "bob")
+        wide = spec(schema=Schema(1200), method="auto", options={}, explained_variance=False)
+        async with AsyncFederation(running.coordinator.address, identity, notify=said.append) as analyst:
+            job = await analyst.submit(wide, "cohort")
+            assert job.plan.spec.options == {"matrix": False}
+            assert names_facts(said[0], "matrix = false")
+            model = await job.model()
+            assert model.origin
+            assert model.origin.took_part == ("site-0", "site-1")
+            asked = await analyst.submit(replace(wide, options={"matrix": True}), "cohort", ["site-0"])
+            assert asked.plan.spec.options == {"matrix": True}
+            assert len(said) == 1
+
+    play(tmp_path, scene, [POLICY, small], data_sets={"cohort": rows})
 
 
 def test_a_provider_that_sends_no_reply_counts_as_one_without_terms(

@@ -3,16 +3,19 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from facts import facts
 
 import dpspca
-from dpspca.client.forecast import Answers, Hints, answer, chance, curves, forecast, of_job
-from dpspca.client.forecast.forecast import candidates, epsilon_for, fewest_columns
+from dpspca.client.forecast import Answers, Hints, answer, chance, curves, forecast, of_hints, of_job, words
+from dpspca.client.forecast.candidates import candidates
+from dpspca.client.forecast.forecast import epsilon_for, fewest_columns
 from dpspca.client.forecast.methods import AT_CHANCE
 from dpspca.common.algorithms import CATALOGUE, catalogue
+from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import PRIVATE_BOUND, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.accountant import Filter
@@ -57,6 +60,49 @@ def test_every_method_of_rows_has_a_forecast() -> None:
     assert found.recommended == "auto"
     assert "auto" in found.reason
     assert f"{found.methods[0].error:.3g}" in found.reason
+
+
+def test_free_sparsity_is_tried_beside_a_usual_one() -> None:
+    labels = [each.label for each in forecast(job(), rows=50_000, **SPARSE).methods]
+    assert {"dps-pca, sparsity 16", "dps-pca, sparsity auto", "analyze-gauss, sparsity auto"} < set(labels)
+    own = forecast(job(method="dps-pca", options={"sparsity": "auto"}), rows=50_000, **SPARSE)
+    assert [each.label for each in own.methods].count("dps-pca, sparsity auto") == 1
+    assert len(set(labels)) == len(labels)
+
+
+def test_only_what_providers_admit_is_recommended() -> None:
+    def within(candidate: JobSpec) -> JobSpec:
+        check(candidate.method == "dps-pca", "north: not allowed.", "Ask.")
+        return candidate
+
+    found = of_hints(job(), Hints(rows=50_000, **SPARSE), within)  # type: ignore[arg-type]
+    assert {each.method for each in found.methods} == {"dps-pca"}
+    assert found.recommended in {each.label for each in found.methods}
+    assert found.refused["auto"] == "north: not allowed."
+    assert {label.split(",")[0] for label in found.curves().errors} == {"dps-pca"}
+
+
+def test_a_forecast_is_shown_as_text_as_html_and_as_a_plot(tmp_path: Path) -> None:
+    found = forecast(job(schema=Schema.of(["<b>"] + [f"c{number}" for number in range(199)])), rows=50_000, **SPARSE)
+    shown, html = str(found), found._repr_html_()
+    for each in found.methods:
+        assert f"\n{each.label}  " in shown
+        assert each.label in html
+    assert found.reason in shown
+    assert html.count("<tr>") == len(found.methods) + 1
+    drawn = found.curves()
+    assert drawn == curves(job(schema=Schema(200)), Hints(rows=50_000, **SPARSE))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(drawn.to_dict(), allow_nan=False)) == drawn.to_dict()
+    assert found.plot(tmp_path / "error.png").axes[0].get_xlabel() == "epsilon"
+    assert (tmp_path / "error.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (11_530_920, "11.5 MB"), (4e15, "4000.0 TB")],
+)
+def test_sizes_are_written_as_people_read_them(count: float, text: str) -> None:
+    assert words._size(count) == text
 
 
 def test_a_method_that_cannot_run_the_job_is_named_with_the_reason() -> None:

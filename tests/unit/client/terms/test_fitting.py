@@ -9,9 +9,9 @@ from facts import facts, names_facts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpspca.client.terms import differences, fit, refusals
+from dpspca.client.terms import admitted, differences, fit, may_be_smaller, refusals, sized
 from dpspca.common.algorithms import catalogue
-from dpspca.common.errors import InvalidDataError
+from dpspca.common.errors import InvalidDataError, RefusedError
 from dpspca.common.job import (
     PRIVATE_BOUND,
     Accounting,
@@ -92,6 +92,23 @@ def test_a_job_whose_matrix_a_provider_would_not_keep_does_without() -> None:
     assert (change.key, change.providers) == ("options", ("south",))
     assert catalogue.plan(made.spec).answer_bytes < 64 * 2**20 < catalogue.plan(WIDE_JOB).answer_bytes
     assert fit(WIDE_JOB, None, held[:1]).spec.options == {}
+
+
+def test_a_candidate_is_admitted_as_providers_would_and_refused_with_their_reason() -> None:
+    small = RULES.quotas | {"answer_mebibytes": 64}
+    held = (terms("north", dimension=3000, **WIDE), terms("south", dimension=3000, quotas=small, **WIDE))
+    assert sized(WIDE_JOB, held) == admitted(WIDE_JOB, None, held) == replace(WIDE_JOB, options={"matrix": False})
+    both = (*held, terms("west", dimension=3000, **WIDE))
+    assert sized(WIDE_JOB, held[:1]) == admitted(WIDE_JOB, ["north", "west"], both) == WIDE_JOB
+    assert sized(WIDE_JOB, ()) == admitted(WIDE_JOB, None, ()) == WIDE_JOB
+    supposed = replace(WIDE_JOB, norm_bound=99.0)  # beyond the range, but nobody has to know it
+    assert admitted(supposed, ["north", "west"], both) == supposed
+    with pytest.raises(RefusedError, match=facts("north", "mod-sulq")):
+        admitted(replace(WIDE_JOB, method="mod-sulq"), None, held)
+    chosen = replace(WIDE_JOB, options={"matrix": True})
+    assert not may_be_smaller(chosen)
+    with pytest.raises(RefusedError, match=facts("south", "bytes")):
+        admitted(chosen, None, held)
 
 
 def test_a_job_that_has_to_be_too_large_does_not_fit() -> None:
