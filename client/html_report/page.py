@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dpspca.client.findings import WITHIN_NOISE
-from dpspca.client.reports import report
-from dpspca.client.reports.score_plot import TITLE as TITLE_OF_SCORES
+from dpspca.client.reports import report, score_plot
 from dpspca.common.job import PRIVATE_BOUND, Centering, Scaling
 from dpspca.common.markup import Markup, element, joined, number, table, void
 from dpspca.common.privacy import PrivacyUnit
@@ -60,7 +59,7 @@ def _sections(facts: dict[str, Any]) -> Iterator[Markup]:
     for component in facts["components"]:
         yield from _component(component, facts)
     if facts["scores"]:
-        yield element("h2", TITLE_OF_SCORES)
+        yield element("h2", score_plot.TITLE)
         picture, caption = score_picture(facts["scores"]), caption_of(facts["scores"])
         yield element("figure", picture, element("figcaption", caption))
     yield element("h2", "How stable the components are")

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpspca.client.reports.score_plot import ACROSS, COLOURS, EMPTY, NO_LEVEL, UP, contours_of
+from dpspca.client.reports import score_plot
 from dpspca.common.arrays import FloatArray
 from dpspca.common.markup import Markup, element, joined, number
 from dpspca.common.results import ScoreMap
@@ -31,7 +31,7 @@ def score_picture(scores: dict[str, Any]) -> Markup:
     drawn = [*_axes(counted)]
     lines = _groups(counted) if counted.groups else _everybody(counted)
     if not lines:
-        drawn.append(_text(EMPTY, _LEFT + _SIDE / 2, _TOP + _SIDE / 2, anchor="middle"))
+        drawn.append(_text(score_plot.EMPTY, _LEFT + _SIDE / 2, _TOP + _SIDE / 2, anchor="middle"))
     height = _TOP + _SIDE + _BOTTOM + _LEGEND * (len(lines) if counted.groups else 0)
     width = _LEFT + _SIDE + 10
     return element(
@@ -63,7 +63,7 @@ def caption_of(scores: dict[str, Any]) -> Markup:
 
 def _everybody(counted: ScoreMap) -> list[Markup]:
     """Fill each level over those below it, so that they add up to a deeper colour, and draw contours."""
-    found = contours_of(counted)
+    found = score_plot.contours_of(counted)
     if found is None:
         return []
     counts, levels = found
@@ -77,17 +77,18 @@ def _groups(counted: ScoreMap) -> list[Markup]:
     """Draw the outlines of each group that shows, and its name."""
     shown: list[Markup] = []
     for place, each in enumerate(counted.groups):
-        if found := contours_of(each, is_group=True):
+        if found := score_plot.contours_of(each, is_group=True):
             counts, levels = found
             outlines = "".join(_outline(counts, level) for level in levels[:-1])
-            shown.append(_group(outlines, each.group or NO_LEVEL, place, _TOP + _SIDE + _BOTTOM + _LEGEND * len(shown)))
+            height = _TOP + _SIDE + _BOTTOM + _LEGEND * len(shown)
+            shown.append(_group(outlines, each.group or score_plot.NO_LEVEL, place, height))
     return shown
 
 
 def _group(outlines: str, name: str, place: int, height: float) -> Markup:
     line: dict[str, object] = {
-        "stroke": COLOURS[place % len(COLOURS)],
-        "stroke_dasharray": _DASHES[place // len(COLOURS) % len(_DASHES)],
+        "stroke": score_plot.COLOURS[place % len(score_plot.COLOURS)],
+        "stroke_dasharray": _DASHES[place // len(score_plot.COLOURS) % len(_DASHES)],
         "stroke_width": 1.5,
         "fill": "none",
     }
@@ -147,10 +148,10 @@ def _axes(counted: ScoreMap) -> Iterator[Markup]:
     for place, share in ((0.0, -1.0), (middle, 0.0), (float(_SIDE), 1.0)):
         yield _text(_score(share, reach, 0), _LEFT + place, low + 16, anchor="middle")
         yield _text(_score(share, reach, 1), _LEFT - 6, low - place + 4, anchor="end")
-    yield _text(ACROSS, _LEFT + middle, low + 34, anchor="middle")
+    yield _text(score_plot.ACROSS, _LEFT + middle, low + 34, anchor="middle")
     yield element(
         "text",
-        UP,
+        score_plot.UP,
         transform=f"translate(14 {_TOP + middle:g}) rotate(-90)",
         text_anchor="middle",
         font_size=12,

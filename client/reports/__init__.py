@@ -1,6 +1,6 @@
 """Reports on a model: in words, as values and as plots."""
 
-from . import report
+from . import report, score_plot
 from .plots import Plots
 from .readings import in_words
 from .report import new_canvas, remarks, with_noise
@@ -11,5 +11,6 @@ __all__ = [
     "new_canvas",
     "remarks",
     "report",
+    "score_plot",
     "with_noise",
 ]

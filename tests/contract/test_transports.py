@@ -144,6 +144,7 @@ def check_twin(model: Model, what: JobSpec, shards: Mapping[str, Any], spans: Ma
 def parts(model: Model) -> dict[str, Any]:
     """Return the parts of a model as bytes, without ``Model.to_bytes``, which was used on the wire."""
     values = {each.name: getattr(model, each.name) for each in fields(model)}
+    values["scores"] = values["scores"] and values["scores"].to_dict()
     return {
         name: (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
         for name, value in values.items()

@@ -10,7 +10,8 @@ from typing import Any
 
 from local_federation import spec
 
-from dpspca.common.job import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.algorithms import AUTO
+from dpspca.common.job import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Scaling, Schema
 from dpspca.common.privacy.units import PrivacyUnit
 
 
@@ -58,6 +59,13 @@ EXAMPLES: dict[str, Examples] = {
             "private mean without a bound": auto(centering=Centering.PRIVATE, mean_bound=PRIVATE_BOUND),
             "private bound": auto(norm_bound=PRIVATE_BOUND, options={"fewer": True}),
             "in stages": auto(schema=Schema(120), budget=Budget(40.0, 1e-3)),
+            "a picture": auto(options={"picture": True}),
+            "pairs of rows": auto(centering=Centering.PAIRS),
+            "private scales": auto(
+                scaling=Scaling.PRIVATE, centering=Centering.PRIVATE, mean_bound=PRIVATE_BOUND, norm_bound=PRIVATE_BOUND
+            ),
+            "pairs of columns": auto(schema=Schema(310), budget=Budget(40.0, 1e-3)),
+            "no matrix of all columns": auto(schema=Schema(1001), budget=Budget(40.0, 1e-3), options={"matrix": False}),
         }
     ),
     "dps-pca": Examples(
@@ -69,6 +77,7 @@ EXAMPLES: dict[str, Examples] = {
             "published start": spec(options={"sparsity": 6, "rounds": 2, "start": "published"}, seed=7),
             "published accounting": spec(accounting=Accounting.PUBLISHED, options={"sparsity": 6, "rounds": 3}),
             "nothing but rounds": spec(explained_variance=False),
+            "improved loop": spec(options={"sparsity": AUTO}),
             "noisy count": spec(unit=PrivacyUnit.ROW_ADD_REMOVE),
             "named columns": spec(schema=Schema.of([f"gene {number}" for number in range(30)])),
             "rows streamed and not squared": spec(schema=Schema(120), options={"sparsity": 6, "rounds": 2}),
@@ -88,6 +97,7 @@ EXAMPLES: dict[str, Examples] = {
             "published accounting": gauss(accounting=Accounting.PUBLISHED, budget=Budget(1.0, 1e-3)),
             "public mean": gauss(centering=Centering.PUBLIC, public_mean=(0.5,) * 30),
             "private mean": gauss(centering=Centering.PRIVATE, mean_bound=9.0),
+            "pruned": gauss(options={"sparsity": AUTO}),
         }
     ),
     "mod-sulq": Examples(
@@ -185,6 +195,7 @@ EXAMPLES: dict[str, Examples] = {
             "rows": noisy(unit=PrivacyUnit.ROW_REPLACE_ONE),
             "rows, noisy count": noisy(unit=PrivacyUnit.ROW_ADD_REMOVE),
             "rows, nothing explained": noisy(unit=PrivacyUnit.ROW_REPLACE_ONE, explained_variance=False),
+            "rows, pruned": noisy(unit=PrivacyUnit.ROW_REPLACE_ONE, options={"rounds": 3, "sparsity": AUTO}),
             "rows, Laplace noise": noisy(
                 unit=PrivacyUnit.ROW_ADD_REMOVE, options={"rounds": 2, "noise": "laplace"}, budget=Budget(4.0, 1e-30)
             ),

@@ -12,7 +12,7 @@ from facts import names_facts
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.algorithms.catalogue import CATALOGUE
-from dpspca.common.job import JobSpec
+from dpspca.common.job import JobSpec, Scaling
 from dpspca.common.privacy.accountant import compose
 
 JOB = [
@@ -44,6 +44,8 @@ def flags_of(spec: JobSpec, folder: Path) -> list[str]:
     words |= {name.replace("_", "-"): getattr(spec, name) for name in KEYS}
     if spec.mean_bound is not None:
         words["mean-bound"] = repr(spec.mean_bound)
+    if spec.scaling is not Scaling.NONE:
+        words["scaling"] = spec.scaling
     if spec.public_mean is not None:
         (folder / "mean.json").write_text(json.dumps(spec.public_mean))
         words["public-mean"] = "mean.json"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidDataError, RefusedError
-from dpspca.common.job import JobSpec
+from dpspca.common.job import JobSpec, pairing_of
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.protocol import Aggregate, drive
 from dpspca.common.queries.base import RowQuery
@@ -199,7 +199,13 @@ def test_a_provider_with_so_few_rows_answers_whatever_it_is_asked(job: JobSpec, 
     providers = [
         Responder(
             catalogue.plan(job),
-            Shard(rows, job.norm_bound, mean_bound=job.mean_bound, strategy=Strategy.STREAM),
+            Shard(
+                rows,
+                job.norm_bound,
+                mean_bound=job.mean_bound,
+                strategy=Strategy.STREAM,
+                pairing=pairing_of(job),
+            ),
             MemoryLedger(),
             system_entropy,
             seat=seat,
