@@ -4,6 +4,7 @@ from typing import Final
 
 _PEERS: Final = "--methods=auto;diffprivlib;opendp"
 _OTHERS: Final = "auto;mod-sulq;sulq;noisy-power;streaming-power;power-iteration;dps-pca, sparsity auto"
+_MATRICES: Final = "auto;analyze-gauss;analyze-gauss, sparsity auto;mod-sulq;sulq;ppca"
 _SETTINGS: Final = ("--epsilon=1,.3,3", "--owners=1,4,16", "--bound=1,.25,4")
 ALL: Final[dict[str, list[str]]] = {
     "paper": ["--designs=P", "--epsilon=.1,.3,1,3,10", "--seeds=2", "--methods=auto;dps-pca;dps-pca, as published"],
@@ -18,6 +19,6 @@ ALL: Final[dict[str, list[str]]] = {
     "tables": ["--tables", "--seeds=5"],
     "others": ["--tables", "--seeds=5", f"--methods={_OTHERS}"],
     "peers": ["--tables", "--seeds=3", _PEERS, "--limit=30"],
-    "wine of ours": ["--tables=wine", "--epsilon=.1", "--seeds=40"],
+    "wine of ours": ["--tables=wine", "--epsilon=.1", "--seeds=40", f"--methods={_MATRICES}"],
     "wine": ["--tables=wine", "--epsilon=.1", "--seeds=40", _PEERS, "--limit=30"],
 }

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, job_files, job_flags
-from dpspca.cli.render import print_text, to_json
+from dpspca.cli.render import output, print_text, to_json
+from dpspca.client import plan_facts
 from dpspca.client.files import reading
 from dpspca.client.steward import check_job, explanation, rules_facts
 from dpspca.common.checks import check
@@ -67,6 +68,8 @@ def _check(
     else:
         for line in (*problems, *_explanations(shown, problems), *_job_lines(job_check)):
             print_text(printable(line))
+        if job_file and job_check and job_check["allowed"]:
+            output.print_plan(plan_facts.facts(job_file.plan))
     if problems or (job_check and not job_check["allowed"]):
         raise typer.Exit(REFUSED)
 

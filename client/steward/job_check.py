@@ -44,5 +44,6 @@ def _lifetime_refusal(read: Policy, job_file: JobFile, name: str) -> list[Refuse
 
 
 def _price(job_file: JobFile, rules: Rules | None) -> dict[str, Any]:
-    price = {"price": plan_facts.facts(job_file.plan)["total"]}
+    planned = plan_facts.facts(job_file.plan)
+    price = {"price": planned["total"], "queries": planned["queries"]}
     return price | ({"such_jobs": jobs_that_fit(rules, job_file.plan.price)} if rules else {})

@@ -160,6 +160,9 @@ def test_policy_check_json_has_the_same_facts(here: Callable[..., Ended]) -> Non
     assert (tried["allowed"], tried["analyst"], tried["refusals"]) == (True, "grace", [])
     assert tried["price"]["mu"] == pytest.approx(0.236704, rel=1e-5)
     assert tried["such_jobs"] == {"lifetime": 49, "per_analyst": 15}
+    assert sum(each["share"] for each in tried["queries"]) == pytest.approx(1)
+    shown = here("policy.toml", "--job", "job.toml").stdout
+    assert all(each["name"] in shown for each in tried["queries"])
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,9 @@ def test_analyst_ipynb_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_ancestry_ipynb_runs_on_made_up_people(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DPSPCA_PANEL", str(made_up_wheel(tmp_path)))
-    accuracy = names_after("ancestry.ipynb")["accuracy"]
+    names = names_after("ancestry.ipynb")
+    accuracy = names["accuracy"]
+    assert names["contours"].axes
     assert accuracy["ours, epsilon 1"] > accuracy["always the largest region"]
     assert accuracy["without privacy"] > 0.9
 
