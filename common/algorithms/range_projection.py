@@ -89,7 +89,7 @@ from dpspca.common.queries import (
     Sketch,
     read_seats,
 )
-from dpspca.common.results import Model, PrivacyStatement, fix_signs
+from dpspca.common.results import Model, PrivacyStatement
 
 from .steps import PartiesChangedError, ask_closing, ask_opening, closing, described, known_options, opening, shares
 
@@ -153,7 +153,7 @@ def run(plan: Plan) -> Algorithm:
     projected = yield from _ask(Projection(scaled, dimension, _longest_row(rows.values[:, -1], columns)), parties)
     components = _leading(projected.values * largest, spec.components)
     statement = PrivacyStatement.of(plan, parties=projected.parties)
-    model = Model(fix_signs(components), statement, feature_names=spec.schema.names)
+    model = Model(components, statement, feature_names=spec.schema.names)
     return (yield from ask_closing(spec, RowSparse.of(components.T), opened, model))
 
 
