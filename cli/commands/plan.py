@@ -89,6 +89,11 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     --config, also compare the job with the terms of the providers. Without --config nothing is sent.
     """
     check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
+    check(
+        known.plot is None or known.plot.suffix.lower() == ".png",
+        f"{known.plot} does not end in .png.",
+        "The plot is written as PNG.",
+    )
     if write:
         require_new(write, replace=force)
     read = job_files.from_file(job, flags) if job else None

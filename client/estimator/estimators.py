@@ -69,7 +69,7 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     sparsity : int, "auto" or None
         Largest number of features in the support of all components together, at most the number of features. "auto"
         lets the method decide; "dps-pca" then uses its improved loop. None sets no limit.
-        Methods without sparse components ignore it.
+        Methods without sparse components refuse a number.
     method : str
         Name of the method. "auto" decides from public facts and released numbers how to spend the budget, and
         ``model_.decision`` says what it decided. ``dpspca methods`` lists the methods, and docs/methods.md compares
@@ -333,6 +333,10 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return component_count.automatic(columns, self.sparsity)
         if self.n_components == AUTO:
             return min(USUAL_COMPONENTS, columns)
+        if isinstance(self.n_components, bool) or not isinstance(self.n_components, int | np.integer):
+            raise InvalidTypeError(
+                f"n_components is {self.n_components!r:.60}.", 'Give a whole number, or "auto": those that can be seen.'
+            )
         return check_components("n_components", self.n_components, columns)
 
     def _decides_components(self) -> bool:
@@ -354,9 +358,9 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             "rounds": ("rounds", rounds),
             "start": ("start", self.start),
         }
-        for name, default in (("rounds", None), ("start", "dense")):  # methods without a sparsity ignore it
-            parameter, value = parameters[name]
-            if value != default and not entry.option(name):
+        usual = {"sparsity": (None, AUTO), "rounds": (None,), "start": ("dense",)}
+        for name, (parameter, value) in parameters.items():
+            if value not in usual[name] and not entry.option(name):
                 raise InvalidParameterError(
                     f"{parameter} is {value!r:.80}, but the method {self.method} has no such option.",
                     f"Leave {parameter} out, or choose a method that has it: {', '.join(methods_with(name))}.",

@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
-from dpspca.client.forecast import Answers, Forecast, Hints, answer, forecast
+from dpspca.client.forecast import Answers, Forecast, Hints, answer, forecast, require_rows
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check_known
 from dpspca.common.job import Budget, JobSpec, Schema
 
 from .estimator_values import KnownRows
+from .unit_names import unit_named
 
 
 class PlansFits:
     """Forecasts the fits of an estimator. It looks at no data and spends nothing."""
+
+    unit: str | None
 
     def plan(self, columns: int, *, rows: int, **hints: Any) -> Forecast:  # noqa: ANN401  # those of dpspca.forecast
         """Forecast a fit to this many rows and columns, by every method. See ``dpspca.forecast`` for the hints."""
@@ -39,6 +42,7 @@ class PlansFits:
         known = [name for name in signature(forecast).parameters if name not in {"spec", "rows"}]
         for name in hints:
             check_known("hint", name, known)
+        require_rows(unit_named(self.unit))
         return self._spec(Schema(columns), 0, KnownRows(hints.get("providers", 1), rows))
 
     def _spec(self, schema: Schema, seed: int, known_rows: KnownRows) -> JobSpec:

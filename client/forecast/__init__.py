@@ -3,7 +3,7 @@
 from . import expected_error, words
 from .candidates import Within, as_it_is
 from .curves import Curves, curves, draw
-from .forecast import Forecast, forecast, of_hints
+from .forecast import Forecast, forecast, of_hints, require_rows
 from .methods import MethodForecast, chance, of_job
 from .population import Hints
 from .questions import Answers, answer
@@ -24,5 +24,6 @@ __all__ = [
     "forecast",
     "of_hints",
     "of_job",
+    "require_rows",
     "words",
 ]

@@ -10,7 +10,7 @@ from dpspca.common.checks import check
 from dpspca.common.errors import DpspcaError
 from dpspca.common.job import Budget, JobSpec, Schema
 from dpspca.common.plan import Plan
-from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS
+from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS, PrivacyUnit
 
 from . import words
 from .candidates import Within, as_it_is, candidates, of_candidate
@@ -104,6 +104,11 @@ def forecast(  # noqa: PLR0913  # public facts, all of them optional but one
     return of_hints(spec, hints)
 
 
+def require_rows(unit: PrivacyUnit) -> None:
+    """Refuse a unit of matrices."""
+    check(unit.is_row, f"The unit is {unit}; a forecast is about rows.", "Choose a unit of rows or persons.")
+
+
 def of_hints(job: JobSpec | Plan, hints: Hints, within: Within = as_it_is) -> Forecast:
     """Forecast all methods for these hints. If the job is planned already, it is not planned again.
 
@@ -112,7 +117,7 @@ def of_hints(job: JobSpec | Plan, hints: Hints, within: Within = as_it_is) -> Fo
     whole = job.spec if isinstance(job, Plan) else job
     job = about(job, hints)
     spec = job.spec if isinstance(job, Plan) else job
-    check(spec.unit.is_row, f"The unit is {spec.unit}; a forecast is about rows.", "Choose a unit of rows or persons.")
+    require_rows(spec.unit)
     population = Population.of(spec, hints)
     found, refused = [], {}
     for each in candidates(spec, hints):
@@ -129,7 +134,7 @@ def of_hints(job: JobSpec | Plan, hints: Hints, within: Within = as_it_is) -> Fo
         refused=refused,
         recommended=best.label if best else None,
         reason=_reason(best, found, spec) + _about_fewer(whole, spec),
-        remedies=() if best or spec.schema.dimension == 1 else tuple(_remedies(spec, hints)),
+        remedies=() if best or not found or spec.schema.dimension == 1 else tuple(_remedies(spec, hints)),
         _asked=(job, hints, within),
     )
 
@@ -163,7 +168,9 @@ def _reason(best: MethodForecast | None, found: list[MethodForecast], spec: JobS
     if spec.schema.dimension == 1:
         return "There is only one column, and so only one direction: nothing has to be found."
     if best is None:
-        least = f"{found[0].label} has {found[0].error:.3g}" if found else "no method can run"
+        if not found:
+            return "No method can run this job."
+        least = f"{found[0].label} has {found[0].error:.3g}"
         return f"No method can tell anything: random directions have an error of {at_chance:.3g}, and {least}."
     others = [each for each in found if each.method != best.method]
     beside = ""
@@ -198,10 +205,14 @@ def _remedies(spec: JobSpec, hints: Hints) -> Iterator[str]:
         yield f"{math.ceil(rows):,} rows in place of {hints.rows:,} would bring the error of auto to {goal:.3g}."
     epsilon = epsilon_for(asked, hints, goal)
     if epsilon:
-        yield f"An epsilon of {epsilon:.3g} in place of {spec.budget.epsilon:g} would do the same."
+        instead = f"An epsilon of {epsilon:.3g} in place of {spec.budget.epsilon:g}"
+        yield f"{instead} would bring the error of auto to {goal:.3g}."
     columns = fewest_columns(asked, hints)
     if columns:
-        yield f"{columns} columns in place of {spec.schema.dimension} would do the same, if they hold the components."
+        yield (
+            f"{columns:,} columns in place of {spec.schema.dimension:,} would halve the error of random directions, "
+            "if they hold the components."
+        )
     if not (rows or epsilon or columns):
         yield "Neither more rows, nor a larger budget, nor fewer columns alone would help. Ask for fewer components."
 
@@ -225,7 +236,9 @@ def epsilon_for(spec: JobSpec, hints: Hints, goal: float) -> float | None:
 def fewest_columns(spec: JobSpec, hints: Hints) -> int | None:
     """Return the largest number of columns, below the job's own, for which the job is useful.
 
-    The components are taken to lie in these columns, and to explain as much of what is left of a row as before.
+    The components are taken to lie in these columns, and to explain as much of a row as before: the forecast of a job
+    with fewer columns, and otherwise the same hints, says the same. With other queries, fewer columns may be worse than
+    more, so there may be a larger number.
     """
     whole = spec.schema.dimension
     first = Population.of(spec, hints)
@@ -236,15 +249,7 @@ def fewest_columns(spec: JobSpec, hints: Hints) -> int | None:
         fewer = replace(
             spec, schema=Schema(columns), public_mean=None if spec.public_mean is None else (0.0,) * columns
         )
-        kept = float(first.leading.sum()) + (columns - spec.components) * first.usual
-        hinted = replace(
-            hints,
-            leading=min(1.0, float(first.leading[-1]) / kept),
-            largest=min(1.0, float(first.leading[0]) / kept),
-            following=None,
-            support=min(columns, first.support),
-            row_length=None,
-        )
+        hinted = replace(hints, support=None if hints.support is None else min(columns, first.support))
         return _error(fewer, hinted) <= USEFUL * chance(fewer)
 
     low, high = spec.components, whole

@@ -50,7 +50,12 @@ class Hints:
 
     def __post_init__(self) -> None:
         check_whole("the number of providers", self.providers, least=1, most=MAX_PROVIDERS)
-        check_whole("the number of rows", self.rows, least=2 * self.providers, most=MAX_ROWS * MAX_PROVIDERS)
+        check_whole("the number of rows", self.rows, least=1, most=MAX_ROWS * MAX_PROVIDERS)
+        check(
+            self.rows >= 2 * self.providers,
+            f"There are {self.rows} rows for {self.providers} provider{'' if self.providers == 1 else 's'}.",
+            "Each provider needs two rows or more: give more rows, or fewer providers.",
+        )
         if self.support is not None:
             check_whole("support", self.support, least=1, most=MAX_DIMENSION)
         for name in ("leading", "following", "largest"):

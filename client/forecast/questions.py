@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
-from dpspca.common.checks import check
+from dpspca.common.checks import check, is_real
+from dpspca.common.errors import InvalidTypeError
 from dpspca.common.job import Budget
 from dpspca.common.plan import Plan
 from dpspca.common.privacy import MAX_PROVIDERS, NOTHING, Price, epsilon_within
@@ -54,10 +55,12 @@ def answer(
     """Answer all questions about a job. ``left`` is the least that a provider has left for the analyst, if known."""
     spec = plan.spec
     check(
-        target_error is None or 0 < target_error <= spec.components**0.5,
+        target_error is None or (is_real(target_error) and 0 < target_error <= spec.components**0.5),
         f"The target for the error is {target_error!r}.",
         f"Give a number above 0 and at most {spec.components**0.5:.3g}, the largest error there is.",
     )
+    if lifetime is not None and not isinstance(lifetime, Budget):
+        raise InvalidTypeError(f"lifetime is {lifetime!r:.60}.", "Give a Budget, such as Budget(8.0, 1e-5).")
     of_lifetime = _Share.of(plan.price, filter_of(lifetime).whole, lifetime.delta) if lifetime else _Share()
     of_left = _Share.of(plan.price, left, spec.budget.delta) if left else _Share()
     each = hints.rows // hints.providers

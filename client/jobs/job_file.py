@@ -15,7 +15,7 @@ from dpspca.common.algorithms import AUTO, CATALOGUE, catalogue
 from dpspca.common.checks import check
 from dpspca.common.decoding import Source, decode, parse_json
 from dpspca.common.dictionary import Dictionary
-from dpspca.common.errors import DpspcaError
+from dpspca.common.errors import DpspcaError, InvalidParameterError
 from dpspca.common.job import PRIVATE, AutoCentering, Centering, CenteringChoice, JobSpec
 from dpspca.common.names import check_name, shortened
 from dpspca.common.plan import Plan
@@ -111,7 +111,7 @@ def require_centering(unit: PrivacyUnit, *, is_stated: bool, has_dictionary: boo
 
 def _content(path: Path) -> dict[str, Any]:
     """Return the table that a job's file holds: a job, or the output of `plan --json`."""
-    raw = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), str(path))
+    raw = read_toml(path) if path.suffix == ".toml" else _json(path)
     check(isinstance(raw, dict), f"{path} is {shortened(raw)}.", "Write a table: key = value, or a JSON object.")
     return dict(raw)
 
@@ -193,3 +193,13 @@ def _data_set_and_providers(path: Path, rows: dict[str, Any]) -> tuple[str | Non
         return named, None if providers is None else tuple(check_name("a provider", each) for each in providers)
     except DpspcaError as problem:
         raise type(problem)(f"{path}: {problem.what}", problem.remedy) from None
+
+
+def _json(path: Path) -> Any:  # noqa: ANN401  # whatever JSON holds
+    try:
+        return parse_json(path.read_bytes(), str(path))
+    except InvalidParameterError as problem:
+        if path.suffix == ".json":
+            raise
+        remedy = f"{problem.remedy} The name of a job in TOML ends in .toml."
+        raise InvalidParameterError(problem.what, remedy) from None

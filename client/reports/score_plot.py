@@ -49,7 +49,9 @@ def scores_of(model: Model) -> ScoreMap:
     """Return the counts of a model. Refuse a model that has none."""
     if model.scores is None:
         raise InvalidParameterError(
-            "This model has no counts of scores to plot.", "Run the job with the method auto and its option picture."
+            "This model has no counts of scores to plot.",
+            "Run the job with the method auto and its option picture. If components were rotated, plot the model as it "
+            "was before: the counts are about its components.",
         )
     return model.scores
 

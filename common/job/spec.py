@@ -120,6 +120,11 @@ def _bound(raw: object, source: Source) -> float:
     return bound
 
 
+def _found(given: Any) -> Any:  # noqa: ANN401  # the caller's value, not yet checked
+    """Return the bound that stands for one that the method finds, if that was asked for in words."""
+    return PRIVATE_BOUND if isinstance(given, str) and given == PRIVATE else given
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
     """One job. ``options`` belong to the method, which refuses those it does not know.
@@ -127,7 +132,7 @@ class JobSpec:
     ``rows_per_person`` is how many rows of one person are protected together, at each provider: they may move an
     answer as many times as far, and noise is sized for that. Where the unit is a person, a provider uses no more than
     this many rows of each. If the unit is a row, all rows are used, and the steward declares that nobody has more.
-    A ``norm_bound`` of ``PRIVATE_BOUND`` leaves it to the method to find one; files write it as "private".
+    A ``norm_bound`` of "private" leaves it to the method to find one; it is kept as ``PRIVATE_BOUND``.
     With a private ``scaling``, bounds are about columns that were divided by their scales.
     ``weights`` changes no query and no price: it says how the coordinator adds up the providers' answers.
     ``dictionary`` is the digest of the shared dictionary by which every provider prepares its rows. The schema then
@@ -307,7 +312,8 @@ _SETTLED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "schema": _of(Schema, "schema"),
     "unit": partial(choice, PrivacyUnit, "unit"),
     "budget": _of(Budget, "budget"),
-    "norm_bound": partial(check_bound, "norm_bound"),
+    "norm_bound": lambda given: check_bound("norm_bound", _found(given)),
+    "mean_bound": _found,
     "method": _of(str, "method"),
     "accounting": partial(choice, Accounting, "accounting"),
     "centering": partial(choice, Centering, "centering"),

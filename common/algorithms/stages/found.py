@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpspca.common.algorithms.steps import ReleasedMatrix, debiased, largest_rows, leading, matrix_noise
+from dpspca.common.algorithms.steps import ReleasedMatrix, debiased, largest_rows, matrix_noise
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.results import Decision
@@ -72,7 +72,7 @@ def signals_of(whole: ReleasedMatrix, components: int, usual: float) -> FloatArr
 
     The result is 0 for an eigenvalue that noise explains.
     """
-    vectors, values = leading(whole.matrix, components)
+    vectors, values = whole.leading(components)
     return debiased(values - usual, whole.off_std, len(whole.matrix), whole.noise_beside(vectors))
 
 

@@ -90,7 +90,7 @@ class Spectrum:
     def of(cls, released: ReleasedMatrix, components: int, usual: float) -> "Spectrum":
         """Read it off a matrix, or off the block of some columns; ``usual`` is the sum of squares of a usual column."""
         size = len(released.matrix)
-        signals = debiased(leading(released.matrix, components)[1] - usual, released.off_std, size)
+        signals = debiased(released.leading(components)[1] - usual, released.off_std, size)
         return cls.among(signals + usual, usual, released.off_std, size)
 
     @classmethod
@@ -168,7 +168,7 @@ def _best_aim(facts: ReleasedFacts, whole: ReleasedMatrix, ratio: float) -> Aim:
     best = best_scale(spectrum, every.size, total, noises, every)
     if spectrum.clear < count:
         return best
-    kept = pruned(whole, count, whole.diagonal, first_guess(leading(whole.matrix, count)[0]))
+    kept = pruned(whole, count, whole.diagonal, first_guess(whole.leading(count)[0]))
     if not count <= kept.size < every.size or is_by_chance(whole, kept, count):
         return best
     inside = Spectrum.of(whole.of(kept), count, usual)
@@ -249,7 +249,7 @@ def _scaled(facts: ReleasedFacts, known: ReleasedMatrix, spectrum: Spectrum, aim
     rest = max(float(np.trace(known.matrix)) - along, LEAST_REST * along)
     least = facts.spec.norm_bound / 4 * SHORTEST_PART
     divisor = max(math.sqrt((along / aim.ratio**2 + rest) / 2 / facts.rows), least, least / aim.ratio)
-    axes = completed(leading(known.matrix, facts.components)[0])
+    axes = completed(known.leading(facts.components)[0])
     return ScaledView(facts, aim.columns, axes, Stretch(aim.count, aim.ratio * divisor, divisor))
 
 
@@ -300,7 +300,7 @@ def end_with_last(
 def _on_columns(facts: ReleasedFacts, whole: ReleasedMatrix, last: LastRelease, decided: Decision) -> Found:
     """Find components in the release of some columns, without those that noise explains."""
     columns, size = last.aim.columns, facts.dimension
-    vectors, values = leading(last.matrix.matrix, facts.components)
+    vectors, values = last.matrix.leading(facts.components)
     known = KnownBlock.of(columns, whole.of(columns), facts.components)
     noise = np.sqrt(last.matrix.noise_beside(vectors))
     kept = without_noise_rows(facts, known, vectors, values, noise, whole.diagonal[columns])

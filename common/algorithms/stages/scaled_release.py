@@ -47,7 +47,7 @@ class KnownBlock:
     @classmethod
     def of(cls, columns: Columns, block: ReleasedMatrix, components: int) -> Self:
         """Start from the components of a block whose entries all have the same noise."""
-        vectors, values = leading(block.matrix, components)
+        vectors, values = block.leading(components)
         size = len(columns)
         stds, levels = np.full((size, size), block.off_std), np.full(size, FALSE_ROWS / size)
         return cls(columns, block.matrix, completed(vectors), values, stds, levels, block.parties)

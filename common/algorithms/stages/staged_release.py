@@ -206,7 +206,7 @@ def _candidates(facts: ReleasedFacts, diagonal: FloatArray, whole: ReleasedMatri
     energy = np.square(whole.matrix).sum(axis=1) - np.square(np.diagonal(whole.matrix))
     named = np.union1d(_outliers(diagonal, 2.5), _outliers(energy, math.sqrt(2 * math.log(size))))
     named = np.union1d(named, chosen)
-    vectors, _ = leading(whole.matrix, components)
+    vectors, _ = whole.leading(components)
     support = pruned(whole, components, variances, first_guess(vectors))
     if support.size <= MOST_CANDIDATES:
         named = np.union1d(named, support)
@@ -323,7 +323,7 @@ def _pruned(block: ReleasedMatrix, components: int, ordinary: float, chosen: Col
     on few columns noise is small, and a block of many may show nothing of what a few of them have. The start that
     shows more components is taken, and if they show as many, the one that leads to more than chance finds.
     """
-    starts = [(first_guess(leading(block.matrix, components)[0]), signals_of(block, components, ordinary))]
+    starts = [(first_guess(block.leading(components)[0]), signals_of(block, components, ordinary))]
     if chosen.size >= components:
         starts.append((chosen, signals_of(block.of(chosen), components, ordinary)))
     found = [(pruned(block, components, block.diagonal, start), signals) for start, signals in starts]

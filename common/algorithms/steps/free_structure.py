@@ -6,7 +6,7 @@ the noise is that of the Gaussian orthogonal ensemble, equal in all directions o
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -47,6 +47,14 @@ class ReleasedMatrix:
     rows: float
     parties: int = 1
     noise: EntryNoise | None = None
+    _found: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False, compare=False)
+
+    def leading(self, count: int) -> tuple[FloatArray, FloatArray]:
+        """Return the leading eigenvectors and eigenvalues, computed once: of thousands of columns they take minutes."""
+        if count not in self._found:
+            self._found[count] = leading(self.matrix, count)
+        vectors, values = self._found[count]
+        return vectors.copy(), values.copy()
 
     @property
     def diagonal(self) -> FloatArray:
@@ -178,7 +186,7 @@ def sparse_or_dense(released: ReleasedMatrix, components: int, most: int | None 
 
 def _sparse_or_dense(released: ReleasedMatrix, components: int) -> tuple[FloatArray, Columns]:
     size = len(released.matrix)
-    dense, _ = leading(released.matrix, components)
+    dense, _ = released.leading(components)
     everything = np.arange(size)
     support = pruned(released, components, released.diagonal, first_guess(dense))
     if not components <= support.size <= size // DENSE_FRACTION:
@@ -215,6 +223,6 @@ def chance_edge(released: ReleasedMatrix, size: int) -> float:
 def _held(released: ReleasedMatrix, columns: Columns, components: int) -> float:
     """Estimate what components on some columns explain beyond an average column, without noise."""
     block = released.of(columns)
-    vectors, values = leading(block.matrix, components)
+    vectors, values = block.leading(components)
     above = values - np.median(released.diagonal)
     return float(debiased(above, released.off_std, len(columns), block.noise_beside(vectors)).sum())

@@ -116,11 +116,10 @@ def bounded_by(diagonal: FloatArray, components: FloatArray, values: FloatArray)
     that noise made smaller than usual counts as a usual one.
     """
     out = left_out_of(components)
-    sums = np.maximum(diagonal[out], np.median(diagonal))
-    squares = sums[:, None] / np.maximum(values, np.finfo(float).tiny)[None]
-    return Estimates(
-        out, np.zeros(squares.shape), np.where(squares > 0, np.minimum(np.sqrt(np.abs(squares)), 1.0), 1.0)
-    )
+    sums = np.maximum(diagonal[out], np.median(diagonal))[:, None]
+    bounds = (sums > 0) & (values > sums)  # otherwise nothing is known, and no loading exceeds 1
+    squares = np.divide(sums, values, out=np.ones(bounds.shape), where=bounds)
+    return Estimates(out, np.zeros(squares.shape), np.sqrt(squares))
 
 
 def with_left_out(loading_std: FloatArray, known: Estimates) -> FloatArray:

@@ -286,6 +286,9 @@ def test_a_plan_draws_the_error_by_epsilon(tmp_path: Path, here: Callable[..., E
     assert here("plan", *FORECAST, "--plot=error.png").code == 0
     assert (tmp_path / "error.png").read_bytes().startswith(b"\x89PNG")
     assert names_facts(here("plan", *FORECAST, "--plot=no/error.png").error_line, "no/error.png")
+    assert names_facts(here("plan", *FORECAST, "--plot=error.pdf").error_line, "error.pdf", ".png")
+    shown = here("plan", *FORECAST, "--plot=error.png", "--json").facts["curves"]
+    assert all(len(errors) == len(shown["epsilons"]) for errors in shown["errors"].values())
 
 
 def test_a_plan_that_sees_nothing_says_what_would_help(here: Callable[..., Ended]) -> None:
@@ -337,3 +340,10 @@ def test_a_job_that_is_to_be_signed_says_how_rows_are_centred(here: Callable[...
     matrix = [word for word in matrix if word not in {"--sparsity", "9"}]
     assert here("plan", *matrix, "--write", "matrix.json").code == 0
     assert here("plan", "matrix.json", "--write", "again.json").code == 0
+
+
+def test_a_job_in_toml_under_another_name_is_refused_with_the_reason(
+    tmp_path: Path, here: Callable[..., Ended]
+) -> None:
+    (tmp_path / "job.txt").write_text('method = "auto"\n')
+    assert names_facts(here("plan", "job.txt").error_line, "job.txt", ".toml")

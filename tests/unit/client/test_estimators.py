@@ -97,6 +97,40 @@ def test_the_defaults_fit_tables_of_any_width(columns: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        101,
+        310,
+        pytest.param(1201, marks=pytest.mark.slow),
+        *(pytest.param(d, marks=pytest.mark.nightly) for d in (8192, 8193, 66_000)),
+    ],
+)
+def test_the_defaults_fit_wide_tables_of_few_rows(columns: int) -> None:
+    """On each side of the widths from which other queries are planned. So few rows show next to nothing."""
+    rows = np.random.default_rng(0).standard_normal((200, columns))
+    fitted = DPSPCA(unit="row-replace-one").fit(rows)
+    assert 1 <= len(fitted.components_) <= 10
+    assert fitted.components_ @ fitted.components_.T == pytest.approx(np.eye(len(fitted.components_)))
+    assert np.isfinite(fitted.transform(rows)).all()
+    assert fitted.privacy_.epsilon == 1.0
+
+
+@pytest.mark.parametrize("method", [name for name in CATALOGUE if not CATALOGUE[name].option("sparsity")])
+def test_a_number_as_sparsity_is_refused_by_methods_that_have_none(method: str) -> None:
+    made = DPSPCA(n_components=2, method=method, norm_bound=12.0, unit=CATALOGUE[method].units[0], sparsity=3)
+    with pytest.raises(InvalidParameterError, match=facts("sparsity", 3, method, "auto")):
+        made.fit(ROWS)
+
+
+def test_a_matrix_has_no_forecast_and_odd_numbers_of_components_name_auto() -> None:
+    with pytest.raises(InvalidParameterError, match=facts("entry", "rows")):
+        DPSPCA(unit="entry").plan(20, rows=1000)
+    for wrong in (None, 0.9, "mle", True):
+        with pytest.raises(InvalidTypeError, match=facts("n_components", '"auto"')):
+            DPSPCA(n_components=wrong, unit="row-replace-one").fit(ROWS)  # type: ignore[arg-type]
+
+
 SETTINGS: dict[str, dict[str, Any]] = {}
 """Parameters that only this method needs. Methods that are not listed fit without any."""
 
@@ -300,7 +334,7 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], Any]] = [
     ("no rounds", {"method": "sulq", "rounds": 4}, ROWS, InvalidParameterError, ("rounds", 4, "sulq", "dps-pca")),
     (
         "no start",
-        {"method": "ppca", "start": "published"},
+        {"method": "ppca", "start": "published", "sparsity": None},
         ROWS,
         InvalidParameterError,
         ("start", "'published'", "ppca"),

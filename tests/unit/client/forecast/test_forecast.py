@@ -297,6 +297,37 @@ def test_pairs_are_half_as_many_as_rows() -> None:
     assert forecast(job(), rows=50_000).assumed["used_rows"] == 50_000
 
 
+@pytest.mark.parametrize(("dimension", "rows"), [(100_000, 10_000), (10**7, 10_000), (1000, 2000)])
+def test_fewer_columns_are_advised_only_if_their_own_forecast_says_the_same(dimension: int, rows: int) -> None:
+    spec = job(dimension, 3)
+    columns = fewest_columns(spec, Hints(rows=rows))
+    assert columns is not None
+    found = forecast(replace(spec, schema=Schema(columns)), rows=rows)
+    assert next(each for each in found.methods if each.method == "auto").error <= found.chance / 2
+    more = forecast(replace(spec, schema=Schema(columns + 1)), rows=rows)
+    assert next(each for each in more.methods if each.method == "auto").error > more.chance / 2
+
+
+def test_a_job_that_no_method_can_run_gets_no_other_advice() -> None:
+    found = forecast(job(50, budget=Budget(1.0, 1e-150)), rows=10_000)
+    assert not found.methods
+    assert not found.remedies
+    assert found.recommended is None
+    assert "delta" in found.refused["auto"]
+
+
+def test_two_rows_are_needed_of_each_provider() -> None:
+    with pytest.raises(InvalidParameterError, match=facts(10, 20)):
+        forecast(job(), rows=10, providers=20)
+
+
+def test_answers_need_a_budget_and_a_number() -> None:
+    plan = catalogue.plan(job())
+    for wrong in ({"lifetime": (8.0, 1e-5)}, {"target_error": "x"}, {"target_error": math.nan}):
+        with pytest.raises(DpspcaError, match=facts(next(iter(wrong.values())))):
+            answer(plan, Hints(rows=1000), **wrong)  # type: ignore[arg-type]
+
+
 def test_a_job_beyond_help_says_so() -> None:
     found = forecast(job(300, 290, epsilon=0.01), rows=3)
     assert found.recommended is None

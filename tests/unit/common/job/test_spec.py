@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
-from dpspca.common.job import Accounting, Budget, Centering, JobSpec, Schema
+from dpspca.common.job import PRIVATE_BOUND, Accounting, Budget, Centering, JobSpec, Schema
 from dpspca.common.privacy.units import PrivacyUnit
 
 GOOD: dict[str, Any] = {
@@ -276,3 +276,12 @@ def test_t36_any_content_of_a_job_is_read_or_refused_with_a_reason(key: str, val
     except DpspcaError:
         return
     assert JobSpec.from_json(read.to_json()) == read
+
+
+def test_a_bound_that_the_method_finds_may_be_asked_for_in_words() -> None:
+    asked = {"method": "auto", "options": {}, "centering": "private"}
+    words = spec(norm_bound="private", mean_bound="private", **asked)
+    assert words == spec(norm_bound=PRIVATE_BOUND, mean_bound=PRIVATE_BOUND, **asked)
+    assert JobSpec.from_json(words.to_json()) == words
+    with pytest.raises(InvalidParameterError, match=facts("norm_bound", "'privat'")):
+        spec(norm_bound="privat")
