@@ -8,6 +8,8 @@ import math
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from dpspca.common.job import PRIVATE_BOUND, Centering, JobSpec, reason_in_words, rows_used
 from dpspca.common.plan import Plan, Step
 from dpspca.common.queries import CompressedCovariance, Covariance, CovarianceProduct, CovarianceTriangle
@@ -28,6 +30,12 @@ PAIRED: Final = (
 
 _FULL: Final = 0.9
 """Most rows were probably clipped if their mean squared length is above this share of the squared norm bound."""
+
+_KEPT: Final = 0.9
+"""The part of a component's variance below which clipping took much of it."""
+
+_CLEARLY: Final = 3.0
+"""Standard deviations of its noise by which a variance has to be larger for that."""
 
 _LOOSE: Final = 1000
 """Times the length of the rows from which a norm bound costs precision: they are rounded to a 131072th of it."""
@@ -89,8 +97,27 @@ def of_model(model: Model) -> list[str]:
         HIDDEN: model.decision is not None and model.decision.hidden,
         _maybe_noise(model): True,
         _mean_noise(model): True,
+        _much_clipped(model): True,
     }
     return [sentence for sentence, holds in applies.items() if holds and sentence]
+
+
+def _much_clipped(model: Model) -> str:
+    """Return a sentence if clipping took a clear part of the variance of rows from which components were found."""
+    decided, explained, std = model.decision, model.explained_variance, model.explained_variance_std
+    has_intervals = model.loading_std is not None
+    if decided is None or not decided.values or explained is None or not std or not has_intervals:
+        return ""
+    kept = np.array(decided.values[: len(explained)])
+    lost = (explained - kept > _CLEARLY * std) & (kept < _KEPT * explained)
+    if not lost.any():
+        return ""
+    worst = int(np.argmax(np.where(lost, explained - kept, -np.inf)))
+    return (
+        f"Component {worst + 1} explains {explained[worst]:.3g}, but only {kept[worst]:.3g} of the clipped rows from "
+        "which components were found. Confidence intervals of loadings are about the clipped rows, and so may not hold "
+        "for whole ones."
+    )
 
 
 def _mean_noise(model: Model) -> str:

@@ -208,3 +208,17 @@ def test_pure_noise_is_said_to_be_noise_whichever_columns_were_looked_at(dimensi
     assert "100%" not in decisions.decision_of(model)
     shows = replace(model, decision=replace(model.decision, clear=1))
     assert decisions.NONE_CLEAR not in findings.of_model(shows)
+
+
+def test_a_component_that_clipping_shortened_is_said_to_have_other_intervals() -> None:
+    """Rows with heavy tails are clipped to find components, and hardly clipped to say what these explain."""
+    heavy = np.random.default_rng(0).standard_t(2.2, (20_000, 8)) * np.sqrt([6, 3, 1.5, 0.8, 0.4, 0.3, 0.2, 0.1])
+    asked = {"schema": Schema(8), "norm_bound": 200.0, "method": "auto", "options": {}, "budget": Budget(40.0, 1e-6)}
+    model = simulate([heavy], spec(**asked), noise_seed=1)
+    (found,) = [each for each in findings.of_model(model) if names_facts(each, "intervals", "clipped")]
+    assert model.explained_variance is not None
+    assert names_facts(found, f"{model.explained_variance[0]:.3g}")
+    assert not [each for each in findings.of_model(model.varimax()) if names_facts(each, "intervals", "clipped")]
+    short = np.random.default_rng(0).uniform(-1, 1, (5000, 8)) * [4, 3, 1, 1, 1, 1, 1, 1]
+    even = simulate([short], spec(**asked | {"norm_bound": 6.0}), noise_seed=1)
+    assert not [each for each in findings.of_model(even) if names_facts(each, "intervals", "clipped")]
