@@ -29,7 +29,7 @@ from dpspca.common.job import (
 from dpspca.common.names import PartyName
 from dpspca.provider.policy import JobRequest
 
-from .rules import AnswersTooLargeError, refusals
+from .rules import is_too_large, refusals
 
 STEPS: Final = 1000
 """A budget that is too large is cut to a number of thousandths of epsilon."""
@@ -187,7 +187,7 @@ def _method(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
 
 def _size(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
     """Have the method do without its largest matrix, if it can and a provider would not keep an answer of that size."""
-    if not may_be_smaller(spec) or not _is_too_large(ask(spec), terms):
+    if not may_be_smaller(spec) or not any(is_too_large(each, ask(spec)) for each in terms):
         return spec
     smaller = replace(spec, options={**spec.options, "matrix": False})
     return smaller if _has_plan(ask(smaller)) else spec
@@ -229,10 +229,6 @@ def _asking_all(terms: Sequence[Terms], public_bound: float | None = None) -> As
 
 def _has_option(method: str, option: str) -> bool:
     return method in catalogue.CATALOGUE and catalogue.find(method).option(option) is not None
-
-
-def _is_too_large(job: JobRequest, terms: Sequence[Terms]) -> bool:
-    return any(isinstance(why, AnswersTooLargeError) for each in terms for why in refusals(each, job))
 
 
 def _budget(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:

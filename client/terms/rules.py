@@ -12,10 +12,6 @@ from dpspca.provider.ledger import Quotas
 from dpspca.provider.policy import Cap, JobRequest, Range, Rules
 
 
-class AnswersTooLargeError(RefusedError):
-    """A provider would not keep the answers of a job, however little else it keeps."""
-
-
 def refusals(terms: Terms, job: JobRequest) -> list[RefusedError]:
     """Return everything for which this provider would refuse a job, or nothing."""
     found = [*_columns(terms, job.spec)]
@@ -103,13 +99,18 @@ def _over_what_is_left(terms: Terms, job: JobRequest) -> list[RefusedError]:
     return [BudgetExceededError(what, "Ask for a smaller epsilon or delta, or ask the steward.")]
 
 
+def is_too_large(terms: Terms, job: JobRequest) -> bool:
+    """Tell whether the answers of a job are more than this provider keeps, whatever else it would refuse."""
+    return bool(_too_large(rules_of(terms).quotas, job))
+
+
 def _too_large(quotas: Quotas, job: JobRequest) -> list[RefusedError]:
     """Refuse a job whose answers alone are more than a provider keeps for one analyst."""
     needed, most = job.plan.answer_bytes, quotas.largest_answers
     if needed <= most:
         return []
     what = f"The job's answers take {needed:,} bytes, and the provider keeps at most {most:,} for one analyst."
-    return [AnswersTooLargeError(what, "Use fewer columns, or a method with smaller answers (auto: matrix = false).")]
+    return [RefusedError(what, "Use fewer columns, or a method with smaller answers (auto: matrix = false).")]
 
 
 def _range(of: Bounds) -> Range:

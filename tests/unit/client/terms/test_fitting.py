@@ -111,6 +111,13 @@ def test_a_candidate_is_admitted_as_providers_would_and_refused_with_their_reaso
         admitted(chosen, None, held)
 
 
+def test_a_matrix_is_left_out_whatever_else_a_provider_would_refuse() -> None:
+    """A bound that follows from a dictionary is allowed outside the range, which this side may not know."""
+    small = RULES.quotas | {"answer_mebibytes": 64}
+    held = (terms("south", dimension=3000, quotas=small, **WIDE),)
+    assert sized(replace(WIDE_JOB, norm_bound=99.0), held).options == {"matrix": False}
+
+
 def test_a_job_that_has_to_be_too_large_does_not_fit() -> None:
     tiny = RULES.quotas | {"answer_mebibytes_in_all": 1}
     held = (terms("north", dimension=3000, quotas=tiny, **WIDE), terms("south", dimension=3000, **WIDE))
