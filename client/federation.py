@@ -297,7 +297,7 @@ class AsyncFederation:
         if centering is not None:
             spec = centred(spec, centering, len(names), sparse=any(each.is_sparse for each in asked))
         require_fit(spec, data_set, names, asked)
-        spec = await sized_to_terms(spec, partial(self.terms, data_set, names), self._notify)
+        spec = await sized_to_terms(spec, plan.answer_bytes, partial(self.terms, data_set, names), self._notify)
         if spec.dictionary is None:
             spec = spec.with_names({each.provider: each.schema.names for each in asked})
         plan = plan if spec == plan.spec else catalogue.plan(spec)  # with what was just found

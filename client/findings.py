@@ -34,8 +34,9 @@ _FULL: Final = 0.9
 _KEPT: Final = 0.9
 """The part of a component's variance below which clipping took much of it."""
 
-_CLEARLY: Final = 3.0
-"""Standard deviations of its noise by which a variance has to be larger for that."""
+_CLEARLY: Final = 4.0
+"""Standard deviations of their noise by which two variances have to differ for that. Ten components differ by so much
+by chance once in 3,000 models."""
 
 _LOOSE: Final = 1000
 """Times the length of the rows from which a norm bound costs precision: they are rounded to a 131072th of it."""
@@ -109,7 +110,8 @@ def _much_clipped(model: Model) -> str:
     if decided is None or not decided.values or explained is None or not std or not has_intervals:
         return ""
     kept = np.array(decided.values[: len(explained)])
-    lost = (explained - kept > _CLEARLY * std) & (kept < _KEPT * explained)
+    noise = math.hypot(std, decided.noise_std or 0.0)
+    lost = (explained - kept > _CLEARLY * noise) & (kept < _KEPT * explained)
     if not lost.any():
         return ""
     worst = int(np.argmax(np.where(lost, explained - kept, -np.inf)))

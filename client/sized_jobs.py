@@ -6,10 +6,10 @@ Privacy: nothing but the job and the terms that providers sign decides. The job 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import DpspcaError
 from dpspca.common.job import JobSpec, Terms
 
+from .connection import AwayError, DishonestCoordinatorError
 from .terms import may_be_smaller, sized
 
 _LEAST: Final = 2**20
@@ -17,17 +17,24 @@ _LEAST: Final = 2**20
 
 
 async def sized_to_terms(
-    spec: JobSpec, ask_terms: Callable[[], Awaitable[Sequence[Terms]]], notify: Callable[[str], None]
+    spec: JobSpec,
+    answer_bytes: int,
+    ask_terms: Callable[[], Awaitable[Sequence[Terms]]],
+    notify: Callable[[str], None],
 ) -> JobSpec:
     """Return the job, without its largest matrix if a provider would not keep an answer of that size.
 
-    Providers that show no terms change nothing: they decide about the job itself.
+    ``answer_bytes`` are those of the job's plan. Providers that show no terms, or none that can be read, change
+    nothing: they decide about the job itself. A coordinator that is away or lies is an error, as everywhere.
     """
-    if not may_be_smaller(spec) or catalogue.plan(spec).answer_bytes <= _LEAST:
+    if not may_be_smaller(spec) or answer_bytes <= _LEAST:
         return spec
     try:
         made = sized(spec, await ask_terms())
-    except DpspcaError:  # as if none were shown
+    except (AwayError, DishonestCoordinatorError):
+        raise
+    except DpspcaError as problem:
+        notify(f"The size of the job's answers was not compared with the terms of its providers: {problem.what}")
         return spec
     if made != spec:
         notify(

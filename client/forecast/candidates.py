@@ -15,8 +15,6 @@ from .population import Hints, Population
 Within: TypeAlias = Callable[[JobSpec], JobSpec]
 """Makes a candidate one that providers would admit, or raises an error that says why there is none."""
 _USUAL_SPARSITY: Final = 50
-_FREE: Final = ("analyze-gauss", "dps-pca")
-"""Methods that are tried with free sparsity too; dps-pca is then its improved loop."""
 _PRUNED: Final[Mapping[str, Scalar]] = MappingProxyType({"sparsity": AUTO})
 
 
@@ -51,6 +49,7 @@ def candidates(spec: JobSpec, hints: Hints) -> Iterator[JobSpec]:
         if name == "dps-pca":
             options = {"sparsity": limit if isinstance(limit, int) else usual}
         yield replace(spec, method=name, options=options, **({} if method.finds_bound else tight))
-    if limit in (None, AUTO):
-        own = spec.method if limit else None
-        yield from (replace(spec, method=name, options=_PRUNED, **tight) for name in _FREE if name != own)
+    if limit is None:
+        yield replace(spec, method="analyze-gauss", options=_PRUNED, **tight)
+    if limit is None or (limit == AUTO and spec.method != "dps-pca"):
+        yield replace(spec, method="dps-pca", options=_PRUNED, **tight)  # its improved loop

@@ -15,7 +15,7 @@ from dpspca.common.privacy import MAX_EPSILON, MAX_PROVIDERS, MAX_ROWS, PrivacyU
 from . import words
 from .candidates import Within, as_it_is, candidates, of_candidate
 from .curves import Curves, curves, draw
-from .methods import MethodForecast, about, chance, of_job
+from .methods import MethodForecast, about, chance, label_of, of_job
 from .population import Hints, Population
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def of_hints(job: JobSpec | Plan, hints: Hints, within: Within = as_it_is) -> Fo
         try:
             found.append(of_candidate(job, within(each), hints))
         except DpspcaError as problem:
-            refused[each.method] = problem.what
+            refused[label_of(each.method, each.options)] = problem.what
     found.sort(key=lambda each: each.error)
     best = _recommended(found) if spec.schema.dimension > 1 else None
     return Forecast(
@@ -134,7 +134,9 @@ def of_hints(job: JobSpec | Plan, hints: Hints, within: Within = as_it_is) -> Fo
         refused=refused,
         recommended=best.label if best else None,
         reason=_reason(best, found, spec) + _about_fewer(whole, spec),
-        remedies=() if best or not found or spec.schema.dimension == 1 else tuple(_remedies(spec, hints)),
+        remedies=()
+        if best or not found or spec.schema.dimension == 1
+        else tuple(_remedies(spec, hints, found, within)),
         _asked=(job, hints, within),
     )
 
@@ -194,19 +196,27 @@ def _about_fewer(whole: JobSpec, spec: JobSpec) -> str:
 # --- What would help --------------------------------------------------------------------------------------------------
 
 
-def _remedies(spec: JobSpec, hints: Hints) -> Iterator[str]:
-    """Say how many rows, which epsilon or how few columns would make the default method useful."""
-    asked = replace(spec, method=DEFAULT, options={})
+def _remedies(spec: JobSpec, hints: Hints, found: list[MethodForecast], within: Within) -> Iterator[str]:
+    """Say how many rows, which epsilon or how few columns would make the default method useful.
+
+    Where providers do not admit it, the best of those that they admit is in its place. Budgets that they do not admit
+    are not advised.
+    """
+    if spec.schema.dimension == 1:
+        return
+    best = next((each for each in found if each.method == DEFAULT), found[0])
+    asked = next(each for each in candidates(spec, hints) if label_of(each.method, each.options) == best.label)
     goal = USEFUL * chance(spec)
     rows = least(
         lambda value: _error(asked, replace(hints, rows=round(value))) <= goal, hints.rows, MAX_ROWS * MAX_PROVIDERS
     )
     if rows:
-        yield f"{math.ceil(rows):,} rows in place of {hints.rows:,} would bring the error of auto to {goal:.3g}."
+        instead = f"{math.ceil(rows):,} rows in place of {hints.rows:,}"
+        yield f"{instead} would bring the error of {best.label} to {goal:.3g}."
     epsilon = epsilon_for(asked, hints, goal)
-    if epsilon:
+    if epsilon and _is_admitted(replace(asked, budget=Budget(epsilon, spec.budget.delta)), within):
         instead = f"An epsilon of {epsilon:.3g} in place of {spec.budget.epsilon:g}"
-        yield f"{instead} would bring the error of auto to {goal:.3g}."
+        yield f"{instead} would bring the error of {best.label} to {goal:.3g}."
     columns = fewest_columns(asked, hints)
     if columns:
         yield (
@@ -215,6 +225,14 @@ def _remedies(spec: JobSpec, hints: Hints) -> Iterator[str]:
         )
     if not (rows or epsilon or columns):
         yield "Neither more rows, nor a larger budget, nor fewer columns alone would help. Ask for fewer components."
+
+
+def _is_admitted(spec: JobSpec, within: Within) -> bool:
+    try:
+        within(spec)
+    except DpspcaError:
+        return False
+    return True
 
 
 def _error(spec: JobSpec, hints: Hints) -> float:

@@ -74,9 +74,14 @@ class MethodForecast:
     @property
     def label(self) -> str:
         """Name the method, and its sparsity if that is set."""
-        limit = self.options.get("sparsity")
-        decides = limit is None or (limit == AUTO and self.method == "auto")
-        return self.method if decides else f"{self.method}, sparsity {limit}"
+        return label_of(self.method, self.options)
+
+
+def label_of(method: str, options: Mapping[str, Scalar]) -> str:
+    """Name a method, and its sparsity if that is set."""
+    limit = options.get("sparsity")
+    decides = limit is None or (limit == AUTO and method == "auto")
+    return method if decides else f"{method}, sparsity {limit}"
 
 
 def chance(spec: JobSpec) -> float:

@@ -1,5 +1,6 @@
 """A forecast in words and as a table, for people: every number of it is among the plain values too. Pure."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -45,8 +46,12 @@ def sentences(forecast: dict[str, Any]) -> Iterator[str]:
     yield forecast["reason"]
     yield from forecast["remedies"]
     why: dict[str, list[str]] = {}
-    for method, reason in forecast["refused"].items():
-        why.setdefault(reason.replace(f"the method {method}", method).replace(method, "the method"), []).append(method)
+    possible = {each["method"] for each in forecast["methods"]}
+    for label, reason in forecast["refused"].items():
+        method = label.partition(",")[0]
+        named = why.setdefault(_without_name(reason, method), [])
+        shown = label.replace(", sparsity", " with sparsity") if method in possible else method
+        named += [shown] * (shown not in named)
     for reason, methods in why.items():
         yield f"Not for this job: {', '.join(methods)}. Reason: {reason}"
     known = {each["norm_bound"] for each in forecast["methods"]} - {None}
@@ -68,6 +73,14 @@ def sentences(forecast: dict[str, Any]) -> Iterator[str]:
         f"Of it the first component has {assumed['largest']:.3g}, the last {assumed['leading']:.3g} and the next "
         f"direction {assumed['following']:.3g}. Columns that take part: {assumed['support']:,}."
     )
+
+
+def _without_name(reason: str, method: str) -> str:
+    """Return a reason without the name of its method, so that methods with the same reason stand together.
+
+    A name in quotes, or in a list of names, stays.
+    """
+    return re.sub(rf"(?<![\w'\"-])(the method )?{re.escape(method)}(?![\w'\",-])", "the method", reason)
 
 
 def _size(count: float) -> str:

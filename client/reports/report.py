@@ -35,11 +35,12 @@ TOP: Final = 6
 """How many features of each component a report names by default."""
 
 LEVEL: Final = INTERVAL_LEVEL
+"""The level of confidence intervals."""
 LEFT_OUT: Final = (
     "Of each feature that was left out, the loading is at most ",
     f" in size, with {LEVEL:.0%} confidence.",
 )
-"""The level of confidence intervals."""
+"""What stands before and after a number."""
 
 SHARES: Final = "\n(above each bar: its share of the total)"
 
@@ -156,7 +157,8 @@ def _left_out_at_most(model: Model, index: int, ends: Ends | None) -> float | No
     left_out = ~model.components.any(axis=0)
     if ends is None or not left_out.any():
         return None
-    return float(max(np.abs(end[index, left_out]).max() for end in ends))
+    most = float(max(np.abs(end[index, left_out]).max() for end in ends))
+    return most if most < 1 else None  # no loading is above 1, so this says nothing
 
 
 def _entry(values: FloatArray | None, index: int) -> float | None:

@@ -186,11 +186,15 @@ def _method(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
 
 
 def _size(spec: JobSpec, terms: Sequence[Terms], ask: Ask) -> JobSpec:
-    """Have the method do without its largest matrix, if it can and a provider would not keep an answer of that size."""
-    if not may_be_smaller(spec) or not any(is_too_large(each, ask(spec)) for each in terms):
+    """Have the method do without its largest matrix, if it can, and if a provider keeps the answers only then."""
+    if not may_be_smaller(spec):
         return spec
     smaller = replace(spec, options={**spec.options, "matrix": False})
-    return smaller if _has_plan(ask(smaller)) else spec
+    before, after = ask(spec), ask(smaller)
+    if not _has_plan(after):
+        return spec
+    helps = any(is_too_large(each, before) and not is_too_large(each, after) for each in terms)
+    return smaller if helps else spec
 
 
 def may_be_smaller(spec: JobSpec) -> bool:
@@ -199,7 +203,7 @@ def may_be_smaller(spec: JobSpec) -> bool:
 
 
 def sized(spec: JobSpec, terms: Sequence[Terms]) -> JobSpec:
-    """Return a job whose answers providers keep, if it is enough that the method does without its largest matrix."""
+    """Return the job, without its largest matrix if some provider keeps its answers only then."""
     return _size(spec, terms, _asking_all(terms)) if terms else spec
 
 

@@ -36,9 +36,9 @@ from .weights import Weighed
 
 FORMAT: Final = "dpspca-model-2"
 BEFORE: Final = "dpspca-model-1"
+"""The format of version 0.1.0, which journals may hold. One flag said whether the result may be released."""
 INTERVAL_LEVEL: Final = 0.95
 """The level of confidence intervals, if nobody says another."""
-"""The format of version 0.1.0, which journals may hold. One flag said whether the result may be released."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -166,7 +166,7 @@ def test_a_plan_recommends_only_what_the_terms_allow_and_says_what_is_left(here:
     forecast, answers = facts["forecast"], facts["answers"]
     assert {each["method"] for each in forecast["methods"]} == {"analyze-gauss", "dps-pca"}
     assert forecast["recommended"].split(",")[0] in {"analyze-gauss", "dps-pca"}
-    assert names_facts(forecast["refused"]["auto"], "north", "auto", "analyze-gauss, dps-pca")
+    assert names_facts(forecast["refused"]["auto, sparsity 4"], "north", "auto", "analyze-gauss, dps-pca")
     assert 0 < answers["share_of_left"] < 1
     assert answers["jobs_in_left"] == math.floor(1 / answers["share_of_left"])
     (left,) = {each["left"]["epsilon"] for each in facts["terms"]}

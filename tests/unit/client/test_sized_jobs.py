@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from facts import facts
+from facts import facts, names_facts
 
+from dpspca.client.connection.errors import AwayError, DishonestCoordinatorError
 from dpspca.client.sized_jobs import sized_to_terms
+from dpspca.common.algorithms import catalogue
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.job import Budget, JobSpec, Schema, Terms
 from dpspca.common.privacy.units import PrivacyUnit
@@ -34,7 +36,7 @@ def settled(spec: JobSpec, shown: Exception | Sequence[Terms]) -> tuple[JobSpec,
             raise shown
         return shown
 
-    return asyncio.run(sized_to_terms(spec, ask_terms, said.append)), said, asked
+    return asyncio.run(sized_to_terms(spec, catalogue.plan(spec).answer_bytes, ask_terms, said.append)), said, asked
 
 
 @pytest.mark.parametrize("spec", [job(20), job(1200, matrix=True), job(1200, matrix=False)])
@@ -42,11 +44,17 @@ def test_terms_are_asked_for_only_if_they_can_matter(spec: JobSpec) -> None:
     assert settled(spec, []) == (spec, [], 0)
 
 
-@pytest.mark.parametrize("shown", [[], InvalidDataError("They contradict themselves.", "Ask others.")])
-def test_without_terms_a_job_stays_as_it_is(shown: Exception | Sequence[Terms]) -> None:
-    assert settled(job(1200), shown) == (job(1200), [], 1)
+def test_without_terms_a_job_stays_as_it_is() -> None:
+    assert settled(job(1200), []) == (job(1200), [], 1)
 
 
-def test_an_error_that_is_not_about_terms_is_raised() -> None:
-    with pytest.raises(OSError, match=facts(7)):
-        settled(job(1200), OSError(7))
+def test_terms_that_cannot_be_read_change_nothing_and_are_told_of() -> None:
+    spec, (said,), _ = settled(job(1200), InvalidDataError("North contradicts itself.", "Ask others."))
+    assert spec == job(1200)
+    assert names_facts(said, "North contradicts itself")
+
+
+@pytest.mark.parametrize("problem", [DishonestCoordinatorError("forged 7", ""), AwayError("gone 7", ""), OSError(7)])
+def test_a_coordinator_that_lies_or_is_away_is_an_error(problem: Exception) -> None:
+    with pytest.raises(type(problem), match=facts(7)):
+        settled(job(1200), problem)

@@ -68,6 +68,12 @@ def test_free_sparsity_is_tried_beside_a_usual_one() -> None:
     own = forecast(job(method="dps-pca", options={"sparsity": "auto"}), rows=50_000, **SPARSE)
     assert [each.label for each in own.methods].count("dps-pca, sparsity auto") == 1
     assert len(set(labels)) == len(labels)
+    for asked in (
+        job(method="dps-pca", options={"sparsity": "auto"}),
+        job(method="mod-sulq", options={"sparsity": "auto"}),
+    ):
+        listed = [each.label for each in forecast(asked, rows=50_000, **SPARSE).methods]
+        assert len(set(listed)) == len(listed)
 
 
 def test_only_what_providers_admit_is_recommended() -> None:
@@ -80,6 +86,24 @@ def test_only_what_providers_admit_is_recommended() -> None:
     assert found.recommended in {each.label for each in found.methods}
     assert found.refused["auto"] == "north: not allowed."
     assert {label.split(",")[0] for label in found.curves().errors} == {"dps-pca"}
+
+
+def test_advice_is_about_a_method_that_providers_admit() -> None:
+    def within(candidate: JobSpec) -> JobSpec:
+        check(candidate.method == "mod-sulq", "north: 'auto' is not allowed: mod-sulq, sulq.", "Ask.")
+        check(candidate.budget.epsilon <= 1, "north: too much.", "Ask.")
+        return candidate
+
+    found = of_hints(job(), Hints(rows=60), within)
+    assert found.recommended is None
+    assert any("mod-sulq" in each for each in found.remedies)
+    assert not any("auto" in each or "epsilon" in each for each in found.remedies)
+
+
+def test_reasons_keep_names_that_are_quoted_or_listed() -> None:
+    reason = "Asked: 'sulq'. Allowed: mod-sulq, auto. The provider sulq-north says: the method sulq is too wide."
+    assert words._without_name(reason, "sulq") == reason.replace("the method sulq is", "the method is")
+    assert words._without_name("ppca has no plan", "ppca") == "the method has no plan"
 
 
 def test_a_forecast_is_shown_as_text_as_html_and_as_a_plot(tmp_path: Path) -> None:

@@ -118,6 +118,14 @@ def test_a_matrix_is_left_out_whatever_else_a_provider_would_refuse() -> None:
     assert sized(replace(WIDE_JOB, norm_bound=99.0), held).options == {"matrix": False}
 
 
+def test_no_matrix_is_left_out_where_that_is_not_enough() -> None:
+    tiny = terms("south", dimension=3000, quotas=RULES.quotas | {"answer_mebibytes": 8}, **WIDE)
+    small = terms("east", dimension=3000, quotas=RULES.quotas | {"answer_mebibytes": 64}, **WIDE)
+    north = terms("north", dimension=3000, **WIDE)
+    assert sized(WIDE_JOB, (north, tiny)) == WIDE_JOB
+    assert sized(WIDE_JOB, (north, tiny, small)).options == {"matrix": False}
+
+
 def test_a_job_that_has_to_be_too_large_does_not_fit() -> None:
     tiny = RULES.quotas | {"answer_mebibytes_in_all": 1}
     held = (terms("north", dimension=3000, quotas=tiny, **WIDE), terms("south", dimension=3000, **WIDE))

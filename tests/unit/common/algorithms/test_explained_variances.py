@@ -37,7 +37,7 @@ def job(method: str, epsilon: float) -> JobSpec:
 
 @pytest.mark.parametrize("method", CATALOGUE)
 def test_components_explain_what_they_are_said_to(method: str) -> None:
-    """Seeds are fixed. Over others, a number beyond six standard deviations of its noise comes once in 10^8."""
+    """Seeds are fixed. Over others, one of a method's 16 numbers is beyond six standard deviations once in 10^7."""
     rows, moments = rows_and_moments()
     for seed in range(8):
         model = simulate([rows], job(method, 8.0), noise_seed=seed)
