@@ -162,7 +162,7 @@ def test_policy_check_json_has_the_same_facts(here: Callable[..., Ended]) -> Non
     assert tried["such_jobs"] == {"lifetime": 49, "per_analyst": 15}
     assert sum(each["share"] for each in tried["queries"]) == pytest.approx(1)
     shown = here("policy.toml", "--job", "job.toml").stdout
-    assert all(each["name"] in shown for each in tried["queries"])
+    assert all(word in shown for each in tried["queries"] for word in each["name"].split())  # cells break lines
 
 
 @pytest.mark.parametrize(
