@@ -25,7 +25,7 @@ from rich.text import Text
 from dpspca.client.connection import JobProgress
 from dpspca.client.findings import WITHIN_NOISE
 from dpspca.client.plan_facts import MECHANISM
-from dpspca.client.reports import Plots, remarks, report, with_noise
+from dpspca.client.reports import Plots, remarks, with_noise
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.privacy import PrivacyUnit, format_up
@@ -218,27 +218,16 @@ def print_components(model: dict[str, Any]) -> None:
     """Print the components as a table. If they must not be released, say so first."""
     if not model["statement"]["releasable"]:
         print_text(model["statement"]["headline"])
-    components = model["components"]
-    known = any(feature["loading_interval"] for each in components for feature in each["top_features"])
-    interval = [f"{model['interval_level']:.0%} interval"] if known else []
-    headings = "component", "explained variance", "of the total", "feature", "loading", *interval
-    table = Table(*headings, show_lines=True)
-    for component in components:
+    table = Table("component", "explained variance", "of the total", "feature", "loading", show_lines=True)
+    for component in model["components"]:
         features = component["top_features"]
         table.add_row(
             str(component["number"]),
             *_explained_variance(component),
             Text("\n".join(feature["name"] for feature in features)),
             "\n".join(f"{feature['loading']:+.3f}" for feature in features),
-            *(["\n".join(map(_interval, features))] if known else []),
         )
-    left_out = [each["left_out_at_most"] for each in components if each["left_out_at_most"] is not None]
-    _print(table, *([report.in_left_out(max(left_out))] if left_out else []), *remarks(model))
-
-
-def _interval(feature: dict[str, Any]) -> str:
-    ends = feature["loading_interval"]
-    return UNKNOWN if ends is None else f"{ends[0]:+.3f} to {ends[1]:+.3f}"
+    _print(table, *remarks(model))
 
 
 def _explained_variance(component: dict[str, Any]) -> tuple[str, str]:
