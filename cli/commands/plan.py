@@ -88,14 +88,7 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
     With --rows, also print the expected error of every method that the job could use, from public facts alone. With
     --config, also compare the job with the terms of the providers. Without --config nothing is sent.
     """
-    check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
-    check(
-        known.plot is None or known.plot.suffix.lower() == ".png",
-        f"{known.plot} does not end in .png.",
-        "The plot is written as PNG.",
-    )
-    if write:
-        require_new(write, replace=force)
+    _check_files(write, known.plot, force=force)
     read = job_files.from_file(job, flags) if job else None
     if write:
         job_files.require_centering(read, flags)
@@ -128,6 +121,15 @@ def plan(  # noqa: PLR0913  # a command's flags are its parameters
         print_fit(held.made, held.terms)
     if write:
         print_text(f"Written: {write}. To run it: `dpspca run {write} --config {config or 'SETTINGS'}`.")
+
+
+def _check_files(write: Path | None, plot: Path | None, *, force: bool) -> None:
+    """Refuse files that cannot be written, before anything is asked."""
+    check(write is None or write.suffix == ".json", f"{write} does not end in .json.", "The job is written as JSON.")
+    is_png = plot is None or plot.suffix.lower() == ".png"
+    check(is_png, f"{plot} does not end in .png.", "The plot is written as PNG.")
+    if write:
+        require_new(write, replace=force)
 
 
 def _spec(

@@ -67,10 +67,10 @@ def _everybody(counted: ScoreMap) -> list[Markup]:
     if found is None:
         return []
     counts, levels = found
-    opacity = 1.5 / len(levels)
-    return [
-        element("path", d=_filled(counts >= level), fill=BAR, fill_opacity=f"{opacity:.2f}") for level in levels[:-1]
-    ]
+    colour = {"fill": BAR, "fill_opacity": f"{1.5 / len(levels):.2f}"}
+    filled = [element("path", d=_filled(counts >= level), **colour) for level in levels[:-1]]
+    outlines = "".join(_outline(counts, level) for level in levels[:-1])
+    return [*filled, element("path", d=outlines, stroke=INK, stroke_width=0.5, fill="none")]
 
 
 def _groups(counted: ScoreMap) -> list[Markup]:

@@ -259,6 +259,9 @@ def test_a_report_fills_the_cells_whose_counts_are_clear_of_the_noise() -> None:
     left, top, width = map(float, re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)", lowest)[0])
     assert 70 + 12 * 4 <= left + width / 2 <= 70 + 12 * 14  # on the left of the middle, and above it
     assert 10 + 12 * 6 <= top <= 10 + 12 * 12
+    contours = [each for each in of_tag(page(MODELS["scores"]), "path") if each.attributes.get("stroke-width") == "0.5"]
+    assert len(contours) == 1
+    assert contours[0].attributes["d"]
     assert not drawn_of("scores within the noise")
     assert "nothing shows above the noise" in page(MODELS["scores within the noise"])
 

@@ -94,7 +94,7 @@ def test_a_job_whose_matrix_a_provider_would_not_keep_does_without() -> None:
     assert fit(WIDE_JOB, None, held[:1]).spec.options == {}
 
 
-def test_a_candidate_is_admitted_as_providers_would_and_refused_with_their_reason() -> None:
+def test_a_candidate_is_admitted_or_refused_as_providers_would() -> None:
     small = RULES.quotas | {"answer_mebibytes": 64}
     held = (terms("north", dimension=3000, **WIDE), terms("south", dimension=3000, quotas=small, **WIDE))
     assert sized(WIDE_JOB, held) == admitted(WIDE_JOB, None, held) == replace(WIDE_JOB, options={"matrix": False})

@@ -154,7 +154,7 @@ def test_no_loading_is_above_the_root_of_its_column_s_part(seed: int, size: int)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-310, -1.0, 2.0])
-def test_a_sum_of_squares_bounds_no_loading_of_a_direction_that_explains_less(value: float) -> None:
+def test_a_sum_of_squares_bounds_no_loading_where_less_is_explained(value: float) -> None:
     found = bounded_by(np.array([3.0, 3.0, 5.0, 0.5]), np.eye(4)[:, :1], np.array([value]))
     assert (found.stds == 1.0).all()
     clear = bounded_by(np.array([3.0, 3.0, 5.0, 0.5]), np.eye(4)[:, :1], np.array([12.0]))
