@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from dpspca.common.algorithms.steps import DENSE_FRACTION, FALSE_ROWS, turned_variance, turns
@@ -75,15 +76,26 @@ def ask_product(
 class Joined:
     """Components, as columns, that all products show together, with their eigenvalues and noise.
 
-    ``sizes`` are the lengths of the columns of A V, noise included, and ``stds`` the noise of their entries. ``shown``
-    is how many components are above the edge of that noise.
+    ``sizes`` are the lengths of the columns of A V, noise included, and ``stds`` the noise of their entries. Noise
+    alone has columns of lengths up to about ``edges``.
     """
 
     vectors: FloatArray
     sizes: FloatArray
     values: FloatArray
     stds: FloatArray
-    shown: int
+    edges: FloatArray
+
+    @property
+    def is_clear(self) -> NDArray[np.bool_]:
+        """Which components noise alone does not explain."""
+        found: NDArray[np.bool_] = self.sizes > 1.1 * self.edges
+        return found
+
+    @property
+    def shown(self) -> int:
+        """How many components noise alone does not explain."""
+        return int(np.count_nonzero(self.is_clear))
 
     @property
     def loading_std(self) -> FloatArray:
@@ -93,7 +105,7 @@ class Joined:
         the square (a^2 - b^2)^2 / (a^2 + b^2). How far the loop is from where it would end is not part of it.
         """
         with np.errstate(divide="ignore"):
-            beside = np.square(np.minimum(self.stds / self.values, 1.0))
+            beside = np.where(self.is_clear, np.square(np.minimum(self.stds / self.values, 1.0)), 1.0)
         squares, noise = np.square(self.values), np.square(self.stds)
         both = np.maximum(squares[:, None] + squares[None], np.finfo(float).tiny)
         gaps = np.square(squares[:, None] - squares[None]) / both
@@ -134,8 +146,8 @@ def join(products: Sequence[Product]) -> Joined:
     variances = np.einsum("ij,jk,ik->i", right, inverse, right)
     noise = variances * len(vectors)
     values = np.sqrt(np.maximum(np.square(sizes) - noise, 0.0))
-    edge = np.sqrt(variances) * (math.sqrt(len(vectors)) + math.sqrt(len(sizes)))
-    return Joined(vectors, sizes, values, np.sqrt(variances), int(np.count_nonzero(sizes > 1.1 * edge)))
+    edges = np.sqrt(variances) * (math.sqrt(len(vectors)) + math.sqrt(len(sizes)))
+    return Joined(vectors, sizes, values, np.sqrt(variances), edges)
 
 
 def lengths_of(facts: ReleasedFacts, found: Joined, total: float) -> tuple[float, float]:

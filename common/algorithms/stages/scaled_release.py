@@ -33,7 +33,7 @@ class KnownBlock:
     ``matrix`` holds the released second moments. ``axes`` is an orthogonal matrix; its first columns are the components
     that were found, with eigenvalues ``values``. ``stds`` is the standard deviation of the noise in each entry of the
     matrix in these axes. ``levels`` is, for each column, the probability of keeping it if it has no part in the
-    components.
+    components. ``chosen_from`` is the number of columns from which these were chosen by the same numbers.
     """
 
     columns: Columns
@@ -43,14 +43,15 @@ class KnownBlock:
     stds: FloatArray
     levels: FloatArray
     parties: int
+    chosen_from: int
 
     @classmethod
-    def of(cls, columns: Columns, block: ReleasedMatrix, components: int) -> Self:
+    def of(cls, columns: Columns, block: ReleasedMatrix, components: int, chosen_from: int) -> Self:
         """Start from the components of a block whose entries all have the same noise."""
         vectors, values = block.leading(components)
         size = len(columns)
         stds, levels = np.full((size, size), block.off_std), np.full(size, FALSE_ROWS / size)
-        return cls(columns, block.matrix, completed(vectors), values, stds, levels, block.parties)
+        return cls(columns, block.matrix, completed(vectors), values, stds, levels, block.parties, chosen_from)
 
     def widened(self, added: Columns, whole: ReleasedMatrix | None, diagonal: FloatArray) -> Self:
         """Add columns, known only from the whole matrix or from the diagonal, as further axes."""
@@ -66,7 +67,8 @@ class KnownBlock:
         stds[:inner, :inner] = self.stds
         levels = np.full(size, FALSE_ROWS / len(diagonal))
         levels[old] = self.levels
-        return type(self)(columns, matrix, axes, self.values, stds, levels, self.parties)
+        chosen_from = self.chosen_from + new.size
+        return type(self)(columns, matrix, axes, self.values, stds, levels, self.parties, chosen_from)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ def ask_scaled(
     found, explained = leading(joined.matrix, count)
     vectors = known.axes @ found
     noise = EntryNoise(size, joined.stds, known.axes)
-    reliability = eigen_noise(known.axes @ joined.matrix @ known.axes.T, vectors, noise)
+    reliability = eigen_noise(known.axes @ joined.matrix @ known.axes.T, vectors, noise, known.chosen_from)
     least = min(float(second.stds[0, -1]), float(known.stds[0, 0]))
     components = without_noise_rows(facts, known, vectors, explained, least, diagonal)
     inner = float(joined.stds[0, 0])

@@ -312,7 +312,7 @@ def ask_block(
     ordinary = max(0.0, float(np.median(diagonal)))
     kept, signals = _pruned(block, components, ordinary, np.searchsorted(candidates, chosen))
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
-    known = KnownBlock.of(candidates[kept], block.of(kept), components)
+    known = KnownBlock.of(candidates[kept], block.of(kept), components, candidates.size)
     return ReleasedBlock(known, visible_in(signals), candidates, block)
 
 

@@ -10,10 +10,12 @@ where s is the standard deviation of the noise between the directions m and j. T
 ensemble is the same in all directions. That of a scaled release is known in the axes that it was made in
 (``EntryNoise``). Directions that stand out from the noise are taken one by one, whether they are
 components or not: a component mixes with the next direction, too. All others are treated as one group, with their mean
-eigenvalue. If an eigenvalue is below the edge of the noise, 2 s sqrt(p) above the rest, its eigenvector says nothing
-about the data. Everything here follows from released numbers and the plan, so it costs nothing.
+eigenvalue. If an eigenvalue is no further above the rest than noise alone reaches (``reach_of_noise``), its eigenvector
+says nothing about the data. Columns that were chosen by the same numbers are where noise happens to be large, so there
+it reaches further (``ways_to_choose``). Everything here follows from released numbers and the plan: it costs nothing.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -33,6 +35,9 @@ _REPELLED: Final = 8.0
 _UNCLEAR: Final = 16.0
 """Up to this many s^2, the square of a gap may well be that of equal eigenvalues: two equal ones are further apart once
 in e^2 times. Then their directions may be turned into each other by any angle."""
+_BEYOND_EDGE: Final = (3.3, 2.2)
+"""How far beyond its edge noise reaches once in 1,000 times: (3.3 + 2.2 / sqrt(p)) s / p^(1/6). The first number is a
+quantile of the Tracy-Widom distribution for real symmetric noise, and the second is fitted to draws with small p."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,10 +93,11 @@ class EigenNoise:
     loading_std: FloatArray
 
 
-def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: EntryNoise) -> EigenNoise:
+def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: EntryNoise, chosen_from: int = 0) -> EigenNoise:
     """Estimate the noise in the leading eigenvectors of a matrix, given as columns, and in their eigenvalues.
 
-    No standard deviation of a loading exceeds 1.
+    ``chosen_from`` is the number of columns from which those of the matrix were chosen by the same released numbers, if
+    they were. No standard deviation of a loading exceeds 1.
     """
     size, count = vectors.shape
     others, more = _outstanding(matrix, vectors, noise.squares(vectors)[2])
@@ -101,17 +107,38 @@ def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: EntryNoise) -> E
     group = size - len(values)
     rest = float(np.trace(matrix) - values.sum()) / max(group, 1)
     above = np.maximum(values - rest, 0.0)
-    beyond_edge = np.square(above) - 4 * np.maximum(outer, inside) * group
+    is_clear = above > reach_of_noise(np.maximum(outer, inside), max(group, ways_to_choose(size, chosen_from)))
     lifted = np.maximum(np.square(above) - 4 * outer * group, 0.0)
     alone = rest + (above + np.sqrt(lifted)) / 2  # solves l + s^2 p / (l - rest) = values
     between = alone[:, None] - alone[None]
     pushed = squares * between / np.maximum(np.square(between) + squares, _LEAST)
-    true = np.where(beyond_edge > 0, alone - pushed.sum(axis=1), alone)
+    true = np.where(is_clear, alone - pushed.sum(axis=1), alone)
     with np.errstate(divide="ignore"):
-        far = np.where(beyond_edge > 0, outer / np.square(np.maximum(alone - rest, _LEAST)), np.inf)
+        far = np.where(is_clear, outer / np.square(np.maximum(alone - rest, _LEAST)), np.inf)
     variance = turned_variance(every, turns(np.square(between), squares))
     variance += _product(np.maximum(1 - np.square(every).sum(axis=1), 0.0), far)
     return EigenNoise(true[:count], np.minimum(np.sqrt(variance[:, :count]), 1.0))
+
+
+def ways_to_choose(size: int, of: int) -> float:
+    """Return about the logarithm of the number of ways to choose so many columns: (e p / s)^s for s of p.
+
+    The largest eigenvalue of the best block of s columns of noise is about that of a whole matrix of so many. If all
+    columns are taken, it is s.
+    """
+    return size * (1 + math.log(max(of, size) / size))
+
+
+def reach_of_noise(variances: FloatArray | float, others: NDArray[np.intp] | float) -> FloatArray:
+    """Return how far above the mean of the others noise alone lifts the largest eigenvalue, once in 1,000 times.
+
+    That is beyond the edge of Wigner's semicircle, 2 s sqrt(p) for p others, by a few s / p^(1/6) (Tracy & Widom 1996).
+    ``variances`` are s^2.
+    """
+    count = np.maximum(others, 1)
+    always, few = _BEYOND_EDGE
+    reach: FloatArray = np.sqrt(variances) * (2 * np.sqrt(count) + (always + few / np.sqrt(count)) / count ** (1 / 6))
+    return reach
 
 
 def turns(gaps: FloatArray, noise: FloatArray) -> FloatArray:
@@ -147,7 +174,7 @@ def _outstanding(matrix: FloatArray, vectors: FloatArray, noise: float) -> tuple
     values, more = values[::-1], more[:, ::-1]
     after = size - count - 1 - np.arange(most)
     rest = (float(np.trace(matrix) - np.trace(inner)) - np.cumsum(values)) / np.maximum(after, 1)
-    is_above = values - rest > 2 * np.sqrt(noise * np.maximum(after, 1))
+    is_above = values - rest > reach_of_noise(noise, after)
     number = most if is_above.all() else int(np.argmin(is_above))
     return values[:number], more[:, :number]
 

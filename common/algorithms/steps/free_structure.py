@@ -17,7 +17,7 @@ from scipy.special import chdtri
 from dpspca.common.arrays import FloatArray
 from dpspca.common.results import varimax
 
-from .eigen_noise import EntryNoise
+from .eigen_noise import EntryNoise, ways_to_choose
 
 Columns = NDArray[np.intp]
 
@@ -212,12 +212,8 @@ def is_by_chance(released: ReleasedMatrix, columns: Columns, components: int) ->
 
 
 def chance_edge(released: ReleasedMatrix, size: int) -> float:
-    """Return about the largest eigenvalue of the best block of so many columns, if the matrix is noise.
-
-    Of p columns there are about (e p / s)^s ways to choose s. So it grows with the root of s (1 + log(p / s)), and not
-    of s.
-    """
-    return 2 * released.off_std * math.sqrt(size * (1 + math.log(len(released.matrix) / size)))
+    """Return about the largest eigenvalue of the best block of so many columns, if the matrix is noise."""
+    return 2 * released.off_std * math.sqrt(ways_to_choose(size, len(released.matrix)))
 
 
 def _held(released: ReleasedMatrix, columns: Columns, components: int) -> float:

@@ -134,6 +134,6 @@ def matrix_noise(released: ReleasedMatrix, components: FloatArray) -> EigenNoise
     columns = np.flatnonzero(components.any(axis=1))
     block, vectors = released.block(columns), components[columns]
     known = released.noise or EntryNoise.equal(len(components), released.off_std)
-    noise = eigen_noise(block, vectors, known.on(columns))
+    noise = eigen_noise(block, vectors, known.on(columns), len(components))
     stds = spread_over(len(components), columns, noise.loading_std)
     return EigenNoise(noise.values, with_left_out(stds, seen_in(released, components, noise.values)))
