@@ -19,7 +19,7 @@ from dpspca.common.protocol import Aggregate
 from dpspca.common.queries import Covariance, CovarianceTriangle, Extent, RowQuery
 from dpspca.common.results import Model, PrivacyStatement, fix_signs
 
-from .free_structure import ReleasedMatrix, sparse_or_dense
+from .free_structure import ReleasedMatrix, leading, sparse_or_dense
 from .left_out import matrix_noise
 from .options import described
 from .row_steps import (
@@ -163,5 +163,4 @@ def with_known_noise(
 
 def leading_rows(matrix: FloatArray, components: int) -> FloatArray:
     """Return the eigenvectors of the largest eigenvalues as rows, the largest first."""
-    _, vectors = np.linalg.eigh(matrix)
-    return vectors[:, : -components - 1 : -1].T
+    return leading(matrix, components)[0].T
