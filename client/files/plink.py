@@ -10,10 +10,14 @@ To PLINK's score a missing genotype adds nothing: it counts as the model's mean,
 model's mean together. Here it counts as what is declared for it: by the dictionary, as ``missing``, or as twice the
 reference's frequency. If that is another number, scores of samples that lack a genotype differ. PLINK is told not to
 put the mean in its place itself, because some versions do so after they subtracted it from the others.
+
+On Y and in mitochondria PLINK counts half a copy for each of ours, and uses half of what it subtracts. So these
+variants have twice the weight. Of Y, it counts nothing for women. On X it counts as we do.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -26,6 +30,10 @@ from dpspca.provider.data import Variant, agree
 
 _NAMED: Final = 5
 _FIRST_WEIGHT: Final = 3
+_HALVED: Final = frozenset({"Y", "MT"})
+_BY_PLACE: Final = re.compile(r"([^:]+):\d+:[^:]+:[^:]+")
+"""How a variant without a name is named: by chromosome, position, and both alleles."""
+_NAME_BY_PLACE: Final = "--set-missing-var-ids '@:#:$r:$a' --new-id-max-allele-len 1000 missing "
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,8 @@ class PlinkScores:
     """A number to add to the sums of each component. Zero, unless a mean lies outside 0 to 2."""
     counts_missing_alike: bool
     """Whether PLINK counts a missing genotype as the dictionary does."""
+    naming: str
+    """Flags by which PLINK names variants that its files have no name for, if the model has any."""
 
     def command(self, score: str, frequencies: str, genotypes: str = "--pfile") -> str:
         """Return the command that computes the scores. The .sscore file has them as sums.
@@ -47,9 +57,10 @@ class PlinkScores:
         ``genotypes`` is the flag for the genotypes: ``--pfile`` for .pgen files, ``--bfile`` for .bed files.
         """
         last = _FIRST_WEIGHT + len(self.offsets) - 1
+        columns = f"{_FIRST_WEIGHT}-{last}" if last > _FIRST_WEIGHT else str(last)  # PLINK refuses 3-3
         return (
-            f"plink2 {genotypes} PREFIX --read-freq {frequencies} --score {score} 1 2 header-read center "
-            f"no-mean-imputation cols=+scoresums,-scoreavgs --score-col-nums {_FIRST_WEIGHT}-{last} --out scores"
+            f"plink2 {genotypes} PREFIX {self.naming}--read-freq {frequencies} --score {score} 1 2 header-read center "
+            f"no-mean-imputation cols=+scoresums,-scoreavgs --score-col-nums {columns} --out scores"
         )
 
 
@@ -73,6 +84,9 @@ def plink_scores(model: Model, reference: Sequence[Variant] | None) -> PlinkScor
     frequency = np.clip(taken / 2, 0.0, 1.0)
     offsets = (2 * frequency - taken) @ weights
     heads = ["ID", "A1", *(f"PC{number}" for number in range(1, len(model.components) + 1))]
+    weights *= np.array([2.0 if each.place is not None and each.place[0] in _HALVED else 1.0 for each in variants])[
+        :, None
+    ]
     cells = [[each.name, each.counted, *map(repr, row)] for each, row in zip(variants, weights.tolist(), strict=True)]
     return PlinkScores(
         _table([heads, *cells]),
@@ -83,7 +97,17 @@ def plink_scores(model: Model, reference: Sequence[Variant] | None) -> PlinkScor
         ]),
         tuple(offsets.tolist()),
         np.array_equal(taken, _for_missing([each.name for each in variants], dictionary)),
+        _naming(variants),
     )  # fmt: skip
+
+
+def _naming(variants: Sequence[Variant]) -> str:
+    """Return flags that give variants without a name the one that a model has for them."""
+    by_place = [found for each in variants if (found := _BY_PLACE.fullmatch(each.name))]
+    if not by_place:
+        return ""
+    with_prefix = any(each[1].lower().startswith("chr") for each in by_place)
+    return f"--output-chr chrM {_NAME_BY_PLACE}" if with_prefix else _NAME_BY_PLACE
 
 
 def _described(names: Sequence[str], dictionary: Dictionary | None) -> list[Variant]:
@@ -97,7 +121,8 @@ def _described(names: Sequence[str], dictionary: Dictionary | None) -> list[Vari
                 f"Nothing says which alleles {name!r:.60} has.",
                 "Give --alleles: the .bim, .pvar or .afreq file that all providers share.",
             )
-        found.append(Variant(name, feature.allele, feature.other_allele))
+        place = None if feature.chromosome is None else (feature.chromosome, feature.position)
+        found.append(Variant(name, feature.allele, feature.other_allele, place=place))
     return found
 
 
@@ -115,7 +140,7 @@ def _variants(names: Sequence[str], reference: Sequence[Variant], dictionary: Di
     features = {} if dictionary is None else {each.name: each for each in dictionary.features}
     wanted = [getattr(features.get(each.name), "allele", "") or each.counted for each in found]
     stated = [
-        Variant(each.name, allele, each.counted if allele == each.other else each.other)
+        replace(each, counted=allele, other=each.counted if allele == each.other else each.other, mean=None)
         for each, allele in zip(found, wanted, strict=True)
     ]
     # refuses an allele that a variant does not have

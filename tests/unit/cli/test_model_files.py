@@ -1,6 +1,7 @@
 """Models for other programs: PLINK 2 computes the scores that we compute, and scores go where a steward wants them."""
 
 import json
+import shlex
 import sqlite3
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ from dpspca.common.linalg import thin_qr
 from dpspca.common.privacy.units import PrivacyUnit
 from dpspca.common.results import Model, PrivacyStatement
 from dpspca.common.storage.reading import Reading
+from dpspca.provider.data import read_variants
 from dpspca.provider.data.sources import read_rows
 
 VARIANTS = 12
@@ -143,6 +145,36 @@ def test_a_mean_outside_0_to_2_leaves_an_offset(mean: NDArray[np.float64] | None
     assert_scored_alike(scored_by_plink(tmp_path, tmp_path / "cohort", made), ours, made)
     shown = ", ".join(f"{offset:.9g}" for offset in made["offsets"])
     assert (shown in run("model", "export", tmp_path / "model.dpspca", *words).output) == (mean is not None)
+
+
+@pytest.mark.parametrize("prefix", ["", "chr"])
+def test_plink_scores_variants_without_names_and_beside_autosomes(prefix: str, tmp_path: Path) -> None:
+    """The whole command is run, as it is written. PLINK counts Y and mitochondria in halves, and Y not for women."""
+    places = ["1", "1", "2", "3", "22", "X", "X", "X", "Y", "Y", "MT", "MT"]
+    lines = [
+        f"{prefix}{at}\t{'.' if place % 3 == 0 else f'rs{place}'}\t0\t{place + 1}\t{one}\t{two}\n"
+        for place, (at, (one, two)) in enumerate(zip(places, PAIRS, strict=True))
+    ]
+    counts = COUNTS.copy()
+    for place, at in enumerate(places):
+        if at in {"Y", "MT"}:
+            counts[:, place] = 2 * (counts[:, place] > 0)  # PLINK takes a mixture of both alleles for a missing one
+    path = write_bed(tmp_path / "cohort", counts, PAIRS)
+    path.with_suffix(".bim").write_text("".join(lines), encoding="utf-8")
+    men = "".join(f"F{place} S{place} 0 0 1 -9\n" for place in range(len(counts)))
+    path.with_suffix(".fam").write_text(men, encoding="utf-8")
+    names = [each.name for each in read_variants(path.with_suffix(".bim"))]
+    loadings = np.random.default_rng(1).standard_normal((1, VARIANTS))
+    stored = Model(loadings / np.linalg.norm(loadings), STATEMENT, mean=MEANS, feature_names=tuple(names))
+    save_model(stored, tmp_path / "model.dpspca")
+    made = facts(
+        "model", "export", tmp_path / "model.dpspca", "--format", "plink2", "--alleles", path.with_suffix(".bim"),
+        "--out", tmp_path / "panel",
+    )  # fmt: skip
+    command = made["command_for_bed"].replace("PREFIX", str(tmp_path / "cohort"))
+    plink2(*shlex.split(command.replace("--out scores", f"--out {tmp_path / 'scores'}"))[1:])
+    ours = stored.transform(counts.astype(float))
+    assert_scored_alike(sscore(tmp_path / "scores.sscore"), ours, made)
 
 
 def test_scaling_of_a_dictionary_is_part_of_the_weights(tmp_path: Path) -> None:
