@@ -120,13 +120,22 @@ def _place_and_reading(
     check(dictionary is None, _BY_SETTINGS, "Leave --dictionary out.")
     settings = read_data_settings(config or Path())
     described = sorted(settings.dictionaries)
+    check(
+        bool(described),
+        "A preview needs a dictionary, and no data set of these settings has one.",
+        "Declare one under [dictionaries], or use `dpspca data check`, which needs none.",
+    )
     name = described[0] if data_set is None and len(described) == 1 else data_set
     if name is None:
         raise InvalidParameterError(
-            "No data set is named.", f"Give --data-set. Those with a dictionary: {', '.join(described) or 'none'}."
+            "No data set is named.", f"Give --data-set. Those with a dictionary: {', '.join(described)}."
         )
     settings.require_name(name)
-    check(name in described, f"The data set '{name}' has no dictionary.", "Declare it under [dictionaries].")
+    check(
+        name in described,
+        f"The data set '{name}' has no dictionary.",
+        "A preview needs one: declare it under [dictionaries].",
+    )
     return settings.places[name], settings.reading_of(name), memory_cap(settings.memory_mebibytes)
 
 
@@ -203,10 +212,12 @@ def _feature_cells(each: FeatureFacts) -> tuple[str, ...]:
 def _size(facts: DataSetFacts) -> Iterator[str]:
     form = ", stored sparse" if facts.is_sparse else ""
     of = f"{len(facts.features)} features" if facts.features else f"{len(facts.columns)} columns"
-    yield f"{facts.rows} rows of {of}{form}. {facts.rows_as_zeros} rows count as zeros."
+    zeros = "1 row counts" if facts.rows_as_zeros == 1 else f"{facts.rows_as_zeros} rows count"
+    yield f"{facts.rows} rows of {of}{form}. {zeros} as zeros."
     if facts.persons is not None:
         whose = facts.persons
-        yield f"{whose.persons} persons with at most {whose.most_rows} rows each."
+        each = "1 row" if whose.most_rows == 1 else f"{whose.most_rows} rows"
+        yield f"{whose.persons} persons with at most {each} each."
         yield f"{whose.rows_of_nobody} rows belong to no person."
     sizes = facts.memory
     yield (

@@ -60,8 +60,8 @@ def _init(  # noqa: PLR0913  # a command's flags are its parameters
 
     Replace each "?" in it by what is publicly known. `dpspca dictionary check` refuses the draft until then.
     """
-    check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
-    text, found = _drafted(source, None if config is None else _reading(config, data_set or ""), out)
+    check(config is not None or data_set is None, "--data-set needs --config.", "Add --config FILE.")
+    text, found = _drafted(source, None if config is None else _reading(config, data_set), out)
     if out is None:
         print_output({"text": text}, text.removesuffix("\n"), as_json=as_json)
         return
@@ -109,10 +109,9 @@ def _check(
         raise typer.Exit(CHECK_FAILED)
 
 
-def _reading(config: Path, data_set: str) -> Reading:
+def _reading(config: Path, data_set: str | None) -> Reading:
     settings = read_data_settings(config)
-    settings.require_name(data_set)
-    return settings.reading_of(data_set)
+    return settings.reading_of(settings.chosen(data_set))
 
 
 def _facts(files: list[Path], read: list[Dictionary], found: list[tuple[str, str, Any, Any]]) -> dict[str, Any]:

@@ -225,9 +225,8 @@ def check_ending(path: Path, *known: str) -> None:
 
 def _declared(config: Path | None, data_set: str | None) -> Reading:
     """Return a provider's declarations about the files of a data set."""
-    check((config is None) == (data_set is None), "--config and --data-set go together.", "Give both or neither.")
-    if config is None or data_set is None:
+    check(config is not None or data_set is None, "--data-set needs --config.", "Add --config FILE.")
+    if config is None:
         return Reading()
     settings = read_data_settings(config)
-    settings.require_name(data_set)
-    return settings.reading_of(data_set)
+    return settings.reading_of(settings.chosen(data_set))

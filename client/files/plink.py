@@ -116,6 +116,11 @@ def _described(names: Sequence[str], dictionary: Dictionary | None) -> list[Vari
     found = []
     for name in names:
         feature = features.get(name)
+        if feature is not None and not isinstance(feature, Genotype):
+            raise InvalidDataError(
+                f"PLINK scores genotypes, and {name!r:.60} is none.",
+                "Export loadings as .csv or .parquet, and compute scores with `dpspca model project`.",
+            )
         if not isinstance(feature, Genotype) or not feature.allele or not feature.other_allele:
             raise InvalidDataError(
                 f"Nothing says which alleles {name!r:.60} has.",

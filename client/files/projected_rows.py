@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from dpspca.common.results import Model
 from dpspca.common.storage import Reading
 from dpspca.common.warn import warn
 from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, read_rows, stated_names
+
+_NAMED: Final = 8
 
 
 def rows_of_model(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> CheckedRows:
@@ -32,7 +34,11 @@ def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading, *, by_posi
     table = read_rows(rows, _prepared_by(read, rows, reading_as, by_position=by_position), least=1)
     held_names = table.names or ()
     absent = [name for name in read.feature_names or () if name not in held_names]
-    check(not absent, f"The data set does not have {', '.join(absent[:8])}.", "Use rows that have all features.")
+    check(
+        not absent,
+        f"The data set does not have {', '.join(absent[:8])}.",
+        "Components need all of their features, also in new rows.",
+    )
     return table.with_columns(read.feature_names)
 
 
@@ -72,7 +78,7 @@ def _prepared_by(read: Model, rows: Path, reading_as: Reading, *, by_position: b
             "Give --dictionary FILE, or --config and --data-set of a provider that has it.",
         )
         assert read.dictionary is not None
-        return _with_dictionary(read.dictionary, rows, reading_as, by_position=by_position)
+        return _with_dictionary(read, read.dictionary, rows, reading_as, by_position=by_position)
     check(
         not by_position,
         "--by-position is given, but the settings map columns to features.",
@@ -87,23 +93,41 @@ def _prepared_by(read: Model, rows: Path, reading_as: Reading, *, by_position: b
     return reading_as
 
 
-def _with_dictionary(dictionary: Dictionary, rows: Path, reading_as: Reading, *, by_position: bool) -> Reading:
-    """Add the model's dictionary to what the settings say about the file.
+def _with_dictionary(
+    read: Model, dictionary: Dictionary, rows: Path, reading_as: Reading, *, by_position: bool
+) -> Reading:
+    """Add the model's dictionary to what the settings say about the file, which may lack what the model does not use.
 
     The dictionary says which columns are used, so that ``columns`` and ``leave_out`` matter for positions alone.
     """
-    columns = None
+    columns, stated = None, stated_names(rows, reading_as)
     if by_position:
-        names = stated_names(rows, reading_as) or dictionary.names
+        names = stated or dictionary.names
         check(
             len(names) == len(dictionary.names),
             f"{rows} has {len(names)} columns, but the model has {len(dictionary.names)} features.",
             f"Give one column for each, in this order: {', '.join(f'{name!r:.60}' for name in dictionary.names[:20])}.",
         )
         columns = dict(zip(dictionary.names, names, strict=True))
-        if stated_names(rows, reading_as) is None:
+        if stated is None:
             reading_as = replace(reading_as, names=names)
-    return replace(reading_as, columns=None, leave_out=()).prepared(Preparation.parse(dictionary, columns, None))
+    absent = () if by_position or stated is None else _unused(read, dictionary, rows, frozenset(stated))
+    return replace(reading_as, columns=None, leave_out=()).prepared(Preparation.parse(dictionary, columns, absent))
+
+
+def _unused(read: Model, dictionary: Dictionary, rows: Path, there: frozenset[str]) -> list[str]:
+    """Return the features that a file lacks and the model does not use. Refuse a file that lacks one that it uses."""
+    used = {feature_of(column) for column in read.feature_names or ()}
+    lacking = [name for name in dictionary.names if name not in there]
+    needed = [f"{name!r:.60}" for name in lacking if name in used]
+    more = f" and {len(needed) - _NAMED} more" if len(needed) > _NAMED else ""
+    check(
+        not needed,
+        f"{rows} has no column {', '.join(needed[:_NAMED])}{more}, and the components need it.",
+        "Name columns as the features, or map them with --config and --data-set of a provider's settings. If a value "
+        "was never measured, add a column of missing values: each counts as the dictionary says.",
+    )
+    return lacking
 
 
 def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:

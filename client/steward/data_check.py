@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Preparation
+from dpspca.common.dictionary import Preparation, toml_key
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import DataSettings, Reading, read_dictionary
 from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, is_number, memory_cap, outline_of
@@ -26,6 +26,10 @@ Progress: TypeAlias = Callable[[int], None]
 _MOST_GROUPS: Final = 5
 _MOST_NAMED: Final = 8
 """Largest number of columns that a remark names."""
+_NO_NUMBERS: Final = frozenset({"text", "a date", "a word for yes or no"})
+"""What a column holds that may not be meant to be numbers."""
+_BLANK: Final = "counts as a row"
+"""The fault of a line without cells says so."""
 
 
 _SUSPICIONS: Final = {
@@ -154,10 +158,10 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if spoilers and len(spoilers) == len(columns):
         yield "No row can be used: none has a number in any column."
     elif spoilers:
-        remedy = f"If that is not meant to be numbers, {_leave_out(spoilers)}; a dictionary can map it to a category."
-        yield f"No row can be used because of {_named(spoilers)}. {remedy}"
+        yield f"No row can be used because of {_named(spoilers)}.{_if_no_numbers(spoilers)}"
     if facts.first_fault is not None:
         yield f"The first row that counts as zeros: {facts.first_fault}"
+    yield from _about_cells(columns, facts)
     numbers = [each for each in columns if each[1].name is not None and is_number(each[1].name)]
     if numbers and facts.triplets is None:  # names of triplets' columns are declared
         listed = ", ".join(str(place) for place, _ in numbers[:_MOST_NAMED])
@@ -167,7 +171,7 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
         )
     others = [each for each in columns if 0 < each[1].spoils < facts.rows]
     if others:
-        yield _about_zeros(facts, _named(others))
+        yield _about_zeros(facts, others)
     yield from _about_index(columns, facts)
     yield from _suspicions(columns)
     for group in facts.equal[:_MOST_GROUPS]:
@@ -182,14 +186,36 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
         yield f"In {_named(constant)}, all usable values are equal."
 
 
-def _about_zeros(facts: DataSetFacts, named: str) -> str:
+def _if_no_numbers(spoilers: Sequence[tuple[int, ColumnFacts]]) -> str:
+    """Say what to do about those columns that may not be meant to be numbers."""
+    found = [each for each in spoilers if each[1].holds is None or each[1].holds[0] in _NO_NUMBERS]
+    if not found:
+        return ""
+    what = "that is" if found == spoilers else f"{_named(found)} {'is' if len(found) == 1 else 'are'}"
+    return f" If {what} not meant to be numbers, {_leave_out(found)}; a dictionary can map text to categories."
+
+
+def _about_cells(columns: Sequence[tuple[int, ColumnFacts]], facts: DataSetFacts) -> Iterator[str]:
+    """Say what columns hold in place of numbers, kind by kind, but for what the first unusable row shows anyway."""
+    kinds: dict[tuple[str, str], list[tuple[int, ColumnFacts]]] = {}
+    for each in columns:
+        if each[1].holds is not None:
+            kinds.setdefault(each[1].holds, []).append(each)
+    for (kind, remedy), found in kinds.items():
+        if len(kinds) > 1 or len(found) > 1 or kind not in (facts.first_fault or ""):
+            yield f"In {_named(found)}, there is {kind}. {remedy}"
+
+
+def _about_zeros(facts: DataSetFacts, columns: Sequence[tuple[int, ColumnFacts]]) -> str:
     count = facts.rows_as_zeros
     share = ": all of them" if count == facts.rows else ", more than half of them" if 2 * count > facts.rows else ""
-    damaged = " If there are lines without cells between the rows, its line ends are damaged." if share else ""
+    fill = " A public number per column in missing, under [reading], keeps rows with missing values."
+    is_blank = bool(share) and _BLANK in (facts.first_fault or "")
     return (
         f"{count} {'row counts' if count == 1 else 'rows count'} as zeros{share}. Values are missing or unusable in "
-        f"{named}. A public number per column in missing, under [reading], keeps rows with missing values. Codes for "
-        f"missing values belong in missing_codes.{damaged}"
+        f"{_named(columns)}.{fill if any(each.missing for _, each in columns) else ''} Codes for missing values belong "
+        "in missing_codes."
+        + (" If there are lines without cells between the rows, its line ends are damaged." if is_blank else "")
     )
 
 
@@ -224,13 +250,25 @@ def _suspicions(columns: Sequence[tuple[int, ColumnFacts]]) -> Iterator[str]:
         found = [each for each in columns if each[1].suspicion == kind]
         if found:
             yield sentence.format(_named(found), _leave_out(found))
-    for each in columns:
-        if each[1].codes:
-            listed = ", ".join(f"{code:g}" for code in each[1].codes)
-            yield (
-                f"{_named([each])} has values apart from all others that often stand for missing values: {listed}. If "
-                "they do, declare them in missing_codes, under [reading]."
-            )
+    coded = [each for each in columns if each[1].codes]
+    if coded:
+        yield _about_codes(coded)
+
+
+def _about_codes(columns: Sequence[tuple[int, ColumnFacts]]) -> str:
+    """Propose a declaration column by column: in another one, the same number may be a value like any other."""
+    found = ", ".join(
+        f"{_named([each])}: {' and '.join(f'{code:g}' for code in each[1].codes)}" for each in columns[:_MOST_NAMED]
+    )
+    more = f", and in {len(columns) - _MOST_NAMED} more columns" if len(columns) > _MOST_NAMED else ""
+    said = f"Values apart from all others often stand for missing values. {found}{more}."
+    if any(each.name is None for _, each in columns):
+        return f"{said} If they do, declare them in missing_codes, under [reading]."
+    codes = ", ".join(
+        f"{toml_key(each.name or '')} = [{', '.join(f'{code:g}' for code in each.codes)}]"
+        for _, each in columns[:_MOST_NAMED]
+    )
+    return f"{said} If they do, declare them for these columns alone, under [reading]: missing_codes = {{ {codes} }}"
 
 
 def _named(columns: Sequence[tuple[int, ColumnFacts]]) -> str:

@@ -14,6 +14,11 @@ def triplet_remarks(facts: DataSetFacts, counts: TripletFacts) -> Iterator[str]:
         f"{counts.triplets} triplets. {counts.unknown_columns} have an undeclared column, and "
         f"{counts.unknown_rows} more have an undeclared row: they are not used."
     )
+    if counts.used < facts.rows * len(facts.columns) and any(each.type == "numbers" for each in facts.columns):
+        yield (
+            "A row without a triplet of a column counts as 0 there. That suits counts, and not measurements: with a "
+            "dictionary, what was not measured is a missing value."
+        )
     if counts.rows_without:
         rows = "1 declared row has" if counts.rows_without == 1 else f"{counts.rows_without} declared rows have"
         yield (

@@ -12,7 +12,7 @@ from .codes import (
 )
 from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
-from .draft import draft, draft_of_panel
+from .draft import draft, draft_of_panel, toml_key
 from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
@@ -66,6 +66,7 @@ __all__ = [
     "raw_values",
     "remarks",
     "text_code",
+    "toml_key",
     "unlikely_values_of",
     "without_codes",
 ]

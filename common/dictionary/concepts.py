@@ -4,6 +4,7 @@ A line without a range says that a person has the concept or has it not. Then ha
 """
 
 import csv
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
@@ -13,6 +14,9 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import shortened
 
 _ID: Final = ("concept_id", "covariate_id")
+_COVARIATE: Final = "covariate_id"
+_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+"""Where R writes two words as one: covariateId."""
 _NAME: Final = ("concept_name", "covariate_name")
 _NUMBERS: Final = ("low", "high", "centre", "missing")
 _OF_VOCABULARIES: Final = frozenset({
@@ -71,7 +75,7 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
     if first is None:
         raise InvalidParameterError("The file is empty.", _FORM)
     delimiter = "\t" if "\t" in lines[first] else ","
-    names = [_heading(cell) for cell in next(csv.reader([lines[first]], delimiter=delimiter))]
+    names = _headings(next(csv.reader([lines[first]], delimiter=delimiter)))
     check(
         {"id", "name"} <= set(names) and len(set(names)) == len(names),
         f"The first line names the columns {', '.join(map(shortened, names))}.",
@@ -85,9 +89,21 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
         yield number, dict(zip(names, map(str.strip, cells), strict=True))
 
 
-def _heading(cell: str) -> str:
-    """Return the meaning of a column's heading. Refuse an unknown heading, because it may be misspelled."""
-    name = cell.strip().lower().removeprefix("\ufeff")
+def _headings(cells: list[str]) -> list[str]:
+    """Return the meaning of each column's heading.
+
+    A list of covariates says of which concept each is. Several may be of one, so their own number is the id.
+    """
+    written = [_CAMEL.sub("_", cell.strip().removeprefix("\ufeff")).lower() for cell in cells]
+    is_of_covariates = _COVARIATE in written
+    return [
+        name if is_of_covariates and name in _ID and name != _COVARIATE else _heading(name, cell)
+        for name, cell in zip(written, cells, strict=True)
+    ]
+
+
+def _heading(name: str, cell: str) -> str:
+    """Return the meaning of a heading. Refuse an unknown one, because it may be misspelled."""
     if name in _ID:
         return "id"
     if name in _NAME:

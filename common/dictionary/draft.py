@@ -44,7 +44,7 @@ def draft_of_panel(file: str) -> str:
 
 def _feature(name: str, kind: str | None) -> str:
     plain = (kind or "").lower()
-    heading = f"[features.{_key(name)}]"
+    heading = f"[features.{toml_key(name)}]"
     if (counted := counted_in(kind or "")) is not None:
         return f'{heading}\nkind = "genotype"\n{_variant(counted)}'
     if _DATES.match(plain):
@@ -81,7 +81,7 @@ def _variant(counted: Mapping[str, str]) -> str:
     )
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
     """Write a name as a TOML key in quotes, unless it needs none."""
     bare = name and all(letter.isascii() and (letter.isalnum() or letter in "-_") for letter in name)
     return name if bare else json.dumps(name, ensure_ascii=False)

@@ -47,7 +47,7 @@ def _by_name(rows: Any, names: Sequence[str], dictionary: Dictionary) -> Iterato
     counts = Counter(map(composed, names))
     missing = [name for name in dictionary.names if not counts[name]]
     twice = [name for name in dictionary.names if counts[name] > 1]
-    for what, wrong in (("have 0 columns for", missing), ("have several columns with the name", twice)):
+    for what, wrong in (("have no column for", missing), ("have several columns with the name", twice)):
         if wrong:
             more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
             raise InvalidDataError(

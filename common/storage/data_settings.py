@@ -6,7 +6,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from dpspca.common.checks import check_known
+from dpspca.common.checks import check, check_known
 from dpspca.common.choices import choices
 from dpspca.common.decoding import By, between
 from dpspca.common.dictionary import Preparation
@@ -84,6 +84,14 @@ class DataSettings:
     def require_name(self, name: str) -> None:
         """Refuse a name that no data set has."""
         check_known("data set", name, sorted(self.places))
+
+    def chosen(self, name: str | None) -> str:
+        """Return the name that was given. If none was, return that of the only data set."""
+        names = sorted(self.places)
+        check(name is not None or len(names) == 1, "No data set is named.", f"Give --data-set: {', '.join(names)}.")
+        found = names[0] if name is None else name
+        self.require_name(found)
+        return found
 
     def reading_of(self, name: str) -> Reading:
         """Return how the files of a data set are read."""

@@ -35,6 +35,7 @@ from .files import (
     fault_of_text,
     index_of_parquet,
     is_convertible,
+    kinds_in_text,
     notes_on_bed,
     notes_on_pgen,
     read_arrow,
@@ -80,6 +81,8 @@ class Format:
     """Reads a long table of triplets."""
     fault: Callable[[RowSource, int], str] | None = None
     """Says what is wrong with a row, by its number from 0."""
+    kinds: Callable[[RowSource], dict[str, tuple[str, str]]] | None = None
+    """Says what columns hold in place of numbers, and what to do about it."""
     thousands: Callable[[RowSource], tuple[str, ...]] | None = None
     """Names columns whose decimal mark may divide thousands."""
     undecoded: Callable[[RowSource], tuple[str, ...]] | None = None
@@ -111,6 +114,7 @@ _TEXT: Final = Format(
     _TABLE | {"names", "delimiter", "decimal", "encoding"},
     triplets=triplets_of_text,
     fault=fault_of_text,
+    kinds=kinds_in_text,
     thousands=thousands_in_text,
     undecoded=undecoded_in_text,
 )

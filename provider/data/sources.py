@@ -217,6 +217,14 @@ def suspected_thousands(file: Path, reading: Reading) -> tuple[str, ...]:
         return () if find is None else find(source)
 
 
+def kinds_of_cells(file: Path, reading: Reading) -> dict[str, tuple[str, str]]:
+    """Say what columns of a text file hold in place of numbers, and what to do about it."""
+    source = RowSource(located(file), reading)
+    with file_errors(file):
+        find = format_of(source).kinds
+        return {} if find is None else find(source)
+
+
 def undecoded_columns(path: Path, reading: Reading) -> tuple[str, ...]:
     """Name columns of text files with cells that are not in the encoding in which the files are read."""
     found = dict[str, None]()

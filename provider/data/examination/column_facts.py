@@ -41,6 +41,9 @@ class ColumnFacts:
     suspicion: str | None = None
     """The likely meaning of its numbers, if they are not measurements: one of ``SUSPICIONS``."""
 
+    holds: tuple[str, str] | None = None
+    """Of a text file, what its first cell that is no number holds, among the first lines, and what to do about it."""
+
     @property
     def spoils(self) -> int:
         """Number of rows that count as zeros because of this column."""
@@ -53,6 +56,8 @@ SUSPICIONS: Final = (IDENTIFIERS, DATES, ROUNDED, THOUSANDS)
 numbers whose decimal mark may divide thousands."""
 _FEWEST: Final = 10
 """Of fewer rows, nothing is suspected."""
+_NEARLY_ALL: Final = 0.9
+"""Of so many rows, a column that numbers them has a number. Footnotes may follow, and some lines may be broken."""
 _LARGEST_WHOLE: Final = 2.0**53
 _YEARS: Final = (1800, 2200)
 _MONTHS: Final = 12
@@ -68,7 +73,7 @@ class ColumnScan:
         self._rows = 0
         self._missing, self._usable = np.zeros(columns, dtype=np.int64), np.zeros(columns, dtype=np.int64)
         self._least, self._most = np.full(columns, np.nan), np.full(columns, np.nan)
-        self._first, self._last = np.full(columns, np.nan), np.full(columns, np.nan)
+        self._first, self._highest = np.full(columns, np.nan), np.full(columns, -np.inf)
         self._is_whole, self._is_bit, self._counts_up, self._rises, self._is_date = (
             np.ones(columns, dtype=np.bool_) for _ in range(5)
         )
@@ -89,12 +94,20 @@ class ColumnScan:
         self._is_whole &= ((good == np.rint(good)) | ~usable).all(axis=0)
         self._is_bit &= ((good == 0) | (good == 1) | ~usable).all(axis=0)
         self._is_date &= (_is_date(good) | ~usable).all(axis=0)
-        steps = np.diff(good, axis=0, prepend=self._last[None] if self._rows else good[:1] - 1)
-        self._counts_up &= (steps == 1).all(axis=0)
-        self._rises &= (steps > 0).all(axis=0)
-        if not self._rows:
-            self._first = good[0]
-        self._last, self._rows = good[-1].copy(), self._rows + len(rows)
+        self._add_order(good, usable)
+        self._rows += len(rows)
+
+    def _add_order(self, good: FloatArray, usable: NDArray[np.bool_]) -> None:
+        """Find columns that rise with every row, or count up. Cells that are no numbers are passed over.
+
+        A column that rises is at its highest in its last row, so this is what the next number is compared with.
+        """
+        highest = np.maximum.accumulate(np.vstack([self._highest, np.where(usable, good, -np.inf)]), axis=0)
+        before, self._highest = highest[:-1], highest[-1]
+        self._rises &= ((good > before) | ~usable).all(axis=0)
+        self._counts_up &= ((good == before + 1) | np.isinf(before) | ~usable).all(axis=0)
+        unknown = np.isnan(self._first)
+        self._first[unknown] = good[usable.argmax(axis=0)[unknown], unknown]
 
     def _add_codes(self, good: FloatArray, least: FloatArray, most: FloatArray) -> None:
         """Find usual codes, and the range of all other values. A code within that range is like any value."""
@@ -119,7 +132,8 @@ class ColumnScan:
         usable, missing = int(self._usable[place]), int(self._missing[place])
         is_whole, is_bit = bool(self._is_whole[place]), bool(self._is_bit[place])
         is_one = bool(self._least[place] == self._most[place])  # False without usable values, which are NaN
-        is_index = usable == self._rows > 1 and bool(self._counts_up[place]) and self._first[place] in _FIRST_OF_INDEX
+        is_full = usable > 1 and usable >= _NEARLY_ALL * self._rows
+        is_index = is_full and bool(self._counts_up[place]) and self._first[place] in _FIRST_OF_INDEX
         return ColumnFacts(
             name=name,
             type=stated or _kind(is_there=usable > 0, is_whole=is_whole, is_bit=is_bit),

@@ -31,6 +31,7 @@ from dpspca.provider.data.sources import (
     first_fault,
     index_columns,
     joined,
+    kinds_of_cells,
     notes,
     packed_twins,
     raw_tables,
@@ -186,6 +187,7 @@ class _DenseScan:
         self._fault: tuple[Path, int, FloatArray] | None = None
         self._file: tuple[Path | None, int] = None, 0
         self._thousands: tuple[str, ...] = ()
+        self._first: Path | None = None
         self.rows = 0
 
     def _complete(self, rows: FloatArray) -> FloatArray:
@@ -196,6 +198,7 @@ class _DenseScan:
         """Take some rows of a file."""
         if self._file[0] is None and self._columns is not None:
             self._thousands = suspected_thousands(file, self._reading)
+            self._first = file
         if file != self._file[0]:
             self._file = file, self.rows
         coded = without_codes(batch, self._names, self._reading)
@@ -239,7 +242,11 @@ class _DenseScan:
 
     def _of_columns(self) -> tuple[ColumnFacts, ...]:
         found = () if self._columns is None else self._columns.facts(self._names, self._types, self._reading)
-        return tuple(replace(each, suspicion=THOUSANDS) if each.name in self._thousands else each for each in found)
+        suspected = [replace(each, suspicion=THOUSANDS) if each.name in self._thousands else each for each in found]
+        if self._first is None or not any(each.unusable for each in found):
+            return tuple(suspected)
+        kinds = kinds_of_cells(self._first, self._reading)
+        return tuple(replace(each, holds=kinds.get(each.name or "")) for each in suspected)
 
     def _of_feature(self, scan: FeatureScan) -> FeatureFacts:
         assert self._sample is not None

@@ -32,6 +32,7 @@ from .text_cells import number_parser
 from .text_files import (
     columns_of_text,
     fault_of_text,
+    kinds_in_text,
     read_text,
     thousands_in_text,
     triplets_of_text,
@@ -61,6 +62,7 @@ __all__ = [
     "is_convertible",
     "is_zarr",
     "joined_parts",
+    "kinds_in_text",
     "label_of",
     "labels_in",
     "located",

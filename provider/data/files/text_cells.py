@@ -1,13 +1,13 @@
 """Turns the cells of a line of text into the numbers of the columns that are used. Pure."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 from math import inf, isfinite, isnan
 
 from dpspca.common.frames import number_in
 from dpspca.common.storage import Reading
 from dpspca.common.text import composed
-from dpspca.provider.data.tables import Columns, PersonCells, cell_reader, is_number
+from dpspca.provider.data.tables import Columns, PersonCells, cell_reader, code_numbers, is_number
 
 
 class Cells:
@@ -30,6 +30,7 @@ class Cells:
             for name, read in zip(own_names, self._readers, strict=True)
         ]
         self._is_plain = all(read is self._plain for read in self._quick)
+        self._codes = code_numbers(reading, own_names)
         self.unusable = [inf] * len(self._places)
 
     def numbers(self, cells: Sequence[str]) -> list[float] | None:
@@ -51,11 +52,22 @@ class Cells:
 
     def first_bad(self, cells: Sequence[str]) -> int | None:
         """Return the place in the line of the first cell that is neither a number nor filled in, or None."""
+        return next(self.bad(cells), None)
+
+    def bad(self, cells: Sequence[str]) -> Iterator[int]:
+        """Yield the places in the line of the cells that are neither a number nor filled in."""
         numbers = self.numbers(cells) or ()
-        for place, number, is_filled in zip(self._places, numbers, self._filled, strict=True):
-            if not isfinite(number) and not (isnan(number) and is_filled):
-                return place
-        return None
+        for place, number, is_filled, codes in zip(self._places, numbers, self._filled, self._codes, strict=False):
+            is_missing = isnan(number) or number in codes
+            if (is_missing or not isfinite(number)) and not (is_missing and is_filled):
+                yield place
+
+    def is_code(self, place: int, cell: str) -> bool:
+        """Tell whether a cell holds a code that is declared for a missing value of its column."""
+        own = self._places.index(place)
+        return (self.is_number(cell) and self._number(cell) in self._codes[own]) or (
+            bool(cell.strip()) and isnan(self._readers[own](cell)) and not self.is_number(cell)
+        )
 
     def first_above(self, cells: Sequence[str], most: float) -> int | None:
         """Return the place in the line of the first number whose size is above ``most``, or None."""

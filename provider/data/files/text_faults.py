@@ -23,10 +23,17 @@ _QUOTES: Final = (
 )
 _COMMENTS: Final = "If the file begins with comments, remove those lines."
 _FILL_IN: Final = "Fill in what is missing, or drop the row or the column."
+_INSTEAD: Final = (
+    f"Declare a public number in place of missing values, as missing {_IN_SETTINGS}, or fill it in, or drop the row or "
+    "the column."
+)
 _CODE: Final = "Code it as numbers, or drop the column."
 _DECIMAL: Final = (
     f"Write numbers with a point, and without marks between thousands. Or declare the decimal mark {_IN_SETTINGS}, as "
     'in decimal = ",".'
+)
+_POINT: Final = (
+    "The decimal mark is a comma. If the point divides thousands, remove it; otherwise write a comma in its place."
 )
 _BETWEEN_THOUSANDS: Final = "a number with marks between thousands"
 _WITHOUT: Final = "Write numbers without marks between thousands."
@@ -60,7 +67,7 @@ def line_fault(line: int, of: Cells, cells: Sequence[str], text: str | None = No
     if bad is None:
         found = f"Line {line} has {counted(len(cells), 'cell')} under {counted(len(of.names), 'name')}."
         return InvalidDataError(found, _about_count(of, cells, text))
-    kind, remedy = _kind(cells[bad], of)
+    kind, remedy = cell_kind(of, cells, bad)
     if of.names[0].startswith("#"):
         remedy += f" {_COMMENTS}"
     elif _is_of_words(of, cells):
@@ -103,11 +110,14 @@ def _is_of_words(of: Cells, cells: Sequence[str]) -> bool:
     return len(cells) > 1 and not any(map(of.is_number, filter(str.strip, cells)))
 
 
-def _kind(cell: str, of: Cells) -> tuple[str, str]:
+def cell_kind(of: Cells, cells: Sequence[str], place: int) -> tuple[str, str]:
     """Return the kind of a cell that is not a finite number, without its content, and what to do about it."""
+    cell = cells[place]
     plain = cell.strip()
     if not plain:
-        return "an empty cell", _FILL_IN
+        return "an empty cell", _INSTEAD
+    if of.is_code(place, cell):
+        return "a declared code for a missing value", _INSTEAD
     if of.is_number(cell):
         return "NaN or infinity", _FILL_IN
     if not is_decoded(cell):
@@ -124,10 +134,11 @@ def _kind(cell: str, of: Cells) -> tuple[str, str]:
 def _odd_number(plain: str, of: Cells) -> tuple[str, str] | None:
     """Recognise what people write for a number, and is none."""
     is_point = of.reading.decimal == "."
-    other, thousands = ("comma", _THOUSANDS_AND_COMMA) if is_point else ("point", _WITHOUT)
+    thousands = _THOUSANDS_AND_COMMA if is_point else _WITHOUT
+    other, remedy = ("comma", _DECIMAL) if is_point else ("point", _POINT)
     kinds = (
         (_DATE.fullmatch(plain), "a date", "Compute a number, such as the age on a public day, or drop the column."),
-        (is_number(plain.replace(",", ".")), f"a number with a {other} in it", _DECIMAL),
+        (is_number(plain.replace(",", ".")), f"a number with a {other} in it", remedy),
         (is_number(plain.replace(".", "").replace(",", ".")), _BETWEEN_THOUSANDS, thousands),
         (is_number(plain.replace(",", "")), _BETWEEN_THOUSANDS, _WITHOUT),
         (_GROUPED.fullmatch(plain), _BETWEEN_THOUSANDS, _WITHOUT),
@@ -136,7 +147,7 @@ def _odd_number(plain: str, of: Cells) -> tuple[str, str] | None:
         (plain[-1] == "%" and of.is_number(plain[:-1]), "a number with a percent sign", "Write the number without it."),
         (plain[0] in _DASHES and of.is_number(plain[1:]), "a number with a dash for a minus sign", "Write it as -1."),
     )
-    return next(((kind, remedy) for holds, kind, remedy in kinds if holds), None)
+    return next(((kind, advice) for holds, kind, advice in kinds if holds), None)
 
 
 def _column(names: Sequence[str], cells: Sequence[str], index: int) -> str:

@@ -40,7 +40,7 @@ from dpspca.provider.data.tables import (
 
 from .opened_text import opened_text
 from .text_cells import Cells, number_parser
-from .text_faults import FORM, counted, declare_encoding, encoding_of, is_decoded, line_fault
+from .text_faults import FORM, cell_kind, counted, declare_encoding, encoding_of, is_decoded, line_fault
 from .text_lines import whole_lines
 
 _Line: TypeAlias = tuple[int, list[str]]
@@ -96,6 +96,25 @@ def fault_of_text(source: RowSource, row: int) -> str:
         used = columns_used(names, source.reading)
         cells = Cells(names, used, source.reading, by_spaces=delimiter == _SPACE)
         return str(line_fault(before + row + 1, cells, _cells_of(line, delimiter), line))
+
+
+def kinds_in_text(source: RowSource) -> dict[str, tuple[str, str]]:
+    """Say what columns hold in place of numbers, and what to do about it: their first such cell in the first lines.
+
+    Empty cells do not count.
+    """
+    with opened_text(source.path, source.reading) as text:
+        head, delimiter, _ = _head(text, source)
+        names = _names(head, source.reading)
+        of = Cells(names, columns_used(names, source.reading), source.reading, by_spaces=delimiter == _SPACE)
+        found = dict[str, tuple[str, str]]()
+        for _, cells in islice(_single_lines(text, delimiter), _FIRST_LINES):
+            row = of.numbers(cells)
+            if row is None or all(map(isfinite, row)):
+                continue
+            for place in [each for each in of.bad(cells) if cells[each].strip() and names[each] not in found]:
+                found[names[place]] = cell_kind(of, cells, place)
+    return found
 
 
 def thousands_in_text(source: RowSource) -> tuple[str, ...]:

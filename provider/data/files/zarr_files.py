@@ -3,6 +3,7 @@
 A folder whose name ends in .zarr is one array or one group. Chunks are decompressed a few rows at a time.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -118,7 +119,14 @@ def unstored_in_zarr(source: RowSource) -> str | None:
 
 
 def _chunks(array: Any) -> tuple[int, int]:  # noqa: ANN401  # of zarr
-    return array.nchunks, array.nchunks_initialized
+    """Return how many chunks the array has, and how many are stored. Chunks of one file, a shard, count as one.
+
+    Zarr counts the chunks of a shard that reach beyond the array as stored, and does not count them for the array.
+    """
+    stored = array.shards or array.chunks
+    together = math.prod(whole // part for whole, part in zip(stored, array.chunks, strict=True))
+    count = math.prod(-(-size // whole) for size, whole in zip(array.shape, stored, strict=True))
+    return count, array.nchunks_initialized // together
 
 
 def _fill_of_xarray(stored: Any) -> list[float]:  # noqa: ANN401  # of zarr

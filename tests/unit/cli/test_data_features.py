@@ -176,7 +176,7 @@ def test_constants_and_cells_that_are_not_numbers_are_named(here: Here, tmp_path
     rewrite(tmp_path, "temperature", lambda values: values.astype(str).where(values.index != 3, "warm"))
     ended = here("data", "check", "--config", "north.toml")
     assert a_line_names(ended.out, "'mean area'")
-    assert a_line_names(ended.out, "40 rows", "1 rows")
+    assert a_line_names(ended.out, "40 rows", "1 row")
     assert a_line_names(ended.out, "Line 5", "'temperature'")
     assert len([line for line in ended.out.splitlines() if names_facts(line, "'temperature'")]) == 2
     found = features(here("data", "check", "--config", "north.toml", "--json"))

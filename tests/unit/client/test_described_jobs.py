@@ -135,7 +135,7 @@ def test_missing_unknown_and_distant_values_are_prepared_as_declared() -> None:
 @pytest.mark.parametrize(
     ("rows", "kind", "said"),
     [
-        (FRAME[["age", "sex"]], InvalidDataError, ("0 columns", "'stage'")),
+        (FRAME[["age", "sex"]], InvalidDataError, ("no column", "'stage'")),
         (pd.concat([FRAME, FRAME[["age"]]], axis=1), InvalidDataError, "'age'"),
         (FRAME.assign(age="old"), InvalidDataError, ("'age'", "row 1")),
         (FRAME.assign(age=["5"] * 399 + ["1_0"]), InvalidDataError, ("'age'", "row 400")),

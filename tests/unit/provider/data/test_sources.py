@@ -169,7 +169,7 @@ HEAD = "age,bmi\n1,2\n"
 
 FAULTS: dict[str, tuple[str | bytes, str]] = {
     "text": (HEAD + "3,tall\n", "Line 3, column 2 ('bmi') holds text, not a number. Code it as numbers, or drop"),
-    "an empty cell": (HEAD + ",4\n", "Line 3, column 1 ('age') holds an empty cell, not a number. Fill in"),
+    "an empty cell": (HEAD + ",4\n", "Line 3, column 1 ('age') holds an empty cell, not a number. Declare"),
     "a blank cell": (HEAD + "3,  \n", "Line 3, column 2 ('bmi') holds an empty cell"),
     "NaN": (HEAD + "3,nan\n", "Line 3, column 2 ('bmi') holds NaN or infinity, not a number. Fill in"),
     "infinity": (HEAD + "-inf,4\n", "Line 3, column 1 ('age') holds NaN or infinity"),

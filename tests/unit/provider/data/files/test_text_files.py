@@ -86,7 +86,7 @@ def test_a_decimal_comma_is_declared(tmp_path: Path) -> None:
     assert (both(quoted, Reading(decimal=",")).matrix == ROWS).all()
     thousands = saved(tmp_path / "thousands.csv", "a;b\n1.234,5;1\n1.5;2\n1;2\n")
     assert (read_offered(thousands, Reading(decimal=",")).matrix == [[0, 0], [0, 0], [1, 2]]).all()
-    with pytest.raises(DpspcaError, match=facts("Line 2, column 1 ('a')", 'decimal = ","')):
+    with pytest.raises(DpspcaError, match=facts("Line 2, column 1 ('a')", "point", "comma")):
         read_rows(saved(thousands, "a;b\n1.5;2\n"), Reading(decimal=","))
 
 

@@ -156,6 +156,21 @@ def test_chunks_that_are_not_stored_are_counted(
     assert "1 of 9" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("chunks", "shards", "count"), [((5, 2), (20, 4), 4), ((10, 3), (20, 3), 4), ((8, 6), (16, 6), 3)]
+)
+def test_shards_that_are_not_stored_are_counted(
+    chunks: tuple[int, int], shards: tuple[int, int], count: int, tmp_path: Path
+) -> None:
+    """Whether they end with the array or reach beyond it."""
+    path = tmp_path / "rows.zarr"
+    made = zarr.create_array(str(path), shape=(39, 6), chunks=chunks, shards=shards, dtype="f8")
+    made[:] = np.arange(1.0, 235.0).reshape(39, 6)
+    assert examine_rows(path, Reading()).unstored == ()
+    (path / "c" / "0" / "0").unlink()
+    assert f"1 of {count}" in examine_rows(path, Reading()).unstored[0]
+
+
 @BOTH
 def test_chunks_of_anndata_are_counted(version: Version, tmp_path: Path) -> None:
     path = anndata(tmp_path / "cells.zarr", version, sparse=True)
