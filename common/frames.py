@@ -20,7 +20,7 @@ _NO_NUMBERS: Final = (bytes, bytearray, memoryview, np.datetime64, np.timedelta6
 """Types that Python or numpy converts to numbers although they are no measurements."""
 _NAMELESS: Final = frozenset({"NAType", "NaTType"})
 """Types of values that stand for a missing one in pandas."""
-_NO_ROWS_YET: Final = {"LazyFrame": "collect()", "DuckDBPyRelation": "df()"}
+_NO_ROWS_YET: Final = {"LazyFrame": "collect()", "DuckDBPyRelation": "df()", "RecordBatchReader": "read_all()"}
 """Types that hold no rows until one of their methods is called."""
 
 

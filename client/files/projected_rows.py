@@ -43,7 +43,7 @@ def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading, *, by_posi
 
 
 def doubts_about(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> list[str]:
-    """Name the model's features for which most values of a file have no level, or lie outside the public range.
+    """Name the model's features for which many values of a file have no level, or lie outside the public range.
 
     This reads the file once more. Genotypes have neither.
     """

@@ -261,14 +261,14 @@ def _about_codes(columns: Sequence[tuple[int, ColumnFacts]]) -> str:
         f"{_named([each])}: {' and '.join(f'{code:g}' for code in each[1].codes)}" for each in columns[:_MOST_NAMED]
     )
     more = f", and in {len(columns) - _MOST_NAMED} more columns" if len(columns) > _MOST_NAMED else ""
-    said = f"Values apart from all others often stand for missing values. {found}{more}."
+    apart = f"Values apart from all others often stand for missing values. {found}{more}."
     if any(each.name is None for _, each in columns):
-        return f"{said} If they do, declare them in missing_codes, under [reading]."
+        return f"{apart} If they do, declare them in missing_codes, under [reading]."
     codes = ", ".join(
         f"{toml_key(each.name or '')} = [{', '.join(f'{code:g}' for code in each.codes)}]"
         for _, each in columns[:_MOST_NAMED]
     )
-    return f"{said} If they do, declare them for these columns alone, under [reading]: missing_codes = {{ {codes} }}"
+    return f"{apart} If they do, declare them for these columns alone, under [reading]: missing_codes = {{ {codes} }}"
 
 
 def _named(columns: Sequence[tuple[int, ColumnFacts]]) -> str:

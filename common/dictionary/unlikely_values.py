@@ -1,4 +1,4 @@
-"""Says that most values of a feature cannot be meant, to the person who holds the rows. Pure.
+"""Says that many values of a feature cannot be meant, to the person who holds the rows. Pure.
 
 Such values are no error: each is clipped, or becomes zeros, by a public rule. But a sentence here follows from rows. So
 it is for the person who gave the rows, and must not be stored in a model or a privacy statement, or be sent.
@@ -16,18 +16,20 @@ from .features import UNKNOWN, ZERO, Category, Feature
 
 MOST_ODD: Final = 0.5
 """If a larger share of values is outside the range, the unit must be wrong, or the range. Levels are alike."""
+_FEW: Final = 0.05
+"""Of so many values nothing is said: a public range may be one that nearly all values are in."""
 _MOST_LEVELS: Final = 5
 
 
 def unlikely_values_in(dictionary: Dictionary, raw: Mapping[str, FloatArray]) -> list[str]:
-    """Name the features for which most raw values have no level, or lie outside the public range."""
+    """Name the features for which many raw values have no level, or lie outside the public range."""
     found = (_unlikely_values_in(each, raw[each.name]) for each in dictionary.features)
     return [sentence for sentence in found if sentence]
 
 
 def unlikely_values_of(feature: Feature, values: int, odd: int) -> str:
     """Say that ``odd`` of the usable values of a feature have no level, or lie outside. Nothing if these are few."""
-    if odd <= MOST_ODD * values:
+    if odd <= _FEW * values:
         return ""
     count = f"{odd} of {values} values of {feature.name!r:.60}"
     if isinstance(feature, Category):
@@ -37,7 +39,9 @@ def unlikely_values_of(feature: Feature, values: int, odd: int) -> str:
         return f"{count} are not a level and count as {becomes}. The levels are {levels}{more}, in these letters."
     low, high = feature.range
     unit = f" {feature.unit}" if feature.unit else ""
-    return f"{count} are outside {low:g} to {high:g}{unit}, and are clipped to it. They may be in another unit."
+    is_most = odd > MOST_ODD * values
+    cause = "They may be in another unit." if is_most else "They may be in another unit, or stand for missing values."
+    return f"{count} are outside {low:g} to {high:g}{unit}, and are clipped to it. {cause}"
 
 
 def _unlikely_values_in(feature: Feature, raw: FloatArray) -> str:

@@ -22,6 +22,7 @@ from dpspca.provider.data.tables import (
     columns_used,
     require_numeric,
     require_persons,
+    require_triplet_numbers,
     triplet_columns,
 )
 
@@ -126,7 +127,8 @@ def triplet_statement(
                 f"The column {name!r:.60} of triplets has type {kinds[name]}, which may write 1 as 1.0.",
                 "Write it as whole numbers or as text: in a query, with CAST(... AS BIGINT).",
             )
-    require_numeric([(name, kinds[name]) for name in value if kinds[name] not in types.numbers])
+    for name in value:
+        require_triplet_numbers(name, kinds[name], are_numbers=kinds[name] in types.numbers)
     cells = [quote(name) if kinds[name] in types.whole else types.name.format(quote(name)) for name in (row, column)]
     cells += [types.numbers[kinds[name]].format(quote(name)) for name in value]
     return f"SELECT {', '.join(cells)} FROM {origin}"  # noqa: S608  # quoted names

@@ -129,10 +129,9 @@ def _opened(source: RowSource) -> Iterator[sqlite3.Connection]:
 
 
 def _sort_of(problem: sqlite3.Error) -> str:
-    """Describe the error. Only errors about names are quoted, because they hold no values."""
-    return (
-        str(problem) if str(problem).startswith("no such ") else str(getattr(problem, "sqlite_errorname", "an error"))
-    )
+    """Describe the error. Those about names hold no values, and those without a name of SQLite are of Python itself."""
+    named: str | None = getattr(problem, "sqlite_errorname", None)
+    return str(problem).rstrip(".") if named is None or str(problem).startswith("no such ") else named
 
 
 def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Columns]:

@@ -3,6 +3,7 @@
 Groups and arrays are of h5py or of zarr. An array is known by its shape, which a group lacks.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import scipy.sparse
@@ -19,6 +20,31 @@ OLD_REMEDY: Final = (
     "anndata.read_h5ad(sys.argv[1]).write_h5ad(sys.argv[2])' FILE OTHER.h5ad (of a folder: read_zarr, "
     "write_zarr and OTHER.zarr)"
 )
+
+
+MAIN_LAYER: Final = "X"
+_NULL: Final = "null"
+
+
+def layer_of(stored: Any, wanted: str | None, own: Callable[[str], Any]) -> tuple[str | None, str]:  # noqa: ANN401
+    """Return the group and the name of the layer that is read: the main matrix, or the one that is declared.
+
+    ``own`` returns a part by its name, and may refuse it. The main matrix may be stored as nothing.
+    """
+    layers = [*([MAIN_LAYER] if MAIN_LAYER in stored else []), *stored.get("layers", ())]
+    if (wanted or MAIN_LAYER) not in layers:
+        missing = f"There is no layer {wanted or MAIN_LAYER!r:.60}"
+    elif wanted not in {None, MAIN_LAYER}:
+        return "layers", wanted or ""
+    elif str(own(MAIN_LAYER).attrs.get("encoding-type")) == _NULL:
+        missing = f"The main matrix, {MAIN_LAYER}, is empty"
+        layers.remove(MAIN_LAYER)
+    else:
+        return None, MAIN_LAYER
+    raise InvalidDataError(
+        f"{missing}. These layers are: {', '.join(filter(str.isprintable, layers)) or 'none'}.",
+        "Name one of them as array under [reading] in the provider's settings.",
+    )
 
 
 def sparse_kind(layer: Any) -> Any:  # noqa: ANN401  # of h5py or zarr

@@ -30,6 +30,7 @@ from dpspca.provider.data.tables import (
     loaded,
     require_numeric,
     require_persons,
+    require_triplet_numbers,
     triplet_columns,
 )
 
@@ -208,7 +209,8 @@ def _triplet_columns(source: RowSource, schema: Any) -> list[str]:  # noqa: ANN4
             raise InvalidTypeError(
                 f"The column {name!r:.60} of triplets has type {kind}.", "Write it as whole numbers or as text."
             )
-    require_numeric([(name, str(kinds[name])) for name in wanted[2:] if not is_numeric(kinds[name])])
+    for name in wanted[2:]:
+        require_triplet_numbers(name, str(kinds[name]), are_numbers=is_numeric(kinds[name]))
     return wanted
 
 

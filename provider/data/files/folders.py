@@ -65,7 +65,10 @@ class Stamp(NamedTuple):
 def _remedy_of_folder(folder: Path) -> str:
     """Say what to do about a folder within a data set. The files of a partition may lack what its name says."""
     if not _PARTITION.fullmatch(folder.name):
-        return "Move its files into the outer folder."
+        return (
+            "Move its files into the outer folder, under names of their own. If the folder's name is a value of a "
+            "column, its own name has to say so, as in year=2023. With pyarrow: partitioning_flavor = 'hive'."
+        )
     column = unquote(folder.name.partition("=")[0])
     return (
         f"Write the files again without such folders, with {column!r:.60} as a column. Only a data set that is a "

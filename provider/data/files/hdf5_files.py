@@ -7,6 +7,7 @@ raw bytes of any file of this machine. The author of such a file could make the 
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any, Final
 
@@ -25,12 +26,11 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
-from .anndata_layouts import index_name, is_masked_text, require_all_named, sparse_kind
+from .anndata_layouts import index_name, is_masked_text, layer_of, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_HDF5, require_plain
 from .observations import Access, genes_used, persons_of
 
-_MAIN_LAYER: Final = "X"
 _PANDAS: Final = "pandas_type"
 _MATLAB: Final = "MATLAB_class"
 _R: Final = "rhdf5-NA.OK"
@@ -154,14 +154,8 @@ def _matrices(file: Any) -> dict[str, Any]:  # noqa: ANN401  # of h5py
 
 def _layer(file: Any, source: RowSource) -> Any:  # noqa: ANN401  # of h5py
     """Return the main matrix, or the layer that is declared."""
-    layers = [*([_MAIN_LAYER] if _MAIN_LAYER in file else []), *file.get("layers", ())]
-    wanted = source.reading.array or _MAIN_LAYER
-    if wanted not in layers:
-        raise InvalidDataError(
-            f"There is no layer {wanted!r:.60}. The file has {', '.join(filter(str.isprintable, layers)) or 'none'}.",
-            "Name one of them as array under [reading] in the provider's settings.",
-        )
-    return _own(file if wanted == _MAIN_LAYER else _own(file, "layers"), wanted)
+    group, name = layer_of(file, source.reading.array, partial(_own, file))
+    return _own(file if group is None else _own(file, group), name)
 
 
 def _genes(file: Any) -> list[str]:  # noqa: ANN401  # of h5py

@@ -28,13 +28,12 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
-from .anndata_layouts import index_name, is_masked_text, require_all_named, sparse_kind
+from .anndata_layouts import MAIN_LAYER, index_name, is_masked_text, layer_of, require_all_named, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_ZARR, require_plain
 from .observations import Access, genes_used, persons_of
 
 ENDING: Final = ".zarr"
-_MAIN_LAYER: Final = "X"
 _OLD: Final = 2
 _OF_XARRAY: Final = "_ARRAY_DIMENSIONS"
 _RELABELLING: Final = "Correct the labels in xarray, and write the file again."
@@ -159,7 +158,7 @@ def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of zarr
 
 
 def _is_anndata(stored: Any) -> bool:  # noqa: ANN401  # of zarr
-    return not hasattr(stored, "shape") and _MAIN_LAYER in stored and "var" in stored
+    return not hasattr(stored, "shape") and MAIN_LAYER in stored and "var" in stored
 
 
 def _anndata(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of zarr
@@ -180,14 +179,8 @@ def _anndata(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of 
 
 
 def _layer(stored: Any, source: RowSource) -> Any:  # noqa: ANN401  # of zarr
-    wanted = source.reading.array or _MAIN_LAYER
-    there = [_MAIN_LAYER, *stored.get("layers", ())]
-    if wanted not in there:
-        raise InvalidDataError(
-            f"There is no layer {wanted!r:.60}. The folder has {', '.join(filter(str.isprintable, there))}.",
-            "Name one of them as array under [reading] in the provider's settings.",
-        )
-    return stored[wanted] if wanted == _MAIN_LAYER else stored["layers"][wanted]
+    group, name = layer_of(stored, source.reading.array, stored.__getitem__)
+    return stored[name] if group is None else stored[group][name]
 
 
 def _genes(stored: Any) -> list[str]:  # noqa: ANN401  # of zarr

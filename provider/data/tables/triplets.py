@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.errors import InvalidDataError
+from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.common.frames import number_in
 from dpspca.common.job import Schema
 from dpspca.common.storage import UNUSABLE, Reading, Triplets
@@ -85,6 +85,16 @@ def declared_columns(reading: Reading) -> Columns:
             'Declare columns under [reading]: a list of names, or a file with one name a line, as in "concepts.txt".',
         )
     return Columns(Schema.of(list(reading.columns)).names, None)
+
+
+def require_triplet_numbers(column: str, kind: str, *, are_numbers: bool) -> None:
+    """Refuse a column of triplets' numbers that holds none."""
+    if not are_numbers:
+        raise InvalidTypeError(
+            f"The column {column!r:.60}, which holds the numbers of the triplets, is of type {kind}.",
+            "Name a column of numbers as value in triplets, or leave value out: then each triplet counts 1. Or turn "
+            "text into numbers: in a database with a query, as in CAST(... AS DOUBLE).",
+        )
 
 
 class TripletRows:

@@ -52,7 +52,7 @@ def test_codes_are_proposed_for_the_columns_that_have_them(here: Here, tmp_path:
     assert [each["missing"] for each in found] == [1, 1, 0]
 
 
-def test_what_each_column_holds_is_said_at_once(here: Here, tmp_path: Path) -> None:
+def test_what_each_column_holds_is_listed_at_once(here: Here, tmp_path: Path) -> None:
     head, *rows = (
         "Nr;Geburtsdatum;Größe;CRP",
         *(f"{place};0{place}.02.1970;1,7{place};<0,{place}" for place in range(1, 6)),
@@ -90,21 +90,21 @@ def test_a_public_number_is_proposed_where_values_are_missing_and_not_where_they
 ) -> None:
     for name, cell, is_proposed in (("gap.csv", "", True), ("odd.csv", "<5", False)):
         (tmp_path / name).write_text(f"a,b\n1,2\n3,{cell}\n5,6\n", encoding="utf-8")
-        said = remarks(here("data", "check", name, "--json"))
-        assert any(names_facts(each, "1 row", "A public number") for each in said) == is_proposed
-        assert not any("line ends" in each for each in said)
+        made = remarks(here("data", "check", name, "--json"))
+        assert any(names_facts(each, "1 row", "A public number") for each in made) == is_proposed
+        assert not any("line ends" in each for each in made)
 
 
-@pytest.mark.parametrize(("value", "is_said"), [("1.5", True), ("2", False)])
+@pytest.mark.parametrize(("value", "is_warned"), [("1.5", True), ("2", False)])
 def test_measurements_in_triplets_without_a_dictionary_are_warned_of(
-    value: str, is_said: bool, here: Here, tmp_path: Path
+    value: str, is_warned: bool, here: Here, tmp_path: Path
 ) -> None:
     (tmp_path / "labs.csv").write_text(f"person,test,value\nA,HB,14\nA,CREA,{value}\nB,HB,13\n", encoding="utf-8")
     (tmp_path / "people.txt").write_text("A\nB\n", encoding="utf-8")
     form = '{ row = "person", column = "test", value = "value", rows = "people.txt" }'
     words = settings(tmp_path, "labs.csv", f"triplets = {form}", 'columns = ["HB", "CREA"]')
-    said = remarks(here("data", "check", *words, "--json"))
-    assert any(names_facts(each, "0", "measurements", "dictionary") for each in said) == is_said
+    made = remarks(here("data", "check", *words, "--json"))
+    assert any(names_facts(each, "0", "measurements", "dictionary") for each in made) == is_warned
 
 
 def test_a_preview_without_a_dictionary_says_so_at_once(here: Here, tmp_path: Path) -> None:

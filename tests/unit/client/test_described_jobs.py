@@ -168,11 +168,14 @@ def test_a_warning_about_rows_is_in_no_model_and_few_odd_values_give_none() -> N
     made = DPSPCA(2, unit="row-replace-one", dictionary=KNOWN, features=FEATURES).fit(ODD)
     for text in (made.privacy_.text, made.model_.to_bytes().decode("latin-1"), *made.privacy_.warnings):
         assert "400 of 400" not in text
-    few = FRAME.assign(age=[1000] * 200 + [50] * 200, sex=["other"] * 100 + ["male"] * 300)
+    few = FRAME.assign(age=[1000] * 20 + [50] * 380, sex=["other"] * 20 + ["male"] * 380)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RowsWarning)
         MODEL.transform(few)
         MODEL.transform(FRAME.assign(sex="unknown", age=None))
+    some = FRAME.assign(age=[1000] * 21 + [50] * 379)
+    with pytest.warns(RowsWarning, match=facts("21 of 400", "'age'", "missing values")):
+        MODEL.transform(some)
 
 
 def test_a_model_without_its_dictionary_asks_for_it() -> None:

@@ -62,6 +62,8 @@ def test_several_columns_of_one_name_are_refused_by_it() -> None:
 def test_a_lazy_frame_has_to_be_collected(use: Callable[[Any], Any]) -> None:
     with pytest.raises(DpspcaError, match=facts("LazyFrame", "collect()")):
         use(pl.LazyFrame({"a": [1.0]}))
+    with pytest.raises(DpspcaError, match=facts("RecordBatchReader", "read_all()")):
+        use(pa.table({"a": [1.0]}).to_reader())
 
 
 def test_names_of_which_only_some_are_text_are_refused() -> None:

@@ -211,7 +211,7 @@ def test_of_pure_noise_no_loading_is_known(method: str, options: dict[str, Any],
 
 
 @pytest.mark.parametrize("others", [1, 3, 15, 120])
-def test_noise_alone_reaches_as_far_as_is_said_once_in_a_thousand(others: int) -> None:
+def test_noise_alone_reaches_as_far_as_stated_once_in_a_thousand(others: int) -> None:
     """Of 4,000 draws 4 are beyond, on average, and more than 13 in 8 of 100,000 seeds. A shorter reach is exceeded."""
     rng, size = np.random.default_rng(5), others + 1
     beyond, near = 0, 0

@@ -50,6 +50,7 @@ def test_a_query_gives_rows(tmp_path: Path) -> None:
         (Reading(query="SELECT weight FROM visits"), ("no such column: weight",)),
         (Reading(query="DELETE FROM visits"), ("readonly", "READONLY")),
         (Reading(query="SELEC"), ("SQLITE_ERROR",)),
+        (Reading(query="SELECT 1 AS a; SELECT 2 AS a"), ("one statement at a time",)),
         (Reading(query="PRAGMA query_only = off"), ("no rows",)),
         (Reading(table="visits", columns=("agee",)), ("no column 'agee'", "'age'")),
         (Reading(table="visits", delimiter=";"), ("delimiter",)),

@@ -21,7 +21,7 @@ from facts import facts, names_facts
 
 from dpspca.client.steward.data_check import examine_settings
 from dpspca.common.dictionary import Preparation
-from dpspca.common.errors import DpspcaError, InvalidParameterError
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError
 from dpspca.common.storage import read_dictionary
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderSettings, read_settings
@@ -291,6 +291,13 @@ def test_settings_name_files_of_rows_and_columns(tmp_path: Path) -> None:
     assert any(names_facts(remark, "6 triplets", 1) for remark in examined.remarks)
     known: Any = examined.facts
     assert (known.triplets.triplets, known.triplets.unknown_columns, known.persons.persons) == (6, 1, 3)
+
+
+@pytest.mark.parametrize("make", [parquet, feather])
+def test_numbers_of_triplets_that_are_text_are_refused_by_name(make: Callable[..., Path], tmp_path: Path) -> None:
+    path = make(tmp_path / "covariates", [(1, 4001, "many"), (2, 4002, "few")])
+    with pytest.raises(InvalidDataError, match=facts("'value'", "triplets", "value")):
+        read_offered(path, reading(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import zarr
 from facts import facts
 
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import sources
 from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import read_rows
@@ -94,3 +95,17 @@ def test_names_of_genes_as_a_category_are_named(form: str, tmp_path: Path) -> No
         put(names, "codes", np.array([0, 1]))
 
     refused(tmp_path / f"cells.{form}", fill, "adata.var_names.astype(str)")
+
+
+@FORMS
+def test_a_main_matrix_that_is_empty_is_no_damage(form: str, tmp_path: Path) -> None:
+    """AnnData writes it if there are layers alone."""
+
+    def fill(stored: Any) -> None:
+        with_genes(stored)
+        put(stored, "X", 0).attrs["encoding-type"] = "null"
+        put(stored.create_group("layers"), "counts", np.eye(2))
+
+    path = tmp_path / f"cells.{form}"
+    refused(path, fill, "X", "counts", "array")
+    assert read_rows(path, Reading(array="counts")).matrix.tolist() == [[1, 0], [0, 1]]
