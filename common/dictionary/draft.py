@@ -19,10 +19,14 @@ _NUMBERS: Final = re.compile(
 )
 """How files and databases begin the names of types. Lists of numbers or texts are neither."""
 
+_UNIT: Final = re.compile(r"[\[(]([^\[\]()]{1,20})[\])]\s*$")
+"""What a name ends with, in brackets."""
+
 _HEAD: Final = f"""\
 # A dictionary for a study: what all parties agree on about each feature. Everything in it is public.
 # Replace every "{PLACEHOLDER}" by what is publicly known: from publications, units, or the valid range of a device.
-# Do not read a number off the rows: it would reveal something about them. Then run: dpspca dictionary check FILE
+# Do not read a number off the rows: it would reveal something about them. Remove features that are no measurements,
+# such as the number of a patient, a date, or free text. Then run: dpspca dictionary check FILE
 
 format = "{FORMAT}"
 """
@@ -65,9 +69,18 @@ def _feature(name: str, kind: str | None) -> str:
         )
     return (
         f'{heading}\nkind = "number"                  # or "category" with levels = [...], or "genotype"\n'
-        f'unit = "{PLACEHOLDER}"\n'
+        f"{_unit_in(name)}\n"
         f'range = ["{PLACEHOLDER}", "{PLACEHOLDER}"]               # values outside are clipped to it\n'
     )
+
+
+def _unit_in(name: str) -> str:
+    """Write the unit that a name ends with, in brackets, as in "height [cm]"."""
+    found = _UNIT.search(name)
+    if found is None:
+        return f'unit = "{PLACEHOLDER}"'
+    unit = f"unit = {json.dumps(found[1].strip(), ensure_ascii=False)}"
+    return f"{unit:<32} # from the name: check it"
 
 
 def _variant(counted: Mapping[str, str]) -> str:

@@ -400,6 +400,22 @@ def test_shares_above_one_and_concepts_of_several_features_are_remarked() -> Non
     assert re.search(facts("'x'", "'y'", "'7'"), concepts)
 
 
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("Größe [cm]", "cm"),
+        ("age (years)", "years"),
+        ("CRP [mg/l] ", "mg/l"),
+        ("CRP", "?"),
+        ("a [b] c", "?"),
+        ("[]", "?"),
+    ],
+)
+def test_a_unit_at_the_end_of_a_name_is_drafted(name: str, unit: str) -> None:
+    (feature,) = tomllib.loads(draft([(name, None)]))["features"].values()
+    assert feature["unit"] == unit
+
+
 def test_a_draft_of_variants_has_genotypes_and_the_counted_allele() -> None:
     made = Dictionary.parse(tomllib.loads(draft([("rs1", "copies of A, not G"), ("rs2", "copies of AC, not A")])))
     assert [(each.kind, each.allele) for each in made.features if isinstance(each, Genotype)] == [
