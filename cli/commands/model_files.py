@@ -34,6 +34,10 @@ _MISSING_WARNING: Final = (
     "PLINK's scores of samples that lack a genotype differ from those of `dpspca model project`: PLINK counts a "
     "missing genotype as the model's mean, and here it counts as the number that is declared for it."
 )
+_NAMING_WARNING: Final = (
+    "PLINK leaves variants without an ID out, such as {0!r:.60}: it writes their chromosomes otherwise than the model. "
+    "Give them the model's names in PLINK's files. If these have such names already, nothing needs to be done."
+)
 _FORMS: Final = ("json", *TABLES, PLINK)
 
 Stored = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
@@ -202,11 +206,12 @@ def _export_for_plink(read: Model, out: Path, alleles: Path | None, dictionary: 
     lines = [*files, command, "For .bed files, use --bfile PREFIX in place of --pfile PREFIX."]
     if any(made.offsets):
         lines.append(f"Add to the sums: {', '.join(f'{each:.9g}' for each in made.offsets)}.")
-    if made.counts_missing_alike:
-        print_output(facts, *lines, as_json=as_json)
-        return
-    print_output(facts | {"warning": _MISSING_WARNING}, *lines, as_json=as_json)
-    typer.echo(_MISSING_WARNING, err=True)
+    warnings = [] if made.counts_missing_alike else [_MISSING_WARNING]
+    if made.unnamed is not None:
+        warnings.append(_NAMING_WARNING.format(made.unnamed))
+    print_output(facts | ({"warning": " ".join(warnings)} if warnings else {}), *lines, as_json=as_json)
+    for warning in warnings:
+        typer.echo(warning, err=True)
 
 
 def read_model(stored: Path) -> Model:

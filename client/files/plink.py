@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.dictionary import Dictionary, Genotype
+from dpspca.common.dictionary import Dictionary, Genotype, chromosome
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.results import Model
 from dpspca.provider.data import Variant, agree
@@ -34,6 +34,13 @@ _HALVED: Final = frozenset({"Y", "MT"})
 _BY_PLACE: Final = re.compile(r"([^:]+):\d+:[^:]+:[^:]+")
 """How a variant without a name is named: by chromosome, position, and both alleles."""
 _NAME_BY_PLACE: Final = "--set-missing-var-ids '@:#:$r:$a' --new-id-max-allele-len 1000 missing "
+_AUTOSOMES: Final = frozenset(map(str, range(1, 23)))
+_CODES: Final = {
+    "MT": {"X", "Y", "MT"},
+    "M": {"X", "Y", "M"},
+    "26": {"23", "24", "26"},
+}
+"""How PLINK writes other chromosomes with each of its codes: plain, or with "chr" before all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class PlinkScores:
     """Whether PLINK counts a missing genotype as the dictionary does."""
     naming: str
     """Flags by which PLINK names variants that its files have no name for, if the model has any."""
+    unnamed: str | None = None
+    """The name of a variant of the model that PLINK would name in another way, if there is one."""
 
     def command(self, score: str, frequencies: str, genotypes: str = "--pfile") -> str:
         """Return the command that computes the scores. The .sscore file has them as sums.
@@ -97,17 +106,25 @@ def plink_scores(model: Model, reference: Sequence[Variant] | None) -> PlinkScor
         ]),
         tuple(offsets.tolist()),
         np.array_equal(taken, _for_missing([each.name for each in variants], dictionary)),
-        _naming(variants),
+        *_naming([each.name for each in variants]),
     )  # fmt: skip
 
 
-def _naming(variants: Sequence[Variant]) -> str:
-    """Return flags that give variants without a name the one that a model has for them."""
-    by_place = [found for each in variants if (found := _BY_PLACE.fullmatch(each.name))]
+def _naming(names: Sequence[str]) -> tuple[str, str | None]:
+    """Return flags that give variants without a name the one that a model has for them.
+
+    PLINK writes chromosomes in one of its codes, and here they are written as in the first file. If no code writes all
+    of them so, there are no flags, and the first such name is returned.
+    """
+    by_place = [found for name in names if (found := _BY_PLACE.fullmatch(name))]
     if not by_place:
-        return ""
-    with_prefix = any(each[1].lower().startswith("chr") for each in by_place)
-    return f"--output-chr chrM {_NAME_BY_PLACE}" if with_prefix else _NAME_BY_PLACE
+        return "", None
+    written = {found[1] for found in by_place}
+    for prefix in ("", "chr"):
+        for code, others in _CODES.items():
+            if written <= {prefix + each for each in _AUTOSOMES | others}:
+                return f"--output-chr {prefix}{code} {_NAME_BY_PLACE}", None
+    return "", by_place[0][0]
 
 
 def _described(names: Sequence[str], dictionary: Dictionary | None) -> list[Variant]:
@@ -118,7 +135,7 @@ def _described(names: Sequence[str], dictionary: Dictionary | None) -> list[Vari
         feature = features.get(name)
         if feature is not None and not isinstance(feature, Genotype):
             raise InvalidDataError(
-                f"PLINK scores genotypes, and {name!r:.60} is none.",
+                f"{name!r:.60} is not a genotype, and PLINK scores genotypes alone.",
                 "Export loadings as .csv or .parquet, and compute scores with `dpspca model project`.",
             )
         if not isinstance(feature, Genotype) or not feature.allele or not feature.other_allele:
@@ -126,7 +143,9 @@ def _described(names: Sequence[str], dictionary: Dictionary | None) -> list[Vari
                 f"Nothing says which alleles {name!r:.60} has.",
                 "Give --alleles: the .bim, .pvar or .afreq file that all providers share.",
             )
-        place = None if feature.chromosome is None else (feature.chromosome, feature.position)
+        by_place = _BY_PLACE.fullmatch(name)
+        at = feature.chromosome or (by_place and chromosome(by_place[1]))
+        place = (at, feature.position) if at else None
         found.append(Variant(name, feature.allele, feature.other_allele, place=place))
     return found
 

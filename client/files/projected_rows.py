@@ -100,7 +100,8 @@ def _with_dictionary(
 
     The dictionary says which columns are used, so that ``columns`` and ``leave_out`` matter for positions alone.
     """
-    columns, stated = None, stated_names(rows, reading_as)
+    every = replace(reading_as, columns=None, leave_out=())
+    columns, stated = None, stated_names(rows, reading_as if by_position else every)
     if by_position:
         names = stated or dictionary.names
         check(
@@ -112,7 +113,8 @@ def _with_dictionary(
         if stated is None:
             reading_as = replace(reading_as, names=names)
     absent = () if by_position or stated is None else _unused(read, dictionary, rows, frozenset(stated))
-    return replace(reading_as, columns=None, leave_out=()).prepared(Preparation.parse(dictionary, columns, absent))
+    chosen = replace(reading_as, columns=None, leave_out=())
+    return chosen.prepared(Preparation.parse(dictionary, columns, absent))
 
 
 def _unused(read: Model, dictionary: Dictionary, rows: Path, there: frozenset[str]) -> list[str]:
@@ -123,7 +125,8 @@ def _unused(read: Model, dictionary: Dictionary, rows: Path, there: frozenset[st
     more = f" and {len(needed) - _NAMED} more" if len(needed) > _NAMED else ""
     check(
         not needed,
-        f"{rows} has no column {', '.join(needed[:_NAMED])}{more}, and the components need it.",
+        f"{rows} lacks {'the column' if len(needed) == 1 else 'the columns'} {', '.join(needed[:_NAMED])}{more}, which "
+        "the components need.",
         "Name columns as the features, or map them with --config and --data-set of a provider's settings. If a value "
         "was never measured, add a column of missing values: each counts as the dictionary says.",
     )

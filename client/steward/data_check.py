@@ -196,13 +196,14 @@ def _if_no_numbers(spoilers: Sequence[tuple[int, ColumnFacts]]) -> str:
 
 
 def _about_cells(columns: Sequence[tuple[int, ColumnFacts]], facts: DataSetFacts) -> Iterator[str]:
-    """Say what columns hold in place of numbers, kind by kind, but for what the first unusable row shows anyway."""
+    """Say what columns hold in place of numbers, kind by kind. What the first unusable row shows is not repeated."""
     kinds: dict[tuple[str, str], list[tuple[int, ColumnFacts]]] = {}
     for each in columns:
         if each[1].holds is not None:
             kinds.setdefault(each[1].holds, []).append(each)
     for (kind, remedy), found in kinds.items():
-        if len(kinds) > 1 or len(found) > 1 or kind not in (facts.first_fault or ""):
+        is_known = len(found) == 1 and f"({found[0][1].name!r:.60}) holds {kind}," in (facts.first_fault or "")
+        if not is_known:
             yield f"In {_named(found)}, there is {kind}. {remedy}"
 
 

@@ -14,7 +14,6 @@ from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import shortened
 
 _ID: Final = ("concept_id", "covariate_id")
-_COVARIATE: Final = "covariate_id"
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 """Where R writes two words as one: covariateId."""
 _NAME: Final = ("concept_name", "covariate_name")
@@ -92,14 +91,11 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
 def _headings(cells: list[str]) -> list[str]:
     """Return the meaning of each column's heading.
 
-    A list of covariates says of which concept each is. Several may be of one, so their own number is the id.
+    A list of covariates says of which concept each is. Several may be of one, so their own number and name count.
     """
     written = [_CAMEL.sub("_", cell.strip().removeprefix("\ufeff")).lower() for cell in cells]
-    is_of_covariates = _COVARIATE in written
-    return [
-        name if is_of_covariates and name in _ID and name != _COVARIATE else _heading(name, cell)
-        for name, cell in zip(written, cells, strict=True)
-    ]
+    about_concepts = {concept for concept, covariate in (_ID, _NAME) if covariate in written}
+    return [name if name in about_concepts else _heading(name, cell) for name, cell in zip(written, cells, strict=True)]
 
 
 def _heading(name: str, cell: str) -> str:

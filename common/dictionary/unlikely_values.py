@@ -17,7 +17,7 @@ from .features import UNKNOWN, ZERO, Category, Feature
 MOST_ODD: Final = 0.5
 """If a larger share of values is outside the range, the unit must be wrong, or the range. Levels are alike."""
 _FEW: Final = 0.05
-"""Of so many values nothing is said: a public range may be one that nearly all values are in."""
+"""A smaller share of odd values gives no warning: a public range may be one that nearly all values are in."""
 _MOST_LEVELS: Final = 5
 
 

@@ -301,7 +301,7 @@ def _on_columns(facts: ReleasedFacts, whole: ReleasedMatrix, last: LastRelease, 
     """Find components in the release of some columns, without those that noise explains."""
     columns, size = last.aim.columns, facts.dimension
     vectors, values = last.matrix.leading(facts.components)
-    known = KnownBlock.of(columns, whole.of(columns), facts.components, size)
+    known = KnownBlock.of(columns, whole.of(columns), facts.components)
     noise = np.sqrt(last.matrix.noise_beside(vectors))
     kept = without_noise_rows(facts, known, vectors, values, noise, whole.diagonal[columns])
     kept = limited(kept, values, facts.sparsity)

@@ -8,7 +8,7 @@ from typing import Final, Self
 import numpy as np
 from scipy.special import chdtri
 
-from dpspca.common.algorithms.steps import FALSE_ROWS, Columns, EntryNoise, ReleasedMatrix, eigen_noise, leading
+from dpspca.common.algorithms.steps import FALSE_ROWS, Choice, Columns, EntryNoise, ReleasedMatrix, eigen_noise, leading
 from dpspca.common.arrays import FloatArray
 from dpspca.common.linalg import thin_qr
 from dpspca.common.protocol import Aggregate
@@ -33,7 +33,7 @@ class KnownBlock:
     ``matrix`` holds the released second moments. ``axes`` is an orthogonal matrix; its first columns are the components
     that were found, with eigenvalues ``values``. ``stds`` is the standard deviation of the noise in each entry of the
     matrix in these axes. ``levels`` is, for each column, the probability of keeping it if it has no part in the
-    components. ``chosen_from`` is the number of columns from which these were chosen by the same numbers.
+    components. ``chosen`` says from what these were chosen by the same numbers.
     """
 
     columns: Columns
@@ -43,15 +43,15 @@ class KnownBlock:
     stds: FloatArray
     levels: FloatArray
     parties: int
-    chosen_from: int
+    chosen: Choice | None = None
 
     @classmethod
-    def of(cls, columns: Columns, block: ReleasedMatrix, components: int, chosen_from: int) -> Self:
+    def of(cls, columns: Columns, block: ReleasedMatrix, components: int, chosen: Choice | None = None) -> Self:
         """Start from the components of a block whose entries all have the same noise."""
         vectors, values = block.leading(components)
         size = len(columns)
         stds, levels = np.full((size, size), block.off_std), np.full(size, FALSE_ROWS / size)
-        return cls(columns, block.matrix, completed(vectors), values, stds, levels, block.parties, chosen_from)
+        return cls(columns, block.matrix, completed(vectors), values, stds, levels, block.parties, chosen)
 
     def widened(self, added: Columns, whole: ReleasedMatrix | None, diagonal: FloatArray) -> Self:
         """Add columns, known only from the whole matrix or from the diagonal, as further axes."""
@@ -67,8 +67,8 @@ class KnownBlock:
         stds[:inner, :inner] = self.stds
         levels = np.full(size, FALSE_ROWS / len(diagonal))
         levels[old] = self.levels
-        chosen_from = self.chosen_from + new.size
-        return type(self)(columns, matrix, axes, self.values, stds, levels, self.parties, chosen_from)
+        chosen = self.chosen and replace(self.chosen, count=self.chosen.count + new.size)
+        return type(self)(columns, matrix, axes, self.values, stds, levels, self.parties, chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def ask_scaled(
     found, explained = leading(joined.matrix, count)
     vectors = known.axes @ found
     noise = EntryNoise(size, joined.stds, known.axes)
-    reliability = eigen_noise(known.axes @ joined.matrix @ known.axes.T, vectors, noise, known.chosen_from)
+    reliability = eigen_noise(known.axes @ joined.matrix @ known.axes.T, vectors, noise, known.chosen)
     least = min(float(second.stds[0, -1]), float(known.stds[0, 0]))
     components = without_noise_rows(facts, known, vectors, explained, least, diagonal)
     inner = float(joined.stds[0, 0])

@@ -16,6 +16,7 @@ from scipy.special import chdtri
 
 from dpspca.common.algorithms.steps import (
     FALSE_ROWS,
+    Choice,
     Columns,
     Estimates,
     ReleasedMatrix,
@@ -312,7 +313,7 @@ def ask_block(
     ordinary = max(0.0, float(np.median(diagonal)))
     kept, signals = _pruned(block, components, ordinary, np.searchsorted(candidates, chosen))
     kept = kept[largest_rows(*leading(block.block(kept), components), facts.sparsity)]
-    known = KnownBlock.of(candidates[kept], block.of(kept), components, candidates.size)
+    known = KnownBlock.of(candidates[kept], block.of(kept), components, Choice(candidates.size, ordinary))
     return ReleasedBlock(known, visible_in(signals), candidates, block)
 
 

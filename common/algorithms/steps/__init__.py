@@ -1,6 +1,6 @@
 """Steps that several methods share: options, rows, products, subspaces, and what a released matrix shows."""
 
-from .eigen_noise import EntryNoise, eigen_noise, turned_variance, turns
+from .eigen_noise import Choice, EntryNoise, eigen_noise, turned_variance, turns
 from .free_structure import (
     DENSE_FRACTION,
     FALSE_ROWS,
@@ -70,6 +70,7 @@ __all__ = [
     "FALSE_ROWS",
     "MAX_MATRIX_COLUMNS",
     "Auto",
+    "Choice",
     "Columns",
     "EntryNoise",
     "Estimates",

@@ -93,11 +93,22 @@ class EigenNoise:
     loading_std: FloatArray
 
 
-def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: EntryNoise, chosen_from: int = 0) -> EigenNoise:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How columns were chosen by the same released numbers that their components are computed from.
+
+    ``count`` is from how many columns, and ``usual`` is the sum of squares of a usual one.
+    """
+
+    count: int
+    usual: float
+
+
+def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: EntryNoise, chosen: Choice | None = None) -> EigenNoise:
     """Estimate the noise in the leading eigenvectors of a matrix, given as columns, and in their eigenvalues.
 
-    ``chosen_from`` is the number of columns from which those of the matrix were chosen by the same released numbers, if
-    they were. No standard deviation of a loading exceeds 1.
+    ``chosen`` says from what the columns of the matrix were chosen, if they were. No standard deviation of a loading
+    exceeds 1. Of a component that noise alone may have made, all are 1.
     """
     size, count = vectors.shape
     others, more = _outstanding(matrix, vectors, noise.squares(vectors)[2])
@@ -107,17 +118,26 @@ def eigen_noise(matrix: FloatArray, vectors: FloatArray, noise: EntryNoise, chos
     group = size - len(values)
     rest = float(np.trace(matrix) - values.sum()) / max(group, 1)
     above = np.maximum(values - rest, 0.0)
-    is_clear = above > reach_of_noise(np.maximum(outer, inside), max(group, ways_to_choose(size, chosen_from)))
+    is_clear = values > (rest if group or chosen is None else chosen.usual) + _reach(outer, inside, group, size, chosen)
+    is_apart = is_clear if group else above > 0  # from the rest, if there is any
     lifted = np.maximum(np.square(above) - 4 * outer * group, 0.0)
     alone = rest + (above + np.sqrt(lifted)) / 2  # solves l + s^2 p / (l - rest) = values
     between = alone[:, None] - alone[None]
     pushed = squares * between / np.maximum(np.square(between) + squares, _LEAST)
-    true = np.where(is_clear, alone - pushed.sum(axis=1), alone)
+    true = np.where(is_apart, alone - pushed.sum(axis=1), alone)
     with np.errstate(divide="ignore"):
-        far = np.where(is_clear, outer / np.square(np.maximum(alone - rest, _LEAST)), np.inf)
+        far = np.where(is_apart, outer / np.square(np.maximum(alone - rest, _LEAST)), np.inf)
     variance = turned_variance(every, turns(np.square(between), squares))
     variance += _product(np.maximum(1 - np.square(every).sum(axis=1), 0.0), far)
-    return EigenNoise(true[:count], np.minimum(np.sqrt(variance[:, :count]), 1.0))
+    stds = np.where(is_clear, np.minimum(np.sqrt(variance), 1.0), 1.0)
+    return EigenNoise(true[:count], stds[:, :count])
+
+
+def _reach(outer: FloatArray, inside: float, group: int, size: int, chosen: Choice | None) -> FloatArray:
+    """Return how far noise alone reaches. Where no column was chosen and none is left, there is no noise alone."""
+    others = group if chosen is None else max(group, ways_to_choose(size, chosen.count))
+    reach: FloatArray = reach_of_noise(np.maximum(outer, inside), others) if others else np.full(len(outer), -np.inf)
+    return reach
 
 
 def ways_to_choose(size: int, of: int) -> float:

@@ -21,7 +21,7 @@ import scipy.linalg
 
 from dpspca.common.arrays import FloatArray
 
-from .eigen_noise import EigenNoise, EntryNoise, eigen_noise
+from .eigen_noise import Choice, EigenNoise, EntryNoise, eigen_noise
 from .free_structure import Columns, ReleasedMatrix, spread_over
 
 _MOST_WHOLE: Final = 1024
@@ -129,11 +129,20 @@ def with_left_out(loading_std: FloatArray, known: Estimates) -> FloatArray:
     return stds
 
 
+def _choice(released: ReleasedMatrix, columns: Columns) -> Choice | None:
+    """Return from what the columns of components were chosen, if not all take part."""
+    others = len(released.matrix) - columns.size
+    if not others:
+        return None
+    left = np.delete(np.diagonal(released.matrix), columns)
+    return Choice(len(released.matrix), float(left.mean()))
+
+
 def matrix_noise(released: ReleasedMatrix, components: FloatArray) -> EigenNoise:
     """Estimate the noise of components that were computed from a released matrix, or from a block of it."""
     columns = np.flatnonzero(components.any(axis=1))
     block, vectors = released.block(columns), components[columns]
     known = released.noise or EntryNoise.equal(len(components), released.off_std)
-    noise = eigen_noise(block, vectors, known.on(columns), len(components))
+    noise = eigen_noise(block, vectors, known.on(columns), _choice(released, columns))
     stds = spread_over(len(components), columns, noise.loading_std)
     return EigenNoise(noise.values, with_left_out(stds, seen_in(released, components, noise.values)))

@@ -125,13 +125,18 @@ def _opened(source: RowSource) -> Iterator[sqlite3.Connection]:
                 "The database is locked or cannot be opened.", "Try again, or copy it."
             ) from None
         where = "The query" if source.reading.query else "Reading the table"
-        raise InvalidDataError(f"{where} failed: {_sort_of(problem)}.", _REMEDY) from None
+        raise InvalidDataError(f"{where} failed: {_sort_of(problem, source.reading.query or '')}.", _REMEDY) from None
 
 
-def _sort_of(problem: sqlite3.Error) -> str:
-    """Describe the error. Those about names hold no values, and those without a name of SQLite are of Python itself."""
+def _sort_of(problem: sqlite3.Error, query: str) -> str:
+    """Describe the error. One without a name of SQLite is of Python itself, and about the query.
+
+    What is missing is named if the query names it. A search in full text may take a value for a name.
+    """
     named: str | None = getattr(problem, "sqlite_errorname", None)
-    return str(problem).rstrip(".") if named is None or str(problem).startswith("no such ") else named
+    what, _, missing = str(problem).partition(": ")
+    is_about_name = what.startswith("no such ") and (not query or missing in query.replace('""', '"'))
+    return str(problem).rstrip(".") if named is None or is_about_name else named
 
 
 def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Columns]:

@@ -57,7 +57,7 @@ numbers whose decimal mark may divide thousands."""
 _FEWEST: Final = 10
 """Of fewer rows, nothing is suspected."""
 _NEARLY_ALL: Final = 0.9
-"""Of so many rows, a column that numbers them has a number. Footnotes may follow, and some lines may be broken."""
+"""A column that numbers or names rows has a number in at least this share of them: there may be footnotes."""
 _LARGEST_WHOLE: Final = 2.0**53
 _YEARS: Final = (1800, 2200)
 _MONTHS: Final = 12
@@ -156,7 +156,8 @@ class ColumnScan:
             return ROUNDED
         if self._is_date[place]:
             return DATES
-        return IDENTIFIERS if self._rises[place] and self._is_whole[place] else None
+        is_full = self._usable[place] >= _NEARLY_ALL * self._rows
+        return IDENTIFIERS if is_full and self._rises[place] and self._is_whole[place] else None
 
 
 def _is_apart(code: float, low: float, high: float) -> bool:

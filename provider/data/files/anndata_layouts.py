@@ -31,7 +31,7 @@ def layer_of(stored: Any, wanted: str | None, own: Callable[[str], Any]) -> tupl
 
     ``own`` returns a part by its name, and may refuse it. The main matrix may be stored as nothing.
     """
-    layers = [*([MAIN_LAYER] if MAIN_LAYER in stored else []), *stored.get("layers", ())]
+    layers = [*([MAIN_LAYER] if MAIN_LAYER in stored else []), *(own("layers") if "layers" in stored else ())]
     if (wanted or MAIN_LAYER) not in layers:
         missing = f"There is no layer {wanted or MAIN_LAYER!r:.60}"
     elif wanted not in {None, MAIN_LAYER}:

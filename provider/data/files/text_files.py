@@ -26,6 +26,7 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import DELIMITERS, Reading
+from dpspca.common.text import composed
 from dpspca.provider.data.tables import (
     Columns,
     RawTable,
@@ -112,8 +113,8 @@ def kinds_in_text(source: RowSource) -> dict[str, tuple[str, str]]:
             row = of.numbers(cells)
             if row is None or all(map(isfinite, row)):
                 continue
-            for place in [each for each in of.bad(cells) if cells[each].strip() and names[each] not in found]:
-                found[names[place]] = cell_kind(of, cells, place)
+            for place in [each for each in of.bad(cells) if cells[each].strip() and composed(names[each]) not in found]:
+                found[composed(names[place])] = cell_kind(of, cells, place)
     return found
 
 

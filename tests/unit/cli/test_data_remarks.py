@@ -1,6 +1,8 @@
 """What `dpspca data check` says about files of everyday life is right, and helps if it is followed to the letter."""
 
+import json
 import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +25,7 @@ def settings(folder: Path, file: str, *reading: str) -> tuple[str, str]:
 
 
 def remarks(ended: Ended) -> list[str]:
-    found: list[str] = ended.facts["data_sets"][0]["remarks"]
+    found: list[str] = json.loads(ended.out)["data_sets"][0]["remarks"]
     return found
 
 
@@ -67,6 +69,16 @@ def test_what_each_column_holds_is_listed_at_once(here: Here, tmp_path: Path) ->
     assert line.count("'Größe'") == 1  # this is
 
 
+@pytest.mark.parametrize("name", ["a date", "holds text,", "Gro\u0308\u00dfe"])
+def test_a_name_of_a_column_hides_no_remark_on_another(name: str, here: Here, tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text(f'"{name}",b\n,text\n1,01.02.1970\n2,3\n', encoding="utf-8")
+    made = remarks(here("data", "check", "odd.csv", "--json"))
+    assert any(names_facts(each, "'b'", "text", "missing_codes") for each in made if "count" not in each)
+    (tmp_path / "odd.csv").write_text(f'"{name}",b\n1,\ntext,5\n', encoding="utf-8")
+    made = remarks(here("data", "check", "odd.csv", "--json"))
+    assert any(names_facts(each, unicodedata.normalize("NFC", name), "text") for each in made if "count" not in each)
+
+
 def test_a_point_between_thousands_is_not_called_a_decimal_mark(here: Here, tmp_path: Path) -> None:
     (tmp_path / "th.csv").write_text("a;b\n3,5;250.000\n4,5;180.500\n", encoding="utf-8")
     ended = here("data", "check", *settings(tmp_path, "th.csv", 'decimal = ","'))
@@ -83,6 +95,9 @@ def test_footnotes_hide_neither_identifiers_nor_an_index(here: Here, tmp_path: P
         assert a_line_names(ended.out, "'patnr'", "identifiers")
         assert a_line_names(ended.out, "'row'", "leave_out")
         assert not a_line_names(ended.out, "'age'", "identifiers")
+    few = ["late,b", *(f"{place if place % 4 == 0 else ''},{place * 7 % 11}" for place in range(60)), ""]
+    (tmp_path / "late.csv").write_text("\n".join(few), encoding="utf-8")
+    assert "identifiers" not in here("data", "check", "late.csv").out
 
 
 def test_a_public_number_is_proposed_where_values_are_missing_and_not_where_they_are_wrong(

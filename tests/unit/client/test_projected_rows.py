@@ -73,6 +73,22 @@ def test_a_model_projects_a_file_as_it_does_its_rows(tmp_path: Path) -> None:
         MODEL.transform(tmp_path / "none.csv")
 
 
+def test_what_the_settings_leave_out_is_read_if_the_model_has_it(tmp_path: Path) -> None:
+    SOME.assign(more=1).to_csv(tmp_path / "rows.csv", index=False)
+    for reading in (Reading(leave_out=("bmi",)), Reading(columns=("age",)), Reading(columns=("more",))):
+        np.testing.assert_allclose(scores(tmp_path / "rows.csv", reading), MODEL.transform(SOME))
+
+
+def test_a_file_needs_the_features_that_the_components_have_and_no_others(tmp_path: Path) -> None:
+    job = KNOWN.job(unit="row-replace-one", budget=Budget(4.0, 1e-6), components=2, features=["age", "sex"])
+    part = simulate([FRAME], job, noise_seed=1, dictionary=KNOWN)
+    SOME[["sex", "age"]].to_csv(tmp_path / "rows.csv", index=False)
+    found = scores_of(part, rows_of_model(part, tmp_path / "rows.csv", PLAIN, by_position=False).matrix)
+    np.testing.assert_allclose(found, part.transform(SOME))
+    with pytest.raises(InvalidParameterError, match=facts("rows.csv", "'bmi'", "--config")):
+        scores(tmp_path / "rows.csv")
+
+
 def test_a_number_for_missing_values_beside_a_dictionary_is_refused(tmp_path: Path) -> None:
     SOME.to_csv(tmp_path / "rows.csv", index=False)
     with pytest.raises(InvalidParameterError, match=facts("missing", "[reading]")):

@@ -104,8 +104,8 @@ def test_concepts_as_vocabularies_and_feature_extraction_write_them() -> None:
     head = "concept_id\tconcept_name\tdomain_id\tvocabulary_id\tinvalid_reason\n"
     assert parse_concepts(head + "9202\tOutpatient Visit\tVisit\tVisit\t\n")["Outpatient Visit"]["concept"] == "9202"
     assert parse_concepts("covariate_id,covariate_name,analysis_id\n8507001,gender: MALE,1\n")["gender: MALE"]
-    of_concepts = "covariateId,covariateName,analysisId,conceptId,valueAsConceptId,collisions\n"
-    two = parse_concepts(of_concepts + "8507001,gender: MALE,1,8507,0,0\n8507002,age group,2,8507,0,0\n")
+    of_concepts = "covariateId,covariateName,analysisId,conceptId,conceptName,collisions\n"
+    two = parse_concepts(of_concepts + "8507001,gender: MALE,1,8507,M,0\n8507002,age group,2,8507,M,0\n")
     assert [each["concept"] for each in two.values()] == ["8507001", "8507002"]
 
 

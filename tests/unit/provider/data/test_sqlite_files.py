@@ -66,6 +66,19 @@ def test_what_cannot_be_read_is_refused_by_name(reading: Reading, facts: tuple[s
         assert after.execute("SELECT count(*) FROM visits").fetchone() == (2,)
 
 
+def test_a_search_in_full_text_does_not_quote_a_cell(tmp_path: Path) -> None:
+    """There SQLite takes what stands before a colon for the name of a column, and says that there is none."""
+    path = tmp_path / "notes.db"
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("CREATE VIRTUAL TABLE notes USING fts5(a, b)")
+        made.execute("INSERT INTO notes VALUES ('x', 'Muller')")
+    query = "SELECT 1 AS n FROM notes, (SELECT b AS c FROM notes) WHERE notes MATCH c || ':x'"
+    with pytest.raises(DpspcaError) as caught:
+        read_offered(path, Reading(query=query))
+    assert "Muller" not in str(caught.value)
+    assert "SQLITE_ERROR" in str(caught.value)
+
+
 ODD: list[Any] = [
     None,
     "tall",

@@ -176,8 +176,17 @@ def _linked_layer(path: Path, secret: Path) -> None:
         genes["names"] = np.array(["a", "b", "c"], dtype=h5py.string_dtype())
 
 
+def _linked_layers(path: Path, secret: Path) -> None:
+    """Not even the names of another file's parts are listed."""
+    _linked_layer(path, secret)
+    with h5py.File(path, "a") as file:
+        del file["X"]
+        file["layers"] = h5py.ExternalLink(str(secret.with_suffix(".h5")), "/")
+
+
 @pytest.mark.parametrize(
-    ("write", "ending"), [(_external_bytes, ".h5"), (_virtual_rows, ".h5"), (_linked_layer, ".h5ad")]
+    ("write", "ending"),
+    [(_external_bytes, ".h5"), (_virtual_rows, ".h5"), (_linked_layer, ".h5ad"), (_linked_layers, ".h5ad")],
 )
 def test_a_file_that_reads_other_files_of_the_machine_is_refused(
     tmp_path: Path, write: Callable[[Path, Path], None], ending: str
