@@ -1,6 +1,7 @@
 """Where a variant is in the genome, and what its alleles say. Pure."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _NAMES: Final = {"23": "X", "24": "Y", "25": "X", "XY": "X", "PAR1": "X", "PAR2": "X", "26": "MT", "M": "MT"}
@@ -14,6 +15,7 @@ MAX_POSITION: Final = 2**31 - 1
 _COUNTED: Final = re.compile(r"copies of (.+), not (.+?)(?:, at (.+?)(?::(\d+))?)?")
 
 
+@lru_cache(maxsize=1024)  # a file has millions of lines and few chromosomes
 def chromosome(written: str) -> str:
     """Return the name of a chromosome, which programs write in different ways, or nothing if it is not known."""
     plain = written.strip().upper().removeprefix("CHR")
