@@ -100,9 +100,7 @@ def test_footnotes_hide_neither_identifiers_nor_an_index(here: Here, tmp_path: P
     assert "identifiers" not in here("data", "check", "late.csv").out
 
 
-def test_a_public_number_is_proposed_where_values_are_missing_and_not_where_they_are_wrong(
-    here: Here, tmp_path: Path
-) -> None:
+def test_a_public_number_is_proposed_for_missing_values_alone(here: Here, tmp_path: Path) -> None:
     for name, cell, is_proposed in (("gap.csv", "", True), ("odd.csv", "<5", False)):
         (tmp_path / name).write_text(f"a,b\n1,2\n3,{cell}\n5,6\n", encoding="utf-8")
         made = remarks(here("data", "check", name, "--json"))
