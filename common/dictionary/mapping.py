@@ -1,9 +1,10 @@
 """How one provider's columns become the features of a dictionary. Pure.
 
-What is declared follows from no row: for each feature the column, a factor and an offset that convert its unit, and the
-codes of its levels. Each row is converted and prepared by itself.
+What is declared follows from no row: for each feature the column or an SQL expression, a factor and an offset that
+convert its unit, and the codes of its levels. Each row is converted and prepared by itself.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,8 @@ from .features import Category, Feature, Genotype
 _ONE_EACH: Final = "Give a category a column of its own. A query under [reading] can give a column twice."
 
 
+_LOOKS_ELSEWHERE: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\b(?P<word>select|over)\b", re.IGNORECASE)
+"""Quoted parts of SQL, and in a group of their own words of expressions that look at other rows."""
 _NOT_FOR: Final = {True: {"factor", "offset"}, False: {"levels"}}
 """Keys that a feature cannot have, by whether it is a category."""
 
@@ -36,6 +39,16 @@ class _Declared:
     """The table about one feature."""
 
     column: Filled | None = None
+    expression: (
+        Annotated[
+            Filled,
+            Rule(
+                "Write an expression that looks at one row alone, as in weight / (height * height).",
+                lambda text: not any(found["word"] for found in _LOOKS_ELSEWHERE.finditer(text)),
+            ),
+        ]
+        | None
+    ) = None
     factor: Annotated[
         values.Amount,
         Rule("Give the factor that converts the unit, as 2.54 for inches to cm.", lambda factor: factor != 0),
@@ -55,6 +68,8 @@ class MappedFeature:
 
     feature: Feature
     column: str
+    expression: str | None = None
+    """SQL that a database computes the column with. Then ``column`` is a name for it."""
     factor: float = 1.0
     offset: float = 0.0
     """A value is multiplied by the factor, and then the offset is added."""
@@ -75,13 +90,20 @@ class MappedFeature:
             f"{where} has {', '.join(sorted(stray))}, and the feature is of kind {feature.kind}.",
             "Remove it: factor and offset are for numbers, and levels are for categories.",
         )
+        check(
+            read.column is None or read.expression is None,
+            f"{where} has both column and expression.",
+            "Keep one of the two: an expression can name any column of the table.",
+        )
         codes = LevelCodes.of(feature, read.levels) if isinstance(feature, Category) else None
-        column, is_located = composed(read.column or feature.name), read.column is not None
-        return cls(feature, column, read.factor, read.offset, codes, read.missing_codes, is_located)
+        column, is_located = composed(read.column or feature.name), (read.column or read.expression) is not None
+        column = column if read.expression is None else f"SQL expression of {column}"
+        return cls(feature, column, read.expression, read.factor, read.offset, codes, read.missing_codes, is_located)
 
     def written(self) -> dict[str, Any]:
         """Return the feature's part of the settings, in the form that ``parse`` reads."""
-        written: dict[str, Any] = {"column": self.column} if self.is_located else {}
+        where = {"column": self.column} if self.expression is None else {"expression": self.expression}
+        written: dict[str, Any] = dict(where) if self.is_located else {}
         if self.is_converted:
             written |= {"factor": self.factor, "offset": self.offset}
         if self.missing_codes:
@@ -168,6 +190,11 @@ class Preparation:
     @property
     def of_triplets(self) -> Self:
         """The same for triplets: a feature is in the column of its concept, unless the settings name another."""
+        check(
+            not self.expressions,
+            f"{shortened(list(self.expressions)[:1])} is given, and triplets have no columns to compute with.",
+            "Compute it in a query under [reading] that returns triplets.",
+        )
         mapped = tuple(
             each
             if each.is_located or isinstance(each.feature, Genotype) or each.feature.concept is None
@@ -191,6 +218,11 @@ class Preparation:
     def columns(self) -> tuple[str, ...]:
         """The columns of the file that are used, each once."""
         return tuple(dict.fromkeys(each.column for each in self.mapped))
+
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """For each column that a database computes, its SQL."""
+        return {each.column: each.expression for each in self.mapped if each.expression is not None}
 
     @property
     def texts(self) -> Mapping[str, tuple[str, ...]]:

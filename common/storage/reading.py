@@ -124,6 +124,11 @@ class Reading:
                 f"Both {', '.join(both)} and a dictionary are given.",
                 f"Remove {', '.join(both)} under [reading]: the dictionary says the same.",
             )
+        if preparation.expressions and self.query is not None:
+            raise InvalidParameterError(
+                f"Both a query and an {next(iter(preparation.expressions))!r:.80} are given.",
+                "Compute it in the query, as a column with a name, and name that column under [dictionaries].",
+            )
         preparation = preparation if self.triplets is None else preparation.of_triplets
         columns, own = preparation.columns, preparation.codes
         stray = (
@@ -138,6 +143,11 @@ class Reading:
         codes = {column: codes for column, codes in by_column if codes}
         texts = {column: {text: place for place, text in enumerate(own)} for column, own in preparation.texts.items()}
         return replace(self, columns=columns, missing_codes=codes, preparation=preparation, texts=texts)
+
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """For each column that a database computes for a feature, its SQL."""
+        return {} if self.preparation is None else self.preparation.expressions
 
     @property
     def way_to_leave_out(self) -> str:

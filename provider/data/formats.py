@@ -163,6 +163,11 @@ def format_of(source: RowSource) -> Format:
         raise InvalidDataError(
             f"[reading] has {', '.join(stray)}, which does not apply to {ending} files.", "Remove it there."
         )
+    if source.reading.expressions and "query" not in found.keys:
+        raise InvalidDataError(
+            f"The settings give an {next(iter(source.reading.expressions))!r:.80}, but {ending} files compute nothing.",
+            "Compute the column before you save the file, or put its rows into a DuckDB database.",
+        )
     if source.partition and not found.partitions:
         raise InvalidDataError(
             f"It is in a folder that states {source.partition[0][0]!r:.60}, which {ending} files may not be.",

@@ -23,7 +23,7 @@ from dpspca.provider.data.tables import (
     import_extra,
 )
 
-from .sql import NAME_IT, Selection, Types, as_table, no_single_table, quoted, selection, triplet_statement
+from .sql import NAME_IT, Selection, Types, as_table, no_rows_of, no_single_table, quoted, selection, triplet_statement
 
 _SETTINGS: Final = {
     "enable_external_access": "false",
@@ -98,8 +98,10 @@ def _selection(database: Any, source: RowSource) -> Selection:  # noqa: ANN401  
 def _described(database: Any, reading: Reading) -> tuple[str, list[tuple[str, str]]]:  # noqa: ANN401  # of duckdb
     """Return the text after FROM, and the names and types of its columns."""
     origin = as_table(reading.query) if reading.query else _table(database, reading.table)[0]
-    described = database.execute(f"DESCRIBE SELECT * FROM {origin}").fetchall()  # noqa: S608  # a quoted name
-    return origin, [(str(name), _plain(str(kind))) for name, kind, *_ in described]
+    described = database.execute(f"DESCRIBE {no_rows_of(origin, reading)}").fetchall()
+    names = [str(name) for name, *_ in described[: len(described) - len(reading.expressions)]]
+    kinds = [_plain(str(kind)) for _, kind, *_ in described]
+    return origin, [*zip([*names, *reading.expressions], kinds, strict=True)]
 
 
 def _plain(kind: str) -> str:

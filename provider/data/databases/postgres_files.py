@@ -31,7 +31,7 @@ from dpspca.provider.data.tables import (
 )
 
 from .arrow_driver import arrow_batches, is_lost, lost
-from .sql import NAME_IT, Selection, Types, as_table, no_single_table, quoted, selection, triplet_statement
+from .sql import NAME_IT, Selection, Types, as_table, no_rows_of, no_single_table, quoted, selection, triplet_statement
 
 _CONNECT_SECONDS: Final = 10
 _CHUNK_BYTES: Final = 2**20
@@ -87,7 +87,7 @@ def triplets_of_postgres(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches, as a binary COPY that the Arrow driver converts."""
     with connected(source) as connection:
         origin = _origin(connection, source.reading)
-        statement = triplet_statement(source, origin, _described(connection, origin), _TYPES)
+        statement = triplet_statement(source, origin, _described(connection, origin, source.reading), _TYPES)
     for batch in arrow_batches(_conninfo(source), statement):
         row, column, *value = batch.columns
         yield TripletBatch(row, column, value[0].to_numpy(zero_copy_only=False) if value else None)
@@ -156,7 +156,7 @@ def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401 
 def _selection(connection: Any, source: RowSource) -> Selection:  # noqa: ANN401  # of psycopg
     reading, origin = source.reading, _origin(connection, source.reading)
     keys = [] if reading.query else connection.execute(_PRIMARY_KEY, [origin]).fetchall()
-    described, usual = _described(connection, origin), [quoted(name) for (name,) in keys]
+    described, usual = _described(connection, origin, reading), [quoted(name) for (name,) in keys]
     return selection(source, origin, described, _TYPES, usual)
 
 
@@ -165,10 +165,12 @@ def _origin(connection: Any, reading: Reading) -> str:  # noqa: ANN401  # of psy
     return as_table(reading.query) if reading.query else _table(connection, reading.table)
 
 
-def _described(connection: Any, origin: str) -> list[tuple[str, str]]:  # noqa: ANN401  # of psycopg
-    """Return the names and types of all columns."""
-    found = connection.execute(f"SELECT * FROM {origin} LIMIT 0").description  # noqa: S608  # a quoted name
-    return [(column.name, _type(connection, column.type_code)) for column in found]
+def _described(connection: Any, origin: str, reading: Reading) -> list[tuple[str, str]]:  # noqa: ANN401  # of psycopg
+    """Return the names and types of all columns and expressions."""
+    found = connection.execute(no_rows_of(origin, reading)).description
+    names = [column.name for column in found[: len(found) - len(reading.expressions)]]
+    kinds = [_type(connection, column.type_code) for column in found]
+    return [*zip([*names, *reading.expressions], kinds, strict=True)]
 
 
 def _type(connection: Any, code: int) -> str:  # noqa: ANN401  # of psycopg

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from dpspca.common.errors import InvalidDataError
+from dpspca.common.storage import Reading
 from dpspca.provider.data.tables import (
     Columns,
     PersonCells,
@@ -72,8 +73,9 @@ def selection(  # noqa: PLR0913, PLR0917  # what a database says of itself
 ) -> Selection:
     """Choose the columns by their names and types, and write the statement that gives them.
 
-    ``origin`` is what stands after FROM. Only columns of categories may have a type of text. ``usual_order`` is what
-    orders the rows if nothing is declared. If columns of any type are wanted, no row is.
+    ``origin`` is what stands after FROM. ``described`` are its columns and the expressions of features. Only columns of
+    categories may have a type of text. ``usual_order`` is what orders the rows if nothing is declared. If columns of
+    any type are wanted, no row is.
     """
     reading = source.reading
     chosen = columns_used([name for name, _ in described], reading)
@@ -106,9 +108,29 @@ def selection(  # noqa: PLR0913, PLR0917  # what a database says of itself
         if name not in known:
             raise InvalidDataError(f"There is no column {name!r:.60} to order by.", "Correct order_by.")
     forms = [(types.texts if own else types.numbers)[kind] for (_, kind), own in zip(used, is_text, strict=True)]
-    cells = ", ".join(form.format(quote(name)) for form, (name, _) in zip(forms, used, strict=True))
+    cells = ", ".join(form.format(cell(name, reading, quote)) for form, (name, _) in zip(forms, used, strict=True))
     statement = f"SELECT {cells} FROM {origin} ORDER BY {', '.join(order)}"  # noqa: S608  # quoted names
     return Selection(columns, statement, is_text)
+
+
+def cell(name: str, reading: Reading, quote: Quote = quoted) -> str:
+    """Write what gives the cells of a column: its name, or the expression of a feature."""
+    return written_expressions(reading).get(name) or quote(name)
+
+
+def written_expressions(reading: Reading) -> dict[str, str]:
+    """Write the expressions of features as parts of a statement. Like a query, they are the steward's own."""
+    return {name: f"({expression}\n)" for name, expression in reading.expressions.items()}  # a comment may end it
+
+
+def no_rows_of(origin: str, reading: Reading) -> str:
+    """Write a statement that gives all columns of a table and the expressions of features, and no row.
+
+    After WHERE, no database takes an expression that looks at several rows.
+    """
+    written = [*written_expressions(reading).values()]
+    none = " AND ".join(["1 = 0", *(f"{each} IS NULL" for each in written)])
+    return f"SELECT {', '.join(['*', *written])} FROM {origin} WHERE {none}"  # noqa: S608  # a quoted name
 
 
 def triplet_statement(

@@ -36,7 +36,7 @@ from dpspca.provider.data.tables import (
 )
 
 from .arrow_driver import lost
-from .sql import NAME_IT, Types, as_table, no_single_table, selection, triplet_statement
+from .sql import NAME_IT, Types, as_table, no_rows_of, no_single_table, selection, triplet_statement
 
 _FROM_ENVIRONMENT: Final = re.compile(r"\$\{(\w+)\}")
 _CONSISTENT: Final = "REPEATABLE READ"
@@ -178,15 +178,18 @@ def _described(connection: Any, source: RowSource) -> tuple[str, list[tuple[str,
     alchemy, quote = import_extra("sqlalchemy"), _quoting(connection)
     if source.reading.query:
         origin = as_table(source.reading.query)
-        empty = connection.exec_driver_sql(f"SELECT * FROM {origin} WHERE 1 = 0")  # noqa: S608  # the steward's own
-        names = list(empty.keys())
-        empty.close()
+        with connection.exec_driver_sql(no_rows_of(origin, source.reading)) as empty:
+            names = list(empty.keys())
         return origin, [(name, _ANY) for name in names], []
     inspector = alchemy.inspect(connection)
     schema, table = _table(inspector, source.reading.table)
     columns = [(each["name"], _kind(alchemy, each["type"])) for each in inspector.get_columns(table, schema)]
     key = inspector.get_pk_constraint(table, schema).get("constrained_columns") or []
-    return ".".join(quote(part) for part in (schema, table) if part), columns, [quote(name) for name in key]
+    origin = ".".join(quote(part) for part in (schema, table) if part)
+    if source.reading.expressions:
+        connection.exec_driver_sql(no_rows_of(origin, source.reading)).close()  # refuses what looks at other rows
+        columns += [(name, _ANY) for name in source.reading.expressions]
+    return origin, columns, [quote(name) for name in key]
 
 
 def _table(inspector: Any, wanted: str | None) -> tuple[str | None, str]:  # noqa: ANN401  # of SQLAlchemy

@@ -35,7 +35,7 @@ from dpspca.provider.data.tables import (
     value_reader,
 )
 
-from .sql import no_single_table
+from .sql import cell, no_rows_of, no_single_table, quoted
 
 _PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _ROW_NUMBERS: Final = ("rowid", "_rowid_", "oid")
@@ -76,7 +76,7 @@ def _rows(found: sqlite3.Cursor, columns: Columns, source: RowSource) -> Iterato
 def triplets_of_sqlite(source: RowSource) -> Iterator[TripletBatch]:
     """Read triplets in batches."""
     with _opened(source) as database:
-        text = source.reading.query or f"SELECT * FROM {_quoted(_table(database, source))}"  # noqa: S608  # a quoted name
+        text = source.reading.query or f"SELECT * FROM {quoted(_table(database, source))}"  # noqa: S608  # a quoted name
         if source.reading.query:
             _require_names(database, text)
         there = _columns_of(database, text)
@@ -125,7 +125,8 @@ def _opened(source: RowSource) -> Iterator[sqlite3.Connection]:
                 "The database is locked or cannot be opened.", "Try again, or copy it."
             ) from None
         where = "The query" if source.reading.query else "Reading the table"
-        raise InvalidDataError(f"{where} failed: {_sort_of(problem, source.reading.query or '')}.", _REMEDY) from None
+        own = source.reading.query or " ".join(source.reading.expressions.values())
+        raise InvalidDataError(f"{where} failed: {_sort_of(problem, own)}.", _REMEDY) from None
 
 
 def _sort_of(problem: sqlite3.Error, query: str) -> str:
@@ -145,7 +146,7 @@ def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Column
         text = source.reading.query
         _require_names(database, text)
         return text, columns_used(_columns_of(database, text), source.reading)
-    table = _quoted(_table(database, source))
+    table = quoted(_table(database, source))
     names = _columns_of(database, f"SELECT * FROM {table} LIMIT 0")  # noqa: S608  # a quoted name
     taken = {name.lower() for name in names}
     number = _key_of(database, table) or next((name for name in _ROW_NUMBERS if name not in taken), None)
@@ -153,21 +154,23 @@ def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Column
         raise InvalidDataError(
             f"Columns hide the row numbers of the table ({', '.join(_ROW_NUMBERS)}).", "Write a query instead."
         )
-    columns = replace(columns_used(names, source.reading), places=None)
+    columns = replace(columns_used([*names, *source.reading.expressions], source.reading), places=None)
     _require_stored(database, table, columns, source.reading.way_to_leave_out)
-    chosen = ", ".join(map(_quoted, columns.in_file))
+    chosen = ", ".join(cell(name, source.reading) for name in columns.in_file)
+    if source.reading.expressions:
+        _require_names(database, no_rows_of(table, source.reading))
     return f"SELECT {chosen} FROM {table} ORDER BY {number}", columns  # noqa: S608  # quoted names
 
 
 def _key_of(database: sqlite3.Connection, table: str) -> str | None:
     """Return the primary key of a table WITHOUT ROWID, which orders its rows, or None if rows have numbers."""
     index = [name for _, name, _, origin, *_ in database.execute(f"PRAGMA index_list({table})") if origin == b"pk"]
-    has_columns = index and database.execute(f"PRAGMA index_xinfo({_quoted(index[0].decode())})").fetchall()
+    has_columns = index and database.execute(f"PRAGMA index_xinfo({quoted(index[0].decode())})").fetchall()
     if not has_columns or any(place == _ROW_NUMBER for _, place, *_ in has_columns):
         return None
     described = database.execute(f"PRAGMA table_info({table})").fetchall()
     key = sorted((place, bytes(name).decode("utf-8", "replace")) for _, name, *_, place in described if place)
-    return ", ".join(_quoted(name) for _, name in key)
+    return ", ".join(quoted(name) for _, name in key)
 
 
 def _require_names(database: sqlite3.Connection, query: str) -> None:
@@ -222,10 +225,6 @@ def _table(database: sqlite3.Connection, source: RowSource) -> str:
             "Write a query of it under [reading], with ORDER BY and columns that do not follow from what rows say.",
         )
     raise no_single_table(wanted, (), names)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _number_of(read: Callable[[str], float]) -> Callable[[Any], float]:

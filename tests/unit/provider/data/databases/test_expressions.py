@@ -1,0 +1,149 @@
+"""Features that a database computes: the same numbers in every database, each row by itself, and clear refusals."""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import database
+import duckdb
+import mariadb
+import numpy as np
+import psycopg
+import pytest
+from facts import facts
+
+from dpspca.common.dictionary import Dictionary, Preparation
+from dpspca.common.errors import DpspcaError
+from dpspca.common.storage.reading import Reading
+from dpspca.common.storage.triplets import Triplets
+from dpspca.provider.data.offered_rows import read_offered
+from dpspca.provider.data.sources import types_in
+
+VISITS = (
+    "CREATE TABLE visits (visit integer PRIMARY KEY, kilograms double precision, metres double precision, "
+    "sex varchar(9), bmi integer)"
+)
+ROWS = "INSERT INTO visits VALUES (2, 80, 2.0, 'man', 0), (1, 50, 1.0, 'woman', 0), (3, NULL, 2.0, NULL, 0)"
+STUDY = Dictionary.parse({
+    "format": "dpspca-dictionary-1",
+    "features": {
+        "bmi": {"kind": "number", "unit": "kg/m²", "range": [0, 100], "centre": 0, "scale": "none"},
+        "sex": {"kind": "category", "levels": ["female", "male"], "shares": [0, 0]},
+    },
+})  # fmt: skip
+BMI = "kilograms / (metres * metres)  -- as everybody does"
+SEX = "CASE sex WHEN 'man' THEN 'm' WHEN 'woman' THEN 'f' END"
+IN_BOTH = {
+    "bmi": {"expression": BMI, "factor": 2.0},
+    "sex": {"expression": SEX, "levels": {"f": "female", "m": "male"}},
+}
+Make = Callable[..., Path]
+
+
+def studied(reading: Reading | None = None, **columns: object) -> Reading:
+    return (reading or Reading()).prepared(Preparation.parse(STUDY, IN_BOTH | columns, []))
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[database.Server]:
+    with database.server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def maria() -> Iterator[mariadb.MariaServer]:
+    with mariadb.server() as running:
+        yield running
+
+
+def private(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture(params=["postgresql", "sqlalchemy", "mariadb", "duckdb", "sqlite"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return the path of a database with the table of visits."""
+    kind: str = request.param
+    if kind == "mariadb":
+        server: mariadb.MariaServer = request.getfixturevalue("maria")
+        return private(tmp_path / "rows.sqlalchemy", server.database(VISITS, ROWS))
+    if kind in {"postgresql", "sqlalchemy"}:
+        url = request.getfixturevalue("postgres").database()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(VISITS)
+            connection.execute(ROWS)
+        return private(
+            tmp_path / f"rows.{kind}",
+            url.replace("postgresql:", "postgresql+psycopg:" if kind == "sqlalchemy" else "postgresql:"),
+        )
+    path = tmp_path / f"rows.{kind}"
+    with duckdb.connect(str(path)) if kind == "duckdb" else closing(sqlite3.connect(path)) as made:
+        made.execute(VISITS)
+        made.execute(ROWS)
+        made.commit()
+    return path
+
+
+def test_every_database_computes_the_same_features(table: Path) -> None:
+    rows = read_offered(table, studied(Reading(order_by=("visit",)) if table.suffix != ".sqlite" else None))
+    assert rows.names == ("bmi", "sex=female", "sex=male")
+    assert np.asarray(rows.matrix).tolist() == [[100, 1, 0], [40, 0, 1], [0, 0, 0]]
+
+
+def test_an_expression_stands_for_itself_beside_a_column_of_that_name(table: Path) -> None:
+    """``bmi`` and ``sex`` are columns of the table too."""
+    plain = read_offered(table, studied(bmi="bmi", sex={"levels": {"woman": "female", "man": "male"}}))
+    assert np.asarray(plain.matrix)[:, 0].tolist() == [0, 0, 0]
+    assert types_in(table, studied()) != ()
+
+
+@pytest.mark.parametrize("expression", ["sum(kilograms)", "avg(metres) + kilograms"])
+def test_an_expression_over_all_rows_is_refused(table: Path, expression: str) -> None:
+    """It would make each row depend on all others, and noise is for one person's part alone."""
+    with pytest.raises(DpspcaError):
+        read_offered(table, studied(bmi={"expression": expression}))
+
+
+def test_a_name_that_the_table_lacks_is_refused(table: Path) -> None:
+    for expression in ("kilogram / 2", '"kilogram" / 2' if "mysql" not in _text(table) else "`kilogram` / 2"):
+        with pytest.raises(DpspcaError, match=facts("failed")):
+            read_offered(table, studied(bmi={"expression": expression}))
+
+
+def _text(table: Path) -> str:
+    return table.read_bytes()[:5].decode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "expression", ["(SELECT max(kilograms) FROM visits)", "rank() over (order by metres)", "sum(metres)\nOVER ()"]
+)
+def test_an_expression_that_looks_at_other_rows_is_refused_as_settings(expression: str) -> None:
+    with pytest.raises(DpspcaError, match=facts("'bmi'", "expression")):
+        studied(bmi={"expression": expression})
+    assert studied(bmi={"expression": "coalesce('select', \"over\")"}).expressions
+
+
+def test_a_column_and_an_expression_are_one_too_many() -> None:
+    with pytest.raises(DpspcaError, match=facts("column", "expression", "'bmi'")):
+        studied(bmi={"column": "bmi", "expression": BMI})
+
+
+def test_where_nothing_computes_an_expression_is_refused(tmp_path: Path) -> None:
+    """Neither a file nor triplets have a database's columns, and a query names its own."""
+    (tmp_path / "rows.csv").write_text("kilograms,metres,sex\n50,1,man\n", encoding="utf-8")
+    with pytest.raises(DpspcaError, match=facts("bmi", "DuckDB")):
+        read_offered(tmp_path / "rows.csv", studied())
+    with pytest.raises(DpspcaError, match=facts("query", "bmi")):
+        studied(Reading(query="SELECT 1"))
+    with pytest.raises(DpspcaError, match=facts("bmi", "triplets")):
+        studied(Reading(triplets=Triplets(row="person", column="concept", value="value", rows=3)))
+
+
+def test_settings_can_be_written_and_read_again() -> None:
+    made = Preparation.parse(STUDY, IN_BOTH, [])
+    assert Preparation.from_written(made.written()) == made
+    assert re.search("kilograms", str(made.written()))
