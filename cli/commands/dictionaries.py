@@ -1,7 +1,7 @@
 """The commands about shared dictionaries: `dpspca dictionary init` and `dpspca dictionary check`."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,7 +10,17 @@ import typer
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson, Force
 from dpspca.cli.render import print_output, print_table, require_new, to_json, write_file
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Category, Dictionary, Feature, differences, draft, draft_of_panel, remarks
+from dpspca.common.dictionary import (
+    Category,
+    Dictionary,
+    Feature,
+    differences,
+    draft,
+    draft_of_panel,
+    has_values_as_names,
+    may_be_value,
+    remarks,
+)
 from dpspca.common.storage import (
     Reading,
     dictionary_faults,
@@ -78,7 +88,26 @@ def _drafted(source: Path, declared: Reading | None, out: Path | None) -> tuple[
         return draft_of_panel(Path(named).as_posix()), f"{variants} variants"
     variants_of = outline_of_variants(source)
     columns = variants_of or (outline_of(source) if declared is None else outline_of(source, declared))
+    if variants_of is None and (declared is None or declared.names is None):
+        _require_names([name for name, _ in columns])
     return draft(columns), f"{len(columns)} {'columns' if variants_of is None else 'variants'}"
+
+
+def _require_names(names: Sequence[str]) -> None:
+    """Refuse names that are values: a draft is public, and the first line of the file may be a row."""
+    check(
+        not has_values_as_names(names),
+        "Some names of columns are numbers, so the first line may be a row, which a dictionary would make public.",
+        "If it is a row, list the names of columns as names under [reading] in a provider's settings, and use "
+        "--config. If these are names, rename those columns.",
+    )
+    alike = sum(map(may_be_value, names))
+    if alike:
+        typer.echo(
+            f"Warning: {alike} of {len(names)} names of columns look like numbers or dates. If the first line of the "
+            "file is a row, it is now in this draft. Then delete the draft, and list names under [reading].",
+            err=True,
+        )
 
 
 @dictionary.command("check", epilog=CHECK_CODES)

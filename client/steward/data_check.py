@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Preparation, toml_key
+from dpspca.common.dictionary import Preparation, may_be_value, toml_key
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import DataSettings, Reading, read_dictionary
-from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, is_number, memory_cap, outline_of
+from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, memory_cap, outline_of
 from dpspca.provider.evaluate import square_memory
 
 from .feature_remarks import feature_remarks
@@ -162,12 +162,12 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if facts.first_fault is not None:
         yield f"The first row that counts as zeros: {facts.first_fault}"
     yield from _about_cells(columns, facts)
-    numbers = [each for each in columns if each[1].name is not None and is_number(each[1].name)]
-    if numbers and facts.triplets is None:  # names of triplets' columns are declared
-        listed = ", ".join(str(place) for place, _ in numbers[:_MOST_NAMED])
+    values = [each for each in columns if each[1].name is not None and may_be_value(each[1].name)]
+    if values and facts.triplets is None:  # names of triplets' columns are declared
+        listed = ", ".join(str(place) for place, _ in values[:_MOST_NAMED])
         yield (
-            f"These columns have numbers as names: {listed}. If the first line is a row and not a line of names, all "
-            "parties would see that row: list names under [reading]."
+            f"These columns have numbers or dates as names: {listed}. If the first line is a row and not a line of "
+            "names, all parties would see that row: list names under [reading]."
         )
     others = [each for each in columns if 0 < each[1].spoils < facts.rows]
     if others:

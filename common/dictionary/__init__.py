@@ -11,7 +11,7 @@ from .codes import (
     without_codes,
 )
 from .concepts import parse_concepts
-from .dictionary import FORMAT, Dictionary, differences, faults, feature_of
+from .dictionary import FORMAT, Dictionary, differences, faults
 from .draft import draft, draft_of_panel, toml_key
 from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
@@ -22,11 +22,11 @@ from .remarks import remarks
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
 from .unlikely_values import MOST_ODD, unlikely_values_of
-from .values import LEVEL_MARK, PLACEHOLDER, plain_name
+from .value_names import has_values_as_names, may_be_value
+from .values import PLACEHOLDER, feature_of, has_level, plain_name
 
 __all__ = [
     "FORMAT",
-    "LEVEL_MARK",
     "MAX_TEXTS",
     "MOST_ODD",
     "MOST_TITLE",
@@ -53,7 +53,10 @@ __all__ = [
     "faults",
     "feature_of",
     "filled_columns",
+    "has_level",
+    "has_values_as_names",
     "is_ambiguous",
+    "may_be_value",
     "names_of",
     "numbers_of_codes",
     "on_other_strand",

@@ -13,9 +13,14 @@ from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.names import shortened
 
+from .values import plain_name
+
 _ID: Final = ("concept_id", "covariate_id")
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 """Where R writes two words as one: covariateId."""
+_WITH_ZERO: Final = re.compile(r"^([0-9]{4,})\.0$")
+"""An id that a program stored as a floating-point number. Shorter ones may be codes, such as 250.0 of ICD-9."""
+_ROUNDED: Final = re.compile(r"[0-9](\.[0-9]+)?[eE]\+[0-9]+")
 _NAME: Final = ("concept_name", "covariate_name")
 _NUMBERS: Final = ("low", "high", "centre", "missing")
 _OF_VOCABULARIES: Final = frozenset({
@@ -35,7 +40,7 @@ def parse_concepts(text: str) -> dict[str, dict[str, Any]]:
     features: dict[str, dict[str, Any]] = {}
     known: dict[str, int] = {}
     for number, row in _rows(text):
-        name, feature = row["name"], _feature(number, row)
+        name, feature = plain_name(f"Line {number}: the name", " ".join(row["name"].split())), _feature(number, row)
         concept = feature["concept"]
         check(
             name not in features,
@@ -54,6 +59,11 @@ def parse_concepts(text: str) -> dict[str, dict[str, Any]]:
 
 def _feature(number: int, row: Mapping[str, str]) -> dict[str, Any]:
     check(bool(row["id"]), f"Line {number} has no concept.", "Give its id.")
+    check(
+        _ROUNDED.fullmatch(row["id"]) is None,
+        f"Line {number}: the concept is {shortened(row['id'])}, which may be rounded.",
+        "Write all its digits. Some programs store ids as floating-point numbers, and write large ones so.",
+    )
     numbers = {key: _number(number, key, row[key]) for key in _NUMBERS if row.get(key)}
     ends = [numbers.pop(key) for key in ("low", "high") if key in numbers]
     check(len(ends) in {0, 2}, f"Line {number} has one end of a range.", "Give both low and high, or neither.")
@@ -61,7 +71,7 @@ def _feature(number: int, row: Mapping[str, str]) -> dict[str, Any]:
     return {
         "kind": "number",
         "unit": row.get("unit", ""),
-        "concept": row["id"],
+        "concept": _WITH_ZERO.sub(r"\1", row["id"]),
         **({"range": ends} if ends else usual),
         **numbers,
     }

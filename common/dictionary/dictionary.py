@@ -117,7 +117,7 @@ class Dictionary:
 
         Refuse columns that no feature has, and a category without some of its levels.
         """
-        chosen = self.subset(dict.fromkeys(feature_of(column) for column in columns))
+        chosen = self.subset(dict.fromkeys(values.feature_of(column) for column in columns))
         pairs = enumerate(zip_longest(chosen.columns, columns), 1)
         place = next((number for number, (right, given) in pairs if right != given), 0)
         check(
@@ -155,11 +155,6 @@ class Dictionary:
             start, end = end, end + len(each.columns)
             prepared[:, start:end] = each.encode(raw[each.name])
         return prepared
-
-
-def feature_of(column: str) -> str:
-    """Return the feature to which a column of prepared rows belongs."""
-    return column.partition(values.LEVEL_MARK)[0]
 
 
 @dataclass(frozen=True, slots=True)

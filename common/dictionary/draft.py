@@ -16,9 +16,12 @@ _LEVELS: Final = re.compile(r"enum|dictionary<values=(large_)?string|bool")
 _TEXTS: Final = re.compile(r"((large_)?string|text|varchar|char|bpchar|name$)(?!.*\[)")
 _NUMBERS: Final = re.compile(
     r"(dictionary<values=)?(u?(tiny|small|big|huge)?int|float|double|halffloat|decimal|numeric|real|null)(?!.*\[)"
+    r"|(whole )?number$"
 )
 """How files and databases begin the names of types. Lists of numbers or texts are neither."""
 
+_UNKNOWN: Final = frozenset({"", "any"})
+"""What the type of a query's column is called where the database does not state one."""
 _UNIT: Final = re.compile(r"[\[(]([^\[\]()]{1,20})[\])]\s*$")
 """What a name ends with, in brackets."""
 
@@ -62,7 +65,7 @@ def _feature(name: str, kind: str | None) -> str:
     if _TEXTS.match(plain):
         free = "# remove this feature if it holds free text or names"
         return f'{heading}\nkind = "category"                {free}\nlevels = ["{PLACEHOLDER}"]\n'
-    if plain and not _NUMBERS.match(plain):
+    if plain not in _UNKNOWN and not _NUMBERS.match(plain):
         return (
             f"# {json.dumps(name)} holds neither numbers nor text ({printable(plain):.60}).\n"
             "# Have each provider compute a number or a level from it, and describe that here.\n"

@@ -1,5 +1,6 @@
 """Single values of a dictionary's file, checked. An error names the feature, the key, the value and what is allowed."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -12,10 +13,14 @@ from dpspca.common.text import composed
 PLACEHOLDER: Final = "?"
 """A placeholder that ``dpspca dictionary init`` writes where a person must fill in something."""
 LEVEL_MARK: Final = "="
-"""Between a category's name and a level, in the name of a column. No name of a feature has it."""
+"""Between a category's name and a level, in the name of a column."""
+_MARK: Final = re.compile(r"(?<=\S)=")
+"""The first of these in the name of a column is the mark. Neither names nor levels end or begin with spaces, so "="
+with a space before it is a part of a name, as in "gender = MALE". No name of a feature has the mark itself."""
 
 _LARGEST: Final = 2.0**64
-_LONGEST_NAME: Final = 200
+_LONGEST_NAME: Final = 255
+"""As long as the name of a concept in OMOP may be."""
 
 
 def unfilled(where: str, value: object) -> list[DpspcaError]:
@@ -36,11 +41,21 @@ def plain_name(what: str, name: object) -> str:
     plain = composed(name)
     is_good = plain.strip() == plain and plain.isprintable() and 0 < len(plain) <= _LONGEST_NAME
     check(
-        is_good and LEVEL_MARK not in plain,
+        is_good and not has_level(plain),
         f"{what} is {shortened(name)}.",
-        f"Use 1 to {_LONGEST_NAME} printable characters without {LEVEL_MARK!r}, and no spaces at the ends.",
+        f"Use 1 to {_LONGEST_NAME} printable characters, no spaces at the ends, and one before {LEVEL_MARK!r}.",
     )
     return plain
+
+
+def has_level(column: str) -> bool:
+    """Tell whether the name of a column of prepared rows names a level of a category."""
+    return _MARK.search(column) is not None
+
+
+def feature_of(column: str) -> str:
+    """Return the feature to which a column of prepared rows belongs."""
+    return _MARK.split(column, maxsplit=1)[0]
 
 
 Amount: TypeAlias = Annotated[

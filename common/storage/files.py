@@ -117,8 +117,8 @@ def read(path: Path, *, private: bool = False, linked: bool = False) -> bytes:
         if private and not (posix.is_private(found) or posix.is_credential(path, found)):
             raise UnsafeFileError(
                 f"Other users can read {path}, or own it.",
-                f"Run `chmod 600 {path}`. If somebody may have read a key in it, ask the operator to revoke "
-                "its certificate, and make a new key.",
+                f"Run `chmod 600 {path}`. If somebody may have read a password in it, change the password. If "
+                "it holds a key, ask the operator to revoke its certificate, and make a new key.",
             )
         return file.read(MAX_FILE_BYTES)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.dictionary import LEVEL_MARK, feature_of
+from dpspca.common.dictionary import feature_of, has_level
 from dpspca.common.job import Centering, JobSpec
 from dpspca.common.names import shortened
 from dpspca.common.plan import PlannedQuery
@@ -72,7 +72,7 @@ def group_columns(spec: JobSpec, by: str) -> NDArray[np.intp]:
     providers alone, so they make no groups.
     """
     names = spec.schema.names or ()
-    kinds = {} if spec.dictionary is None else Counter(feature_of(name) for name in names if LEVEL_MARK in name)
+    kinds = {} if spec.dictionary is None else Counter(feature_of(name) for name in names if has_level(name))
     several = [name for name, levels in kinds.items() if levels <= MOST_GROUPS]
     check(
         by in several,
@@ -86,7 +86,7 @@ def group_columns(spec: JobSpec, by: str) -> NDArray[np.intp]:
         f"A picture by {by} of {spec.schema.dimension} columns is too large.",
         "Name fewer features, or leave picture_by out.",
     )
-    return np.array([place for place, name in enumerate(names) if LEVEL_MARK in name and feature_of(name) == by])
+    return np.array([place for place, name in enumerate(names) if has_level(name) and feature_of(name) == by])
 
 
 def planned_picture(spec: JobSpec, columns: int, share: float, by: str | None) -> PlannedQuery:

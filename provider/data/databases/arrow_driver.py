@@ -12,6 +12,9 @@ from dpspca.provider.data.tables import import_extra
 
 _OF_LOST: Final = ("FATAL: ", "connection", "receive data")
 """Libpq's messages when a session ends."""
+TIMEOUT: Final = "57014"
+"""The SQLSTATE of a statement that was cancelled."""
+_OF_TIMEOUT: Final = "statement timeout"
 _READ_ONLY: Final = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
 _BATCH_BYTES: Final = "adbc.postgresql.batch_size_hint_bytes", str(2**25)
 
@@ -29,6 +32,8 @@ def arrow_batches(conninfo: str, statement: str) -> Iterator[Any]:
             yield from cursor.fetch_record_batch()
     except (driver.Error, OSError, ValueError) as problem:  # while rows come, Arrow's own errors, without SQLSTATE
         state = getattr(problem, "sqlstate", None) or ""
+        if state == TIMEOUT or _OF_TIMEOUT in str(problem):
+            raise took_too_long() from None
         if is_lost(state) if state else any(word in str(problem) for word in _OF_LOST):
             raise lost() from None
         raise InvalidDataError("The query failed while rows were read.", "Run it with psql, which shows why.") from None
@@ -37,6 +42,14 @@ def arrow_batches(conninfo: str, statement: str) -> Iterator[Any]:
 def is_lost(state: str) -> bool:
     """Tell whether an error's SQLSTATE, or its lack, says that the database went away."""
     return not state or state.startswith(("08", "57"))
+
+
+def took_too_long() -> InvalidDataError:
+    """Say that the database stopped a statement, as its settings demand."""
+    return InvalidDataError(
+        "The database stopped the query, because it took longer than statement_timeout allows.",
+        "Allow more for this user, or add options='-c statement_timeout=0' to the connection string.",
+    )
 
 
 def lost() -> TemporarilyUnreadableError:

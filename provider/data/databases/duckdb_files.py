@@ -36,7 +36,9 @@ _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _ALL_WHOLE: Final = (*_WHOLE, *(f"U{kind}" for kind in _WHOLE))
 _NUMBERS: Final = (*_ALL_WHOLE, "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL")
 _TYPES: Final = Types(
-    dict.fromkeys(_NUMBERS, _CAST), dict.fromkeys(("VARCHAR", "ENUM"), "CAST({} AS VARCHAR)"), frozenset(_ALL_WHOLE)
+    dict.fromkeys(_NUMBERS, _CAST),
+    dict.fromkeys(("VARCHAR", "ENUM", "UUID"), "CAST({} AS VARCHAR)"),
+    frozenset(_ALL_WHOLE),
 )
 
 
@@ -85,6 +87,11 @@ def _opened(source: RowSource) -> Iterator[Any]:
         ) from None
     except (driver.CatalogException, driver.BinderException, driver.ParserException) as problem:
         raise InvalidDataError(f"The query failed: {str(problem).splitlines()[0]}.", NAME_IT) from None
+    except driver.PermissionException:
+        raise InvalidDataError(
+            "The table or query reads another file, which is not allowed: only what is in the DuckDB file is read.",
+            "Name that other file as the data set, or copy its rows into a table of the DuckDB file.",
+        ) from None
     except driver.Error as problem:
         raise InvalidDataError(f"Reading from the database failed: {type(problem).__name__}.", NAME_IT) from None
 

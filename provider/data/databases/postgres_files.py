@@ -30,7 +30,7 @@ from dpspca.provider.data.tables import (
     import_extra,
 )
 
-from .arrow_driver import arrow_batches, is_lost, lost
+from .arrow_driver import TIMEOUT, arrow_batches, is_lost, lost, took_too_long
 from .sql import NAME_IT, Selection, Types, as_table, no_rows_of, no_single_table, quoted, selection, triplet_statement
 
 _CONNECT_SECONDS: Final = 10
@@ -52,18 +52,23 @@ _CASTS: Final = {
 """How each numeric type becomes a floating-point number. A cast of ``numeric`` alone could fail for one value."""
 _BYTES: Final = "convert_to({}::text, getdatabaseencoding())"
 """How text comes: as its bytes, because a conversion could fail for one value."""
-_TYPES: Final = Types(_CASTS, dict.fromkeys(("text", "varchar", "bpchar", "name", "enum"), _BYTES), _WHOLE)
+_TYPES: Final = Types(_CASTS, dict.fromkeys(("text", "varchar", "bpchar", "name", "enum", "uuid"), _BYTES), _WHOLE)
 _PLAIN_ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})
 _OTHERS: Final = {"E": "enum", "S": "text"}
 """Types that a database defines, by their category."""
 _TABLES: Final = """
-SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT n.nspname, c.relname, has_any_column_privilege(c.oid, 'SELECT')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-AND n.nspname NOT LIKE 'pg\\_toast%%' AND has_table_privilege(c.oid, 'SELECT') ORDER BY 1, 2
+AND n.nspname NOT LIKE 'pg\\_toast%%' ORDER BY 1, 2
 """
 _PRIMARY_KEY: Final = """
 SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
 WHERE i.indrelid = %s::regclass AND i.indisprimary ORDER BY array_position(i.indkey::int2[], a.attnum)
+"""
+_READABLE: Final = """
+SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+AND has_column_privilege(attrelid, attnum, 'SELECT') ORDER BY attnum
 """
 
 
@@ -146,6 +151,8 @@ def _unreachable(problem: Exception) -> TemporarilyUnreadableError:
 def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401  # of psycopg
     """Say why reading failed. Only errors about names and rights are quoted, because they hold no values."""
     state = problem.sqlstate or ""
+    if state == TIMEOUT:
+        return took_too_long()
     if connection.broken or is_lost(state):
         return lost()
     kind = type(problem).__name__
@@ -166,8 +173,11 @@ def _origin(connection: Any, reading: Reading) -> str:  # noqa: ANN401  # of psy
 
 
 def _described(connection: Any, origin: str, reading: Reading) -> list[tuple[str, str]]:  # noqa: ANN401  # of psycopg
-    """Return the names and types of all columns and expressions."""
-    found = connection.execute(no_rows_of(origin, reading)).description
+    """Return the names and types of expressions, and of all columns that the user may read."""
+    readable = [] if reading.query else connection.execute(_READABLE, [origin]).fetchall()
+    found = connection.execute(
+        no_rows_of(origin, reading, ", ".join(quoted(name) for (name,) in readable) or "*")
+    ).description
     names = [column.name for column in found[: len(found) - len(reading.expressions)]]
     kinds = [_type(connection, column.type_code) for column in found]
     return [*zip([*names, *reading.expressions], kinds, strict=True)]
@@ -183,10 +193,16 @@ def _type(connection: Any, code: int) -> str:  # noqa: ANN401  # of psycopg
 
 def _table(connection: Any, wanted: str | None) -> str:  # noqa: ANN401  # of psycopg
     """Return the table that is declared, with or without its schema, or the only one."""
-    there = connection.execute(_TABLES).fetchall()
-    found = [(schema, name) for schema, name in there if wanted in {None, f"{schema}.{name}"} or (wanted == name)]
+    listed = connection.execute(_TABLES).fetchall()
+    there = [(schema, name) for schema, name, is_readable in listed if is_readable]
+    found = [(schema, name) for schema, name in there if wanted in {None, f"{schema}.{name}", name}]
     if len(found) == 1:
         return ".".join(map(quoted, found[0]))
+    if not found and any(wanted in {f"{schema}.{name}", name} for schema, name, _ in listed):
+        raise InvalidDataError(
+            f"The user may not read the table {wanted!r:.60}.",
+            "Have its owner allow that: GRANT SELECT ON the table, or some of its columns, TO the user.",
+        )
     raise no_single_table(wanted, *([f"{schema}.{name}" for schema, name in each] for each in (found, there)))
 
 

@@ -3,12 +3,13 @@
 Either the whole table is there at the end, or nothing. A table that is there already is refused and not changed.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError
@@ -18,13 +19,19 @@ from dpspca.provider.data.tables import RowSource, import_extra
 from .postgres_files import connected
 from .sql import quoted
 
+Lines: TypeAlias = list[tuple[Any, ...]]
+
 KEY: Final = "id"
+_WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def write_scores_table(path: Path, table: str, ids: Sequence[str], scores: FloatArray) -> None:
     """Write one line for each row: its name, and its score for each component."""
-    if not table.isidentifier():
-        raise InvalidParameterError(f"--table is {table!r:.60}.", "Use letters, digits and _, as in cohort_scores.")
+    if not all(part.isidentifier() for part in table.split(".", 1)):
+        raise InvalidParameterError(
+            f"--table is {table!r:.60}.",
+            "Use letters, digits and _, as in cohort_scores, or with a schema, as in results.cohort_scores.",
+        )
     first: dict[str, int] = {}
     for row, name in enumerate(ids, start=1):
         if first.setdefault(name, row) != row:
@@ -32,20 +39,27 @@ def write_scores_table(path: Path, table: str, ids: Sequence[str], scores: Float
                 f"Rows {first[name]} and {row} have one name, and a table of scores has a row for each name.",
                 "Give each row a name of its own with --ids.",
             )
-    lines = [(name, *numbers) for name, numbers in zip(ids, scores.tolist(), strict=True)]
+    are_whole = all(map(_WHOLE.fullmatch, ids))
+    keys: Sequence[str | int] = [*map(int, ids)] if are_whole else ids
+    lines = [(key, *numbers) for key, numbers in zip(keys, scores.tolist(), strict=True)]
     try:
-        _WRITERS[path.suffix.lower()](path, table, lines, scores.shape[1])
+        _WRITERS[path.suffix.lower()](path, table, lines, _created(table, scores.shape[1], are_whole=are_whole))
     except DpspcaError as problem:
         raise InvalidDataError(f"{path}: {problem.what}", problem.remedy) from None
 
 
-def _created(table: str, components: int) -> str:
+def _created(table: str, components: int, *, are_whole: bool) -> str:
+    """Write the statement that creates the table. Names of rows that are whole numbers can be joined as numbers."""
     columns = ", ".join(f"pc{number} DOUBLE PRECISION NOT NULL" for number in range(1, components + 1))
-    return f"CREATE TABLE {quoted(table)} ({KEY} VARCHAR PRIMARY KEY, {columns})"
+    return f"CREATE TABLE {_quoted(table)} ({KEY} {'BIGINT' if are_whole else 'VARCHAR'} PRIMARY KEY, {columns})"
 
 
-def _inserted(table: str, components: int, mark: str = "?") -> str:
-    return f"INSERT INTO {quoted(table)} VALUES ({', '.join([mark] * (components + 1))})"  # noqa: S608  # a quoted name
+def _quoted(table: str) -> str:
+    return ".".join(map(quoted, table.split(".", 1)))
+
+
+def _inserted(table: str, lines: Lines) -> str:
+    return f"INSERT INTO {_quoted(table)} VALUES ({', '.join('?' for _ in lines[0])})"  # noqa: S608  # a quoted name
 
 
 def _failed(table: str, problem: Exception, *, is_there: bool = False) -> InvalidDataError:
@@ -57,39 +71,41 @@ def _failed(table: str, problem: Exception, *, is_there: bool = False) -> Invali
         )
     return InvalidDataError(
         f"The table {table!r:.60} cannot be written: {type(problem).__name__}. Nothing was changed.",
-        "Check that you may create tables there.",
+        "Check that you may create tables there. To write into another schema, name it, as in results.cohort_scores.",
     )
 
 
-def _to_sqlite(path: Path, table: str, lines: list[tuple[Any, ...]], components: int) -> None:
+def _to_sqlite(path: Path, table: str, lines: Lines, created: str) -> None:
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
             database.execute("BEGIN IMMEDIATE")
-            database.execute(_created(table, components))
-            database.executemany(_inserted(table, components), lines)
+            database.execute(created)
+            if lines:
+                database.executemany(_inserted(table, lines), lines)
             database.execute("COMMIT")
     except sqlite3.Error as problem:
-        raise _failed(table, problem, is_there=str(problem).startswith(f"table {quoted(table)} already")) from None
+        raise _failed(table, problem, is_there=str(problem).endswith(" already exists")) from None
 
 
-def _to_duckdb(path: Path, table: str, lines: list[tuple[Any, ...]], components: int) -> None:
+def _to_duckdb(path: Path, table: str, lines: Lines, created: str) -> None:
     driver = import_extra("duckdb")
     try:
         with driver.connect(str(path)) as database:
             database.execute("BEGIN")
-            database.execute(_created(table, components))
-            database.executemany(_inserted(table, components), lines)
+            database.execute(created)
+            if lines:
+                database.executemany(_inserted(table, lines), lines)
             database.execute("COMMIT")
     except driver.Error as problem:
         raise _failed(table, problem, is_there=isinstance(problem, driver.CatalogException)) from None
 
 
-def _to_postgres(path: Path, table: str, lines: list[tuple[Any, ...]], components: int) -> None:
+def _to_postgres(path: Path, table: str, lines: Lines, created: str) -> None:
     driver = import_extra("psycopg")
     with connected(RowSource(path, Reading()), writes=True) as connection:
         try:
-            connection.execute(_created(table, components))
-            with connection.cursor() as cursor, cursor.copy(f"COPY {quoted(table)} FROM STDIN") as copy:
+            connection.execute(created)
+            with connection.cursor() as cursor, cursor.copy(f"COPY {_quoted(table)} FROM STDIN") as copy:
                 for line in lines:
                     copy.write_row(line)
             connection.execute("COMMIT")
@@ -98,7 +114,7 @@ def _to_postgres(path: Path, table: str, lines: list[tuple[Any, ...]], component
             raise _failed(table, problem, is_there=is_there) from None
 
 
-_WRITERS: Final[Mapping[str, Callable[[Path, str, list[tuple[Any, ...]], int], None]]] = MappingProxyType({
+_WRITERS: Final[Mapping[str, Callable[[Path, str, Lines, str], None]]] = MappingProxyType({
     ".sqlite": _to_sqlite, ".sqlite3": _to_sqlite, ".db": _to_sqlite,
     ".duckdb": _to_duckdb, ".postgresql": _to_postgres,
 })  # fmt: skip

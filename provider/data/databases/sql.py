@@ -96,7 +96,8 @@ def selection(  # noqa: PLR0913, PLR0917  # what a database says of itself
         ],
         by_dictionary=reading.preparation is not None,
     )
-    order = [quote(name) for name in reading.order_by or ()] or list(usual_order)
+    declared = [quote(name) for name in reading.order_by or ()]
+    order = [*declared, *(name for name in usual_order if name not in declared)]  # orders those that are equal, too
     if not order:
         raise InvalidDataError(
             "The rows have no definite order.",
@@ -123,14 +124,14 @@ def written_expressions(reading: Reading) -> dict[str, str]:
     return {name: f"({expression}\n)" for name, expression in reading.expressions.items()}  # a comment may end it
 
 
-def no_rows_of(origin: str, reading: Reading) -> str:
-    """Write a statement that gives all columns of a table and the expressions of features, and no row.
+def no_rows_of(origin: str, reading: Reading, names: str = "*") -> str:
+    """Write a statement that gives columns of a table, by default all, and the expressions of features, and no row.
 
     After WHERE, no database takes an expression that looks at several rows.
     """
     written = [*written_expressions(reading).values()]
     none = " AND ".join(["1 = 0", *(f"{each} IS NULL" for each in written)])
-    return f"SELECT {', '.join(['*', *written])} FROM {origin} WHERE {none}"  # noqa: S608  # a quoted name
+    return f"SELECT {', '.join([names, *written])} FROM {origin} WHERE {none}"  # noqa: S608  # a quoted name
 
 
 def triplet_statement(

@@ -41,6 +41,8 @@ from .sql import NAME_IT, Types, as_table, no_rows_of, no_single_table, selectio
 _FROM_ENVIRONMENT: Final = re.compile(r"\$\{(\w+)\}")
 _CONSISTENT: Final = "REPEATABLE READ"
 _BATCH_ROWS: Final = 65_536
+_PACKAGES: Final = {"MySQLdb": "mysqlclient", "cx_Oracle": "cx-Oracle", "psycopg2": "psycopg2-binary"}
+"""What the package of a driver is called, where its module has another name."""
 _WHOLE, _NUMBER, _TEXT, _ANY = "whole number", "number", "text", "any"
 _PLAIN: Final = "{}"
 _TYPES: Final = Types(
@@ -107,11 +109,19 @@ def _connected(source: RowSource) -> Iterator[Any]:
     except alchemy.exc.DBAPIError as problem:
         if problem.connection_invalidated:
             raise lost() from None
-        raise InvalidDataError(f"Reading from the database failed: {type(problem).__name__}.", NAME_IT) from None
+        raise InvalidDataError(
+            f"Reading from the database failed: {type(problem).__name__}{_number_of(problem.orig)}.", NAME_IT
+        ) from None
     except alchemy.exc.SQLAlchemyError as problem:
         raise InvalidDataError(f"Reading from the database failed: {type(problem).__name__}.", NAME_IT) from None
     finally:
         engine.dispose()
+
+
+def _number_of(problem: BaseException | None) -> str:
+    """Return the number of a driver's error, if it has one: its words may hold a value, its number does not."""
+    number = problem.args[0] if problem is not None and problem.args else None
+    return f", error {number}" if isinstance(number, int) else ""
 
 
 def _engine(alchemy: Any, source: RowSource) -> Any:  # noqa: ANN401  # of SQLAlchemy
@@ -136,9 +146,9 @@ def _engine(alchemy: Any, source: RowSource) -> Any:  # noqa: ANN401  # of SQLAl
 
 
 def _missing(problem: ModuleNotFoundError) -> MissingExtraError:
+    package = _PACKAGES.get(problem.name or "", problem.name)
     return MissingExtraError(
-        f"This database needs the package {problem.name}, which is not installed.",
-        f"Install it with: pip install {problem.name}",
+        f"This database needs the package {package}, which is not installed.", f"Install it with: pip install {package}"
     )
 
 

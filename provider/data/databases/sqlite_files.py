@@ -48,6 +48,13 @@ _TOKENS: Final = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 """Quoted parts of SQL, and comments. Names between double quotes have a group of their own."""
+_KINDS: Final = {
+    "boolean": ("BOOL",),
+    "date": ("DATE", "TIME"),
+    "integer": ("INT",),
+    "text": ("CHAR", "CLOB", "TEXT"),
+    "real": ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL"),
+}
 _BATCH_ROWS: Final = 65_536
 _REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
@@ -105,9 +112,19 @@ def _name_of(value: bytes | float | None) -> str | None:
 
 
 def columns_of_sqlite(source: RowSource) -> Columns:
-    """Read which columns are used."""
+    """Read which columns are used. If they may be of any type, say what the table declares of each."""
     with _opened(source) as database:
-        return _query(database, source)[1]
+        columns = _query(database, source)[1]
+        if not source.any_type or source.reading.query:
+            return columns
+        listed = database.execute(f"PRAGMA table_info({quoted(_table(database, source))})")
+        declared = {bytes(name).decode("utf-8", "replace"): bytes(kind).decode() for _, name, kind, *_ in listed}
+        return replace(columns, kinds=tuple(_kind_of(declared.get(name, "")) for name in columns.in_file))
+
+
+def _kind_of(declared: str) -> str:
+    """Return the kind of value for which SQLite's words for a type stand. Values may still be of any kind."""
+    return next((kind for kind, words in _KINDS.items() if any(word in declared.upper() for word in words)), "")
 
 
 @contextmanager

@@ -267,5 +267,9 @@ def fault_in(cells: FloatArray, names: Sequence[str] | None, reading: Reading) -
             f"{column} has no value. Declare a public number in place of missing ones as missing under [reading], or "
             "leave the column out."
         )
-    kind = f"a number above {LARGEST_ENTRY:.0e}" if isfinite(cells[place]) else "what is no number, or infinite"
-    return f"{column} holds {kind}. Correct it, declare it in missing_codes under [reading], or leave the column out."
+    if isfinite(cells[place]):
+        kind, declare = f"a number above {LARGEST_ENTRY:.0e}", "declare it in missing_codes under [reading]"
+    else:
+        kind = "what is no number, or infinite"
+        declare = "declare its text in missing_codes under [reading] (infinity cannot be declared)"
+    return f"{column} holds {kind}. Correct it, {declare}, or leave the column out."

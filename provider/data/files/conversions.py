@@ -29,6 +29,12 @@ _MATLAB: Final = (
     "python -c 'import numpy, sys; from scipy.io import loadmat; numpy.save(sys.argv[3], loadmat(sys.argv[1])"
     "[sys.argv[2]])' {file} NAME-OF-THE-ARRAY {npy}"
 )
+_MATLAB_73: Final = (
+    "python -c 'import h5py, numpy, sys; numpy.save(sys.argv[3], h5py.File(sys.argv[1])[sys.argv[2]][()].T)' {file} "
+    "NAME-OF-THE-ARRAY {npy}"
+)
+_START_OF_73: Final = b"MATLAB 7.3"
+"""How files of MATLAB begin that are HDF5 inside, with rows and columns exchanged."""
 _R: Final = "Rscript -e 'a <- commandArgs(TRUE); arrow::write_parquet(%s, a[2])' {file} {parquet}"
 _PLINK: Final = "plink2 --%s --make-pgen --out {plink}"
 _TAR: Final = "tar --extract --file {file}"
@@ -74,11 +80,21 @@ def conversion(path: Path, ending: str) -> str:
     stem = path.with_name(path.name[: len(path.name) - len(ending)])
     places = {"file": path, "plink": stem} | {kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz", "csv")}
     command, note = _COMMANDS[ending], _NOTES.get(ending, "")
+    if command is _MATLAB and _begins(path, _START_OF_73):
+        command = _MATLAB_73
     genes = _beside(path) if command is _MATRIX_MARKET else None
     if genes is not None:
         command, note = _GENES, _GENES_NOTE.format(genes.name)
     written = command.format(**{name: shlex.quote(str(place)) for name, place in places.items()})
     return f"{written} ({note})" if note else written
+
+
+def _begins(path: Path, start: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(start)) == start
+    except OSError:  # reading it reports the reason
+        return False
 
 
 def unpacking(path: Path) -> str | None:

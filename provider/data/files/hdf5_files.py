@@ -90,7 +90,7 @@ def _chunks(array: Any) -> tuple[int, int]:  # noqa: ANN401  # of h5py
 def _only_array(file: Any, source: RowSource) -> Any:  # noqa: ANN401  # of h5py
     """Return the array that is declared, or the only one."""
     there = list(_matrices(file))
-    if source.reading.array is None and len(there) != 1:
+    if source.reading.array is None:
         _require_no_frame(file)
     return _own(file, array_name(source, there))
 

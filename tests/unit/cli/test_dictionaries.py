@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from commands import Ended, commands_in
+from facts import names_facts
 
 from dpspca.common.decoding import decode
 from dpspca.common.dictionary import Dictionary, Genotype
@@ -79,6 +80,40 @@ def test_a_draft_is_refused_until_it_is_filled_in(command: Callable[..., Ended],
 def test_a_file_without_column_names_cannot_be_drafted(command: Callable[..., Ended], tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((3, 2)))
     assert "no names" in command("dictionary", "init", "rows.npy").error_line
+
+
+@pytest.mark.parametrize("first", ["Smith;41;23.5;7", "Smith;41,5;<5", "41;23.5;NA"])
+def test_a_row_in_place_of_names_gets_into_no_draft(command: Callable[..., Ended], tmp_path: Path, first: str) -> None:
+    """Privacy: a draft is public, and a file without a line of names begins with a row."""
+    (tmp_path / "rows.csv").write_text(f"{first}\n{first}\n", encoding="utf-8")
+    refused = command("dictionary", "init", "rows.csv")
+    assert refused.code != 0
+    assert "Smith" not in refused.out + refused.error_line
+    assert names_facts(refused.error_line, "names", "--config")
+
+
+def test_names_that_may_be_values_are_drafted_with_a_warning(command: Callable[..., Ended], tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id;2019;2020-01-31\na;1;2\n", encoding="utf-8")
+    drafted = command("dictionary", "init", "rows.csv")
+    assert drafted.code == 0
+    assert names_facts(drafted.err, "Warning", 2, 3, "names")
+
+
+def test_types_that_a_database_declares_make_kinds(command: Callable[..., Ended], tmp_path: Path) -> None:
+    """SQLite itself, and SQLAlchemy, which has words of its own for types."""
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as made:
+        made.execute(
+            "CREATE TABLE t (id integer PRIMARY KEY, age numeric(5, 1), sex varchar(9), born date, dead boolean, x)"
+        )
+    (tmp_path / "rows.sqlalchemy").write_text(f"sqlite:///{tmp_path}/rows.db\n", encoding="utf-8")
+    (tmp_path / "rows.sqlalchemy").chmod(0o600)
+    for place in ("rows.db", "rows.sqlalchemy"):
+        text = command("dictionary", "init", place, "--json").facts["text"]
+        assert '[features.age]\nkind = "number"' in text
+        assert '[features.sex]\nkind = "category"' in text
+        assert "[features.born]" not in text
+        assert "[features.dead]" in text
+    assert '[features.x]\nkind = "number"' in command("dictionary", "init", "rows.db", "--json").facts["text"]
 
 
 def test_what_is_rarely_meant_is_remarked_on(command: Callable[..., Ended], tmp_path: Path) -> None:

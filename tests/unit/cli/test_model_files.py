@@ -337,6 +337,25 @@ def test_scores_go_into_a_new_table_of_a_database(ending: str, server: database.
         assert "--table" in refused.output + str(refused.exception)
 
 
+def test_scores_go_into_a_schema_and_join_with_whole_numbers(server: database.Server, tmp_path: Path) -> None:
+    path, out, url = write_bed(tmp_path / "cohort", COUNTS, PAIRS), tmp_path / "scores.postgresql", server.database()
+    out.write_text(url, encoding="utf-8")
+    out.chmod(0o600)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA results")
+        connection.execute("CREATE TABLE person AS SELECT n::bigint AS person_id FROM generate_series(0, 36) AS s(n)")
+    (tmp_path / "ids.txt").write_text("".join(f"{row}\n" for row in range(len(COUNTS))), encoding="utf-8")
+    words = ("model", "project", model(tmp_path), path, "--ids", tmp_path / "ids.txt", "--out", out, "--table")
+    assert facts(*words, "results.pcs")["table"] == "results.pcs"
+    with psycopg.connect(url) as connection:
+        joined = connection.execute("SELECT pc1 FROM results.pcs JOIN person ON id = person_id ORDER BY id").fetchall()
+    assert np.array(joined)[:, 0].tolist() == expected(tmp_path)[:, 0].tolist()
+    again = run(*words, "results.pcs")
+    assert "'results.pcs' already exists" in again.output + str(again.exception)
+    refused = run(*words, "nowhere.pcs")
+    assert "nowhere.pcs" in refused.output + str(refused.exception)
+
+
 def test_names_of_other_rows_are_refused(tmp_path: Path) -> None:
     path = write_bed(tmp_path / "cohort", COUNTS, PAIRS)
     (tmp_path / "ids.txt").write_text("one\n", encoding="utf-8")

@@ -22,6 +22,10 @@ from dpspca.common.dictionary import (
     differences,
     draft,
     faults,
+    feature_of,
+    has_level,
+    has_values_as_names,
+    may_be_value,
     parse_frequencies,
     raw_values,
     remarks,
@@ -113,6 +117,27 @@ def test_every_change_of_meaning_changes_the_digest_and_is_named(name: str, keys
     assert set(keys) <= {key for feature, key, _, _ in differences(one, two) if feature == name}
 
 
+def test_a_name_with_an_equals_sign_is_no_level() -> None:
+    """FeatureExtraction names a covariate "gender = MALE", and a column "sex=f" is a level of the category "sex"."""
+    known = Dictionary.parse(study(**{"gender = MALE": NUMBER, "x": {"kind": "category", "levels": ["a = b", "=c"]}}))
+    assert {"gender = MALE", "x=a = b", "x==c"} <= set(known.columns)
+    assert [feature_of(name) for name in known.columns] == [each.name for each in known.features for _ in each.columns]
+    assert [has_level(name) for name in ("gender = MALE", "x=a = b", "= c")] == [False, True, False]
+    assert known.with_columns(["gender = MALE", "x=a = b", "x==c"]).names == ("gender = MALE", "x")
+
+
+@pytest.mark.parametrize("name", ["23.5", "41,5", "<5", ">= 80", "12 %", "1e5", "-9", "1.027,1", "1,027"])
+def test_a_name_that_is_surely_a_value_is_known(name: str) -> None:
+    assert has_values_as_names(["Smith", name])
+    assert may_be_value(name)
+
+
+@pytest.mark.parametrize(("name", "may_be"), [("2019", True), ("2020-01-31", True), ("1.2.2020", True), ("x.1", False)])
+def test_years_and_days_may_be_names(name: str, may_be: bool) -> None:  # one row of a table
+    assert not has_values_as_names([name, "1007_s_at", "V1", "3.2.1", "NA", ""])
+    assert may_be_value(name) is may_be
+
+
 def test_a_feature_of_one_dictionary_alone_is_a_difference() -> None:
     one, two = Dictionary.parse(study(extra=NUMBER)), Dictionary.parse(study())
     assert differences(one, two) == [("extra", "feature", "number", None)]
@@ -146,7 +171,7 @@ def test_a_feature_of_one_dictionary_alone_is_a_difference() -> None:
         ("x", {"kind": "genotype", "frequency": 0}, "between 0 and 1"),
         ("x", {"kind": "genotype", "scale": "frequency"}, "missing"),
         ("x", {"kind": "genotype", "frequency": 1.5}, "from 0 to 1"),
-        ("a=b", NUMBER, "without '='"),
+        ("a=b", NUMBER, "one before '='"),
         (" x", NUMBER, "no spaces at the ends"),
         ("", NUMBER, "printable"),
         ("a\nb", NUMBER, "printable"),

@@ -107,6 +107,12 @@ def test_concepts_as_vocabularies_and_feature_extraction_write_them() -> None:
     of_concepts = "covariateId,covariateName,analysisId,conceptId,conceptName,collisions\n"
     two = parse_concepts(of_concepts + "8507001,gender: MALE,1,8507,M,0\n8507002,age group,2,8507,M,0\n")
     assert [each["concept"] for each in two.values()] == ["8507001", "8507002"]
+    long = "condition era group " + 200 * "x"
+    usual = parse_concepts(
+        f"covariate_id,covariate_name\n8507001.0,gender = MALE\n250.0,race\u00a0=  White\n1,{long}\n"
+    )
+    assert [*usual] == ["gender = MALE", "race = White", long]
+    assert [each["concept"] for each in usual.values()] == ["8507001", "250.0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +127,8 @@ def test_concepts_as_vocabularies_and_feature_extraction_write_them() -> None:
         (CONCEPTS.replace(",0,20,0", ",0,many,0"), "Line 4: high is 'many'"),
         (CONCEPTS + "1,2\n", "Line 5 has 2 cells under 7 names"),
         (CONCEPTS.replace("9202", ""), "Line 4 has no concept"),
+        (CONCEPTS.replace("9202", "2.0182621e+08"), "Line 4: the concept is '2.0182621e+08'"),
+        (CONCEPTS.replace("Outpatient visits", "a=b"), "Line 4: the name is 'a=b'"),
         (CONCEPTS.splitlines()[0], "no concept"),
     ],
 )

@@ -113,6 +113,12 @@ def test_other_kinds_of_files_are_refused_with_what_to_do(name: str, facts: tupl
             assert fact in str(caught.value)
 
 
+def test_a_file_of_newer_matlab_is_converted_by_another_library(tmp_path: Path) -> None:
+    (tmp_path / "rows.mat").write_bytes(b"MATLAB 7.3 MAT-file, Platform: GLNXA64")
+    with pytest.raises(MissingExtraError, match=facts("h5py", "rows.npy")):
+        read_rows(tmp_path / "rows.mat")
+
+
 def test_a_pattern_stands_for_the_files_that_match(tmp_path: Path) -> None:
     for number in (2, 1, 3):
         np.save(tmp_path / f"visits-{number}.npy", ROWS + number)

@@ -20,6 +20,7 @@ from dpspca.cli.app import app
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.settings import ProviderSettings, read_settings
+from dpspca.common.storage.triplets import Triplets
 from dpspca.provider.data.files.folders import TemporarilyUnreadableError
 from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in, read_rows, types_in
@@ -301,6 +302,75 @@ def test_a_duckdb_query_reaches_no_other_file(tmp_path: Path) -> None:
     for query in (f"SELECT * FROM '{tmp_path}/other.csv'", "SET enable_external_access = true"):  # noqa: S608
         with pytest.raises(DpspcaError):
             read_offered(path, Reading(query=query, order_by=("a",)))
+
+
+def test_a_view_of_another_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "warehouse.duckdb"
+    (tmp_path / "other.csv").write_text("a\n1\n", encoding="utf-8")
+    with duckdb.connect(str(path)) as made:
+        made.execute(f"CREATE VIEW others AS SELECT * FROM '{tmp_path}/other.csv'")  # noqa: S608  # made up
+    with pytest.raises(InvalidDataError, match=facts("warehouse.duckdb", "table", "DuckDB")):
+        read_offered(path, Reading(table="others", order_by=("a",)))
+
+
+def test_columns_that_the_user_may_read_are_enough(server: database.Server, tmp_path: Path) -> None:
+    """Columns that name persons are often not granted. The error for a table without rights is about rights."""
+    path = postgres(server, tmp_path, VISITS, ROWS, "CREATE TABLE secret (id integer PRIMARY KEY, x real)")
+    url = path.read_text(encoding="utf-8").splitlines()[1]
+    with psycopg.connect(url, autocommit=True) as owner:
+        for statement in (
+            "DROP ROLE IF EXISTS reader",
+            "CREATE ROLE reader LOGIN",
+            "GRANT SELECT (visit, age, bmi) ON visits TO reader",
+        ):
+            owner.execute(statement)
+    path = connected(tmp_path, str(psycopg.conninfo.make_conninfo(url, user="reader")))
+    assert names_in(path, Reading(leave_out=("visit",), table="visits")) == ("age", "bmi")
+    assert np.asarray(read_offered(path, CHOSEN).matrix).tolist() == [[24.5, 50], [25, 60], [26, 40]]
+    with pytest.raises(InvalidDataError, match=facts("'secret'", "GRANT")):
+        read_offered(path, Reading(table="secret"))
+    with pytest.raises(InvalidDataError, match=facts("'nowhere'", "public.visits")):
+        read_offered(path, Reading(table="nowhere"))
+
+
+def test_a_time_limit_of_the_database_is_no_lost_connection(server: database.Server, tmp_path: Path) -> None:
+    query = "SELECT n AS row, n AS col, n + length(pg_sleep(.01)::text) AS x FROM generate_series(1, 1000) AS s(n)"
+    limited = connected(
+        tmp_path, str(psycopg.conninfo.make_conninfo(server.url(), options="-c statement_timeout=100ms"))
+    )
+    (tmp_path / "names.txt").write_text("1\n2\n", encoding="utf-8")
+    triplets = Triplets(row="row", column="col", value="x", rows=tmp_path / "names.txt")
+    for reading in (
+        Reading(query=query, order_by=("row",)),
+        Reading(query=query, triplets=triplets, columns=("1", "2")),
+    ):
+        with pytest.raises(InvalidDataError, match=facts("statement_timeout")):
+            read_offered(limited, reading)
+
+
+@BOTH
+def test_rows_that_order_by_leaves_equal_are_in_the_order_of_the_key(
+    make: Make, server: database.Server, tmp_path: Path
+) -> None:
+    rows = ", ".join(f"({visit}, {visit % 2}, {visit}, 'a')" for visit in range(20, 0, -1))
+    path = make(server, tmp_path, VISITS, f"INSERT INTO visits VALUES {rows}")  # noqa: S608  # made up
+    read = np.asarray(read_offered(path, Reading(columns=("age", "bmi"), order_by=("age",))).matrix)
+    even = list(range(2, 21, 2))
+    assert read[:10, 1].tolist() == (even if make is postgres else even[::-1])
+
+
+@BOTH
+def test_an_identifier_that_is_no_number_names_persons(make: Make, server: database.Server, tmp_path: Path) -> None:
+    one, two = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+    path = make(
+        server,
+        tmp_path,
+        "CREATE TABLE visits (visit integer PRIMARY KEY, person uuid, age real)",
+        f"INSERT INTO visits VALUES (1, '{one}', 50), (2, '{two}', 60), (3, '{one}', 51)",  # noqa: S608  # made up
+    )
+    persons = read_offered(path, Reading(columns=("age",), person="person")).persons
+    assert persons is not None
+    assert persons.tolist()[0] == persons.tolist()[2] != persons.tolist()[1]
 
 
 @pytest.mark.parametrize(("name", "extra"), [("a.postgresql", "postgres"), ("a.duckdb", "duckdb")])

@@ -239,7 +239,7 @@ def test_dates_and_codes_and_identifiers_are_suspected(tmp_path: Path) -> None:
     told = remarks_on(saved(tmp_path / "rows.csv", "visit,patient,bmi,99\n" + lines))
     for named in (("'visit'", "dates"), ("'patient'", "identifiers"), ("'bmi'", 999, "missing_codes")):
         assert any(names_facts(remark, *named) for remark in told.splitlines()), named
-    assert "numbers as names: 4" in told
+    assert any(names_facts(remark, "names: 4") for remark in told.splitlines())
 
 
 def test_numbers_that_are_too_large_to_be_exact_are_reported(tmp_path: Path) -> None:
@@ -292,7 +292,10 @@ def test_a_table_of_pandas_in_hdf5_is_named(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "rows.h5", "w") as file:
         frame = file.create_group("df")
         frame.attrs["pandas_type"] = np.bytes_("frame")
-        frame["block0_values"], frame["block1_values"] = np.ones((3, 2)), np.ones((3, 1))
+        frame["block0_values"] = np.ones((3, 2))
+    assert "read_hdf" in refusal(tmp_path / "rows.h5")
+    with h5py.File(tmp_path / "rows.h5", "a") as file:
+        file["df"]["block1_values"] = np.ones((3, 1))
     assert "read_hdf" in refusal(tmp_path / "rows.h5")
     assert rows_of(tmp_path / "rows.h5", Reading(array="df/block1_values")) == [[1.0]] * 3
 
