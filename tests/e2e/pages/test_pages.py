@@ -55,7 +55,7 @@ NOT_RUN: Final = {
         (
             "dpspca model project MODEL panel --out pcs.eigenvec",
             "dpspca model project MODEL panel --phenotypes traits.txt --out with-pcs.txt",
-            "dpspca model project MODEL ROWS --out warehouse.postgresql --table pcs",
+            "dpspca model project MODEL ROWS --out warehouse.postgresql --table results.pcs",
             "dpspca model project MODEL ROWS --out DATABASE --table NAME",
             "dpspca model export MODEL --format plink2 --alleles reference.bim --out panel",
             "dpspca model export MODEL --format plink2 --alleles FILE --out PREFIX",
