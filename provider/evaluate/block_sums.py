@@ -6,13 +6,13 @@ same bits in every order and for every size of blocks.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from operator import iadd
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -21,7 +21,10 @@ from dpspca.common.arrays import FloatArray, Integers
 from . import exact_rows
 from .memory import Need
 from .one_thread import one_thread
+from .products import SharedSums
 from .wide_integers import RunningSum, WideIntegers
+
+T = TypeVar("T")
 
 Parts: TypeAlias = list[list[tuple[int, int]]]
 """Lists of blocks of rows, from a start to a stop. The sum over a list's blocks is exact in its own type."""
@@ -63,6 +66,19 @@ class Rows(Protocol):
 
     def block(self, start: int, stop: int) -> Any:  # noqa: ANN401  # dense or sparse; both multiply
         """Return the rows from ``start`` to ``stop`` as float64."""
+        ...
+
+
+@runtime_checkable
+class SharingRows(Rows, Protocol):
+    """Rows whose products several threads add to the same sums."""
+
+    def no_sums(self, basis: FloatArray) -> SharedSums:
+        """Return sums of no rows."""
+        ...
+
+    def add_products(self, span: tuple[int, int], basis: FloatArray, sums: SharedSums) -> None:
+        """Add what ``products`` returns for a span."""
         ...
 
 
@@ -120,6 +136,9 @@ class LocalThreads:
 
     def products(self, rows: Rows, basis: FloatArray) -> WideIntegers:
         """Add up the products of every thread's rows."""
+        need = Need.of_product(*basis.shape)
+        if isinstance(rows, SharingRows):
+            return self._shared_products(rows, basis, self.threads_for(basis.size, need))
 
         def of_span(span: tuple[int, int]) -> WideIntegers:
             total = RunningSum(ROWS_IN_64_BITS)
@@ -127,15 +146,31 @@ class LocalThreads:
                 total.add(rows.products((first, last), basis), last - first)
             return total.total()
 
-        return self._on_threads(of_span, rows, basis.size, Need.of_product(*basis.shape))
+        return self._on_threads(of_span, rows, basis.size, need)
+
+    @staticmethod
+    def _shared_products(rows: SharingRows, basis: FloatArray, threads: int) -> WideIntegers:
+        """Add up the products of every thread's rows in the same sums."""
+        total = RunningSum(ROWS_IN_64_BITS)
+        for first, last in chunks_of((0, rows.count)):
+            sums = rows.no_sums(basis)
+            spans = [(first + start, first + stop) for start, stop in spans_of(last - first, threads)]
+            _all_done(partial(rows.add_products, basis=basis, sums=sums), spans)
+            total.add(sums.whole, last - first)
+        return total.total()
 
     def _on_threads(
         self, of_span: Callable[[tuple[int, int]], WideIntegers], rows: Rows, entries: int, need: Need | None = None
     ) -> WideIntegers:
         """Add up the results of every thread's work. They are integers, so the order does not matter."""
         spans = spans_of(rows.count, self.threads_for(entries, need) if rows.gain_by_threads else 1)
-        with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
-            return reduce(iadd, (pool.map if pool else map)(of_span, spans))
+        return reduce(iadd, _all_done(of_span, spans))
+
+
+def _all_done(work: Callable[[tuple[int, int]], T], spans: Sequence[tuple[int, int]]) -> list[T]:
+    """Work on each span in a thread of its own."""
+    with one_thread, ThreadPoolExecutor(len(spans)) if len(spans) > 1 else nullcontext() as pool:
+        return list((pool.map if pool else map)(work, spans))
 
 
 def square_memory(dimension: int, memory: int) -> int:

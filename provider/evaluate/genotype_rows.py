@@ -17,8 +17,7 @@ from dpspca.provider.data import CELLS_A_BYTE, Genotypes, Lookup
 from .block_sums import spans_of
 from .integer_rows import integer_rows, placed, row_factors, without_specks
 from .packed_rows import PackedRows
-from .products import Division, RowBlock, Widen, integer_sums, split
-from .wide_integers import parts_of
+from .products import Division, RowBlock, SharedSums, Widen, add_shared, split
 
 DIVISION: Final = Division(2**12, 192, 256)
 """Tables for a tile's columns are made once a block. They take 24 kilobytes, so that a first-level cache holds them."""
@@ -81,15 +80,23 @@ class FactoredGenotypes(GenotypeRows):
         return _PackedBlock(self._genotypes[part], self._values, self._factors[part])
 
     def products(self, span: tuple[int, int], basis: FloatArray) -> Integers:
-        sums = integer_sums(self, span, basis, DIVISION)
+        sums = self.no_sums(basis)
+        self.add_products(span, basis, sums)
+        return sums.whole
+
+    def no_sums(self, basis: FloatArray) -> SharedSums:
+        dimension, columns = basis.shape
+        return SharedSums(dimension, columns, DIVISION.width)
+
+    def add_products(self, span: tuple[int, int], basis: FloatArray, sums: SharedSums) -> None:
+        add_shared(self, span, basis, DIVISION, sums)
         if self._center is None:
-            return sums
+            return
         zeros = self.zeros()
         halves = np.hstack(list(split(zeros @ basis))).astype(np.int64)
         halves *= np.count_nonzero(self._genotypes.blank[slice(*span)])
-        for part in parts_of(sums):  # a product of all columns would be as large as the sums
-            sums[part] += zeros.T[part].astype(np.int64) * halves
-        return sums
+        for tile in sums.tiles:  # a product of all columns would be as large as the sums
+            sums.add(tile, zeros.T[tile].astype(np.int64) * halves)
 
     def kept(self, threads: int) -> "FactoredGenotypes":
         """Return the same rows."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import pairwise
 from operator import iadd
+from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -154,6 +155,35 @@ def integer_sums(source: IntegerSource, span: tuple[int, int], basis: FloatArray
     return reduce(iadd, product_sums(source, span, basis, division))
 
 
+class SharedSums:
+    """X^T high beside X^T low, over at most 2^24 rows, to which several threads add some columns of rows at a time.
+
+    Where sums are large beside the rows, memory for one for each thread would be most of what a pass needs. Threads
+    seldom wait for each other: to add a tile's product takes a fraction of the time to make it.
+    """
+
+    def __init__(self, dimension: int, columns: int, width: int) -> None:
+        """``width`` is how many columns of the rows a tile has."""
+        self.whole: Final[Integers] = np.zeros((dimension, 2 * columns), dtype=np.int64)
+        self.tiles: Final = [slice(at, min(at + width, dimension)) for at in range(0, dimension, width)]
+        self._width, self._locks = width, [Lock() for _ in self.tiles]
+
+    def add(self, tile: slice, product: NDArray[Any]) -> None:
+        """Add whole numbers for the columns of a tile."""
+        numbers = product.astype(np.int64, copy=False)
+        with self._locks[tile.start // self._width]:
+            self.whole[tile] += numbers
+
+
+def add_shared(
+    source: IntegerSource, span: tuple[int, int], basis: FloatArray, division: Division, sums: SharedSums
+) -> None:
+    """Add the sums over the rows of a span."""
+    work, total = _Work(basis, division), np.empty((division.width, 2 * basis.shape[1]))
+    for at in range(*span, division.rows):
+        work.add_shared(source.opened(at, min(at + division.rows, span[1])), total, sums)
+
+
 def _parts(numbers: int, columns: int) -> list[slice]:
     """Say which columns of high beside low a tile of this many numbers is multiplied with at once.
 
@@ -197,6 +227,15 @@ class _Work:
                 self._add_product(widened, both, sums[tile], is_new=is_first and rows.start == 0)
             if is_last:
                 sums[tile].view(np.int64)[...] = sums[tile].astype(np.int64)
+
+    def add_shared(self, block: RowBlock, memory: FloatArray, sums: SharedSums) -> None:
+        """Add the sums over a block of rows. The memory is for one tile's."""
+        halves = self._multiplied(block)
+        for tile in self._tiles:
+            widen, total = block.columns(tile), memory[: tile.stop - tile.start]
+            for rows, both in halves:
+                self._add_product(self._widened(widen, rows, tile, again=True), both, total, is_new=rows.start == 0)
+            sums.add(tile, total)
 
     def _add_product(self, widened: FloatArray, both: FloatArray, sums: FloatArray, *, is_new: bool) -> None:
         for part in self._parts:

@@ -1,5 +1,6 @@
 """Passes over packed genotypes have the bits of passes over a dense table of the same numbers, in any division."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,21 @@ def test_a_pass_holds_a_few_tiles_and_no_widened_rows() -> None:
     assert packed.kept(1) is packed
     assert packed._factors.nbytes + packed._values.nbytes <= 8 * 5000 + 5 * 8 * 1200
     assert packed._genotypes.packed is table.packed
+
+
+def test_all_threads_of_a_pass_share_its_sums() -> None:
+    """For few samples and many variants, a sum for each thread would take more memory than the genotypes."""
+    rng = np.random.default_rng(0)
+    table = drawn(rng, 64, 50_000)
+    rows = GenotypeRows(table.mapped(np.nan_to_num), 200.0).kept(1)
+    asked = lattice_basis(rng, 50_000, 20)
+    alone = StreamedMoments(rows, 1).halves(asked)
+    tracemalloc.start()
+    try:
+        together = StreamedMoments(rows, 2).halves(asked)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert together.narrow().any()
+    assert (together.narrow() == alone.narrow()).all()
+    assert peak < 1.6 * together.low.nbytes
