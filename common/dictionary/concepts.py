@@ -30,7 +30,7 @@ _OF_VOCABULARIES: Final = frozenset({
 """Columns of OMOP's tables that say nothing here."""
 _FORM: Final = (
     "Write a line of column names, concept_id,concept_name,unit,low,high,centre,missing (the first two are required), "
-    "then a line for each concept. Separate cells by commas or tabs."
+    "then a line for each concept. Separate cells by commas, semicolons or tabs."
 )
 _PRESENCE: Final = (0.0, 1.0)
 
@@ -83,7 +83,7 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
     first = next((place for place, line in enumerate(lines) if line.strip()), None)
     if first is None:
         raise InvalidParameterError("The file is empty.", _FORM)
-    delimiter = "\t" if "\t" in lines[first] else ","
+    delimiter = next((mark for mark in "\t;" if mark in lines[first]), ",")
     names = _headings(next(csv.reader([lines[first]], delimiter=delimiter)))
     check(
         {"id", "name"} <= set(names) and len(set(names)) == len(names),

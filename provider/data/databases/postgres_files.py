@@ -198,9 +198,9 @@ def _table(connection: Any, wanted: str | None) -> str:  # noqa: ANN401  # of ps
     found = [(schema, name) for schema, name in there if wanted in {None, f"{schema}.{name}", name}]
     if len(found) == 1:
         return ".".join(map(quoted, found[0]))
-    if not found and any(wanted in {f"{schema}.{name}", name} for schema, name, _ in listed):
+    if not found and any(wanted in {None, f"{schema}.{name}", name} for schema, name, _ in listed):
         raise InvalidDataError(
-            f"The user may not read the table {wanted!r:.60}.",
+            f"The user may not read {'any table' if wanted is None else f'the table {wanted!r:.60}'}.",
             "Have its owner allow that: GRANT SELECT ON the table, or some of its columns, TO the user.",
         )
     raise no_single_table(wanted, *([f"{schema}.{name}" for schema, name in each] for each in (found, there)))

@@ -164,7 +164,8 @@ def no_single_table(wanted: str | None, found: Sequence[str], there: Sequence[st
             "The database has no table.", "Check that it is the right one, and that it is complete."
         )
     what = f"There is no table {wanted!r:.60}. There are" if wanted and not found else "There are several tables"
-    return InvalidDataError(f"{what}: {', '.join((found or there)[:_LISTED])}.", NAME_IT)
+    remedy = "Write its name without quotes." if '"' in (wanted or "") and not found else NAME_IT
+    return InvalidDataError(f"{what}: {', '.join((found or there)[:_LISTED])}.", remedy)
 
 
 def as_table(query: str) -> str:

@@ -58,6 +58,12 @@ def require_matrix(shape: Sequence[int]) -> None:
 def read_npy(source: RowSource) -> RawTable:
     """Read an array some rows at a time. It is never mapped: pages of a map count as memory of this process."""
     form: Any = np.load(source.path, mmap_mode="r", allow_pickle=False)  # its head, and whether the file is whole
+    if form.dtype.names:
+        raise InvalidDataError(
+            "It is a structured array, whose columns have names and types of their own.",
+            "Save its numbers: numpy.save(FILE, numpy.lib.recfunctions.structured_to_unstructured(a)). Then list the "
+            "names of its columns as names under [reading].",
+        )
     require_matrix(form.shape)
     numbers_of(form[:0])  # checks the type
     if source.path.stat().st_size > form.offset + form.nbytes:

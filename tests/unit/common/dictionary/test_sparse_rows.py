@@ -107,6 +107,7 @@ def test_concepts_as_vocabularies_and_feature_extraction_write_them() -> None:
     of_concepts = "covariateId,covariateName,analysisId,conceptId,conceptName,collisions\n"
     two = parse_concepts(of_concepts + "8507001,gender: MALE,1,8507,M,0\n8507002,age group,2,8507,M,0\n")
     assert [each["concept"] for each in two.values()] == ["8507001", "8507002"]
+    assert parse_concepts("concept_id;concept_name;low;high\n1;a, b;0;2\n")["a, b"]["range"] == [0.0, 2.0]
     long = "condition era group " + 200 * "x"
     usual = parse_concepts(
         f"covariate_id,covariate_name\n8507001.0,gender = MALE\n250.0,race\u00a0=  White\n1,{long}\n"

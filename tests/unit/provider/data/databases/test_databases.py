@@ -329,6 +329,8 @@ def test_columns_that_the_user_may_read_are_enough(server: database.Server, tmp_
     assert np.asarray(read_offered(path, CHOSEN).matrix).tolist() == [[24.5, 50], [25, 60], [26, 40]]
     with pytest.raises(InvalidDataError, match=facts("'secret'", "GRANT")):
         read_offered(path, Reading(table="secret"))
+    with pytest.raises(InvalidDataError, match=facts("quotes", "public.visits")):
+        read_offered(path, Reading(table='"public"."visits"'))
     with pytest.raises(InvalidDataError, match=facts("'nowhere'", "public.visits")):
         read_offered(path, Reading(table="nowhere"))
 

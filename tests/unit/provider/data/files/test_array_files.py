@@ -55,3 +55,9 @@ def test_a_file_of_another_kind_is_not_told_to_be_numpys(ending: str, tmp_path: 
     with pytest.raises(InvalidDataError, match=facts(f"rows{ending}", ending)) as caught:
         read_rows(tmp_path / f"rows{ending}")
     assert ("numpy.save" in str(caught.value)) == (ending == ".npy")
+
+
+def test_an_array_with_named_columns_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.array([(1, 2.5)], dtype=[("visits", "i4"), ("bmi", "f8")]))
+    with pytest.raises(InvalidDataError, match=facts("rows.npy", "structured_to_unstructured", "names")):
+        read_rows(tmp_path / "rows.npy")
