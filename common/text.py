@@ -45,6 +45,11 @@ def composed(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural if need be."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def sentence(text: str) -> str:
     """Return text of a person with a full stop at its end, so that another sentence can follow."""
     ended = text.strip()

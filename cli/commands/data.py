@@ -14,7 +14,7 @@ from dpspca.client.steward import Examined, examine_file, examine_settings, read
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import Reading, read_data_settings
-from dpspca.common.text import printable
+from dpspca.common.text import counted, printable
 from dpspca.provider.data import ColumnFacts, DataSetFacts, FeatureFacts, PreviewedFeature, memory_cap, preview_row
 
 CHECK_FAILED: Final = 1
@@ -211,14 +211,14 @@ def _feature_cells(each: FeatureFacts) -> tuple[str, ...]:
 
 def _size(facts: DataSetFacts) -> Iterator[str]:
     form = ", stored sparse" if facts.is_sparse else ""
-    of = f"{len(facts.features)} features" if facts.features else f"{len(facts.columns)} columns"
-    zeros = "1 row counts" if facts.rows_as_zeros == 1 else f"{facts.rows_as_zeros} rows count"
-    yield f"{facts.rows} rows of {of}{form}. {zeros} as zeros."
+    of = counted(len(facts.features), "feature") if facts.features else counted(len(facts.columns), "column")
+    count = "counts" if facts.rows_as_zeros == 1 else "count"
+    yield f"{counted(facts.rows, 'row')} of {of}{form}. {counted(facts.rows_as_zeros, 'row')} {count} as zeros."
     if facts.persons is not None:
         whose = facts.persons
-        each = "1 row" if whose.most_rows == 1 else f"{whose.most_rows} rows"
-        yield f"{whose.persons} persons with at most {each} each."
-        yield f"{whose.rows_of_nobody} rows belong to no person."
+        yield f"{counted(whose.persons, 'person')} with at most {counted(whose.most_rows, 'row')} each."
+        belong = "belongs" if whose.rows_of_nobody == 1 else "belong"
+        yield f"{counted(whose.rows_of_nobody, 'row')} {belong} to no person."
     sizes = facts.memory
     yield (
         f"Memory, about: {decimal(sizes.rows)} for the rows, {decimal(sizes.start)} while they are read, "

@@ -19,7 +19,7 @@ from dpspca.common.checks import check_whole
 from dpspca.common.errors import InvalidParameterError, MissingExtraError
 from dpspca.common.privacy import PrivacyUnit
 from dpspca.common.results import INTERVAL_LEVEL, Model, Origin
-from dpspca.common.text import printable
+from dpspca.common.text import counted, printable
 
 from .readings import best_guess_from, in_words, stability
 
@@ -67,7 +67,7 @@ def summary(model: Model, *, top: int = TOP) -> str:
     """Return a plain text summary: components, explained variance, and the privacy statement."""
     facts = to_dict(model, top=top)
     support = f"{facts['support_size']} of {facts['features']} features in the support"
-    head = f"{_counted(len(facts['components']), 'component')}; {support}."
+    head = f"{counted(len(facts['components']), 'component')}; {support}."
     measure = _measure(model.statement.unit)
     components = [_component_text(component, measure) for component in facts["components"]]
     warning = [] if model.statement.releasable else [model.statement.headline]
@@ -187,7 +187,7 @@ def _measure(unit: PrivacyUnit) -> str:
 def _component_text(component: dict[str, Any], measure: str) -> str:
     lines = [f"  {feature['loading']:+.3f}  {feature['name']}" for feature in component["top_features"]]
     left_out = component["support_size"] - len(lines)
-    more = [f"  and {_counted(left_out, 'feature')} with smaller loadings"] if left_out else []
+    more = [f"  and {counted(left_out, 'feature')} with smaller loadings"] if left_out else []
     most = component["left_out_at_most"]
     hidden = [] if most is None else [f"  {in_left_out(most)}"]
     return "\n".join([f"Component {component['number']}{_explained_text(component, measure)}", *lines, *more, *hidden])
@@ -205,10 +205,6 @@ def _explained_text(component: dict[str, Any], measure: str) -> str:
     share = "" if ratio is None else f", {ratio:.1%} of the total"
     share = f", {WITHIN_NOISE}" if component["within_noise"] else share
     return f": {measure} {with_noise(variance, noise)}{share}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def rounded(value: float, noise: float | None) -> str:
