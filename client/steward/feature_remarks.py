@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from dpspca.common.dictionary import OUTSIDE_BECOMES
 from dpspca.provider.data import DataSetFacts, FeatureFacts
 
 _NAMED: Final = 8
@@ -42,7 +43,7 @@ def _about_unit(feature: FeatureFacts) -> Iterator[str]:
             "missing_codes there."
         )
     if outside:
-        yield f"{outside} of {count} values of {name} are outside {allowed}, and are clipped to it."
+        yield f"{outside} of {count} values of {name} are outside {allowed}, and {OUTSIDE_BECOMES[feature.kind]}."
     if suspected is not None:
         shift = f", offset = {suspected.offset:.9g}" if suspected.offset else ""
         yield (

@@ -195,8 +195,10 @@ class Genotype:
         return min(self.largest, math.sqrt(MOST_SQUARE)) if self.scale == Scale.FREQUENCY else self.largest
 
     def encode(self, raw: FloatArray) -> FloatArray:
-        """Prepare values, each by itself."""
-        return _numbers(raw, self)
+        """Prepare values, each by itself. One that does not round to 0, 1 or 2 is missing, as PLINK's -9 is."""
+        copies = np.rint(raw)
+        is_count = ((copies >= 0) & (copies <= ALLELES)) | np.isinf(raw)
+        return _numbers(np.where(is_count, raw, np.nan), self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,8 @@
 """Says that many values of a feature cannot be meant, to the person who holds the rows. Pure.
 
-Such values are no error: each is clipped, or becomes zeros, by a public rule. But a sentence here follows from rows. So
-it is for the person who gave the rows, and must not be stored in a model or a privacy statement, or be sent.
+Such values are no error: each is clipped, is missing, or becomes zeros, by a public rule. But a sentence here follows
+from rows. So it is for the person who gave the rows, and must not be stored in a model or a privacy statement, or be
+sent.
 """
 
 from collections.abc import Mapping
@@ -12,13 +13,18 @@ import numpy as np
 from dpspca.common.arrays import FloatArray
 
 from .dictionary import Dictionary
-from .features import UNKNOWN, ZERO, Category, Feature
+from .features import UNKNOWN, ZERO, Category, Feature, FeatureKind
 
 MOST_ODD: Final = 0.5
 """If a larger share of values is outside the range, the unit must be wrong, or the range. Levels are alike."""
 _FEW: Final = 0.05
 """A smaller share of odd values gives no warning: a public range may be one that nearly all values are in."""
 _MOST_LEVELS: Final = 5
+OUTSIDE_BECOMES: Final[Mapping[str, str]] = {
+    FeatureKind.NUMBER: "are clipped to it",
+    FeatureKind.GENOTYPE: "count as missing, unless they round to 0 or 2",
+}
+"""What becomes of values outside the public range, by the kind of the feature."""
 
 
 def unlikely_values_in(dictionary: Dictionary, raw: Mapping[str, FloatArray]) -> list[str]:
@@ -41,7 +47,7 @@ def unlikely_values_of(feature: Feature, values: int, odd: int) -> str:
     unit = f" {feature.unit}" if feature.unit else ""
     is_most = odd > MOST_ODD * values
     cause = "They may be in another unit." if is_most else "They may be in another unit, or stand for missing values."
-    return f"{count} are outside {low:g} to {high:g}{unit}, and are clipped to it. {cause}"
+    return f"{count} are outside {low:g} to {high:g}{unit}, and {OUTSIDE_BECOMES[feature.kind]}. {cause}"
 
 
 def _unlikely_values_in(feature: Feature, raw: FloatArray) -> str:

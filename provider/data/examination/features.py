@@ -62,7 +62,7 @@ class FeatureFacts:
     """Number of values of a category that are not a level."""
     below: int
     above: int
-    """Number of values outside the public range, which are clipped to it."""
+    """Number of values outside the public range, which are clipped to it, or of genotypes missing."""
     least: float | None
     most: float | None
     """The smallest and the largest value, in the dictionary's unit."""

@@ -298,6 +298,15 @@ def test_genotypes_are_scaled_by_their_frequency() -> None:
     assert decode(Genotype, {}, name="rs1").encode(np.array([0.0, 1.0, 2.0]))[:, 0].tolist() == [-1.0, 0.0, 1.0]
 
 
+def test_a_genotype_that_is_no_number_of_copies_is_missing() -> None:
+    """A value near a whole number is one: it was computed in another order, or by a program that rounds."""
+    stated = decode(Genotype, {"frequency": 0.25, "missing": 0.5, "scale": "none"}, name="rs1")
+    centre = stated.centre
+    values = np.array([-9.0, 9.0, 3.0, -1.0, 2.51, np.nan, 2.00001, -0.2, 1.4, np.inf])
+    copies = stated.encode(values)[:, 0] + centre
+    assert copies.tolist() == [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 2.0, 0.0, 1.4, np.inf]
+
+
 FREQUENCIES = (
     "##comment\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
     "1\trs1\tG\tA\t0.25\t100\n1\t1:77:C:T\tC\tT\t0.995\t100\n1\trs3\tC\tT\t0\t100\n"

@@ -60,6 +60,12 @@ def test_sparse_rows_are_prepared_with_the_bits_of_dense_ones(cells: Any, absent
     np.testing.assert_array_equal(made.toarray(), preparation().prepare(numbers, NAMES))
 
 
+def test_a_stored_genotype_that_is_no_number_of_copies_is_missing() -> None:
+    sparse = scipy.sparse.csr_array((np.array([-9.0, 2.0]), (np.array([0, 1]), np.array([5, 5]))), shape=(3, 7))
+    made = prepare_sparse(preparation(), sparse, NAMES, 0.0).toarray()[:, preparation().columns_prepared.index("rs1")]
+    np.testing.assert_allclose(made, np.array([0.0, 1.5, -0.5]) / np.sqrt(0.375))
+
+
 def test_numbers_are_prepared_some_at_a_time_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     sparse = scipy.sparse.random_array((50, len(NAMES)), density=0.4, rng=rng, format="csr")
