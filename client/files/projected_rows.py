@@ -1,6 +1,6 @@
 """Scores of rows: what a file holds, in the form and the order of a model's features, projected onto its components."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -15,7 +15,7 @@ from dpspca.common.errors import RowsWarning
 from dpspca.common.results import Model
 from dpspca.common.storage import Reading
 from dpspca.common.warn import warn
-from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, read_rows, stated_names
+from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, features_in, read_rows, stated_names
 
 _NAMED: Final = 8
 
@@ -96,13 +96,14 @@ def _prepared_by(read: Model, rows: Path, reading_as: Reading, *, by_position: b
 def _with_dictionary(
     read: Model, dictionary: Dictionary, rows: Path, reading_as: Reading, *, by_position: bool
 ) -> Reading:
-    """Add the model's dictionary to what the settings say about the file, which may lack what the model does not use.
+    """Add the model's dictionary to what the settings say about the file. What the model does not use is not read.
 
     The dictionary says which columns are used, so that ``columns`` and ``leave_out`` matter for positions alone.
     """
     every = replace(reading_as, columns=None, leave_out=())
-    columns, stated = None, stated_names(rows, reading_as if by_position else every)
+    columns, absent = None, list[str]()
     if by_position:
+        stated = stated_names(rows, reading_as)
         names = stated or dictionary.names
         check(
             len(names) == len(dictionary.names),
@@ -112,16 +113,20 @@ def _with_dictionary(
         columns = dict(zip(dictionary.names, names, strict=True))
         if stated is None:
             reading_as = replace(reading_as, names=names)
-    absent = () if by_position or stated is None else _unused(read, dictionary, rows, frozenset(stated))
-    chosen = replace(reading_as, columns=None, leave_out=())
+    else:
+        absent = _unused(read, dictionary, rows, every)
+    codes = reading_as.missing_codes
+    if isinstance(codes, Mapping):
+        codes = {name: each for name, each in codes.items() if name not in absent}
+    chosen = replace(reading_as, columns=None, leave_out=(), missing_codes=codes)
     return chosen.prepared(Preparation.parse(dictionary, columns, absent))
 
 
-def _unused(read: Model, dictionary: Dictionary, rows: Path, there: frozenset[str]) -> list[str]:
-    """Return the features that a file lacks and the model does not use. Refuse a file that lacks one that it uses."""
-    used = {feature_of(column) for column in read.feature_names or ()}
-    lacking = [name for name in dictionary.names if name not in there]
-    needed = [f"{name!r:.60}" for name in lacking if name in used]
+def _unused(read: Model, dictionary: Dictionary, rows: Path, reading_as: Reading) -> list[str]:
+    """Return the features that the model does not use. Refuse a file that lacks one that it uses."""
+    used = dictionary.subset(dict.fromkeys(feature_of(column) for column in read.feature_names or dictionary.columns))
+    there = features_in(rows, used, reading_as)
+    needed = [] if there is None else [f"{name!r:.60}" for name in sorted(set(used.names) - set(there))]
     more = f" and {len(needed) - _NAMED} more" if len(needed) > _NAMED else ""
     check(
         not needed,
@@ -130,7 +135,7 @@ def _unused(read: Model, dictionary: Dictionary, rows: Path, there: frozenset[st
         "Name columns as the features, or map them with --config and --data-set of a provider's settings. If a value "
         "was never measured, add a column of missing values: each counts as the dictionary says.",
     )
-    return lacking
+    return sorted(set(dictionary.names) - set(used.names))
 
 
 def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path) -> NDArray[np.intp] | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -14,7 +15,7 @@ from dpspca.common.checks import check
 from dpspca.common.dictionary import Preparation, may_be_value, toml_key
 from dpspca.common.errors import DpspcaError
 from dpspca.common.storage import DataSettings, Reading, read_dictionary
-from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, memory_cap, outline_of
+from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, features_in, memory_cap
 from dpspca.provider.evaluate import square_memory
 
 from .feature_remarks import feature_remarks
@@ -112,8 +113,10 @@ def reading_of_file(place: Path, dictionary: Path | None) -> Reading:
     """Return how to read a file. With a dictionary, columns are features by their names; others are absent."""
     if dictionary is None:
         return Reading()
-    known, there = read_dictionary(dictionary), {name for name, _ in outline_of(place)}
-    absent = [name for name in known.names if name not in there]
+    known = read_dictionary(dictionary)
+    there = features_in(place, known)
+    check(there is not None, f"The columns of {place} have no names.", "Save it in a form with names.")
+    absent = [*filterfalse(frozenset(there or ()).__contains__, known.names)]
     check(
         len(absent) < len(known.names),
         f"No column of {place} has the name of a feature.",

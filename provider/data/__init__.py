@@ -51,7 +51,7 @@ from .memory import (
     stored_integers,
 )
 from .offered_rows import read_arriving, read_offered
-from .sources import names_in, outline_of, read_rows, stated_names, width_in
+from .sources import features_in, names_in, outline_of, read_rows, stated_names, width_in
 from .streamed_rows import RowStream, files_with_rows
 from .tables import TripletFacts, import_extra, is_number
 from .threads import free_in_thread, run_in_opening_thread
@@ -95,6 +95,7 @@ __all__ = [
     "differences",
     "duplicates",
     "examine_rows",
+    "features_in",
     "files_with_rows",
     "first_sums",
     "forget_kept",

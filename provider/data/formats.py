@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidDataError, MissingExtraError
 
 from .databases import (
@@ -33,6 +34,8 @@ from .files import (
     columns_of_zarr,
     conversion,
     fault_of_text,
+    features_of_bed,
+    features_of_pgen,
     index_of_parquet,
     is_convertible,
     kinds_in_text,
@@ -93,6 +96,8 @@ class Format:
     """Says which part of the rows the file does not hold, so that another number stands there."""
     notes: Callable[[RowSource], list[str]] | None = None
     """Says what people should know of how its rows are read."""
+    features: Callable[[RowSource, Dictionary], tuple[str, ...]] | None = None
+    """Names the features of a dictionary that the file has, if not those alone that are names of columns."""
     partitions: bool = False
     """Whether the names of folders may hold columns."""
     persons_beside: bool = False
@@ -136,8 +141,10 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
     ".parquet": _PARQUET, ".pq": _PARQUET, ".arrow": _ARROW, ".feather": _ARROW, ".orc": _ORC,
     ".h5": _HDF5, ".hdf5": _HDF5, ".h5ad": _H5AD,
     ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE,
-    ".bed": Format(read_bed, columns_of_bed, _GENOTYPES, notes=notes_on_bed),
-    ".pgen": Format(read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True, notes=notes_on_pgen),
+    ".bed": Format(read_bed, columns_of_bed, _GENOTYPES, notes=notes_on_bed, features=features_of_bed),
+    ".pgen": Format(
+        read_pgen, columns_of_pgen, _GENOTYPES, may_hang=True, notes=notes_on_pgen, features=features_of_pgen
+    ),
     ".duckdb": Format(read_duckdb, columns_of_duckdb, _DATABASE, triplets=triplets_of_duckdb),
     ".postgresql": Format(read_postgres, columns_of_postgres, _DATABASE, triplets=triplets_of_postgres),
     ".sqlalchemy": Format(

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse
 
 from dpspca.common.arrays import FloatArray
-from dpspca.common.dictionary import prepare_sparse
+from dpspca.common.dictionary import Dictionary, prepare_sparse
 from dpspca.common.errors import DpspcaError, InvalidDataError
 from dpspca.common.storage import Reading
 
@@ -174,6 +174,22 @@ def stated_names(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | Non
     return _columns_in(path, reading, any_type=True).names
 
 
+def features_in(path: Path, dictionary: Dictionary, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
+    """Name the features of a dictionary that a data set has. Return None if its file does not name columns.
+
+    A column has the name of its feature. A variant may have another one, and the place and the alleles of the feature.
+    """
+    if reading.triplets is None:
+        file = files_at(path)[0]
+        with file_errors(file):
+            source = _source(file, reading, path)
+            find = format_of(source).features
+            if find is not None:
+                return find(source, dictionary)
+    names = stated_names(path, reading)
+    return None if names is None else tuple(filter(frozenset(names).__contains__, dictionary.names))
+
+
 def types_in(path: Path, reading: Reading = _PLAIN) -> tuple[str, ...] | None:
     """Read the types of a table's columns, if the file states types."""
     return _columns_in(path, reading).kinds
@@ -305,7 +321,8 @@ def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Colu
 
 def _source(file: Path, reading: Reading, path: Path, room: int | None = None) -> RowSource:
     """Return how to read a file of a data set that is at ``path``."""
-    return RowSource(located(file), reading, room=room, partition=partition_of(path, file))
+    part = partition_of(path, file)
+    return RowSource(located(file), reading, room=room, is_part=is_several(path), partition=part)
 
 
 def complete(

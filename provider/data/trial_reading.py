@@ -13,6 +13,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
+from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
@@ -36,6 +37,7 @@ def require_readable(source: RowSource, seconds: float = SECONDS) -> None:
         "array": reading.array,
         "person": reading.person,
         "alleles": alleles,
+        "preparation": None if reading.preparation is None else reading.preparation.written(),
         "room": source.room,
         "partition": source.partition,
     }
@@ -63,7 +65,7 @@ def main() -> None:
     from .formats import format_of  # noqa: PLC0415  # it knows this module
 
     task = json.load(sys.stdin)
-    person = task["person"]
+    person, preparation = task["person"], task["preparation"]
     reading = Reading(
         columns=None if task["columns"] is None else tuple(task["columns"]),
         leave_out=tuple(task["leave_out"]),
@@ -71,6 +73,7 @@ def main() -> None:
         person=person,
         texts={} if person is None else {person: PersonCells(label_of)},
         alleles=None if task["alleles"] is None else Path(task["alleles"]),
+        preparation=None if preparation is None else Preparation.from_written(preparation),
     )
     source = RowSource(Path(task["path"]), reading, room=task["room"], partition=tuple(map(tuple, task["partition"])))
     numbers = format_of(source).read(source).numbers

@@ -27,7 +27,17 @@ from .folders import (
 )
 from .hdf5_files import columns_of_h5ad, read_h5ad, read_hdf5, unstored_in_h5ad, unstored_in_hdf5
 from .person_labels import label_of, labels_in
-from .plink_files import columns_of_bed, columns_of_pgen, located, notes_on_bed, notes_on_pgen, read_bed, read_pgen
+from .plink_files import (
+    columns_of_bed,
+    columns_of_pgen,
+    features_of_bed,
+    features_of_pgen,
+    located,
+    notes_on_bed,
+    notes_on_pgen,
+    read_bed,
+    read_pgen,
+)
 from .text_cells import number_parser
 from .text_files import (
     columns_of_text,
@@ -57,6 +67,8 @@ __all__ = [
     "columns_of_zarr",
     "conversion",
     "fault_of_text",
+    "features_of_bed",
+    "features_of_pgen",
     "files_of",
     "index_of_parquet",
     "is_convertible",

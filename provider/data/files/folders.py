@@ -28,6 +28,8 @@ from dpspca.provider.data.memory import Genotypes, StoredRows
 from dpspca.provider.data.memory import stacked as genotypes_of_all
 from dpspca.provider.data.memory import stacked as stored_rows_of_all
 
+from .plink_files import JOIN_VARIANTS, SAME_VARIANTS
+
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""
 _PARTITION: Final = re.compile(r"[^=]+=.*")
@@ -92,6 +94,8 @@ class FolderForm:
 
     def require(self, file: Path, rows: CheckedRows) -> None:
         """Refuse a file that differs in form from the first."""
+        if isinstance(rows.matrix, Genotypes) and (rows.dimension, rows.names) != (self.dimension, self.names):
+            raise InvalidDataError(f"{file} has other variants than {self.file.name}. {SAME_VARIANTS}", JOIN_VARIANTS)
         if rows.dimension != self.dimension:
             raise InvalidDataError(
                 f"{file} has {rows.dimension} columns, but {self.file.name} has {self.dimension}.",

@@ -16,13 +16,14 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpspca.common.dictionary import Genotype, counted_as
+from dpspca.common.dictionary import Dictionary, Genotype, counted_as
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
 from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, columns_used, import_extra, require_room
 
 from .variants import NO_AUTOSOME, Agreement, Variant, agree, counting, described, read_variants, sample_ids
+from .variants_by_place import named_as_features, require_any
 
 _MAGIC: Final = b"\x6c\x1b"
 _HEADER: Final = 3
@@ -32,6 +33,13 @@ _RENAMING: Final = (
     "Name variants by place and alleles: plink2 --bfile PREFIX --set-all-var-ids '@:#:$r:$a' --make-bed --out OTHER "
     "(of .pgen files: --pfile and --make-pgen)."
 )
+_REMOVE_FEATURE: Final = "remove the feature from the dictionary"
+SAME_VARIANTS: Final = "Variants are columns, and several files of a data set are rows: they need the same variants."
+JOIN_VARIANTS: Final = (
+    "If each file has the variants of a chromosome, join the files: ls chr*.bed | sed 's/.bed$//' > files.txt; "
+    "plink2 --pmerge-list files.txt bfile --make-bed --out OTHER (of .pgen files: chr*.pgen, .pgen, pfile, --make-pgen)"
+)
+"""What to do about files that have different variants."""
 _WRITE_AGAIN: Final = "Write the files again, whole and together, for example with plink2 --make-bed."
 
 
@@ -153,6 +161,16 @@ def columns_of_pgen(source: RowSource) -> Columns:
     return _chosen(source, _variants(source, _PGEN_LISTS[0]))[0]
 
 
+def features_of_bed(source: RowSource, dictionary: Dictionary) -> tuple[str, ...]:
+    """Name the features of a dictionary that a file has, by name or by place and alleles. Others may be anything."""
+    return _features(source, dictionary, ".bim")
+
+
+def features_of_pgen(source: RowSource, dictionary: Dictionary) -> tuple[str, ...]:
+    """Name the features of a dictionary that a file has, by name or by place and alleles. Others may be anything."""
+    return _features(source, dictionary, _PGEN_LISTS[0])
+
+
 _Chosen: TypeAlias = tuple[Columns, Agreement | None]
 """Which variants are used, and how their alleles relate to those of a reference."""
 _PGEN_LISTS: Final = ".pvar", ".psam"
@@ -192,11 +210,38 @@ def _require_two_alleles(used: Sequence[Variant], reading: Reading) -> None:
 def _beside(path: Path, ending: str) -> Path:
     """Return the file that belongs to another, by its ending."""
     found = [path.with_suffix(each) for each in (ending, f"{ending}.zst") if path.with_suffix(each).exists()]
+    if not found and "{" in path.name and not path.exists():
+        raise InvalidDataError(f"There is no file {path.name}. {SAME_VARIANTS}", JOIN_VARIANTS)
     if not found:
         raise InvalidDataError(
             f"There is no {path.with_suffix(ending).name} beside it.", f"Put the {ending} file into the same folder."
         )
     return found[0]
+
+
+def _features(source: RowSource, dictionary: Dictionary, ending: str) -> tuple[str, ...]:
+    features = {each.name: each for each in dictionary.features}
+    variants = named_as_features(_variants(source, ending), features, features, _REMOVE_FEATURE)
+    require_any(variants, features)
+    there = {each.name for each in variants}
+    return tuple(name for name in features if name in there)
+
+
+def _named(source: RowSource, variants: Sequence[Variant]) -> Sequence[Variant]:
+    """Name variants as the features of the dictionary, if there is one. Refuse a file that lacks all, or a part."""
+    reading = source.reading
+    if reading.preparation is not None:
+        mapped = reading.preparation.mapped
+        sought = {each.column: each.feature for each in mapped if not each.is_located}
+        variants = named_as_features(variants, sought, reading.preparation.columns, reading.way_to_leave_out)
+    lacking = frozenset(reading.columns or ()).difference(each.name for each in variants)
+    if lacking and source.is_part:
+        raise InvalidDataError(
+            f"It lacks {len(lacking)} variants, such as {min(lacking)!r:.60}. {SAME_VARIANTS}", JOIN_VARIANTS
+        )
+    if reading.preparation is not None:
+        require_any(variants, {each.column: each.feature for each in reading.preparation.mapped})
+    return variants
 
 
 def _chosen(source: RowSource, variants: Sequence[Variant]) -> _Chosen:
@@ -206,6 +251,7 @@ def _chosen(source: RowSource, variants: Sequence[Variant]) -> _Chosen:
     if reference is not None and reading.columns is None:
         listed = tuple(each.name for each in reference if each.name not in reading.leave_out)
         reading = replace(reading, columns=listed, leave_out=())
+    variants = _named(replace(source, reading=reading), variants)
     chosen = columns_used([each.name for each in variants], reading, _RENAMING)
     used = variants if chosen.places is None else [variants[place] for place in chosen.places]
     _require_two_alleles(used, reading)

@@ -47,6 +47,8 @@ class RowSource:
     """How many numbers to read at a time, about. It bounds memory, and changes no number."""
     room: int | None = None
     """How many bytes rows may take that have to be in memory as a whole."""
+    is_part: bool = False
+    """Whether the data set has other files, too."""
     partition: tuple[tuple[str, str | None], ...] = ()
     """Columns that the names of the file's folders hold, such as year=2024, and the text that all its rows have there.
     """
@@ -154,7 +156,7 @@ def columns_used(all_names: Sequence[str] | None, reading: Reading, renaming: st
     if not declared:
         places = None
     elif reading.columns:
-        places = _places_of(reading.columns, all_names)
+        places = _places_of(reading, all_names, renaming)
     else:
         for name in reading.leave_out:
             _require_some(name, all_names)
@@ -242,16 +244,18 @@ def _remedy(unusable: Sequence[tuple[str, str]], *, by_dictionary: bool) -> str:
     )
 
 
-def _places_of(names: Sequence[str], all_names: Sequence[str]) -> list[int]:
-    """Find columns by name. Refuse a name that no column or several columns have."""
+def _places_of(reading: Reading, all_names: Sequence[str], renaming: str) -> list[int]:
+    """Find the columns that are used by name. Refuse a name that no column or several columns have."""
     places = {name: place for place, name in enumerate(all_names)}
-    counts = Counter(all_names)
+    counts, names = Counter(all_names), reading.columns or ()
     for name in names:
         if name not in places:
             _require_some(name, all_names)
         if counts[name] > 1:
+            other = "" if reading.preparation is None else f" Or {reading.way_to_leave_out}."
             raise InvalidDataError(
-                f"There are several columns with the name {name!r:.{_LONGEST_NAME}}.", "Give each a name of its own."
+                f"There are several columns with the name {name!r:.{_LONGEST_NAME}}.",
+                f"{renaming or 'Give each a name of its own.'}{other}",
             )
     return [places[name] for name in names]
 
