@@ -12,7 +12,7 @@ from dpspca.common.checks import check
 from dpspca.common.errors import InvalidDataError, InvalidParameterError
 from dpspca.common.storage import SAMPLE_LISTS
 from dpspca.common.text import to_csv
-from dpspca.provider.data import DATABASES, import_extra, sample_ids, write_scores_table
+from dpspca.provider.data import DATABASES, beside, import_extra, sample_ids, write_scores_table
 
 from .phenotypes import Phenotypes
 
@@ -48,9 +48,8 @@ class RowNames:
 
 def names_beside(source: Path) -> Path | None:
     """Return the list of samples that belongs to a file of genotypes."""
-    stems = {source.with_suffix("")} if source.suffix.lower() in {".bed", ".pgen"} else {source}
-    found = [path for stem in stems for end in SAMPLE_LISTS if (path := stem.with_name(stem.name + end)).exists()]
-    return found[0] if found and not source.is_dir() else None
+    stem = source.with_suffix("") if source.suffix.lower() in {".bed", ".pgen"} else source
+    return None if source.is_dir() else next(filter(None, (beside(stem, end) for end in SAMPLE_LISTS)), None)
 
 
 def write_scores(out: Path, scores: FloatArray, names: RowNames | None, table: str | None) -> None:

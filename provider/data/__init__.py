@@ -34,7 +34,7 @@ from .examination import (
     examine_rows,
     preview_row,
 )
-from .files import Variant, agree, outline_of_variants, read_variants, sample_ids
+from .files import Variant, agree, beside, outline_of_variants, read_variants, sample_ids
 from .identification import PersonNames, identify
 from .memory import (
     CELLS_A_BYTE,
@@ -86,6 +86,7 @@ __all__ = [
     "Variant",
     "WaitingQueries",
     "agree",
+    "beside",
     "blocks_of",
     "check_names",
     "check_rows",

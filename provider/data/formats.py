@@ -24,6 +24,7 @@ from .databases import (
     triplets_of_sqlite,
 )
 from .files import (
+    COMPANIONS,
     columns_of_arrow,
     columns_of_bed,
     columns_of_h5ad,
@@ -39,6 +40,7 @@ from .files import (
     index_of_parquet,
     is_convertible,
     kinds_in_text,
+    lacking_beside,
     notes_on_bed,
     notes_on_pgen,
     read_arrow,
@@ -155,9 +157,6 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType({
 })  # fmt: skip
 _PACKED: Final = (".gz", ".bz2", ".xz", ".zst")
 
-_COMPANIONS: Final = {".bim": ".bed", ".fam": ".bed", ".pvar": ".pgen", ".psam": ".pgen"}
-"""Files that are read with another, which the settings name."""
-
 
 def format_of(source: RowSource) -> Format:
     """Return the kind of a file. Refuse an unknown one, and declarations that say nothing about this kind."""
@@ -200,6 +199,10 @@ def unpacked_name(path: Path) -> str:
 
 
 def _unknown(path: Path, ending: str) -> MissingExtraError:
+    if not path.exists() and (lacking := lacking_beside(path)) is not None:
+        return MissingExtraError(
+            f"There is {' and '.join(lacking[1])}, but no {lacking[0]}.", "Put it into the same folder."
+        )
     if not ending and not path.exists():
         return MissingExtraError("There is no such file or folder.", "Check the name, and the folder that it is in.")
     what = f"Files ending in {ending!r} cannot be read."
@@ -208,7 +211,7 @@ def _unknown(path: Path, ending: str) -> MissingExtraError:
         return MissingExtraError(f"Files ending in '{within}{ending}' cannot be read.", f"Unpack it first: {unpack}")
     if is_convertible(ending):
         return MissingExtraError(what, f"Convert it first: {conversion(path, ending)}")
-    if ending in _COMPANIONS:
-        return MissingExtraError(what, f"Name the {_COMPANIONS[ending]} file beside it.")
+    if ending in COMPANIONS:
+        return MissingExtraError(what, f"Name the {COMPANIONS[ending]} file beside it.")
     known = f"{', '.join(FORMATS)}, and text also with {', '.join(_PACKED)}"
     return MissingExtraError(what, f"Use one of: {known}.")

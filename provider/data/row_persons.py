@@ -15,7 +15,7 @@ from dpspca.common.errors import InvalidDataError, MissingExtraError
 from dpspca.common.storage import SAMPLE_LISTS, Reading
 
 from .file_errors import file_errors
-from .files import label_of, labels_in, located, read_samples
+from .files import beside, label_of, labels_in, located, read_samples
 from .sources import RawTables, has_persons_beside, names_to_read, raw_tables
 from .tables import PERSON, Columns, PersonCells, RawTable, RowBatches, require_room
 
@@ -104,7 +104,7 @@ def _samples_beside(path: Path, reading: Reading) -> Path | None:
     with suppress(MissingExtraError):
         place = located(path)
         if place.suffix.lower() in _GENOTYPES:
-            return next((each for end in SAMPLE_LISTS if (each := place.with_suffix(end)).exists()), None)
+            return next(filter(None, (beside(place.with_suffix(""), end) for end in SAMPLE_LISTS)), None)
     return None
 
 

@@ -14,6 +14,7 @@ from .columnar_files import (
     triplets_of_orc,
     triplets_of_parquet,
 )
+from .companions import COMPANIONS, beside, lacking_beside, located
 from .conversions import conversion, is_convertible, unpacking
 from .folders import (
     FolderForm,
@@ -32,7 +33,6 @@ from .plink_files import (
     columns_of_pgen,
     features_of_bed,
     features_of_pgen,
-    located,
     notes_on_bed,
     notes_on_pgen,
     read_bed,
@@ -52,11 +52,13 @@ from .variants import Variant, agree, outline_of_variants, read_samples, read_va
 from .zarr_files import columns_of_zarr, is_zarr, read_zarr, unstored_in_zarr
 
 __all__ = [
+    "COMPANIONS",
     "FolderForm",
     "Stamp",
     "TemporarilyUnreadableError",
     "Variant",
     "agree",
+    "beside",
     "columns_of_arrow",
     "columns_of_bed",
     "columns_of_h5ad",
@@ -77,6 +79,7 @@ __all__ = [
     "kinds_in_text",
     "label_of",
     "labels_in",
+    "lacking_beside",
     "located",
     "notes_on_bed",
     "notes_on_pgen",

@@ -24,10 +24,9 @@ import scipy.sparse
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import is_pattern
 from dpspca.provider.data.checked import CheckedRows, Table
-from dpspca.provider.data.memory import Genotypes, StoredRows
-from dpspca.provider.data.memory import stacked as genotypes_of_all
-from dpspca.provider.data.memory import stacked as stored_rows_of_all
+from dpspca.provider.data.memory import Genotypes, StoredRows, stacked_genotypes, stacked_rows
 
+from .companions import is_companion
 from .plink_files import JOIN_VARIANTS, SAME_VARIANTS
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
@@ -115,6 +114,8 @@ class FolderForm:
 def files_of(folder: Path, *, partitioned: bool = False) -> dict[Path, Stamp]:
     """List a folder's files in the order of their names, without those whose name begins with a dot.
 
+    Lists of variants and samples that belong to genotypes are read with these, and are no files of rows.
+
     Of a pattern such as ``visits-*.csv``, list the files of its folder that match. A ``partitioned`` folder may have
     folders such as ``year=2024`` within it: list their files, too, in the order of their paths.
 
@@ -146,7 +147,7 @@ def files_of(folder: Path, *, partitioned: bool = False) -> dict[Path, Stamp]:
 
 def _within(path: Path, *, partitioned: bool) -> Iterator[Path]:
     """Return a path, or of a partition the paths within it. A link is no partition: its files could be there twice."""
-    if path.name.startswith(".") or path.name in _MARKS:
+    if path.name.startswith(".") or path.name in _MARKS or is_companion(path):
         return
     if partitioned and _PARTITION.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
         for each in path.iterdir():
@@ -184,7 +185,7 @@ def stacked(matrices: Sequence[Any], *, is_sparse: bool) -> Table:
     if len(matrices) == 1:
         return matrices[0]  # type: ignore[no-any-return]
     if all(isinstance(each, Genotypes) for each in matrices):
-        return genotypes_of_all(matrices)
+        return stacked_genotypes(matrices)
     if all(isinstance(each, StoredRows) for each in matrices):
-        return stored_rows_of_all(matrices)
+        return stacked_rows(matrices)
     return scipy.sparse.vstack(matrices, format="csr") if is_sparse else np.concatenate(matrices)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
+from struct import Struct
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,12 +23,16 @@ from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
 from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, columns_used, import_extra, require_room
 
+from .companions import beside
 from .variants import NO_AUTOSOME, Agreement, Variant, agree, counting, described, read_variants, sample_ids
 from .variants_by_place import named_as_features, require_any
 
 _MAGIC: Final = b"\x6c\x1b"
 _HEADER: Final = 3
 _BY_VARIANT, _BY_SAMPLE = b"\x01", b"\x00"
+_PGEN_HEAD: Final = Struct("<2sBII")
+_WITH_COUNTS: Final = frozenset({0x02, 0x03, 0x04, 0x10})
+"""Forms of .pgen whose head has the numbers of variants and samples."""
 _BLOCK_BYTES: Final = 2**20
 _RENAMING: Final = (
     "Name variants by place and alleles: plink2 --bfile PREFIX --set-all-var-ids '@:#:$r:$a' --make-bed --out OTHER "
@@ -82,6 +87,7 @@ def _rows_of(file: FileIO, places: NDArray[np.intp], width: int) -> Bytes:
 def read_pgen(source: RowSource) -> RawTable:
     """Read the hard calls of a .pgen file. The .pvar (or .pvar.zst) and .psam beside it must describe it."""
     variants, samples = _listed(source, *_PGEN_LISTS)
+    _require_counts(source.path, len(variants), samples)
     chosen = _chosen(source, variants)
     with import_extra("pgenlib").PgenReader(
         os.fsencode(source.path),
@@ -96,6 +102,20 @@ def read_pgen(source: RowSource) -> RawTable:
             return of_codes(np.where(counts < 0, MISSING, counts).astype(np.uint8))
 
         return _table(source, chosen, (samples, len(variants)), bytes_of)
+
+
+def _require_counts(path: Path, variants: int, samples: int) -> None:
+    """Refuse lists that are not those of a .pgen file whose head says how much it holds."""
+    with path.open("rb") as file:
+        head = file.read(_PGEN_HEAD.size)
+    if len(head) == _PGEN_HEAD.size:
+        magic, mode, *held = _PGEN_HEAD.unpack(head)
+        if magic == _MAGIC and mode in _WITH_COUNTS and held != [variants, samples]:
+            raise InvalidDataError(
+                f"The .pgen file has {held[0]} variants of {held[1]} samples, which do not fit {variants} variants in "
+                f".pvar and {samples} samples in .psam.",
+                _WRITE_AGAIN,
+            )
 
 
 def notes_on_bed(source: RowSource) -> list[str]:
@@ -139,16 +159,6 @@ def _notes_on_sex(source: RowSource, variants: Sequence[Variant]) -> list[str]:
         else ""
     )
     return [note] if note else []
-
-
-def located(path: Path) -> Path:
-    """Find the file of a name without ending, as PLINK's users write it."""
-    if path.exists():
-        return path
-    found = [each for ending in (".bed", ".pgen") if (each := path.with_name(path.name + ending)).exists()]
-    if len(found) > 1:
-        raise InvalidDataError(f"{path} may be {found[0].name} or {found[1].name}.", "Write the ending, too.")
-    return found[0] if found else path
 
 
 def columns_of_bed(source: RowSource) -> Columns:
@@ -209,14 +219,15 @@ def _require_two_alleles(used: Sequence[Variant], reading: Reading) -> None:
 
 def _beside(path: Path, ending: str) -> Path:
     """Return the file that belongs to another, by its ending."""
-    found = [path.with_suffix(each) for each in (ending, f"{ending}.zst") if path.with_suffix(each).exists()]
-    if not found and "{" in path.name and not path.exists():
+    stem = path.with_suffix("")
+    found = beside(stem, ending) or beside(stem, f"{ending}.zst")
+    if found is None and "{" in path.name and not path.exists():
         raise InvalidDataError(f"There is no file {path.name}. {SAME_VARIANTS}", JOIN_VARIANTS)
-    if not found:
+    if found is None:
         raise InvalidDataError(
-            f"There is no {path.with_suffix(ending).name} beside it.", f"Put the {ending} file into the same folder."
+            f"There is no {stem.name}{ending} beside it.", f"Put the {ending} file into the same folder."
         )
-    return found[0]
+    return found
 
 
 def _features(source: RowSource, dictionary: Dictionary, ending: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Rows while jobs use them: two bits a genotype, blocks in scratch files, memory used again."""
 
 from .block_tables import BlockTable, blocks_of
-from .genotypes import Genotypes, entry_by_entry, prepared_genotypes
+from .genotypes import Genotypes, entry_by_entry, prepared_genotypes, stacked_genotypes
 from .lookups import Lookup
 from .processors import on_all_processors
 from .reused_memory import ReusedMemory
@@ -20,7 +20,7 @@ from .row_words import (
     row_totals,
 )
 from .scratch import DEFAULT_MEMORY, MOST_CELLS, Scratch, ScratchError, cells_in, machine_memory, memory_cap
-from .stored_rows import RowWriter, StoredRows, stacked, stored_integers, stored_type
+from .stored_rows import RowWriter, StoredRows, stacked_rows, stored_integers, stored_type
 from .two_bits import CELLS_A_BYTE, MISSING, Bytes, from_bed, of_codes, swapped
 
 __all__ = [
@@ -58,7 +58,8 @@ __all__ = [
     "on_all_processors",
     "prepared_genotypes",
     "row_totals",
-    "stacked",
+    "stacked_genotypes",
+    "stacked_rows",
     "stored_integers",
     "stored_type",
     "swapped",

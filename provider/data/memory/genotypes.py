@@ -164,7 +164,7 @@ def prepared_genotypes(matrix: Genotypes, names: Sequence[str], preparation: Pre
     return replace(chosen, values=np.ascontiguousarray(preparation.prepare(matrix.values, names)))
 
 
-def stacked(parts: Sequence[Genotypes]) -> Genotypes:
+def stacked_genotypes(parts: Sequence[Genotypes]) -> Genotypes:
     """Put rows below one another. Their columns must be the same."""
     packed = np.concatenate([part.packed for part in parts])
     return Genotypes(packed, parts[0].values, np.concatenate([part.blank for part in parts]))

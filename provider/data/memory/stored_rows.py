@@ -176,7 +176,7 @@ class RowWriter:
         return StoredRows(self._scratch, *files, self._kind, self._width, 0, self._count, first=first)
 
 
-def stacked(parts: Sequence[StoredRows]) -> StoredRows:
+def stacked_rows(parts: Sequence[StoredRows]) -> StoredRows:
     """Put rows below one another, as a copy. Their columns must be the same."""
     kind = np.result_type(*(part.kind for part in parts))
     writer = RowWriter(parts[0].scratch, parts[0].shape[1], kind)
