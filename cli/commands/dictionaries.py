@@ -32,7 +32,7 @@ from dpspca.common.text import printable
 from dpspca.provider.data import outline_of, outline_of_variants
 
 CHECK_FAILED: Final = 1
-_FREQUENCIES: Final = ".afreq"
+_FREQUENCIES: Final = (".afreq", ".afreq.gz", ".afreq.zst")
 _MOST_SHOWN: Final = 40
 """The most features, or differences, that a table shows. JSON has all."""
 
@@ -82,7 +82,7 @@ def _init(  # noqa: PLR0913  # a command's flags are its parameters
 
 def _drafted(source: Path, declared: Reading | None, out: Path | None) -> tuple[str, str]:
     """Draft a dictionary. Also say how much it describes. A file that it names is found from its own folder."""
-    if source.suffix.lower() == _FREQUENCIES:
+    if source.name.lower().endswith(_FREQUENCIES):
         variants = len(read_frequencies(source))
         named = os.path.relpath(source, Path() if out is None else out.parent)
         return draft_of_panel(Path(named).as_posix()), f"{variants} variants"

@@ -1,6 +1,7 @@
 """Reads public allele frequencies in the form of PLINK 2: an .afreq file. Pure: text in, features out."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dpspca.common.checks import check
@@ -11,20 +12,25 @@ from .places import chromosome, known_allele, position
 
 _NEEDED: Final = ("ID", "ALT", "ALT_FREQS")
 _FORM: Final = (
-    "Give a file as `plink2 --freq` writes it: a line that begins with #CHROM, and one line for each variant."
+    "Give a file as `plink2 --freq cols=+pos` writes it: a line that begins with #CHROM, and one line for each variant."
 )
+_NO_NAME: Final = "."
+_BY_PLACE: Final = ("CHROM", "POS", "REF", "ALT")
+"""What names a variant without an ID, as in a list of variants beside genotypes."""
 _HALF: Final = 0.5
 
 
 def parse_frequencies(text: str, least: float = 0.0) -> dict[str, dict[str, Any]]:
     """Return a genotype feature for each variant whose rarer allele has at least the frequency ``least``.
 
-    Variants that nobody or everybody carries are left out, because they show no difference between persons.
+    Variants that nobody or everybody carries, or of which nobody has a genotype, are left out, because they show no
+    difference between persons.
     """
     check(0 <= least < _HALF, f"least_frequency is {least:g}.", "Give a number from 0 to below 0.5.")
     features: dict[str, dict[str, Any]] = {}
     for number, row in _rows(text):
-        name, allele, written = (row[key] for key in _NEEDED)
+        written_name, allele, written = (row[key] for key in _NEEDED)
+        name = _named(number, row) if written_name == _NO_NAME else written_name
         frequency = _frequency(number, written)
         check(
             name not in features,
@@ -39,6 +45,21 @@ def parse_frequencies(text: str, least: float = 0.0) -> dict[str, dict[str, Any]
         "Lower least_frequency, or give another file.",
     )
     return features
+
+
+def _named(number: int, row: Mapping[str, str]) -> str:
+    """Return the name of a variant without an ID: its place and alleles."""
+    check(
+        all(key in row for key in _BY_PLACE),
+        f"Line {number}: the variant has no ID, and the file has no column {_few(row, _BY_PLACE)} to name it by.",
+        "Write the file with `plink2 --freq cols=+pos`.",
+    )
+    return ":".join(row[key] for key in _BY_PLACE)
+
+
+def _few(row: Collection[str], needed: Sequence[str]) -> str:
+    """List the columns that are needed and not there."""
+    return ", ".join(key for key in needed if key not in row)
 
 
 def _stated(row: Mapping[str, str]) -> dict[str, Any]:
@@ -58,7 +79,7 @@ def _rows(text: str) -> Iterator[tuple[int, Mapping[str, str]]]:
         if heading is None:
             heading = cells
             if not set(_NEEDED) <= set(heading):
-                raise InvalidParameterError(f"Line {number} names no columns {', '.join(_NEEDED)}.", _FORM)
+                raise InvalidParameterError(f"Line {number} names no column {_few(heading, _NEEDED)}.", _FORM)
             continue
         check(len(cells) == len(heading), f"Line {number} has {len(cells)} cells under {len(heading)} names.", _FORM)
         yield number, dict(zip(heading, cells, strict=True))
@@ -76,5 +97,6 @@ def _frequency(number: int, written: str) -> float:
         frequency = float(written)
     except ValueError:
         frequency = -1.0
-    check(0 <= frequency <= 1, f"Line {number}: the frequency is {shortened(written)}.", "Give a number from 0 to 1.")
+    is_known = 0 <= frequency <= 1 or math.isnan(frequency)  # nobody has a genotype
+    check(is_known, f"Line {number}: the frequency is {shortened(written)}.", "Give a number from 0 to 1.")
     return frequency

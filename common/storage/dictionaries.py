@@ -12,6 +12,7 @@ from dpspca.common.dictionary import Dictionary, parse_concepts, parse_frequenci
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidParameterError
 from dpspca.common.names import shortened
 
+from .packed_text import read_packed_text
 from .toml_file import read_text, read_toml
 
 
@@ -97,7 +98,7 @@ def _parsed(folder: Path, file: str, parse: Callable[[str], dict[str, dict[str, 
     try:
         endless = place.is_char_device() or place.is_fifo() or place.is_socket()
         check(not endless, f"{place} is not a text file.", "Give the path of a file.")
-        return parse(read_text(place))
+        return parse(read_packed_text(place))
     except InvalidParameterError as problem:
         named = problem.what if str(place) in problem.what else f"{place}: {problem.what}"
         raise InvalidParameterError(named, problem.remedy) from None

@@ -8,6 +8,7 @@ variant. So is a variant at another place.
 Lists of variants count as public, as column names do.
 """
 
+import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ class Variant:
 
 
 def read_variants(path: Path) -> list[Variant]:
-    """Read a .bim, .pvar, .pvar.zst or .afreq file."""
+    """Read a .bim, .pvar or .afreq file, which may be packed as .gz or .zst."""
     with _lines(path) as lines:
         heads, cells = _headed(lines, {len(_SHORT_BIM): _SHORT_BIM}, _BIM)
         places = _Places(path, heads)
@@ -145,6 +146,10 @@ def _lines(path: Path) -> Iterator[Iterator[str]]:
     if path.suffix.lower() == ".zst":
         with path.open("rb") as file, import_extra("pyarrow").CompressedInputStream(file, "zstd") as packed:
             yield iter(packed.read().decode("utf-8-sig", "surrogateescape").splitlines())
+        return
+    if path.suffix.lower() == ".gz":
+        with gzip.open(path, "rt", encoding="utf-8-sig", errors="surrogateescape") as text:
+            yield text
         return
     with path.open("rb") as file:
         if file.read(len(_GZIP)) == _GZIP:

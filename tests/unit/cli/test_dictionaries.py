@@ -1,5 +1,6 @@
 """`dpspca dictionary` drafts a dictionary without reading a row, refuses it until it is filled in, and compares two."""
 
+import gzip
 import sqlite3
 import tomllib
 from collections.abc import Callable
@@ -161,5 +162,7 @@ def test_a_list_of_frequencies_is_named_in_the_draft(command: Callable[..., Ende
     assert "0.25" not in (tmp_path / "studies" / "study.toml").read_text(encoding="utf-8")
     assert read_dictionary(tmp_path / "studies" / "study.toml").names == ("rs1",)
     assert '"public/panel.afreq"' in command("dictionary", "init", "public/panel.afreq").out
+    (tmp_path / "panel.afreq.gz").write_bytes(gzip.compress(panel.read_bytes()))
+    assert '"panel.afreq.gz"' in command("dictionary", "init", "panel.afreq.gz").out
     panel.write_text("rs1 0.25\n", encoding="utf-8")
     assert "panel.afreq" in command("dictionary", "init", panel).error_line

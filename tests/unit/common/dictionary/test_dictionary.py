@@ -331,8 +331,10 @@ def test_genotypes_of_a_frequency_file_are_features(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", ("#CHROM", "`plink2 --freq`")),
-        ("#CHROM ID\n", ("Line 1", "ID, ALT, ALT_FREQS")),
+        ("", ("#CHROM", "`plink2 --freq cols=+pos`")),
+        ("#CHROM ID\n", ("Line 1", "column ALT, ALT_FREQS", "`plink2 --freq cols=+pos`")),
+        (FREQUENCIES.replace("ALT_FREQS", "ALT_CTS"), ("Line 2", "column ALT_FREQS")),
+        (FREQUENCIES.replace("rs1", "."), ("Line 3", "column POS", "`plink2 --freq cols=+pos`")),
         (FREQUENCIES.replace("0.25", "1.25"), ("Line 3", "'1.25'")),
         (FREQUENCIES.replace("0.25", "0.1,0.2"), ("Line 3", "bcftools norm --multiallelics -any")),
         (FREQUENCIES.replace("1:77:C:T", "rs1"), ("Line 4", "'rs1'")),

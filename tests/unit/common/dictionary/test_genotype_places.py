@@ -1,16 +1,19 @@
 """A dictionary says where a variant is and which alleles it has, in one way for all files that write it differently."""
 
+import gzip
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from facts import facts
 
 from dpspca.common.decoding import decode
 from dpspca.common.dictionary import Dictionary, Genotype, draft, parse_frequencies, remarks
 from dpspca.common.errors import InvalidParameterError
-from dpspca.common.storage import read_dictionary
+from dpspca.common.storage import packed_text, read_dictionary, read_frequencies
+from dpspca.provider.data import Variant, read_variants
 
 WHOLE = {
     "kind": "genotype", "allele": "A", "other_allele": "G", "chromosome": "1", "position": 77, "frequency": 0.25,
@@ -55,6 +58,54 @@ def test_each_fact_about_a_variant_is_part_of_the_digest(key: str) -> None:
 def test_alleles_and_places_that_no_variant_has_are_refused(changes: dict[str, Any], said: Any) -> None:
     with pytest.raises(InvalidParameterError, match=facts("'rs1'", said)):
         of(rs1=WHOLE | changes)
+
+
+def test_a_frequency_without_an_id_has_its_place_and_alleles_as_name() -> None:
+    """So have variants without an ID in the files of providers."""
+    found = parse_frequencies(f"{HEAD}1\t77\t.\tG\tA\t0.25\t100\nchr2\t78\t.\tC\tT\t0.5\t100\n")
+    assert list(found) == ["1:77:G:A", "chr2:78:C:T"]
+    assert found["1:77:G:A"] == WHOLE
+
+
+def test_a_variant_without_any_genotype_is_left_out_as_one_that_all_carry() -> None:
+    found = parse_frequencies(f"{HEAD}1\t77\trs1\tG\tA\t0.25\t100\n1\t78\trs2\tG\tA\tnan\t0\n")
+    assert list(found) == ["rs1"]
+
+
+@pytest.mark.parametrize("ending", [".afreq", ".afreq.gz", ".afreq.zst", ".AFREQ.GZ"])
+def test_frequencies_may_be_packed(ending: str, tmp_path: Path) -> None:
+    """In a dictionary, and as a list that says which allele is counted."""
+    file = tmp_path / f"panel{ending}"
+    text = f"{HEAD}1\t77\trs1\tG\tA\t0.25\t100\n"
+    file.write_bytes(packed(text.encode(), ending))
+    (tmp_path / "study.toml").write_text(
+        f'format = "dpspca-dictionary-1"\n[genotypes]\nfile = "{file.name}"\n', encoding="utf-8"
+    )
+    assert read_dictionary(tmp_path / "study.toml") == of(rs1=WHOLE)
+    assert read_variants(file) == [Variant("rs1", "A", "G", 0.5, ("1", 77))]
+
+
+def packed(content: bytes, ending: str) -> bytes:
+    if ending.lower().endswith(".gz"):
+        return gzip.compress(content)
+    return bytes(pa.compress(content, "zstd", asbytes=True)) if ending.endswith(".zst") else content
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_a_damaged_packed_list_is_named(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / f"panel.afreq{ending}"
+    whole = packed(HEAD.encode() * 99, ending)
+    for content in (b"#CHROM", whole[:-9], whole[:20]):
+        file.write_bytes(content)
+        with pytest.raises(InvalidParameterError, match=facts(file.name)):
+            read_frequencies(file)
+    file.write_bytes(whole)
+    monkeypatch.setattr(packed_text, "MOST_BYTES", 2**10)
+    with pytest.raises(InvalidParameterError, match=facts(file.name, "MiB")):
+        read_frequencies(file)
+    file.unlink()
+    with pytest.raises(InvalidParameterError, match=facts(file.name)):
+        read_frequencies(file)
 
 
 def test_frequencies_give_alleles_and_places_as_far_as_they_have_them(tmp_path: Path) -> None:
