@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from dpspca.common.checks import check
+from dpspca.common.checks import check, check_list
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.job import JobSpec
@@ -33,7 +33,7 @@ def whole_and_chosen(given: object, features: Sequence[str] | None) -> tuple[Dic
     check(whole is not None or features is None, "features is set without a dictionary.", "Give dictionary=.")
     if whole is None:
         return None
-    return whole, whole if features is None else whole.subset(features)
+    return whole, whole if features is None else whole.subset(check_list("features", features))
 
 
 def features_of(spec: JobSpec, dictionary: Dictionary | None) -> Dictionary | None:

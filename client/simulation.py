@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from dpspca.common.algorithms import catalogue
 from dpspca.common.checks import check_whole, choice
 from dpspca.common.dictionary import Dictionary, prepare_table
-from dpspca.common.errors import DpspcaError, InvalidParameterError, InvalidTypeError
-from dpspca.common.frames import column_names
+from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidParameterError, InvalidTypeError
+from dpspca.common.frames import NO_ROWS_YET, column_names, require_table
 from dpspca.common.job import JobSpec, Span, pairing_of
 from dpspca.common.plan import Plan, Step
 from dpspca.common.privacy import MAX_PROVIDERS, Entropy, PrivacyUnit, repeatable_entropy
@@ -102,7 +102,7 @@ def simulate(  # noqa: PLR0913  # the shards, the job, and settings of the simul
     chosen = None if strategy is None else choice(Strategy, "strategy", strategy)
     plan = planned if planned and planned.spec == spec else catalogue.plan(spec)
     own_spans = _spans(spans, shards, len(tables), spec.unit)
-    own_persons = _persons(persons, shards, tables, spec.unit)
+    own_persons = _persons(persons, shards, raw, spec.unit)
     responders = [
         Responder(plan, _shard(rows, plan, chosen), MemoryLedger(), _entropy(seed), seat=number)
         for number, rows in enumerate(_all_checked(tables, spec, own_spans, own_persons))
@@ -169,9 +169,13 @@ def _tables(shards: Any, spec: JobSpec) -> list[Any]:  # noqa: ANN401  # the cal
         raise InvalidTypeError(
             f"The job is a {type(spec).__name__}, not a JobSpec.", "Call simulate(shards, spec) with a JobSpec."
         )
-    if hasattr(shards, "shape"):
+    if not isinstance(shards, Mapping):
+        require_table(shards)
+    kind = type(shards).__name__
+    if hasattr(shards, "shape") or kind in NO_ROWS_YET or not isinstance(shards, Iterable):
+        what = "a single table" if hasattr(shards, "shape") or kind in NO_ROWS_YET else f"a {kind}"
         raise InvalidTypeError(
-            "The shards are a single table, not a list of tables.", "Wrap it in a list: one table for each provider."
+            f"The shards are {what}, not a list of tables.", "Wrap it in a list: one table for each provider."
         )
     tables = list(shards.values() if isinstance(shards, Mapping) else shards)
     if not 0 < len(tables) <= MAX_PROVIDERS:
@@ -219,7 +223,20 @@ def _persons(persons: Any, shards: Any, tables: Sequence[Any], unit: PrivacyUnit
         raise InvalidParameterError(
             f"There are {parties} shards, but persons for {sum(each is not None for each in own)}.", _GIVE_PERSONS
         )
+    for number, (table, labels) in enumerate(zip(tables, own, strict=True), start=1):
+        _for_shard(number, parties, partial(require_one_index, table, labels))
     return own
+
+
+def require_one_index(table: Any, labels: Any) -> None:  # noqa: ANN401  # the caller's table, and its persons
+    """Refuse persons of pandas whose index is not that of the rows: they may be in another order."""
+    one, other = (getattr(each, "index", None) for each in (table, labels))
+    if one is not None and other is not None and hasattr(other, "equals") and not other.equals(one):
+        raise InvalidDataError(
+            "The index of the persons is not that of the rows, so they may be in another order.",
+            "Take both from one data frame. Or, if each person is that of the row in its place, give "
+            "persons.to_numpy().",
+        )
 
 
 def _listed(what: str, given: Any, shards: Any, remedy: str) -> list[Any]:  # noqa: ANN401  # not yet checked

@@ -4,13 +4,15 @@ Pandas, polars, Arrow and numpy are not imported. A table is known by its attrib
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
+from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InvalidDataError, InvalidTypeError
+from .text import composed
 
 _DATES: Final = ("date", "time", "duration", "period", "interval", "month_")
 """How pandas, polars and Arrow begin the names of types of dates, times and durations."""
@@ -18,9 +20,9 @@ _WIDE: Final = ("int128", "uint128")
 """Types of polars that numpy does not have."""
 _NO_NUMBERS: Final = (bytes, bytearray, memoryview, np.datetime64, np.timedelta64, np.ndarray)
 """Types that Python or numpy converts to numbers although they are no measurements."""
-_NAMELESS: Final = frozenset({"NAType", "NaTType"})
+NAMELESS: Final = frozenset({"NAType", "NaTType"})
 """Types of values that stand for a missing one in pandas."""
-_NO_ROWS_YET: Final = {"LazyFrame": "collect()", "DuckDBPyRelation": "df()", "RecordBatchReader": "read_all()"}
+NO_ROWS_YET: Final = {"LazyFrame": "collect()", "DuckDBPyRelation": "df()", "RecordBatchReader": "read_all()"}
 """Types that hold no rows until one of their methods is called."""
 
 
@@ -42,34 +44,65 @@ def array_of(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or an
 
     Types of columns are looked at first, because numpy takes dates for numbers if other columns hold numbers.
     """
-    if isinstance(table, Mapping):
-        raise InvalidTypeError(
-            f"The rows are a mapping ({type(table).__name__}), not a table.",
-            "Make a data frame of it, as with pandas.DataFrame(columns).",
-        )
+    require_table(table)
     require_none_masked(table)
     labels = _labels(table)
     require_distinct(labels)
     table = without_dictionaries(table)
     require_readable(labels, _types(table))
-    array = np.asarray(table)
+    array = even_array(table)
     if array.dtype.kind != "O" or not labels or array.ndim == 1:
         return array
     return np.column_stack([_column(array[:, place], name) for place, name in enumerate(labels)])
 
 
-def numbers_of_objects(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Convert an array of Python objects that are numbers."""
-    return _column(array.reshape(-1), None).reshape(array.shape)
+def require_table(rows: Any) -> None:  # noqa: ANN401  # whatever was given
+    """Refuse what holds tables, or names a file with one, and is no table itself."""
+    if isinstance(rows, str | bytes | PathLike):
+        raise InvalidTypeError(
+            f"The rows are {str(rows)!r:.80}, not a table of numbers.",
+            "Read the file first, for example with numpy.load or pandas.read_csv.",
+        )
+    if isinstance(rows, Mapping):
+        raise InvalidTypeError(
+            f"The rows are a mapping ({type(rows).__name__}), not a table.",
+            "Make a data frame of it, as with pandas.DataFrame(columns). If it holds tables, give one of them.",
+        )
+    if "GroupBy" in type(rows).__name__:
+        raise InvalidTypeError(
+            f"The rows are a {type(rows).__name__}, which holds several tables.",
+            "Give its groups: [group for _, group in grouped].",
+        )
+
+
+def even_array(table: Any) -> NDArray[Any]:  # noqa: ANN401  # anything that numpy takes
+    """Convert to an array. Name the first row of a list that is longer or shorter than those before it."""
+    try:
+        return np.asarray(table)
+    except ValueError:
+        if not isinstance(table, list | tuple):
+            raise
+        lengths = [len(row) if isinstance(row, Sized) else 0 for row in table]
+        other = next((row for row, length in enumerate(lengths) if length != lengths[0]), 0)
+        raise InvalidDataError(
+            f"Row {other + 1} has {lengths[other]} values, and row 1 has {lengths[0]}.",
+            "Give each row one value for each column.",
+        ) from None
+
+
+def numeric_array(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or anything that numpy takes
+    """Convert a table to an array, and Python objects in it to the numbers that they are."""
+    array = array_of(table)
+    return _column(array.reshape(-1), None).reshape(array.shape) if array.dtype.kind == "O" else array
 
 
 def require_distinct(labels: Sequence[object]) -> None:
     """Refuse a data frame with several columns of one name."""
-    again = [name for name, count in Counter(labels).items() if count > 1]
+    counts = Counter(composed(each) if isinstance(each, str) else each for each in labels)
+    again = [name for name, count in counts.items() if count > 1]
     if again:
         raise InvalidDataError(
-            f"{Counter(labels)[again[0]]} columns have the name {again[0]!r:.60}.",
-            "Give each column a name of its own.",
+            f"{counts[again[0]]} columns have the name {again[0]!r:.60}.", "Give each column a name of its own."
         )
 
 
@@ -139,7 +172,7 @@ def number_in(text: str) -> float:
 
 def number_of(value: Any) -> float | None:  # noqa: ANN401  # any object
     """Return the number that an object is or a text holds: NaN for a missing value, None for anything else."""
-    if value is None or type(value).__name__ in _NAMELESS:
+    if value is None or type(value).__name__ in NAMELESS:
         return np.nan
     if isinstance(value, _NO_NUMBERS):
         return None
@@ -152,9 +185,9 @@ def number_of(value: Any) -> float | None:  # noqa: ANN401  # any object
 def _labels(table: Any) -> Sequence[object]:  # noqa: ANN401
     """Return the names of the columns of a data frame, whether or not they are text."""
     kind = type(table).__name__
-    if kind in _NO_ROWS_YET:
+    if kind in NO_ROWS_YET:
         raise InvalidTypeError(
-            f"The table is a {kind}, which holds no rows yet.", f"Call its {_NO_ROWS_YET[kind]} first."
+            f"The table is a {kind}, which holds no rows yet.", f"Call its {NO_ROWS_YET[kind]} first."
         )
     stated = getattr(table, "column_names", None)  # of Arrow, whose ``columns`` are not names
     return stated if isinstance(stated, list) else tuple(getattr(table, "columns", ()))
@@ -177,8 +210,10 @@ def _column(cells: NDArray[Any], name: object) -> NDArray[np.float64]:
     numbers = [number_of(cell) for cell in cells.tolist()]
     if None in numbers:
         where = "The rows hold" if name is None else f"Row {numbers.index(None) + 1} of column {name!r:.60} holds"
+        kind = type(cells.tolist()[numbers.index(None)]).__name__
+        what = "text" if kind == "str" else f"a value of type {kind}"
         raise InvalidTypeError(
-            f"{where} Python objects or text: every argument must be a string of digits or a real number.",
-            "Convert every column to a number, or leave it out.",
+            f"{where} {what}: every argument must be a string of digits or a real number.",
+            "Convert every column to numbers, or leave it out. A dictionary turns text into levels of categories.",
         )
     return np.array(numbers, dtype=np.float64)

@@ -83,6 +83,8 @@ def shortened(value: object) -> str:
 
     Text that is cut still ends with its quotation mark, so that a reader sees where the quotation ends.
     """
+    if shape := getattr(value, "shape", ()):  # of a table or an array, no number is shown: it may be one of a row
+        return f"(a {type(value).__name__} of the shape {shape})"
     try:
         text = ascii(value)
     except RecursionError:

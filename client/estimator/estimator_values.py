@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Mapping
 from importlib import import_module
-from os import PathLike
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,8 +10,8 @@ import numpy as np
 from dpspca.client.private_bounds import centred, finds_bound
 from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.checks import check, check_bound, choice
-from dpspca.common.errors import InvalidParameterError, InvalidTypeError
-from dpspca.common.frames import array_of, column_names, numbers_of_objects
+from dpspca.common.errors import InvalidParameterError
+from dpspca.common.frames import column_names, numeric_array, require_table
 from dpspca.common.job import PRIVATE, PRIVATE_BOUND, AutoCentering, Centering, CenteringChoice, JobSpec, Scalar
 from dpspca.common.plan import Plan
 from dpspca.provider.data import check_rows
@@ -33,15 +32,11 @@ def rows_of(rows: Any, *, least: int) -> tuple[Any, Any]:  # noqa: ANN401  # wha
 def _numbers_of(rows: Any) -> Any:  # noqa: ANN401  # whatever holds numbers
     """Convert an array of Python objects that are numbers to a numeric array, as scikit-learn's callers expect."""
     check(rows is not None, "X is None.", "Give X, or a federation and the name of a data set.")
-    if isinstance(rows, str | PathLike):
-        raise InvalidTypeError(
-            f"X is {str(rows)!r:.80}, not a table of numbers.",
-            "Read the file first, for example with numpy.load or pandas.read_csv.",
-        )
+    if not isinstance(rows, Mapping):
+        require_table(rows)
     if hasattr(rows, "tocsr") or column_names(rows) or np.ma.is_masked(rows):
         return rows
-    array = array_of(rows)
-    return numbers_of_objects(array) if array.dtype.kind == "O" else array
+    return numeric_array(rows)
 
 
 def check_one_source(local: Mapping[str, Any], federation: Any, remote: Mapping[str, Any]) -> None:  # noqa: ANN401

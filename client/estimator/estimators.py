@@ -11,12 +11,13 @@ from scipy.sparse import issparse
 from dpspca.client import component_count
 from dpspca.client.blocking import Federation, progress_of
 from dpspca.client.described_jobs import whole_and_chosen
-from dpspca.client.simulation import Watcher, simulate
+from dpspca.client.simulation import Watcher, require_one_index, simulate
 from dpspca.common.algorithms import AUTO, catalogue
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check, choice
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError, MissingExtraError
+from dpspca.common.frames import numeric_array
 from dpspca.common.job import (
     Accounting,
     Budget,
@@ -240,6 +241,7 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _fit_rows(self, X: Any, persons: Any) -> None:  # noqa: ANN401  # the caller's values, not yet checked
         known, (start_seed, noise_seed) = self._known(), seeds_of(self.random_state)
+        require_one_index(X, persons)
         if known is None:
             X, rows = rows_of(X, least=2)
             validate_data(self, X, skip_check_array=True)
@@ -302,7 +304,7 @@ class DPSPCA(PlansFits, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def inverse_transform(self, X: Any) -> FloatArray:  # noqa: ANN401  # scikit-learn's signature
         """Map scores back to rows of features."""
         check_is_fitted(self)
-        return self.model_.inverse_transform(np.asarray(X, dtype=np.float64))
+        return self.model_.inverse_transform(numeric_array(X.toarray() if hasattr(X, "toarray") else X))
 
     def _spec(self, schema: Schema, seed: int, known_rows: KnownRows = ONE_PROVIDER) -> JobSpec:
         """Return the job spec for these parameters. Its constructor checks them."""

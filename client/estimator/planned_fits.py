@@ -1,12 +1,15 @@
 """What an estimator says about a fit beforehand, from public facts alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import signature
+from os import PathLike
 from typing import Any
 
+from dpspca.client.described_jobs import whole_and_chosen
 from dpspca.client.forecast import Answers, Forecast, Hints, answer, forecast, require_rows
 from dpspca.common.algorithms import catalogue
-from dpspca.common.checks import check_known
+from dpspca.common.checks import check, check_known
+from dpspca.common.dictionary import Dictionary
 from dpspca.common.job import Budget, JobSpec, Schema
 
 from .estimator_values import KnownRows
@@ -17,6 +20,8 @@ class PlansFits:
     """Forecasts the fits of an estimator. It looks at no data and spends nothing."""
 
     unit: str | None
+    dictionary: Dictionary | str | PathLike[str] | None
+    features: Sequence[str] | None
 
     def plan(self, columns: int, *, rows: int, **hints: Any) -> Forecast:  # noqa: ANN401  # those of dpspca.forecast
         """Forecast a fit to this many rows and columns, by every method. See ``dpspca.forecast`` for the hints."""
@@ -43,7 +48,15 @@ class PlansFits:
         for name in hints:
             check_known("hint", name, known)
         require_rows(unit_named(self.unit))
-        return self._spec(Schema(columns), 0, KnownRows(hints.get("providers", 1), rows))
+        schema, known_features = Schema(columns), whole_and_chosen(self.dictionary, self.features)
+        if known_features is not None:
+            schema = Schema.of(known_features[1].columns)
+            check(
+                columns == schema.dimension,
+                f"The features of the dictionary make {schema.dimension} columns, and {columns} were given.",
+                f"Give {schema.dimension}: a category has a column for each level.",
+            )
+        return self._spec(schema, 0, KnownRows(hints.get("providers", 1), rows))
 
     def _spec(self, schema: Schema, seed: int, known_rows: KnownRows) -> JobSpec:
         """Return the job spec for these parameters."""

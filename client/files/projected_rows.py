@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from dpspca.common.checks import check
 from dpspca.common.dictionary import Dictionary, Genotype, MappedFeature, Preparation, feature_of, unlikely_values_of
-from dpspca.common.errors import RowsWarning
+from dpspca.common.errors import DpspcaError, RowsWarning
 from dpspca.common.results import Model
 from dpspca.common.storage import Reading
 from dpspca.common.warn import warn
 from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, features_in, read_rows, stated_names
 
 _NAMED: Final = 8
+_WITHOUT_SETTINGS: Final = "Without settings, read the file yourself, for example with pandas, and give the data frame."
 
 
 def rows_of_model(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> CheckedRows:
@@ -151,10 +152,16 @@ def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path
 
 def scores_of_file(read: Model, path: str | PathLike[str], *, by_position: bool) -> NDArray[np.float64]:
     """Project the rows of a file that needs no settings to be read."""
+    check(str(path) != "", "The path of the rows is empty.", "Give the path of a file or folder, or a table.")
     rows, reading_as = Path(path), Reading()
-    for doubt in doubts_about(read, rows, reading_as, by_position=by_position):
-        warn(doubt, RowsWarning)
-    return scores_of(read, rows_of_model(read, rows, reading_as, by_position=by_position).matrix)
+    try:
+        for doubt in doubts_about(read, rows, reading_as, by_position=by_position):
+            warn(doubt, RowsWarning)
+        return scores_of(read, rows_of_model(read, rows, reading_as, by_position=by_position).matrix)
+    except DpspcaError as problem:
+        if "[reading]" not in problem.remedy:
+            raise
+        raise type(problem)(problem.what, f"{problem.remedy} {_WITHOUT_SETTINGS}") from None
 
 
 def scores_of(read: Model, matrix: Any) -> NDArray[np.float64]:  # noqa: ANN401  # of any form

@@ -155,6 +155,8 @@ def raw_values(cells: Any, feature: Feature) -> FloatArray:  # noqa: ANN401  # a
 
 
 def _category_cell(cell: object, texts: Mapping[str, int], missing: Collection[str]) -> float:
+    if isinstance(cell, bytes):  # as HDF5 and Arrow hold text
+        cell = cell.decode("utf-8", "replace")
     if isinstance(cell, str | bool):
         return category_text(str(cell), texts, missing)
     return _number_cell(cell, missing)

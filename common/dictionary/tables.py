@@ -1,7 +1,7 @@
 """Prepares tables of any library that are in a dictionary's own terms: numpy, pandas, polars and Arrow. It may warn."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import MATRIX, FloatArray
 from dpspca.common.errors import InvalidDataError, RowsWarning
-from dpspca.common.frames import column_names, readable_table, require_readable, without_dictionaries
+from dpspca.common.frames import (
+    column_names,
+    even_array,
+    readable_table,
+    require_readable,
+    require_table,
+    without_dictionaries,
+)
 from dpspca.common.text import composed
 from dpspca.common.warn import warn
 
@@ -28,6 +35,8 @@ def prepare_table(dictionary: Dictionary, rows: Any, *, by_position: bool = Fals
     An array has no names: its columns are the features in their order. ``by_position`` says so of any table. Warn the
     caller, who has the rows, if most values of a feature have no level or lie outside its range.
     """
+    if not isinstance(rows, Mapping):
+        require_table(rows)
     names = None if by_position else names_of(rows)
     columns = _by_position(rows, dictionary) if names is None else _by_name(rows, names, dictionary)
     raw = {feature.name: _raw(feature, cells) for feature, cells in columns}
@@ -59,7 +68,7 @@ def _by_name(rows: Any, names: Sequence[str], dictionary: Dictionary) -> Iterato
 
 
 def _by_position(rows: Any, dictionary: Dictionary) -> Iterator[tuple[Feature, Any]]:  # noqa: ANN401
-    table = _array(rows.toarray() if hasattr(rows, "toarray") else readable_table(rows))
+    table = _array(rows.toarray() if hasattr(rows, "toarray") else readable_table(rows), even_array)
     if table.ndim != MATRIX or table.shape[1] != len(dictionary.features):
         raise InvalidDataError(
             f"The rows have the shape {table.shape}, and there are {len(dictionary.features)} features.",
@@ -94,14 +103,16 @@ def _column(feature: Feature, cells: Any) -> NDArray[Any]:  # noqa: ANN401
     return array
 
 
-def _array(cells: Any) -> NDArray[Any]:  # noqa: ANN401  # an array, a list, or a column of any library
+def _array(cells: Any, convert: Callable[[Any], NDArray[Any]] = np.asarray) -> NDArray[Any]:  # noqa: ANN401  # of any library
     """Convert to an array. Numbers and objects that a mask of numpy hides are missing values."""
     if isinstance(cells, list | tuple) and any(map(np.ma.is_masked, cells)):
         cells = np.ma.array(cells)
-    if not np.ma.is_masked(cells):
-        return np.asarray(cells)
-    is_number = cells.dtype.kind in "fiu"
-    return np.asarray(cells.astype(np.float64).filled(np.nan) if is_number else cells.astype(object).filled(None))
+    if not isinstance(cells, np.ma.MaskedArray):  # arrays of pandas have a mask of their own, which numpy respects
+        return convert(cells)
+    hidden, plain = np.ma.getmaskarray(cells), np.asarray(np.ma.getdata(cells))
+    found = plain.astype(np.float64 if plain.dtype.kind in "fiu" else object)
+    found[hidden] = None  # NaN, among numbers
+    return found
 
 
 def _require_one_length(raw: Mapping[str, FloatArray]) -> None:

@@ -216,7 +216,7 @@ class JobSpec:
             given = f"mean_bound is {bound}, but centering is {self.centering}."
             check(self.mean_bound is None, given, f"Leave it out, or use the centering {Centering.PRIVATE}.")
         if self.centering is Centering.PUBLIC:
-            object.__setattr__(self, "public_mean", _public_mean(self.public_mean, self.schema.dimension))
+            object.__setattr__(self, "public_mean", _public_mean(self.public_mean, self.schema))
         else:
             given = f"public_mean is set, but centering is {self.centering}."
             check(self.public_mean is None, given, f"Leave it out, or use the centering {Centering.PUBLIC}.")
@@ -340,17 +340,32 @@ def _check_same_names(first: str, names: Sequence[str], other: str, others: Sequ
         )
 
 
-def _public_mean(given: Any, dimension: int) -> tuple[float, ...]:  # noqa: ANN401  # whatever was given
+def _public_mean(given: Any, schema: Schema) -> tuple[float, ...]:  # noqa: ANN401  # whatever was given
+    """Read one number for each column: in their order, or by their names."""
+    names = _names_of_numbers(given)
+    if names:
+        check(
+            sorted(names) == sorted(schema.names or ()),
+            "public_mean has names, which are not those of the columns.",
+            "Give a number for each column by its name, or numbers alone, in the order of the columns.",
+        )
+        given = [given[name] for name in schema.names or ()]
     try:
-        mean = tuple(given)
+        mean = () if isinstance(given, Mapping) else tuple(given)
     except TypeError:
         mean = ()
     check(
-        len(mean) == dimension and all(map(is_real, mean)),
+        len(mean) == schema.dimension and all(map(is_real, mean)),
         "Centring by a public mean needs that mean: public_mean, one finite number a column.",
         "Give it, known from elsewhere than these data; or centre privately, or not at all.",
     )
     return tuple(map(float, mean))
+
+
+def _names_of_numbers(given: Any) -> list[str]:  # noqa: ANN401  # whatever was given
+    """Return the names that a mapping, or a column of pandas, gives its numbers. If none is text, it gives none."""
+    keys = given.keys() if hasattr(given, "keys") else ()
+    return [*keys] if any(isinstance(each, str) for each in keys) else []
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds

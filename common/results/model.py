@@ -19,7 +19,7 @@ from dpspca.common.checks import check, is_real
 from dpspca.common.decoding import STORED, By, between, decode, one_of, parse_json
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import CorruptModelError, DpspcaError, InvalidDataError, InvalidParameterError
-from dpspca.common.frames import array_of, column_names, place_of_first
+from dpspca.common.frames import column_names, numeric_array, place_of_first
 from dpspca.common.job import MAX_DIMENSION
 from dpspca.common.names import shortened
 from dpspca.common.text import visible
@@ -353,7 +353,9 @@ def _in_two_words(header: dict[str, Any]) -> Any:  # noqa: ANN401  # whatever is
 
 def _numbers(rows: Any) -> Any:  # noqa: ANN401  # dense or sparse
     """Check that this is a two-dimensional table of finite numbers, dense or sparse."""
-    table: Any = rows if scipy.sparse.issparse(rows) else array_of(rows)
+    table: Any = rows.tocsr() if hasattr(rows, "tocsr") else numeric_array(rows)
+    if table.dtype == np.longdouble:
+        table = table.astype(np.float64)
     values: Any = getattr(table, "data", table) if scipy.sparse.issparse(table) else table
     if table.ndim != MATRIX or table.dtype.kind not in "fiub":
         raise InvalidDataError(

@@ -1,14 +1,24 @@
 """Which person each row belongs to, and which privacy units that allows. Pure."""
 
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from dpspca.common.errors import InvalidDataError, InvalidTypeError, RefusedError
+from dpspca.common.frames import NAMELESS
 from dpspca.common.privacy import PrivacyUnit
 
 from .preparation import CheckedRows
+
+_ONE_EACH: Final = "Give one name or number for each row: that of its person."
+_EXACT: Final = 2.0**53
+"""Below this, floating-point numbers of 8 bytes hold every whole number."""
+_SHORT: Final = frozenset({"float16", "float32", "halffloat", "float"})
+_SHORT_NUMBERS: Final = (np.float16, np.float32)
+"""Types whose whole numbers are not exact much earlier, as numpy, pandas and Arrow call them."""
 
 
 def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401  # whatever was given
@@ -17,27 +27,45 @@ def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401 
     Labels are compared as Python objects, because numpy drops zero bytes at their ends, and two persons that were
     mistaken for one would take each other's places.
     """
+    labels = _as_list(whose)
+    if len(labels) != rows.count:
+        raise InvalidDataError(f"There are {len(labels)} persons for {rows.count} rows.", _ONE_EACH)
+    nameless = next((row for row, each in enumerate(labels, 1) if _is_missing(each)), None)
+    if nameless is not None:
+        raise InvalidDataError(f"The person of row {nameless} is missing.", _ONE_EACH)
+    _require_told_apart(labels, str(getattr(whose, "dtype", getattr(whose, "type", ""))))
     try:
-        labels = _as_list(whose)
-        named = [each for each in labels if not (each is None or each == "" or each != each)]  # noqa: PLR0124  # NaN is not itself
-        places = {label: place for place, label in enumerate(sorted(set(named)))}
+        places = {label: place for place, label in enumerate(sorted(set(labels)))}
     except TypeError:
         raise InvalidTypeError(
             "The persons of the rows are of different types.", "Give text for every row, or a number for every row."
         ) from None
-    missing = len(named) < len(labels)
-    if missing or len(labels) != rows.count:
-        raise InvalidDataError(
-            f"There are {len(labels)} persons for {rows.count} rows{', or one of them is missing' if missing else ''}.",
-            "Give one name or number for each row: that of its person.",
-        )
     return replace(rows, persons=np.fromiter(map(places.__getitem__, labels), dtype=np.intp, count=rows.count))
 
 
 def _as_list(whose: Any) -> list[Any]:  # noqa: ANN401  # whatever was given
     """Return labels as Python objects. For this, numpy and pandas have ``tolist``, and Arrow has ``to_pylist``."""
+    shape = getattr(whose, "shape", ())
+    if len(shape) > 1 or isinstance(whose, Mapping | AbstractSet | str):
+        what = f"a {type(whose).__name__}" + (f" of the shape {tuple(shape)}" if shape else "")
+        raise InvalidTypeError(f"The persons of the rows are {what}.", f"{_ONE_EACH} In the order of the rows.")
     convert = getattr(whose, "to_pylist", None) or getattr(whose, "tolist", None)
     return list(whose) if convert is None else convert()
+
+
+def _is_missing(label: Any) -> bool:  # noqa: ANN401  # whatever was given
+    """Tell whether a label names nobody. Pandas has a value of its own for that, which equals nothing."""
+    return label is None or type(label).__name__ in NAMELESS or label == "" or label != label  # noqa: PLR0124  # NaN
+
+
+def _require_told_apart(labels: Sequence[Any], kind: str) -> None:
+    """Refuse floating-point numbers that may be the same for two persons, as providers do in files."""
+    is_short = kind.lower().partition("[")[0] in _SHORT or any(isinstance(each, _SHORT_NUMBERS) for each in labels)
+    if is_short or any(isinstance(each, float) and abs(each) >= _EXACT for each in labels):
+        raise InvalidTypeError(
+            "The persons of the rows are numbers that may have been rounded, so two persons may have one number.",
+            "Give whole numbers or text. Do not convert floating-point numbers: read the column anew, as text.",
+        )
 
 
 def require_unit(unit: PrivacyUnit, *, persons: bool, cut: bool = False) -> None:

@@ -277,7 +277,7 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], Any]] = [
     ("no columns", {}, ROWS[:, :0], InvalidDataError, "(300, 0)"),
     ("one dimension", {}, ROWS[0], InvalidDataError, "1D"),
     ("text", {}, np.array([["a", "b"], ["c", "d"]]), InvalidTypeError, "<U1"),
-    ("objects", {}, np.array([[object(), 1], [2, 3]], dtype=object), InvalidTypeError, "Python"),
+    ("objects", {}, np.array([[object(), 1], [2, 3]], dtype=object), InvalidTypeError, "object"),
     ("complex", {}, ROWS * 1j, InvalidDataError, "Complex"),
     ("overflow", {}, changed(1e200), InvalidDataError, "1e+30"),
     ("k > d", {"n_components": 7, "sparsity": 10}, ROWS, InvalidParameterError, ("n_components", 7, 1, 6, "columns")),
@@ -330,7 +330,7 @@ BAD: list[tuple[str, dict[str, Any], Any, type[DpspcaError], Any]] = [
     ("rounds text", {"rounds": "many"}, ROWS, InvalidTypeError, "rounds"),
     ("method misspelt", {"method": "analyse-gauss"}, ROWS, InvalidParameterError, ("'analyse-gauss'", "analyze-gauss")),
     ("no rows", {}, None, InvalidParameterError, "X"),
-    ("a file's name", {}, "rows.csv", InvalidTypeError, ("X", "'rows.csv'")),
+    ("a file's name", {}, "rows.csv", InvalidTypeError, "'rows.csv'"),
     ("no rounds", {"method": "sulq", "rounds": 4}, ROWS, InvalidParameterError, ("rounds", 4, "sulq", "dps-pca")),
     (
         "no start",

@@ -33,5 +33,5 @@ def test_persons_of_any_library_are_told_apart(labels: Any) -> None:
 def test_a_row_of_nobody_is_refused_in_any_form() -> None:
     coded = pa.array(["b", None, "b"]).dictionary_encode()
     for labels in (pa.chunked_array([coded]), np.ma.array(LABELS, mask=[False, True, False])):
-        with pytest.raises(InvalidDataError, match=facts(3, "missing")):
+        with pytest.raises(InvalidDataError, match=facts("row 2", "missing")):
             with_persons(ROWS, labels)
