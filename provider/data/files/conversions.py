@@ -37,6 +37,9 @@ _START_OF_73: Final = b"MATLAB 7.3"
 """How files of MATLAB begin that are HDF5 inside, with rows and columns exchanged."""
 _R: Final = "Rscript -e 'a <- commandArgs(TRUE); arrow::write_parquet(%s, a[2])' {file} {parquet}"
 _PLINK: Final = "plink2 --%s --make-pgen --out {plink}"
+_PED: Final = "plink2 --pedmap {plink} --make-pgen --out {plink}"
+_TPED: Final = "plink --tfile {plink} --make-bed --out {plink}"
+_OXFORD: Final = "plink2 --%s {plink}.%s ref-first --sample {plink}.sample --make-pgen --out {plink}"
 _TAR: Final = "tar --extract --file {file}"
 
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType({
@@ -48,6 +51,8 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType({
     ".mtx": _MATRIX_MARKET, ".mtx.gz": _MATRIX_MARKET, ".mat": _MATLAB, ".svm": _SVM, ".libsvm": _SVM,
     ".vcf": _PLINK % "vcf {file}", ".vcf.gz": _PLINK % "vcf {file}", ".bcf": _PLINK % "bcf {file}",
     ".bgen": _PLINK % "bgen {file} ref-first",
+    ".ped": _PED, ".map": _PED, ".tped": _TPED, ".tfam": _TPED, ".haps": _OXFORD % ("haps", "haps"),
+    ".gen": _OXFORD % ("gen", "gen"), ".sample": _OXFORD % ("gen", "gen"), ".raw": "cp {file} {txt}",
     ".bed.gz": "gunzip {file}", ".bed.zst": "unzstd {file}", ".pgen.gz": "gunzip {file}", ".pgen.zst": "unzstd {file}",
     ".zip": "unzip {file}", ".tar": _TAR, ".tar.gz": _TAR, ".tgz": _TAR,
 })  # fmt: skip
@@ -55,12 +60,18 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType({
 _EXCEL_NOTE: Final = "it takes the first sheet, and needs `pip install pandas {}`"
 _STATISTICS_NOTE: Final = "it needs `pip install pyreadstat pandas pyarrow`"
 _PICKLE_NOTE: Final = "a pickle can run any program: convert only one that you wrote"
+_TPED_NOTE: Final = "with PLINK 1.9; PLINK 2 reads such files from version 2.00a4 on"
+_FIRST_NOTE: Final = "ref-first: the first allele is the reference; if it is the last, write ref-last"
+_RAW_NOTE: Final = (
+    'it is text: declare delimiter = "\\t" or " " under [reading], and leave out FID, IID, PAT, MAT, SEX and PHENOTYPE'
+)
 _NOTES: Final[Mapping[str, str]] = MappingProxyType({
     ".xlsx": _EXCEL_NOTE.format("openpyxl"), ".xlsm": _EXCEL_NOTE.format("openpyxl"),
     ".xls": _EXCEL_NOTE.format("xlrd"), ".xlsb": _EXCEL_NOTE.format("pyxlsb"), ".ods": _EXCEL_NOTE.format("odfpy"),
     ".dta": _STATISTICS_NOTE, ".sas7bdat": _STATISTICS_NOTE, ".xpt": _STATISTICS_NOTE, ".sav": _STATISTICS_NOTE,
     ".zsav": _STATISTICS_NOTE,
-    ".bgen": "ref-first: the first allele is the reference; if it is the last, write ref-last",
+    ".bgen": _FIRST_NOTE, ".gen": _FIRST_NOTE, ".sample": _FIRST_NOTE, ".haps": _FIRST_NOTE,
+    ".tped": _TPED_NOTE, ".tfam": _TPED_NOTE, ".raw": _RAW_NOTE,
     ".pkl": _PICKLE_NOTE, ".pickle": _PICKLE_NOTE,
 })  # fmt: skip
 """Remarks about commands."""
@@ -78,7 +89,9 @@ def is_convertible(ending: str) -> bool:
 def conversion(path: Path, ending: str) -> str:
     """Return the command that converts a file."""
     stem = path.with_name(path.name[: len(path.name) - len(ending)])
-    places = {"file": path, "plink": stem} | {kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz", "csv")}
+    places = {"file": path, "plink": stem} | {
+        kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz", "csv", "txt")
+    }
     command, note = _COMMANDS[ending], _NOTES.get(ending, "")
     if command is _MATLAB and _begins(path, _START_OF_73):
         command = _MATLAB_73
