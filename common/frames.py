@@ -5,7 +5,6 @@ Pandas, polars, Arrow and numpy are not imported. A table is known by its attrib
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
-from os import PathLike
 from typing import Any, Final
 
 import numpy as np
@@ -58,7 +57,7 @@ def array_of(table: Any) -> NDArray[Any]:  # noqa: ANN401  # a data frame, or an
 
 def require_table(rows: Any) -> None:  # noqa: ANN401  # whatever was given
     """Refuse what holds tables, or names a file with one, and is no table itself."""
-    if isinstance(rows, str | bytes | PathLike):
+    if isinstance(rows, str | bytes) or hasattr(rows, "__fspath__"):
         raise InvalidTypeError(
             f"The rows are {str(rows)!r:.80}, not a table of numbers.",
             "Read the file first, for example with numpy.load or pandas.read_csv.",

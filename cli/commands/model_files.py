@@ -13,6 +13,7 @@ from dpspca.client.files import (
     TABLES,
     Phenotypes,
     doubts_about,
+    doubts_about_samples,
     load_model,
     loadings_facts,
     plink_scores,
@@ -130,7 +131,8 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     found = rows_of_model(read, rows, reading_as, by_position=by_position)
     listed = ids or (score_files.names_beside(rows) if reading_as.triplets is None else reading_as.triplets.rows)
     names = None if listed is None else score_files.RowNames.read(listed, found.count)
-    scores, doubts = scores_of(read, found.matrix), doubts_about(read, rows, reading_as, by_position=by_position)
+    scores, doubts = scores_of(read, found.matrix), doubts_about_samples(found.matrix)
+    doubts += doubts_about(read, rows, reading_as, by_position=by_position)
     without = None
     if known is None:
         score_files.write_scores(out, scores, names, table)

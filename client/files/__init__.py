@@ -6,13 +6,14 @@ from .input_files import reading
 from .model_files import load_model, save_model
 from .phenotypes import FORMS, Phenotypes
 from .plink import plink_scores
-from .projected_rows import doubts_about, rows_of_model, scores_of, scores_of_file
+from .projected_rows import doubts_about, doubts_about_samples, rows_of_model, scores_of, scores_of_file
 
 __all__ = [
     "FORMS",
     "TABLES",
     "Phenotypes",
     "doubts_about",
+    "doubts_about_samples",
     "load_model",
     "loadings_facts",
     "plink_scores",

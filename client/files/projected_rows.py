@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpspca.common.checks import check
-from dpspca.common.dictionary import Dictionary, Genotype, MappedFeature, Preparation, feature_of, unlikely_values_of
+from dpspca.common.dictionary import (
+    Dictionary,
+    Genotype,
+    MappedFeature,
+    Preparation,
+    feature_of,
+    in_one_warning,
+    unlikely_values_of,
+)
 from dpspca.common.errors import DpspcaError, RowsWarning
 from dpspca.common.results import Model
 from dpspca.common.storage import Reading
@@ -43,6 +51,14 @@ def _rows_of_dictionary(read: Model, rows: Path, reading_as: Reading, *, by_posi
     return table.with_columns(read.feature_names)
 
 
+def doubts_about_samples(matrix: Any) -> list[str]:  # noqa: ANN401  # of any form
+    """Say how many samples have no genotype that the components use."""
+    count = int(matrix.without_any().sum()) if isinstance(matrix, Genotypes) else 0
+    samples = "1 sample has" if count == 1 else f"{count} samples have"
+    shown = f"{samples} no genotype that the components use. The scores are those of missing genotypes: the centre."
+    return [shown] if count else []
+
+
 def doubts_about(read: Model, rows: Path, reading_as: Reading, *, by_position: bool) -> list[str]:
     """Name the model's features for which many values of a file have no level, or lie outside the public range.
 
@@ -56,10 +72,11 @@ def doubts_about(read: Model, rows: Path, reading_as: Reading, *, by_position: b
     if all(isinstance(each, Genotype) for each in features.values()):
         return []
     facts = [each for each in examine_rows(rows, reading_as).features if each.name in features]
-    found = (
-        unlikely_values_of(features[each.name], each.values, each.below + each.above + each.unknown) for each in facts
-    )
-    return [sentence for sentence in found if sentence]
+    doubt = in_one_warning({
+        each.name: unlikely_values_of(features[each.name], each.values, each.below + each.above + each.unknown)
+        for each in facts
+    })  # fmt: skip
+    return [doubt] if doubt else []
 
 
 def _mapped(reading_as: Reading) -> Sequence[MappedFeature]:
@@ -155,9 +172,10 @@ def scores_of_file(read: Model, path: str | PathLike[str], *, by_position: bool)
     check(str(path) != "", "The path of the rows is empty.", "Give the path of a file or folder, or a table.")
     rows, reading_as = Path(path), Reading()
     try:
-        for doubt in doubts_about(read, rows, reading_as, by_position=by_position):
+        matrix = rows_of_model(read, rows, reading_as, by_position=by_position).matrix
+        for doubt in (*doubts_about_samples(matrix), *doubts_about(read, rows, reading_as, by_position=by_position)):
             warn(doubt, RowsWarning)
-        return scores_of(read, rows_of_model(read, rows, reading_as, by_position=by_position).matrix)
+        return scores_of(read, matrix)
     except DpspcaError as problem:
         if "[reading]" not in problem.remedy:
             raise

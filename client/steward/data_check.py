@@ -231,11 +231,20 @@ def _about_rows(facts: DataSetFacts) -> Iterator[str]:
         yield "There are no rows: this is an empty shard, and its answers are noise alone."
     if facts.persons is not None:
         yield from person_remarks(facts.persons)
+    if facts.samples_without:
+        yield (
+            f"{_samples(facts.samples_without)} no genotype of any variant that is used. To remove samples that lack "
+            "more than nine of ten genotypes: plink2 --bfile PREFIX --mind 0.9 --make-bed --out OTHER"
+        )
     for twin in facts.twins:
         yield f"{twin} is there packed and unpacked, or packed in two ways. If the rows are the same, remove one file."
     yield from facts.notes
     for unstored in facts.unstored:
         yield f"{unstored} If they were lost, copy or write it again."
+
+
+def _samples(count: int) -> str:
+    return f"{count} sample has" if count == 1 else f"{count} samples have"
 
 
 def _about_index(columns: Sequence[tuple[int, ColumnFacts]], facts: DataSetFacts) -> Iterator[str]:

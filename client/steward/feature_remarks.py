@@ -7,6 +7,9 @@ from dpspca.common.dictionary import OUTSIDE_BECOMES
 from dpspca.provider.data import DataSetFacts, FeatureFacts
 
 _NAMED: Final = 8
+_DESCRIBED: Final = 3
+_MANY: Final = 0.25
+"""If a larger share of the variants looks swapped, the file as a whole must be meant."""
 
 
 def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
@@ -22,45 +25,77 @@ def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
             "that is UTF-8. Such cells are no level. Save the file as UTF-8, or declare its encoding under [reading], "
             'as in encoding = "cp1252".'
         )
-    for each in facts.features:
-        yield from _about_unit(each)
+    yield from _first_few(facts.features, _about_levels)
+    yield from _about_range(facts.features)
+    yield from _first_few(facts.features, _about_unit)
     yield from _about_codes(facts.features)
     for found, holds in _SENTENCES.items():
         if odd := [each.name for each in facts.features if holds(each)]:
             yield found.format(_names(odd))
+    swapped = sum(each.looks_swapped for each in facts.features)
+    if swapped > _MANY * len(facts.features):
+        yield (
+            f"These are {swapped} of {len(facts.features)} features. So many differ if the labels A1 and A2 of the "
+            "whole file are exchanged: find out how it was written."
+        )
 
 
-def _about_unit(feature: FeatureFacts) -> Iterator[str]:
-    name, count, suspected, allowed = f"{feature.name!r:.60}", feature.values, feature.suspicion, _range(feature)
-    outside = feature.below + feature.above
-    if feature.unknown:
-        numbers, texts = map("{:g}".format, feature.unknown_numbers), map("{!r}".format, feature.unknown_texts)
-        named = ", ".join([*numbers, *texts][:_NAMED])
-        such_as = f", such as {named}" if named else ""
-        yield (
-            f"{feature.unknown} of {count} values of {name} are not a level{such_as}. If they are codes of levels, "
-            "declare levels for it under [dictionaries], in columns. If they stand for missing values, declare "
-            "missing_codes there."
-        )
-    if outside:
-        yield f"{outside} of {count} values of {name} are outside {allowed}, and {OUTSIDE_BECOMES[feature.kind]}."
-    if suspected is not None:
-        shift = f", offset = {suspected.offset:.9g}" if suspected.offset else ""
-        yield (
-            f"{name} may be in another unit ({suspected.name}): its values lie between {feature.least:.6g} and "
-            f"{feature.most:.6g}, and the dictionary says {allowed}. If so, declare "
-            f"factor = {suspected.factor:.9g}{shift} for it under [dictionaries], in columns."
-        )
+def _first_few(features: Sequence[FeatureFacts], describe: Callable[[FeatureFacts], str]) -> Iterator[str]:
+    """Describe the first features about which there is something to say, and name the others."""
+    described = {each.name: sentence for each in features if (sentence := describe(each))}
+    yield from [*described.values()][:_DESCRIBED]
+    others = [*described][_DESCRIBED:]
+    if others:
+        yield f"The same is true of {_names(others)}. --json describes each."
+
+
+def _about_levels(feature: FeatureFacts) -> str:
+    if not feature.unknown:
+        return ""
+    numbers, texts = map("{:g}".format, feature.unknown_numbers), map("{!r}".format, feature.unknown_texts)
+    named = ", ".join([*numbers, *texts][:_NAMED])
+    such_as = f", such as {named}" if named else ""
+    return (
+        f"{feature.unknown} of {feature.values} values of {feature.name!r:.60} are not a level{such_as}. If they are "
+        "codes of levels, declare levels for it under [dictionaries], in columns. If they stand for missing values, "
+        "declare missing_codes there."
+    )
+
+
+def _about_range(features: Sequence[FeatureFacts]) -> Iterator[str]:
+    """Name the features with values outside their range, those of one range together."""
+    alike: dict[str, list[str]] = {}
+    for each in features:
+        if outside := each.below + each.above:
+            what = f"are outside {_range(each)}, and {OUTSIDE_BECOMES[each.kind]}."
+            alike.setdefault(what, []).append(f"{outside} of {each.values} values of {each.name!r:.60}")
+    for what, counts in alike.items():
+        yield f"{_few(counts)} {what}"
+
+
+def _about_unit(feature: FeatureFacts) -> str:
+    suspected = feature.suspicion
+    if suspected is None:
+        return ""
+    shift = f", offset = {suspected.offset:.9g}" if suspected.offset else ""
+    return (
+        f"{feature.name!r:.60} may be in another unit ({suspected.name}): its values lie between {feature.least:.6g} "
+        f"and {feature.most:.6g}, and the dictionary says {_range(feature)}. If so, declare "
+        f"factor = {suspected.factor:.9g}{shift} for it under [dictionaries], in columns."
+    )
 
 
 def _about_codes(features: Sequence[FeatureFacts]) -> Iterator[str]:
+    """Name the features with values that look like codes, those with the same codes together."""
+    alike: dict[str, list[str]] = {}
     for each in features:
         if each.codes and not each.is_wrong:
-            listed = ", ".join(f"{code:g}" for code in each.codes)
-            yield (
-                f"{each.name!r:.60} has values that often stand for missing values: {listed}. If they do, declare "
-                f"missing_codes = [{listed}] for it under [dictionaries], in columns."
-            )
+            alike.setdefault(", ".join(f"{code:g}" for code in each.codes), []).append(each.name)
+    for listed, names in alike.items():
+        yield (
+            f"In {_names(names)}, there are values that often stand for missing values: {listed}. If they do, declare "
+            f"missing_codes = [{listed}] under [dictionaries], in columns."
+        )
 
 
 _SENTENCES: Final[dict[str, Callable[[FeatureFacts], bool]]] = {
@@ -80,5 +115,9 @@ def _range(feature: FeatureFacts) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(f"{name!r:.60}" for name in names[:_NAMED]) + more
+    return _few([f"{name!r:.60}" for name in names])
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return ", ".join(texts[:_NAMED]) + more

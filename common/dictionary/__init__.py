@@ -21,7 +21,7 @@ from .places import UNKNOWN_ALLELES, chromosome, counted_as, is_ambiguous, on_ot
 from .remarks import remarks
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
-from .unlikely_values import MOST_ODD, OUTSIDE_BECOMES, unlikely_values_of
+from .unlikely_values import MOST_ODD, OUTSIDE_BECOMES, in_one_warning, unlikely_values_of
 from .value_names import has_values_as_names, may_be_value
 from .values import PLACEHOLDER, feature_of, has_level, plain_name
 
@@ -56,6 +56,7 @@ __all__ = [
     "filled_columns",
     "has_level",
     "has_values_as_names",
+    "in_one_warning",
     "is_ambiguous",
     "may_be_value",
     "names_of",

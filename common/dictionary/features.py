@@ -195,10 +195,14 @@ class Genotype:
         return min(self.largest, math.sqrt(MOST_SQUARE)) if self.scale == Scale.FREQUENCY else self.largest
 
     def encode(self, raw: FloatArray) -> FloatArray:
-        """Prepare values, each by itself. One that does not round to 0, 1 or 2 is missing, as PLINK's -9 is."""
-        copies = np.rint(raw)
-        is_count = ((copies >= 0) & (copies <= ALLELES)) | np.isinf(raw)
-        return _numbers(np.where(is_count, raw, np.nan), self)
+        """Prepare values, each by itself."""
+        return _numbers(self.copies(raw), self)
+
+    def copies(self, raw: FloatArray) -> FloatArray:
+        """Return values, with NaN for those that do not round to 0, 1 or 2: PLINK writes -9 for a missing one."""
+        whole = np.rint(raw)
+        is_count = ((whole >= 0) & (whole <= ALLELES)) | np.isinf(raw)
+        return np.where(is_count, raw, np.nan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,8 +41,9 @@ def prepare_table(dictionary: Dictionary, rows: Any, *, by_position: bool = Fals
     columns = _by_position(rows, dictionary) if names is None else _by_name(rows, names, dictionary)
     raw = {feature.name: _raw(feature, cells) for feature, cells in columns}
     _require_one_length(raw)
-    for sentence in unlikely_values_in(dictionary, raw):
-        warn(sentence, RowsWarning)
+    doubt = unlikely_values_in(dictionary, raw)
+    if doubt:
+        warn(doubt, RowsWarning)
     return dictionary.encode(raw)
 
 

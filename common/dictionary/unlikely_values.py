@@ -20,6 +20,8 @@ MOST_ODD: Final = 0.5
 _FEW: Final = 0.05
 """A smaller share of odd values gives no warning: a public range may be one that nearly all values are in."""
 _MOST_LEVELS: Final = 5
+_MOST_DESCRIBED: Final = 3
+_MOST_NAMED: Final = 8
 OUTSIDE_BECOMES: Final[Mapping[str, str]] = {
     FeatureKind.NUMBER: "are clipped to it",
     FeatureKind.GENOTYPE: "count as missing, unless they round to 0 or 2",
@@ -27,10 +29,18 @@ OUTSIDE_BECOMES: Final[Mapping[str, str]] = {
 """What becomes of values outside the public range, by the kind of the feature."""
 
 
-def unlikely_values_in(dictionary: Dictionary, raw: Mapping[str, FloatArray]) -> list[str]:
-    """Name the features for which many raw values have no level, or lie outside the public range."""
-    found = (_unlikely_values_in(each, raw[each.name]) for each in dictionary.features)
-    return [sentence for sentence in found if sentence]
+def unlikely_values_in(dictionary: Dictionary, raw: Mapping[str, FloatArray]) -> str:
+    """Name the features for which many raw values have no level, or lie outside the public range, if there are any."""
+    return in_one_warning({each.name: _unlikely_values_in(each, raw[each.name]) for each in dictionary.features})
+
+
+def in_one_warning(found: Mapping[str, str]) -> str:
+    """Describe the first of the features about which there is a sentence, and name some of the others."""
+    sentences = {name: sentence for name, sentence in found.items() if sentence}
+    names = [f"{name!r:.60}" for name in sentences][_MOST_DESCRIBED:]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    others = [f"The same is true of {', '.join(names[:_MOST_NAMED])}{more}."] if names else []
+    return " ".join([*sentences.values()][:_MOST_DESCRIBED] + others)
 
 
 def unlikely_values_of(feature: Feature, values: int, odd: int) -> str:

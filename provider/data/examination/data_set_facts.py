@@ -109,6 +109,8 @@ class DataSetFacts:
     """Files of a folder that are there packed and unpacked."""
     equal: tuple[tuple[str, ...], ...] = ()
     """Groups of columns that hold the same numbers in all rows, by name or number. Only of dense rows."""
+    samples_without: int = 0
+    """Number of samples that have no genotype of any variant that is used."""
     undecoded: tuple[str, ...] = ()
     """Columns of text, with values of no level, that have cells in another encoding than the file is read in."""
 
@@ -295,6 +297,7 @@ def _in_memory(
         first_fault=first,
         persons=None if whose is None else facts_of_persons(whose),
         memory=_memory(used, _gram(used.dimension, square), has_persons=whose is not None),
+        samples_without=int(coded.without_any().sum()) if isinstance(coded, Genotypes) else 0,
     )
 
 

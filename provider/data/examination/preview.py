@@ -10,7 +10,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.dictionary import UNKNOWN, Category, MappedFeature, text_code
+from dpspca.common.dictionary import UNKNOWN, Category, Genotype, MappedFeature, text_code
 from dpspca.common.storage import Reading
 from dpspca.provider.data.checked import rows_or_zeros
 from dpspca.provider.data.memory import DEFAULT_MEMORY, Genotypes, cells_in
@@ -143,7 +143,7 @@ def _value(mapped: MappedFeature, raw: float) -> float | str | None:
 
 def _remark(mapped: MappedFeature, raw: float) -> str:
     feature = mapped.feature
-    if np.isnan(raw):
+    if np.isnan(feature.copies(np.array(raw)) if isinstance(feature, Genotype) else raw):
         return f"missing: {feature.missing} is used"
     if isinstance(feature, Category):
         return f"no level: {feature.unknown} is used" if raw == UNKNOWN else ""

@@ -24,7 +24,7 @@ from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes,
 from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, columns_used, import_extra, require_room
 
 from .companions import beside
-from .variants import NO_AUTOSOME, Agreement, Variant, agree, counting, described, read_variants, sample_ids
+from .variants import NO_AUTOSOME, SEVERAL, Agreement, Variant, agree, counting, described, read_variants, sample_ids
 from .variants_by_place import named_as_features, require_any
 
 _MAGIC: Final = b"\x6c\x1b"
@@ -119,8 +119,8 @@ def _require_counts(path: Path, variants: int, samples: int) -> None:
 
 
 def notes_on_bed(source: RowSource) -> list[str]:
-    """Return a remark if variants on chromosome X, Y or MT are used, because they depend on sex."""
-    return _notes_on_sex(source, _variants(source, ".bim"))
+    """Return remarks if variants on chromosome X, Y or MT are used, which depend on sex, or samples are there twice."""
+    return [*_notes_on_sex(source, _variants(source, ".bim")), *_notes_on_samples(source, ".fam")]
 
 
 def notes_on_pgen(source: RowSource) -> list[str]:
@@ -136,7 +136,7 @@ def notes_on_pgen(source: RowSource) -> list[str]:
         for place in used:
             stored.read_dosages_list(np.array([place], dtype=np.uint32), dosages)
             between += int(np.any((dosages != np.rint(dosages)) & (dosages >= 0)))
-    notes = _notes_on_sex(source, variants)
+    notes = [*_notes_on_sex(source, variants), *_notes_on_samples(source, _PGEN_LISTS[1])]
     if between:
         notes.append(
             f"{source.path.name} has dosages between whole counts, at {between} of the first {len(used)} variants. The "
@@ -159,6 +159,12 @@ def _notes_on_sex(source: RowSource, variants: Sequence[Variant]) -> list[str]:
         else ""
     )
     return [note] if note else []
+
+
+def _notes_on_samples(source: RowSource, ending: str) -> list[str]:
+    listed = sample_ids(_beside(source.path, ending))
+    again = len(listed) - len(set(listed))
+    return [f"{again} of the samples have the FID and IID of an earlier one. Find out whose they are."] if again else []
 
 
 def columns_of_bed(source: RowSource) -> Columns:
@@ -184,15 +190,13 @@ def features_of_pgen(source: RowSource, dictionary: Dictionary) -> tuple[str, ..
 _Chosen: TypeAlias = tuple[Columns, Agreement | None]
 """Which variants are used, and how their alleles relate to those of a reference."""
 _PGEN_LISTS: Final = ".pvar", ".psam"
-_SEVERAL: Final = ","
-"""The separator of several ALT alleles in a .pvar file."""
 _LOOKED_AT: Final = 1000
 """Variants in which dosages are looked for."""
 
 
 def _offsets(variants: Sequence[Variant]) -> NDArray[np.uintp]:
     """Return where the alleles of each variant begin in a list of all alleles."""
-    alleles = np.array([2 + each.counted.count(_SEVERAL) for each in variants], dtype=np.uintp)
+    alleles = np.array([2 + each.counted.count(SEVERAL) for each in variants], dtype=np.uintp)
     return np.concatenate([np.zeros(1, dtype=np.uintp), np.cumsum(alleles, dtype=np.uintp)])
 
 
@@ -208,13 +212,17 @@ def _variants(source: RowSource, ending: str) -> list[Variant]:
 
 
 def _require_two_alleles(used: Sequence[Variant], reading: Reading) -> None:
-    several = [each.name for each in used if _SEVERAL in each.counted]
+    several = [each.name for each in used if SEVERAL in each.counted]
     if several:
         raise InvalidDataError(
-            f"The variant {several[0]!r:.60} has several ALT alleles, and {len(several) - 1} more have.",
+            f"There are several ALT alleles of {several[0]!r:.60}{_and_more(several[1:])}.",
             f"Leave them out: {reading.way_to_leave_out}. Or drop them: "
             "plink2 --pfile PREFIX --max-alleles 2 --make-pgen --out OTHER",
         )
+
+
+def _and_more(others: Sequence[str]) -> str:
+    return f" and {len(others)} more variants" if others else ""
 
 
 def _beside(path: Path, ending: str) -> Path:
@@ -248,19 +256,31 @@ def _named(source: RowSource, variants: Sequence[Variant]) -> Sequence[Variant]:
     lacking = frozenset(reading.columns or ()).difference(each.name for each in variants)
     if lacking and source.is_part:
         raise InvalidDataError(
-            f"It lacks {len(lacking)} variants, such as {min(lacking)!r:.60}. {SAME_VARIANTS}", JOIN_VARIANTS
+            f"It does not have {min(lacking)!r:.60}{_and_more(sorted(lacking)[1:])}. {SAME_VARIANTS}",
+            JOIN_VARIANTS,
         )
     if reading.preparation is not None:
         require_any(variants, {each.column: each.feature for each in reading.preparation.mapped})
     return variants
 
 
+def _reference(path: Path) -> list[Variant]:
+    """Read the public list that says which alleles are counted. Errors name it, and not the genotypes."""
+    try:
+        return read_variants(path)
+    except OSError as problem:
+        raise InvalidDataError(
+            f"The reference {path} cannot be read: {problem.strerror or 'it is damaged'}.",
+            "Correct alleles under [reading].",
+        ) from None
+
+
 def _chosen(source: RowSource, variants: Sequence[Variant]) -> _Chosen:
     """Choose variants: those that are declared, or those of the reference, or all. Compare their alleles."""
     reading = source.reading
-    reference = None if reading.alleles is None else read_variants(reading.alleles)
+    reference = None if reading.alleles is None else _reference(reading.alleles)
     if reference is not None and reading.columns is None:
-        listed = tuple(each.name for each in reference if each.name not in reading.leave_out)
+        listed = tuple(dict.fromkeys(each.name for each in reference if each.name not in reading.leave_out))
         reading = replace(reading, columns=listed, leave_out=())
     variants = _named(replace(source, reading=reading), variants)
     chosen = columns_used([each.name for each in variants], reading, _RENAMING)
@@ -280,14 +300,15 @@ def _agreed_alleles(used: Sequence[Variant], reading: Reading, reference: Sequen
     The dictionary says which allele is counted. What it leaves out, the reference may say.
     """
     remedy = f"Correct them, or {reading.way_to_leave_out} at every provider."
+    whose = "" if reading.alleles is None else f"the reference {reading.alleles.name}"
     if reading.preparation is None:
-        return None if reference is None else agree(used, reference, remedy)
+        return None if reference is None else agree(used, reference, remedy, whose)
     mapped = [(each.column, each.feature) for each in reading.preparation.mapped]
     features = {column: feature for column, feature in mapped if isinstance(feature, Genotype)}
     known = used if reference is None else reference
     if reference is not None:
         counted = {column: feature.allele for column, feature in features.items() if feature.allele}
-        agree(used, counting(reference, counted), remedy)
+        agree(used, counting(reference, counted), remedy, whose)
     return agree(used, described(known, features), remedy, "the dictionary")
 
 

@@ -9,6 +9,7 @@ Lists of variants count as public, as column names do.
 """
 
 import gzip
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,9 @@ _SHORT_BIM: Final = ("#CHROM", "ID", "POS", "ALT", "REF")
 _FAM: Final = ("#FID", "IID")
 _FRQ: Final = ["CHR", "SNP"]
 """How the head of a .frq file of PLINK 1.9 begins."""
+SEVERAL: Final = ","
+"""The separator of several ALT alleles."""
+_TWO_ALLELES: Final = "Write it without such variants: plink2 --max-alleles 2."
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -236,10 +240,13 @@ def agree(
     ``remedy`` says what to do about those, and ``whose`` what the reference is.
     """
     declared = {each.name: each for each in reference}
-    if len(declared) < len(reference):
-        raise InvalidDataError(f"{_sentence(whose)} has several variants of one name.", "Give each a name of its own.")
+    counts = Counter(each.name for each in reference)
+    _refuse(f"{_sentence(whose)} has several variants of one name",
+            [each.name for each in variants if counts[each.name] > 1], "Name each otherwise there.")  # fmt: skip
     _refuse(f"{_sentence(whose)} lacks", [each.name for each in variants if each.name not in declared], remedy)
     pairs = [(each, declared[each.name]) for each in variants]
+    _refuse(f"{_sentence(whose)} has several ALT alleles",
+            [own.name for own, known in pairs if SEVERAL in known.counted], _TWO_ALLELES)  # fmt: skip
     _refuse(f"At another place than in {whose}, as in another build of the genome",
             [own.name for own, known in pairs if _is_elsewhere(own.place, known.place)], remedy)  # fmt: skip
     orders = [_is_swapped(own, known) for own, known in pairs]

@@ -128,6 +128,13 @@ class Genotypes:
             total += np.stack([np.count_nonzero(codes == code, axis=0) for code in range(len(_COUNTS))])
         return total
 
+    def without_any(self) -> NDArray[np.bool_]:
+        """Tell which rows have no genotype in any column."""
+        empty = np.zeros(0, dtype=np.bool_)
+        columns = self.shape[1]
+        found = ((codes_of(block.packed, columns) == MISSING).all(axis=1) for block in self.blocks())
+        return np.concatenate([empty, *found])
+
     def select(self, places: NDArray[np.intp]) -> Self:
         """Return some of the columns, in this order."""
         if np.array_equal(places, np.arange(self.shape[1])):

@@ -240,3 +240,56 @@ def test_a_variant_whose_other_allele_seems_to_be_counted_is_named(here: Here, t
     assert "'rs1'" in remark
     assert "'rs2'" not in remark
     assert "'rs3'" not in remark
+
+
+def genotypes_in(folder: Path, counts: np.ndarray, frequencies: list[float]) -> None:
+    """Write a panel of A/C variants in PLINK's form and as text, and its dictionary."""
+    write_bed(folder / "panel", counts, [("A", "C")] * counts.shape[1])
+    names = [f"rs{place}" for place in range(counts.shape[1])]
+    pd.DataFrame(np.where(counts < 0, -9, counts), columns=names).to_csv(folder / "panel.csv", index=False)
+    features = [
+        f'{name} = {{ kind = "genotype", allele = "A", other_allele = "C", frequency = {p} }}'
+        for name, p in zip(names, frequencies, strict=True)
+    ]
+    text = "\n".join(['format = "dpspca-dictionary-1"', "[features]", *features])
+    (folder / "panel.toml").write_text(text, encoding="utf-8")
+
+
+def remarks(ended: Ended) -> list[str]:
+    (found,) = ended.facts["data_sets"]
+    listed: list[str] = found["remarks"]
+    return listed
+
+
+def test_a_file_whose_labels_are_exchanged_is_suspected_as_a_whole(here: Here, tmp_path: Path) -> None:
+    counts = np.random.default_rng(1).binomial(2, 0.8, (400, 12)).astype(np.int8)
+    for swapped, whole in ((12, True), (3, False)):
+        genotypes_in(tmp_path, counts, [0.2] * swapped + [0.8] * (12 - swapped))
+        found = remarks(here("data", "check", "panel.bed", "--dictionary", "panel.toml", "--json"))
+        assert any(names_facts(each, "A1", "A2", f"{swapped} of 12") for each in found) == whole
+
+
+def test_samples_without_any_genotype_are_counted(here: Here, tmp_path: Path) -> None:
+    counts = np.random.default_rng(1).binomial(2, 0.5, (40, 5)).astype(np.int8)
+    counts[4:7] = -1
+    genotypes_in(tmp_path, counts, [0.5] * 5)
+    found = remarks(here("data", "check", "panel.bed", "--dictionary", "panel.toml", "--json"))
+    assert any(names_facts(each, "3 samples", "plink2", "--mind 0.9") for each in found)
+    counts[4:7, 1] = 0
+    genotypes_in(tmp_path, counts, [0.5] * 5)
+    found = remarks(here("data", "check", "panel.bed", "--dictionary", "panel.toml", "--json"))
+    assert not any("--mind" in each for each in found)
+
+
+def test_many_features_have_one_remark_together(here: Here, tmp_path: Path) -> None:
+    """A missing genotype in a matrix or a text is -9, and outside the range of all features."""
+    counts = np.random.default_rng(1).binomial(2, 0.5, (40, 12)).astype(np.int8)
+    counts[:4] = -1
+    genotypes_in(tmp_path, counts, [0.5] * 12)
+    found = remarks(here("data", "check", "panel.csv", "--dictionary", "panel.toml", "--json"))
+    (outside,) = [each for each in found if names_facts(each, "4 of 40", "'rs0'")]
+    assert names_facts(outside, "'rs7'", "4 more", "0 to 2 alleles")
+    (codes,) = [each for each in found if "missing_codes" in each]
+    assert names_facts(codes, "'rs0'", "'rs7'", "4 more", "-9")
+    shown = here("data", "preview", "panel.csv", "--dictionary", "panel.toml", "--row", "1", "--json").facts
+    assert {each["remark"] for each in shown["features"]} == {"missing: 1.0 is used"}

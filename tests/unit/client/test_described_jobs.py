@@ -18,6 +18,7 @@ import dpspca
 from dpspca import DPSPCA, Budget, Dictionary, JobSpec, load_dictionary, simulate
 from dpspca.client.findings import UNCENTRED
 from dpspca.common.dictionary import prepare_table
+from dpspca.common.dictionary.unlikely_values import unlikely_values_in
 from dpspca.common.errors import (
     CorruptModelError,
     DpspcaError,
@@ -158,10 +159,18 @@ def test_whoever_holds_rows_is_warned_if_most_values_cannot_be_meant() -> None:
         with pytest.warns(RowsWarning, match=facts("400 of 400")) as caught:
             use(ODD)
         about = [str(each.message) for each in caught if each.category is RowsWarning]
-        assert len(about) == 2
-        assert re.search(facts("400 of 400", "'age'", "110 years"), about[0])
-        assert re.search(facts("400 of 400", "'sex'", "'female'", "'male'"), about[1])
+        assert len(about) == 1
+        assert re.search(facts("400 of 400", "'age'", "110 years", "'sex'", "'female'", "'male'"), about[0])
         assert {each.filename for each in caught} == {__file__}
+
+
+def test_a_warning_about_many_features_names_the_first_ones() -> None:
+    features = {f"x{place:02}": {"kind": "number", "unit": "", "range": [0, 1]} for place in range(20)}
+    known = Dictionary.parse({"format": "dpspca-dictionary-1", "features": features})
+    doubt = unlikely_values_in(known, {name: np.full(40, 7.0) for name in features})
+    assert re.search(facts("40 of 40", "'x00'", "'x02'", "'x10'", "9 more"), doubt)
+    assert "'x11'" not in doubt
+    assert not unlikely_values_in(known, {name: np.ones(40) for name in features})
 
 
 def test_a_warning_about_rows_is_in_no_model_and_few_odd_values_give_none() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from facts import facts
+from facts import facts, names_facts
 from plink import alleles, genotypes, plink2, write_bed, write_bim
 
+from dpspca.client.steward.data_check import examine_file
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data.files.variants import read_samples
@@ -95,3 +96,35 @@ def test_variants_of_several_alternative_alleles_may_be_left_out(tmp_path: Path)
     assert dense(tmp_path / "cohort.pgen", Reading(leave_out=("rs0", "rs2"), missing=0.5)).tolist() == right
     with pytest.raises(InvalidDataError, match=facts("'rs2'", "leave_out")):
         read_offered(tmp_path / "cohort.pgen", Reading(columns=("rs1", "rs2")))
+
+
+def test_an_error_about_the_reference_names_its_file(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS[:, :3])
+    reading = Reading(missing=0.5, alleles=tmp_path / "public.bim")
+    with pytest.raises(InvalidDataError, match=facts("public.bim", "alleles", "[reading]")):
+        read_offered(path, reading)
+    pairs = alleles(3)
+    file = write_bim(tmp_path / "public.bim", [*pairs, pairs[0]])
+    file.write_text(file.read_text(encoding="utf-8").replace("rs3", "rs1"), encoding="utf-8")
+    with pytest.raises(InvalidDataError, match=facts("public.bim", "'rs1'")):
+        read_offered(path, reading)
+    assert dense(path, Reading(missing=0.5, alleles=file, columns=("rs0", "rs2"))).shape == (21, 2)
+    write_bim(file, [pairs[0], (f"{pairs[1][0]},T", pairs[1][1]), pairs[2]])
+    with pytest.raises(InvalidDataError, match=facts("public.bim", "'rs1'", "--max-alleles 2")):
+        read_offered(path, reading)
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_variants_of_several_alleles_are_counted_if_there_are_others(more: int, tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS[:, :4], [("A,G", "C")] * (1 + more) + [("A", "C")] * (3 - more))
+    with pytest.raises(InvalidDataError, match=facts("'rs0'", "--max-alleles 2")) as refused:
+        read_offered(path, FILLED)
+    assert (f"{more} more" in str(refused.value)) == (more > 0)
+
+
+def test_samples_that_are_listed_twice_are_remarked(tmp_path: Path) -> None:
+    path = write_bed(tmp_path / "cohort", COUNTS[:3])
+    fam = tmp_path / "cohort.fam"
+    assert not any("FID" in each for each in examine_file(path).remarks)
+    fam.write_text("F0 1 0 0 0 -9\nF0 1 0 0 0 -9\nF0 1 0 0 0 -9\n", encoding="utf-8")
+    assert any(names_facts(each, 2, "FID", "IID") for each in examine_file(path).remarks)

@@ -13,7 +13,7 @@ from plink import genotypes, plink2, write_bed
 from dpspca import Budget, simulate
 from dpspca.client.steward.data_check import examine_file, reading_of_file
 from dpspca.common.dictionary import Dictionary, Preparation
-from dpspca.common.errors import InvalidDataError
+from dpspca.common.errors import InvalidDataError, RowsWarning
 from dpspca.common.storage.reading import Reading
 from dpspca.provider.data import trial_reading
 from dpspca.provider.data.memory.genotypes import Genotypes
@@ -162,6 +162,19 @@ def test_a_model_projects_a_file_with_other_names(path: Path) -> None:
     renamed(path, CHANGES["other names"])
     renamed(path, lambda lines: [lines[0], ["1", "rs3", *lines[1][2:]], lines[2], ["1", "rs3", *lines[3][2:]]])
     np.testing.assert_allclose(model.transform(path), right)
+
+
+def test_samples_without_the_genotypes_of_a_model_are_warned_of(tmp_path: Path) -> None:
+    study, counts = known(), COUNTS.copy()
+    counts[3:5] = -1
+    job = study.job(["rs2", "rs0"], unit="row-replace-one", budget=Budget(4.0, 1e-6), components=1)
+    rows = pd.DataFrame(np.where(COUNTS < 0, np.nan, COUNTS), columns=study.names)
+    model = simulate([rows] * 2, job, noise_seed=1, dictionary=study)
+    path = write_bed(tmp_path / "cohort", counts, OWN)
+    lacking = int((counts[:, [0, 2]] < 0).all(axis=1).sum())
+    with pytest.warns(RowsWarning, match=facts(f"{lacking} samples")):
+        scores = model.transform(path)
+    assert (scores[3] == scores[4]).all()
 
 
 def test_a_pgen_file_is_tried_with_the_names_of_the_dictionary(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
