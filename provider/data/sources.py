@@ -321,8 +321,8 @@ def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Colu
 
 def _source(file: Path, reading: Reading, path: Path, room: int | None = None) -> RowSource:
     """Return how to read a file of a data set that is at ``path``."""
-    part = partition_of(path, file)
-    return RowSource(located(file), reading, room=room, is_part=is_several(path), partition=part)
+    within, part = path if is_several(path) else None, partition_of(path, file)
+    return RowSource(located(file), reading, room=room, within=within, partition=part)
 
 
 def complete(

@@ -13,6 +13,12 @@ COMPANIONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Files that are read with another one, which the settings name."""
 _LOG: Final = ".log"
+SAME_VARIANTS: Final = "Variants are columns, and several files of a data set are rows: they need the same variants."
+JOIN_VARIANTS: Final = (
+    "If each file has the variants of a chromosome, join the files: ls chr*.bed | sed 's/.bed$//' > files.txt; "
+    "plink2 --pmerge-list files.txt bfile --make-bed --out OTHER (of .pgen files: chr*.pgen, .pgen, pfile, --make-pgen)"
+)
+"""What to do about files that have different variants."""
 
 
 def beside(stem: Path, ending: str) -> Path | None:

@@ -26,8 +26,7 @@ from dpspca.common.storage import is_pattern
 from dpspca.provider.data.checked import CheckedRows, Table
 from dpspca.provider.data.memory import Genotypes, StoredRows, stacked_genotypes, stacked_rows
 
-from .companions import is_companion
-from .plink_files import JOIN_VARIANTS, SAME_VARIANTS
+from .companions import JOIN_VARIANTS, SAME_VARIANTS, is_companion
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""

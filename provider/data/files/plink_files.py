@@ -6,7 +6,7 @@ read here, because its form is two bits a cell under three bytes of magic number
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from io import FileIO
 from itertools import pairwise
@@ -23,7 +23,8 @@ from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
 from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, columns_used, import_extra, require_room
 
-from .companions import beside
+from .companions import JOIN_VARIANTS, SAME_VARIANTS, beside
+from .folders import files_of
 from .variants import NO_AUTOSOME, SEVERAL, Agreement, Variant, agree, counting, described, read_variants, sample_ids
 from .variants_by_place import named_as_features, require_any
 
@@ -39,12 +40,6 @@ _RENAMING: Final = (
     "(of .pgen files: --pfile and --make-pgen)."
 )
 _REMOVE_FEATURE: Final = "remove the feature from the dictionary"
-SAME_VARIANTS: Final = "Variants are columns, and several files of a data set are rows: they need the same variants."
-JOIN_VARIANTS: Final = (
-    "If each file has the variants of a chromosome, join the files: ls chr*.bed | sed 's/.bed$//' > files.txt; "
-    "plink2 --pmerge-list files.txt bfile --make-bed --out OTHER (of .pgen files: chr*.pgen, .pgen, pfile, --make-pgen)"
-)
-"""What to do about files that have different variants."""
 _WRITE_AGAIN: Final = "Write the files again, whole and together, for example with plink2 --make-bed."
 
 
@@ -246,15 +241,32 @@ def _features(source: RowSource, dictionary: Dictionary, ending: str) -> tuple[s
     return tuple(name for name in features if name in there)
 
 
+def _with_names(variants: Sequence[Variant], reading: Reading) -> Sequence[Variant]:
+    """Give variants the names under which the dictionary's features are looked for, if there is a dictionary."""
+    if reading.preparation is None:
+        return variants
+    sought = {each.column: each.feature for each in reading.preparation.mapped if not each.is_located}
+    return named_as_features(variants, sought, reading.preparation.columns, reading.way_to_leave_out)
+
+
+def _are_in_other_files(source: RowSource, lacking: Collection[str]) -> bool:
+    """Tell whether another file of the data set has some of the variants that one lacks."""
+    others = () if source.within is None else files_of(source.within, partitioned=True)
+    lists = {".bed": ".bim", ".pgen": _PGEN_LISTS[0]}
+    return any(
+        each.name in lacking
+        for other in others
+        if other != source.path and (ending := lists.get(other.suffix.lower())) is not None
+        for each in _with_names(read_variants(_beside(other, ending)), source.reading)
+    )
+
+
 def _named(source: RowSource, variants: Sequence[Variant]) -> Sequence[Variant]:
     """Name variants as the features of the dictionary, if there is one. Refuse a file that lacks all, or a part."""
     reading = source.reading
-    if reading.preparation is not None:
-        mapped = reading.preparation.mapped
-        sought = {each.column: each.feature for each in mapped if not each.is_located}
-        variants = named_as_features(variants, sought, reading.preparation.columns, reading.way_to_leave_out)
+    variants = _with_names(variants, reading)
     lacking = frozenset(reading.columns or ()).difference(each.name for each in variants)
-    if lacking and source.is_part:
+    if lacking and _are_in_other_files(source, lacking):
         raise InvalidDataError(
             f"It does not have {min(lacking)!r:.60}{_and_more(sorted(lacking)[1:])}. {SAME_VARIANTS}",
             JOIN_VARIANTS,

@@ -47,8 +47,8 @@ class RowSource:
     """How many numbers to read at a time, about. It bounds memory, and changes no number."""
     room: int | None = None
     """How many bytes rows may take that have to be in memory as a whole."""
-    is_part: bool = False
-    """Whether the data set has other files, too."""
+    within: Path | None = None
+    """The folder or pattern of the data set that the file is a part of."""
     partition: tuple[tuple[str, str | None], ...] = ()
     """Columns that the names of the file's folders hold, such as year=2024, and the text that all its rows have there.
     """

@@ -203,3 +203,12 @@ def test_files_of_one_chromosome_each_are_to_be_joined(tmp_path: Path, is_descri
     assert "absent" not in str(refused.value)
     with pytest.raises(InvalidDataError, match=facts("--pmerge-list", "chr{1..2}.bed")):
         read_rows(tmp_path / "chr{1..2}.bed", reading)
+
+
+def test_what_no_file_of_a_folder_has_may_be_absent(path: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_bed(tmp_path / name, COUNTS[:, :2], OWN[:2])
+    path.unlink()
+    with pytest.raises(InvalidDataError, match=facts("'rs2'", "'rs3'", "absent")) as refused:
+        read_rows(tmp_path / "?.bed", declared(known()))
+    assert "--pmerge-list" not in str(refused.value)
