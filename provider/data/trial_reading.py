@@ -11,15 +11,16 @@ import subprocess
 import sys
 from collections import deque
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dpspca.common.dictionary import Preparation
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 
-from .files import label_of
+from .files import label_of, names_of_variants
 from .tables import PersonCells, RowBatches, RowSource
 
+_PGEN: Final = ".pgen"
 SECONDS: Final = 60.0
 BYTES_A_SECOND: Final = 5e6
 """Ten times slower than the slowest disk and decompression."""
@@ -37,7 +38,7 @@ def require_readable(source: RowSource, seconds: float = SECONDS) -> None:
         "array": reading.array,
         "person": reading.person,
         "alleles": alleles,
-        "preparation": None if reading.preparation is None else reading.preparation.written(),
+        "preparation": _dictionary_needed(source),
         "room": source.room,
         "partition": source.partition,
     }
@@ -58,6 +59,14 @@ def require_readable(source: RowSource, seconds: float = SECONDS) -> None:
         raise InvalidDataError(
             f"The library that reads it crashed (signal {-ended.returncode}): it is damaged.", "Write it again."
         )
+
+
+def _dictionary_needed(source: RowSource) -> dict[str, Any] | None:
+    """Return a dictionary if variants are found by their places in it. It takes seconds to write a large one."""
+    preparation = source.reading.preparation
+    if preparation is None or source.path.suffix.lower() != _PGEN:
+        return None
+    return None if frozenset(preparation.columns) <= names_of_variants(source) else preparation.written()
 
 
 def main() -> None:

@@ -172,6 +172,11 @@ def columns_of_pgen(source: RowSource) -> Columns:
     return _chosen(source, _variants(source, _PGEN_LISTS[0]))[0]
 
 
+def names_of_variants(source: RowSource) -> frozenset[str]:
+    """Return the names of all variants of a .pgen file."""
+    return frozenset(each.name for each in _variants(source, _PGEN_LISTS[0]))
+
+
 def features_of_bed(source: RowSource, dictionary: Dictionary) -> tuple[str, ...]:
     """Name the features of a dictionary that a file has, by name or by place and alleles. Others may be anything."""
     return _features(source, dictionary, ".bim")
