@@ -33,7 +33,7 @@ def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401 
     nameless = next((row for row, each in enumerate(labels, 1) if _is_missing(each)), None)
     if nameless is not None:
         raise InvalidDataError(f"The person of row {nameless} is missing.", _ONE_EACH)
-    _require_told_apart(labels, str(getattr(whose, "dtype", getattr(whose, "type", ""))))
+    _require_exact(labels, str(getattr(whose, "dtype", getattr(whose, "type", ""))))
     try:
         places = {label: place for place, label in enumerate(sorted(set(labels)))}
     except TypeError:
@@ -58,7 +58,7 @@ def _is_missing(label: Any) -> bool:  # noqa: ANN401  # whatever was given
     return label is None or type(label).__name__ in NAMELESS or label == "" or label != label  # noqa: PLR0124  # NaN
 
 
-def _require_told_apart(labels: Sequence[Any], kind: str) -> None:
+def _require_exact(labels: Sequence[Any], kind: str) -> None:
     """Refuse floating-point numbers that may be the same for two persons, as providers do in files."""
     is_short = kind.lower().partition("[")[0] in _SHORT or any(isinstance(each, _SHORT_NUMBERS) for each in labels)
     if is_short or any(isinstance(each, float) and abs(each) >= _EXACT for each in labels):
