@@ -231,7 +231,7 @@ def _persons(persons: Any, shards: Any, tables: Sequence[Any], unit: PrivacyUnit
 def require_one_index(table: Any, labels: Any) -> None:  # noqa: ANN401  # the caller's table, and its persons
     """Refuse persons of pandas whose index is not that of the rows: they may be in another order."""
     one, other = (getattr(each, "index", None) for each in (table, labels))
-    if one is not None and other is not None and hasattr(other, "equals") and not other.equals(one):
+    if one is not None and other is not None and hasattr(one, "equals") and not one.equals(other):
         raise InvalidDataError(
             "The index of the persons is not that of the rows, so they may be in another order.",
             "Take both from one data frame. Or, if each person is that of the row in its place, give "

@@ -4,7 +4,6 @@ What is declared follows from no row: for each feature the column or an SQL expr
 convert its unit, and the codes of its levels. Each row is converted and prepared by itself.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,13 +22,12 @@ from dpspca.common.text import composed
 from . import values
 from .codes import LevelCodes, without_codes
 from .dictionary import Dictionary
+from .expressions import fault_of_expression
 from .features import Category, Feature, Genotype
 
 _ONE_EACH: Final = "Give a category a column of its own. A query under [reading] can give a column twice."
 
 
-_LOOKS_ELSEWHERE: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\b(?P<word>select|over)\b", re.IGNORECASE)
-"""Quoted parts of SQL, and in a group of their own words of expressions that look at other rows."""
 _NOT_FOR: Final = {True: {"factor", "offset"}, False: {"levels"}}
 """Keys that a feature cannot have, by whether it is a category."""
 
@@ -39,16 +37,7 @@ class _Declared:
     """The table about one feature."""
 
     column: Filled | None = None
-    expression: (
-        Annotated[
-            Filled,
-            Rule(
-                "Write an expression that looks at one row alone, as in weight / (height * height).",
-                lambda text: not any(found["word"] for found in _LOOKS_ELSEWHERE.finditer(text)),
-            ),
-        ]
-        | None
-    ) = None
+    expression: Filled | None = None
     factor: Annotated[
         values.Amount,
         Rule("Give the factor that converts the unit, as 2.54 for inches to cm.", lambda factor: factor != 0),
@@ -94,6 +83,13 @@ class MappedFeature:
             read.column is None or read.expression is None,
             f"{where} has both column and expression.",
             "Keep one of the two: an expression can name any column of the table.",
+        )
+        fault = None if read.expression is None else fault_of_expression(read.expression)
+        check(
+            fault is None,
+            f"{where}: the expression {fault}. It must look at its own row alone.",
+            "Use columns, numbers, text in single quotes, CASE, CAST, comparisons and usual functions, as in "
+            "weight / (height * height). Or compute the value in a query under [reading].",
         )
         codes = LevelCodes.of(feature, read.levels) if isinstance(feature, Category) else None
         column, is_located = composed(read.column or feature.name), (read.column or read.expression) is not None

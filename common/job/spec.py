@@ -21,6 +21,7 @@ from dpspca.common.decoding import By, Rule, Source, decode, parse_json, read_pa
 from dpspca.common.errors import DpspcaError, InvalidInputError, InvalidTypeError
 from dpspca.common.names import shortened
 from dpspca.common.privacy import MAX_PROVIDERS, MAX_ROWS, PrivacyUnit
+from dpspca.common.text import composed
 
 from .budget import Budget
 from .schema import MAX_DIMENSION, Schema, check_components
@@ -344,12 +345,13 @@ def _public_mean(given: Any, schema: Schema) -> tuple[float, ...]:  # noqa: ANN4
     """Read one number for each column: in their order, or by their names."""
     names = _names_of_numbers(given)
     if names:
+        by_name = {composed(each) if isinstance(each, str) else each: given[each] for each in names}
         check(
-            sorted(names) == sorted(schema.names or ()),
+            by_name.keys() == set(columns := [*map(composed, schema.names or ())]),
             "public_mean has names, which are not those of the columns.",
             "Give a number for each column by its name, or numbers alone, in the order of the columns.",
         )
-        given = [given[name] for name in schema.names or ()]
+        given = [by_name[name] for name in columns]
     try:
         mean = () if isinstance(given, Mapping) else tuple(given)
     except TypeError:

@@ -53,7 +53,7 @@ from .memory import (
 from .offered_rows import read_arriving, read_offered
 from .sources import features_in, names_in, outline_of, read_rows, stated_names, width_in
 from .streamed_rows import RowStream, files_with_rows
-from .tables import TripletFacts, import_extra, is_number
+from .tables import TripletFacts, import_extra
 from .threads import free_in_thread, run_in_opening_thread
 
 __all__ = [
@@ -103,7 +103,6 @@ __all__ = [
     "free_in_thread",
     "identify",
     "import_extra",
-    "is_number",
     "machine_memory",
     "memory_cap",
     "names_in",

@@ -1,7 +1,8 @@
 """How much memory answers take: it follows from the numbers of columns, vectors and threads alone. Pure.
 
-Each thread has a sum of its own, and what its blocks need. If all threads together need more than the provider's
-settings allow, fewer are used. A job is refused only if one thread needs too much.
+Each thread has a sum of its own, and what its blocks need. Of genotypes, all threads share a sum, and need less than
+this says. If all threads together need more than the provider's settings allow, fewer are used. A job is refused only
+if one thread needs too much.
 
 The figures are upper bounds: ``tests/unit/provider/evaluate/test_memory.py`` measures them.
 """

@@ -1,6 +1,6 @@
 """Which person each row belongs to, and which privacy units that allows. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Final
@@ -33,7 +33,8 @@ def with_persons(rows: CheckedRows, whose: Any) -> CheckedRows:  # noqa: ANN401 
     nameless = next((row for row, each in enumerate(labels, 1) if _is_missing(each)), None)
     if nameless is not None:
         raise InvalidDataError(f"The person of row {nameless} is missing.", _ONE_EACH)
-    _require_exact(labels, str(getattr(whose, "dtype", getattr(whose, "type", ""))))
+    kind = getattr(whose, "dtype", getattr(whose, "type", ""))
+    _require_exact(labels, str(getattr(getattr(kind, "categories", None), "dtype", kind)))
     try:
         places = {label: place for place, label in enumerate(sorted(set(labels)))}
     except TypeError:
@@ -50,7 +51,10 @@ def _as_list(whose: Any) -> list[Any]:  # noqa: ANN401  # whatever was given
         what = f"a {type(whose).__name__}" + (f" of the shape {tuple(shape)}" if shape else "")
         raise InvalidTypeError(f"The persons of the rows are {what}.", f"{_ONE_EACH} In the order of the rows.")
     convert = getattr(whose, "to_pylist", None) or getattr(whose, "tolist", None)
-    return list(whose) if convert is None else convert()
+    labels = convert() if convert is not None else list(whose) if isinstance(whose, Iterable) else whose
+    if not isinstance(labels, list) or any(getattr(each, "shape", ()) for each in labels):
+        raise InvalidTypeError(f"The persons of the rows are a {type(whose).__name__}.", _ONE_EACH)
+    return labels
 
 
 def _is_missing(label: Any) -> bool:  # noqa: ANN401  # whatever was given

@@ -44,10 +44,10 @@ def is_lost(state: str) -> bool:
     return not state or state.startswith(("08", "57"))
 
 
-def took_too_long() -> InvalidDataError:
-    """Say that the database stopped a statement, as its settings demand."""
-    return InvalidDataError(
-        "The database stopped the query, because it took longer than statement_timeout allows.",
+def took_too_long() -> TemporarilyUnreadableError:
+    """Say that the database cancelled a query, as its settings demand, or as an administrator wished."""
+    return TemporarilyUnreadableError(
+        "The database cancelled the query: it took longer than statement_timeout allows, or somebody cancelled it.",
         "Allow more for this user, or add options='-c statement_timeout=0' to the connection string.",
     )
 

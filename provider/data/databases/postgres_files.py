@@ -63,7 +63,8 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog',
 AND n.nspname NOT LIKE 'pg\\_toast%%' ORDER BY 1, 2
 """
 _PRIMARY_KEY: Final = """
-SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+SELECT a.attname, has_column_privilege(i.indrelid, a.attnum, 'SELECT')
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
 WHERE i.indrelid = %s::regclass AND i.indisprimary ORDER BY array_position(i.indkey::int2[], a.attnum)
 """
 _READABLE: Final = """
@@ -163,7 +164,9 @@ def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401 
 def _selection(connection: Any, source: RowSource) -> Selection:  # noqa: ANN401  # of psycopg
     reading, origin = source.reading, _origin(connection, source.reading)
     keys = [] if reading.query else connection.execute(_PRIMARY_KEY, [origin]).fetchall()
-    described, usual = _described(connection, origin, reading), [quoted(name) for (name,) in keys]
+    is_readable = all(may_read for _, may_read in keys)
+    described = _described(connection, origin, reading)
+    usual = [quoted(name) for name, _ in keys if is_readable]
     return selection(source, origin, described, _TYPES, usual)
 
 

@@ -31,6 +31,7 @@ Quote: TypeAlias = Callable[[str], str]
 """Writes a name in a database's own SQL."""
 
 _LISTED: Final = 20
+_CELL: Final = "dpspca cell"
 _DOUBLES: Final = frozenset({"double precision", "float8", "DOUBLE"})
 """Types that hold whole numbers exactly, up to those that name nobody."""
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
@@ -104,12 +105,15 @@ def selection(  # noqa: PLR0913, PLR0917  # what a database says of itself
             "Name columns that order them as order_by under [reading]: a number that was assigned without looking at "
             "what the rows say, and that no two rows share.",
         )
-    known = {name for name, _ in described}
+    known = {name for name, _ in described}.difference(reading.expressions)
     for name in reading.order_by or ():
         if name not in known:
             raise InvalidDataError(f"There is no column {name!r:.60} to order by.", "Correct order_by.")
     forms = [(types.texts if own else types.numbers)[kind] for (_, kind), own in zip(used, is_text, strict=True)]
-    cells = ", ".join(form.format(cell(name, reading, quote)) for form, (name, _) in zip(forms, used, strict=True))
+    # Names that no column has: otherwise a database may order rows by what a column of that name became.
+    names = (quote(name) for place in range(len(used)) for name in [f"{_CELL} {place}"] if name not in known)
+    written = (form.format(cell(name, reading, quote)) for form, (name, _) in zip(forms, used, strict=True))
+    cells = ", ".join(f"{value} AS {name}" for value, name in zip(written, names, strict=True))
     statement = f"SELECT {cells} FROM {origin} ORDER BY {', '.join(order)}"  # noqa: S608  # quoted names
     return Selection(columns, statement, is_text)
 
@@ -121,7 +125,7 @@ def cell(name: str, reading: Reading, quote: Quote = quoted) -> str:
 
 def written_expressions(reading: Reading) -> dict[str, str]:
     """Write the expressions of features as parts of a statement. Like a query, they are the steward's own."""
-    return {name: f"({expression}\n)" for name, expression in reading.expressions.items()}  # a comment may end it
+    return {name: f"({expression})" for name, expression in reading.expressions.items()}
 
 
 def no_rows_of(origin: str, reading: Reading, names: str = "*") -> str:

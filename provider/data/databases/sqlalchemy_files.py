@@ -101,7 +101,7 @@ def _connected(source: RowSource) -> Iterator[Any]:
         ) from None
     try:
         with connection:
-            options = {"stream_results": True} | (
+            options = {"stream_results": True, "no_parameters": True} | (  # otherwise drivers look for them after %
                 {"isolation_level": _CONSISTENT} if _can_be_consistent(engine) else {}
             )
             yield connection.execution_options(**options)

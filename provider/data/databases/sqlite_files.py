@@ -173,8 +173,12 @@ def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Column
         )
     columns = replace(columns_used([*names, *source.reading.expressions], source.reading), places=None)
     _require_stored(database, table, columns, source.reading.way_to_leave_out)
-    chosen = ", ".join(cell(name, source.reading) for name in columns.in_file)
-    if source.reading.expressions:
+    computed = source.reading.expressions
+    chosen = ", ".join(
+        f"{cell(name, source.reading)} AS {quoted(name)}" if name in computed else quoted(name)
+        for name in columns.in_file
+    )
+    if computed:
         _require_names(database, no_rows_of(table, source.reading))
     return f"SELECT {chosen} FROM {table} ORDER BY {number}", columns  # noqa: S608  # quoted names
 

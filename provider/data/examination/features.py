@@ -62,7 +62,7 @@ class FeatureFacts:
     """Number of values of a category that are not a level."""
     below: int
     above: int
-    """Number of values outside the public range, which are clipped to it, or of genotypes missing."""
+    """Number of values outside the public range, which are clipped to it, or of genotypes count as missing."""
     least: float | None
     most: float | None
     """The smallest and the largest value, in the dictionary's unit."""
@@ -128,7 +128,7 @@ class FeatureScan:
         self._range = (-np.inf, np.inf) if isinstance(mapped.feature, Category) else mapped.feature.range
         self._cells = self._values = self._missing = self._unusable = self._unknown = self._below = self._above = 0
         self._least, self._most = np.inf, -np.inf
-        self._total = 0.0
+        self._total, self._counted = 0.0, 0  # of genotypes that do not count as missing
         self._codes: frozenset[float] = frozenset()
         self._unknown_numbers: tuple[float, ...] = ()
 
@@ -146,7 +146,10 @@ class FeatureScan:
         self._below += int(below.sum())
         self._above += int(above.sum())
         self._least, self._most = values.min(initial=self._least), values.max(initial=self._most)
-        self._total += float(values.sum())
+        if isinstance(self._mapped.feature, Genotype):
+            copies = self._mapped.feature.copies(values)
+            self._counted += int(np.count_nonzero(~np.isnan(copies)))
+            self._total += float(np.nansum(copies))
         self._codes |= frozenset(suspected_codes(cells, below | above))
 
     def _add_unknown(self, cells: FloatArray) -> None:
@@ -182,9 +185,9 @@ class FeatureScan:
 
     def _looks_swapped(self, feature: Feature) -> bool:
         """Tell whether the other allele may be counted. Chance alone does this to fewer than one of 10^4 variants."""
-        if not isinstance(feature, Genotype) or feature.frequency is None or self._values < _FEWEST_COUNTED:
+        if not isinstance(feature, Genotype) or feature.frequency is None or self._counted < _FEWEST_COUNTED:
             return False
-        own, public = self._total / self._values / _ALLELES, feature.frequency
+        own, public = self._total / self._counted / _ALLELES, feature.frequency
         return abs(own - public) > abs(own - (1 - public)) + _CLEARLY
 
     def _suspicion(self, cells: FloatArray) -> Conversion | None:

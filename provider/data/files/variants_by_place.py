@@ -75,7 +75,12 @@ def _fitting(
         for name, alleles in by_place.get(own.place, ()) if own.place is not None else ():
             if own.name not in taken and _has_only(own, alleles):
                 fitting.setdefault(name, []).append(number)
-    return fitting
+    return {name: _with_both(variants, numbers) or numbers for name, numbers in fitting.items()}
+
+
+def _with_both(variants: Sequence[Variant], numbers: Sequence[int]) -> list[int]:
+    """Return those variants of which the file knows both alleles."""
+    return [number for number in numbers if not UNKNOWN_ALLELES & {variants[number].counted, variants[number].other}]
 
 
 def _has_only(own: Variant, alleles: frozenset[str]) -> bool:

@@ -47,6 +47,9 @@ def of_persons() -> DPSPCA:
         (FRAME[["a"]], ("DataFrame", "(60, 1)")),
         ((WHOSE + 2**24).astype(np.float32), "rounded"),
         (pd.array(WHOSE, dtype="Float32"), "rounded"),
+        (pd.Categorical((WHOSE + 2**24).astype(np.float32)), "rounded"),
+        (5, "int"),
+        ([np.ones(2)] * 60, "list"),
         (pa.array(WHOSE, pa.float32()), "rounded"),
         ([np.float16(each) for each in WHOSE], "rounded"),
         (WHOSE + 2.0**53, "rounded"),
@@ -64,6 +67,7 @@ def test_persons_in_another_order_than_the_rows_are_refused() -> None:
     turned, whose = FRAME.sort_values("a"), pd.Series(WHOSE)
     with pytest.raises(InvalidDataError, match=facts("to_numpy")):
         of_persons().fit(turned, persons=whose)
+    assert of_persons().fit(ROWS.tolist(), persons=whose) is not None
     one = of_persons().fit(turned, persons=whose[turned.index])
     other = of_persons().fit(turned, persons=whose.to_numpy()[turned.index])
     assert (one.components_ == other.components_).all()
@@ -75,7 +79,12 @@ def test_a_public_mean_with_names_is_matched_by_them() -> None:
         assert pca(centering="public", public_mean=given).fit(FRAME).mean_.tolist() == [1, 2, 3, 4]
     for given in (pd.Series([1.0, 2, 3, 4]), [1, 2, 3, 4]):
         assert pca(centering="public", public_mean=given).fit(FRAME).mean_.tolist() == [1, 2, 3, 4]
-    for given, rows in ((mean | {"e": 0.0}, FRAME), (mean, ROWS), ({0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0}, ROWS)):
+    for given, rows in (
+        (mean | {"e": 0.0}, FRAME),
+        (mean | {2: 0.0}, FRAME),
+        (mean, ROWS),
+        ({0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0}, ROWS),
+    ):
         with pytest.raises(DpspcaError, match=facts("public_mean")):
             pca(centering="public", public_mean=given).fit(rows)
 

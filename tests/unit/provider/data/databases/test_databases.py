@@ -327,6 +327,12 @@ def test_columns_that_the_user_may_read_are_enough(server: database.Server, tmp_
     path = connected(tmp_path, str(psycopg.conninfo.make_conninfo(url, user="reader")))
     assert names_in(path, Reading(leave_out=("visit",), table="visits")) == ("age", "bmi")
     assert np.asarray(read_offered(path, CHOSEN).matrix).tolist() == [[24.5, 50], [25, 60], [26, 40]]
+    keyless = Reading(columns=("bmi", "age"), missing={"age": 40.0}, table="visits", order_by=("bmi",))
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute("REVOKE SELECT (visit) ON visits FROM reader")
+    assert np.asarray(read_offered(path, keyless).matrix).tolist() == [[24.5, 50], [25, 60], [26, 40]]
+    with pytest.raises(InvalidDataError, match=facts("order_by")):
+        read_offered(path, CHOSEN)
     with pytest.raises(InvalidDataError, match=facts("'secret'", "GRANT")):
         read_offered(path, Reading(table="secret"))
     with pytest.raises(InvalidDataError, match=facts("quotes", "public.visits")):
@@ -346,7 +352,7 @@ def test_a_time_limit_of_the_database_is_no_lost_connection(server: database.Ser
         Reading(query=query, order_by=("row",)),
         Reading(query=query, triplets=triplets, columns=("1", "2")),
     ):
-        with pytest.raises(InvalidDataError, match=facts("statement_timeout")):
+        with pytest.raises(TemporarilyUnreadableError, match=facts("statement_timeout")):
             read_offered(limited, reading)
 
 
