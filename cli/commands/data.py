@@ -202,7 +202,7 @@ def _feature_cells(each: FeatureFacts) -> tuple[str, ...]:
         printable(each.unit),
         "" if allowed is None else f"{allowed[0]:g} to {allowed[1]:g}",
         "" if None in found else f"{found[0]:.6g} to {found[1]:.6g}",
-        str(each.missing),
+        str(each.missing + each.without_triplet),
         str(each.below + each.above),
         str(each.unknown),
         str(each.unusable),

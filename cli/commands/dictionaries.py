@@ -28,7 +28,7 @@ from dpspca.common.storage import (
     read_dictionary,
     read_frequencies,
 )
-from dpspca.common.text import printable
+from dpspca.common.text import counted, printable
 from dpspca.provider.data import outline_of, outline_of_variants
 
 CHECK_FAILED: Final = 1
@@ -171,11 +171,11 @@ def _print(files: list[Path], read: list[Dictionary], found: list[tuple[str, str
         if len(read[0].features) > _MOST_SHOWN:
             typer.echo(f"{len(read[0].features) - _MOST_SHOWN} more features. --json lists all columns.")
     elif found:
-        typer.echo(f"{len(found)} differences:")
+        typer.echo(f"{counted(len(found), 'difference')}:")
         shown = [(name, key, _cell(one), _cell(two)) for name, key, one, two in found[:_MOST_SHOWN]]
         print_table(("feature", "key", str(files[0]), str(files[1])), shown)
         if len(found) > _MOST_SHOWN:
-            typer.echo(f"{len(found) - _MOST_SHOWN} more differences. --json lists all.")
+            typer.echo(f"{counted(len(found) - _MOST_SHOWN, 'more difference')}. --json lists all.")
     else:
         typer.echo("The two mean the same.")
 

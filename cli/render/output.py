@@ -218,15 +218,13 @@ def print_components(model: dict[str, Any]) -> None:
     """Print the components as a table. If they must not be released, say so first."""
     if not model["statement"]["releasable"]:
         print_text(model["statement"]["headline"])
-    table = Table("component", "explained variance", "of the total", "feature", "loading", show_lines=True)
+    table = Table("component", "explained variance", "of the total", "feature and loading", show_lines=True)
     for component in model["components"]:
-        features = component["top_features"]
-        table.add_row(
-            str(component["number"]),
-            *_explained_variance(component),
-            Text("\n".join(feature["name"] for feature in features)),
-            "\n".join(f"{feature['loading']:+.3f}" for feature in features),
-        )
+        # A grid keeps each loading beside its feature, also where a name takes several lines.
+        loadings = Table.grid(Column(ratio=1), Column(justify="right", no_wrap=True), padding=(0, 1), expand=True)
+        for feature in component["top_features"]:
+            loadings.add_row(Text(feature["name"]), f"{feature['loading']:+.3f}")
+        table.add_row(str(component["number"]), *_explained_variance(component), loadings)
     _print(table, *remarks(model))
 
 

@@ -81,7 +81,16 @@ def _about_unit(feature: FeatureFacts) -> str:
     return (
         f"{feature.name!r:.60} may be in another unit ({suspected.name}): its values lie between {feature.least:.6g} "
         f"and {feature.most:.6g}, and the dictionary says {_range(feature)}. If so, declare "
-        f"factor = {suspected.factor:.9g}{shift} for it under [dictionaries], in columns."
+        f"factor = {suspected.factor:.9g}{shift} for it under [dictionaries], in columns.{_of_presence(feature)}"
+    )
+
+
+def _of_presence(feature: FeatureFacts) -> str:
+    """Say what else a range from 0 to 1 may mean: a concept for which a list gives no range."""
+    if feature.range != (0.0, 1.0) or feature.unit:
+        return ""
+    return (
+        " Or a list of concepts gives it no range, so that it means yes or no: add low and high there, for all parties."
     )
 
 

@@ -25,6 +25,14 @@ def triplet_remarks(facts: DataSetFacts, counts: TripletFacts) -> Iterator[str]:
             f"{rows} no triplet that is used. The first: {counts.first_without}. If they should have some, check that "
             "triplets name rows as the list does."
         )
+    without = [each for each in facts.features if facts.rows and each.without_triplet == facts.rows]
+    if without:
+        listed = ", ".join(f"{each.name!r:.60} ({each.column!r:.60})" for each in without[:_NAMED])
+        more = f" and {len(without) - _NAMED} more" if len(without) > _NAMED else ""
+        yield (
+            f"No triplet has the column of {listed}{more}. If it should be there, check that triplets name columns as "
+            "the dictionary does."
+        )
     if counts.broken:
         lines = "1 line has" if counts.broken == 1 else f"{counts.broken} lines have"
         yield (

@@ -23,7 +23,18 @@ from dpspca.provider.data.tables import (
     import_extra,
 )
 
-from .sql import NAME_IT, Selection, Types, as_table, no_rows_of, no_single_table, quoted, selection, triplet_statement
+from .sql import (
+    NAME_IT,
+    Selection,
+    Types,
+    as_table,
+    no_rows_of,
+    no_single_table,
+    quoted,
+    remedy_of,
+    selection,
+    triplet_statement,
+)
 
 _SETTINGS: Final = {
     "enable_external_access": "false",
@@ -93,7 +104,9 @@ def _opened(source: RowSource) -> Iterator[Any]:
             "Name that other file as the data set, or copy its rows into a table of the DuckDB file.",
         ) from None
     except driver.Error as problem:
-        raise InvalidDataError(f"Reading from the database failed: {type(problem).__name__}.", NAME_IT) from None
+        raise InvalidDataError(
+            f"Reading from the database failed: {type(problem).__name__}.", remedy_of(source.reading)
+        ) from None
 
 
 def _selection(database: Any, source: RowSource) -> Selection:  # noqa: ANN401  # of duckdb

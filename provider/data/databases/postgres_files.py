@@ -31,7 +31,17 @@ from dpspca.provider.data.tables import (
 )
 
 from .arrow_driver import TIMEOUT, arrow_batches, is_lost, lost, took_too_long
-from .sql import NAME_IT, Selection, Types, as_table, no_rows_of, no_single_table, quoted, selection, triplet_statement
+from .sql import (
+    Selection,
+    Types,
+    as_table,
+    no_rows_of,
+    no_single_table,
+    quoted,
+    remedy_of,
+    selection,
+    triplet_statement,
+)
 
 _CONNECT_SECONDS: Final = 10
 _CHUNK_BYTES: Final = 2**20
@@ -118,7 +128,7 @@ def connected(source: RowSource, *, writes: bool = False) -> Iterator[Any]:
             connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ {'WRITE' if writes else 'ONLY'}")
             yield connection
     except driver.Error as problem:
-        raise _failed(problem, connection) from None
+        raise _failed(problem, connection, source) from None
 
 
 def _conninfo(source: RowSource) -> str:
@@ -149,7 +159,7 @@ def _unreachable(problem: Exception) -> TemporarilyUnreadableError:
     return TemporarilyUnreadableError(f"{why}.", "Check the connection string in the file, and try psql with it.")
 
 
-def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401  # of psycopg
+def _failed(problem: Any, connection: Any, source: RowSource) -> InvalidDataError:  # noqa: ANN401  # of psycopg
     """Say why reading failed. Only errors about names and rights are quoted, because they hold no values."""
     state = problem.sqlstate or ""
     if state == TIMEOUT:
@@ -158,7 +168,7 @@ def _failed(problem: Any, connection: Any) -> InvalidDataError:  # noqa: ANN401 
         return lost()
     kind = type(problem).__name__
     what = f"{kind}: {problem.diag.message_primary}" if state.startswith("42") else kind
-    return InvalidDataError(f"Reading from the database failed: {what}.", NAME_IT)
+    return InvalidDataError(f"Reading from the database failed: {what}.", remedy_of(source.reading))
 
 
 def _selection(connection: Any, source: RowSource) -> Selection:  # noqa: ANN401  # of psycopg

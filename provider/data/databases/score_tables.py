@@ -71,11 +71,14 @@ def _failed(table: str, problem: Exception, *, is_there: bool = False) -> Invali
         )
     return InvalidDataError(
         f"The table {table!r:.60} cannot be written: {type(problem).__name__}. Nothing was changed.",
-        "Check that you may create tables there. To write into another schema, name it, as in results.cohort_scores.",
+        "Check that you may create tables there. To write into another schema, create it first, and name it, as in "
+        "results.cohort_scores.",
     )
 
 
 def _to_sqlite(path: Path, table: str, lines: Lines, created: str) -> None:
+    if "." in table:
+        raise InvalidParameterError(f"--table is {table!r:.60}, and SQLite has no schemas.", "Leave the schema out.")
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
             database.execute("BEGIN IMMEDIATE")
@@ -92,12 +95,14 @@ def _to_duckdb(path: Path, table: str, lines: Lines, created: str) -> None:
     try:
         with driver.connect(str(path)) as database:
             database.execute("BEGIN")
+            if "." in table:
+                database.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.split('.', 1)[0])}")
             database.execute(created)
             if lines:
                 database.executemany(_inserted(table, lines), lines)
             database.execute("COMMIT")
     except driver.Error as problem:
-        raise _failed(table, problem, is_there=isinstance(problem, driver.CatalogException)) from None
+        raise _failed(table, problem, is_there="already exists" in str(problem)) from None
 
 
 def _to_postgres(path: Path, table: str, lines: Lines, created: str) -> None:

@@ -35,6 +35,15 @@ _CELL: Final = "dpspca cell"
 _DOUBLES: Final = frozenset({"double precision", "float8", "DOUBLE"})
 """Types that hold whole numbers exactly, up to those that name nobody."""
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
+_CORRECT_IT: Final = (
+    "Correct the query under [reading], or the expressions under [dictionaries]: they must not fail for any row. Guard "
+    "a division with nullif, and try the query with the database's own client."
+)
+
+
+def remedy_of(reading: Reading) -> str:
+    """Say what to do if reading failed in the database."""
+    return _CORRECT_IT if reading.query or reading.expressions else NAME_IT
 
 
 def quoted(name: str) -> str:

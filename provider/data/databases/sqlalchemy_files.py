@@ -36,7 +36,7 @@ from dpspca.provider.data.tables import (
 )
 
 from .arrow_driver import lost
-from .sql import NAME_IT, Types, as_table, no_rows_of, no_single_table, selection, triplet_statement
+from .sql import Types, as_table, no_rows_of, no_single_table, remedy_of, selection, triplet_statement
 
 _FROM_ENVIRONMENT: Final = re.compile(r"\$\{(\w+)\}")
 _CONSISTENT: Final = "REPEATABLE READ"
@@ -110,10 +110,13 @@ def _connected(source: RowSource) -> Iterator[Any]:
         if problem.connection_invalidated:
             raise lost() from None
         raise InvalidDataError(
-            f"Reading from the database failed: {type(problem).__name__}{_number_of(problem.orig)}.", NAME_IT
+            f"Reading from the database failed: {type(problem).__name__}{_number_of(problem.orig)}.",
+            remedy_of(source.reading),
         ) from None
     except alchemy.exc.SQLAlchemyError as problem:
-        raise InvalidDataError(f"Reading from the database failed: {type(problem).__name__}.", NAME_IT) from None
+        raise InvalidDataError(
+            f"Reading from the database failed: {type(problem).__name__}.", remedy_of(source.reading)
+        ) from None
     finally:
         engine.dispose()
 

@@ -77,6 +77,8 @@ class FeatureFacts:
     """Whether a genotype is about as frequent as the dictionary's other allele, and not as the one that is counted."""
     unknown_texts: tuple[str, ...] = ()
     """The first texts that are not a level of a category."""
+    without_triplet: int = 0
+    """Number of rows without a triplet of it. They are missing values, too."""
 
     @property
     def is_wrong(self) -> bool:
@@ -248,7 +250,9 @@ def facts_of_features(
     for each in preparation.mapped:
         scan, cells = FeatureScan(each), cells_of(places[each.column])
         scan.add(cells)
-        found.append(scan.facts(None if types is None else types[places[each.column]], matrix.shape[0], cells))
+        facts = scan.facts(None if types is None else types[places[each.column]], matrix.shape[0], cells)
+        lacking = 0 if reading.triplets is None else matrix.shape[0] - len(cells)
+        found.append(replace(facts, without_triplet=lacking))
     return tuple(found)
 
 

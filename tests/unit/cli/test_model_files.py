@@ -354,6 +354,13 @@ def test_scores_go_into_a_schema_and_join_with_whole_numbers(server: database.Se
     assert "'results.pcs' already exists" in again.output + str(again.exception)
     refused = run(*words, "nowhere.pcs")
     assert "nowhere.pcs" in refused.output + str(refused.exception)
+    duck, lite = tmp_path / "new.duckdb", tmp_path / "new.sqlite"
+    assert facts(*words[:-3], "--out", duck, "--table", "results.pcs")["table"] == "results.pcs"
+    with duckdb.connect(str(duck)) as there:
+        assert there.execute("SELECT typeof(id) FROM results.pcs LIMIT 1").fetchall() == [("BIGINT",)]
+    refused = run(*words[:-3], "--out", lite, "--table", "results.pcs")
+    assert "SQLite" in refused.output + str(refused.exception)
+    assert not lite.exists()
 
 
 def test_names_of_other_rows_are_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dpspca import save_model, simulate
 from dpspca.cli.render.output import PLOTS, Folder, print_components, to_json
 from dpspca.client.findings import UNCENTRED
 from dpspca.client.reports.report import to_dict
+from dpspca.common.job import Schema
 
 PLAN = [
     *("plan", "--dimension", "40", "--components", "2", "--sparsity", "9", "--norm-bound", "5"),
@@ -84,6 +85,23 @@ def test_a_model_without_explained_variance_is_shown_and_plotted(
     print_components(to_dict(model))
     assert "not known" in capfd.readouterr().out
     assert set(Folder(tmp_path / "plots", PLOTS).write_plots(model)[0]) == {"loadings", "biplot"}
+
+
+def test_each_loading_stays_beside_its_feature(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of covariates may take several lines."""
+    monkeypatch.setenv("COLUMNS", "90")
+    rows = np.random.default_rng(0).standard_normal((50, 3)) * [3, 2, 1]
+    names = ("short", "condition era group during day -365 through 0 days relative to index: diabetes", "last")
+    facts = to_dict(simulate([rows], spec(schema=Schema(3, names), options={"sparsity": 3, "rounds": 4})))
+    capfd.readouterr()
+    print_components(facts)
+    lines = capfd.readouterr().out.splitlines()
+    starts = {name: name[:20] for name in names}
+    for feature in facts["components"][0]["top_features"]:
+        line = next(each for each in lines if starts[feature["name"]] in each)
+        assert f"{feature['loading']:+.3f}" in line
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,17 @@ def test_a_dictionary_leaves_missing_triplets_alone(tmp_path: Path) -> None:
         read_rows(written(tmp_path / "long.csv", "no,names\n"), plain)
 
 
+def test_rows_without_a_triplet_are_missing_values_of_a_feature(tmp_path: Path) -> None:
+    features = {name: {"kind": "number", "unit": "%", "range": [3, 15], "concept": name} for name in ("7", "8")}
+    known = Dictionary.parse({"format": "dpspca-dictionary-1", "features": features})
+    plain = replace(reading(tmp_path), columns=None).prepared(Preparation.parse(known, None, None))
+    facts_found = examine_rows(written(tmp_path / "long.csv", "person,concept,val\np1,7,5\np1,9,1\n"), plain)
+    assert [(each.values, each.without_triplet) for each in facts_found.features] == [(1, 1), (0, 2)]
+    examined = Examined(None, tmp_path, facts_found, None)
+    assert any(names_facts(remark, "'8'", "dictionary") for remark in examined.remarks)
+    assert not any(names_facts(remark, "'7'", "dictionary") for remark in examined.remarks)
+
+
 def test_declared_rows_without_triplets_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "long.csv", "person,concept,val\np1,7,5\np3,7,5\np2,9,1\n")
     how = reading(tmp_path)
