@@ -13,7 +13,7 @@ from dpspca.common.storage import read_dictionary
 
 def load_dictionary(path: str | PathLike[str]) -> Dictionary:
     """Read a shared dictionary from a TOML or JSON file, and check it."""
-    return read_dictionary(Path(path))
+    return read_dictionary(Path(path).expanduser())
 
 
 def dictionary_of(given: object) -> Dictionary | None:

@@ -28,7 +28,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
             f"model is a {type(model).__name__}, not a Model.",
             "Pass the model_ of a fitted estimator, or what simulate returned.",
         )
-    target = Path(path)
+    target = Path(path).expanduser()
     draft = target.parent / f".dpspca-{secrets.token_hex(8)}"
     descriptor = _open_new(draft, target)
     try:
@@ -49,7 +49,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     If there is no such file, the error is a ``MissingModelError``, which is a ``FileNotFoundError`` too.
     """
     try:
-        return Model.from_bytes(Path(path).read_bytes())
+        return Model.from_bytes(Path(path).expanduser().read_bytes())
     except FileNotFoundError:
         raise MissingModelError(
             f"There is no model file {os.fspath(path)}.",

@@ -170,7 +170,7 @@ def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path
 def scores_of_file(read: Model, path: str | PathLike[str], *, by_position: bool) -> NDArray[np.float64]:
     """Project the rows of a file that needs no settings to be read."""
     check(str(path) != "", "The path of the rows is empty.", "Give the path of a file or folder, or a table.")
-    rows, reading_as = Path(path), Reading()
+    rows, reading_as = Path(path).expanduser(), Reading()
     try:
         matrix = rows_of_model(read, rows, reading_as, by_position=by_position).matrix
         for doubt in (*doubts_about_samples(matrix), *doubts_about(read, rows, reading_as, by_position=by_position)):

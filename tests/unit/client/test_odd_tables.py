@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 from facts import facts
 
-from dpspca import DPSPCA, Budget
+from dpspca import DPSPCA, Budget, load_dictionary, load_model, save_model
 from dpspca.client.simulation import simulate
 from dpspca.common.dictionary import Dictionary, prepare_table
 from dpspca.common.errors import DpspcaError, InvalidDataError, InvalidTypeError
@@ -193,3 +193,13 @@ def test_advice_about_settings_names_the_way_without_them(tmp_path: Path) -> Non
         pca().fit(FRAME).model_.transform(tmp_path / "rows.csv")
     with pytest.raises(DpspcaError, match=facts("path")):
         pca().fit(FRAME).model_.transform("")
+
+
+def test_paths_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model = pca().fit(FRAME).model_
+    save_model(model, "~/model.dpspca")
+    FRAME.to_csv(tmp_path / "rows.csv", index=False)
+    assert load_model("~/model.dpspca").transform("~/rows.csv") == pytest.approx(model.transform(FRAME))
+    (tmp_path / "study.json").write_text(STUDY.to_json(), encoding="utf-8")
+    assert load_dictionary("~/study.json") == STUDY
