@@ -48,6 +48,7 @@ from .memory import (
     blocks_of,
     machine_memory,
     memory_cap,
+    pair_table,
     stored_integers,
 )
 from .offered_rows import read_arriving, read_offered
@@ -110,6 +111,7 @@ __all__ = [
     "ordered_totals",
     "outline_of",
     "outline_of_variants",
+    "pair_table",
     "paired_later",
     "preview_row",
     "read_arriving",

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from dpspca.common.arrays import FloatArray, Integers
-from dpspca.provider.data import CELLS_A_BYTE, Genotypes, Lookup
+from dpspca.provider.data import CELLS_A_BYTE, Genotypes, Lookup, pair_table
 
 from .block_sums import spans_of
 from .integer_rows import integer_rows, placed, row_factors, without_specks
@@ -21,8 +21,8 @@ from .products import Division, RowBlock, SharedSums, Widen, add_shared, split
 
 DIVISION: Final = Division(2**12, 192, 256)
 """Tables for a tile's columns are made once a block. They take 24 kilobytes, so that a first-level cache holds them."""
-PREPARED_AT_ONCE: Final = 2**19
-"""The most numbers that a thread makes together to compute factors: 4 megabytes, if a row has no more."""
+PREPARED_AT_ONCE: Final = 2**18
+"""The most numbers that a thread makes together to compute factors: 2 megabytes, if a row has no more."""
 
 
 class GenotypeRows(PackedRows):
@@ -43,9 +43,11 @@ class GenotypeRows(PackedRows):
         As integers, they would take eight to sixteen times as much room.
         """
         values = without_specks(placed(self._genotypes.values, self._center, self._scales), self._norm_bound)
+        table = pair_table(values, self._genotypes.packed.shape[1])
         with ThreadPoolExecutor(threads) as pool:
             spans = spans_of(self.count, threads)
-            found = pool.map(lambda span: _factors(self._genotypes[slice(*span)], values, self._norm_bound), spans)
+            factors = partial(_factors, values=values, table=table, norm_bound=self._norm_bound)
+            found = pool.map(lambda span: factors(self._genotypes[slice(*span)]), spans)
             return FactoredGenotypes(self, values, np.concatenate(list(found)))
 
     def zeros(self) -> FloatArray:
@@ -53,10 +55,10 @@ class GenotypeRows(PackedRows):
         return self._convert(np.zeros((1, self.dimension))).astype(np.float64)
 
 
-def _factors(rows: Genotypes, values: FloatArray, norm_bound: float) -> FloatArray:
+def _factors(rows: Genotypes, values: FloatArray, table: FloatArray, norm_bound: float) -> FloatArray:
     """Compute the factors of rows, some at a time. Those of blank rows are zero."""
     step = max(1, PREPARED_AT_ONCE // rows.shape[1])
-    lookup = Lookup(rows.packed, values, step)
+    lookup = Lookup(rows.packed, values, step, table)
     starts = range(0, len(rows.packed), step)
     found = [row_factors(lookup(slice(at, at + step)), norm_bound) for at in starts]
     return np.where(rows.blank[:, None], 0.0, np.concatenate([np.empty((0, 1)), *found]))

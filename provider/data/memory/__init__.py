@@ -2,7 +2,7 @@
 
 from .block_tables import BlockTable, blocks_of
 from .genotypes import Genotypes, entry_by_entry, prepared_genotypes, stacked_genotypes
-from .lookups import Lookup
+from .lookups import Lookup, pair_table
 from .processors import on_all_processors
 from .reused_memory import ReusedMemory
 from .row_words import (
@@ -56,6 +56,7 @@ __all__ = [
     "mixed",
     "of_codes",
     "on_all_processors",
+    "pair_table",
     "prepared_genotypes",
     "row_totals",
     "stacked_genotypes",

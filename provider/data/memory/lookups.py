@@ -29,14 +29,15 @@ _TILE_ROWS: Final = 2**11
 class Lookup:
     """Looks up numbers of any type for some columns, two columns at once."""
 
-    def __init__(self, packed: Bytes, values: NDArray[Any], most_rows: int) -> None:
+    def __init__(self, packed: Bytes, values: NDArray[Any], most_rows: int, table: NDArray[Any] | None = None) -> None:
         """Take whole bytes of columns, and the number of each code in each column.
 
-        ``values`` may have fewer columns than the bytes. At most ``most_rows`` are looked up at once.
+        ``values`` may have fewer columns than the bytes. At most ``most_rows`` are looked up at once. Several threads
+        may share the ``table`` that ``pair_table`` makes of the values.
         """
         self._packed = packed
         self._columns, self._pairs = values.shape[1], 2 * packed.shape[1]
-        self._table = _pair_table(values, packed.shape[1])
+        self._table = pair_table(values, packed.shape[1]) if table is None else table
         self._firsts = _LINES * np.arange(self._pairs).reshape(-1, 2)
         self._places = np.empty((most_rows, packed.shape[1], 2), dtype=np.intp)
         self._found = np.empty((most_rows, self._pairs, 2), dtype=values.dtype)
@@ -69,7 +70,7 @@ class Lookup:
         return np.rint(numbers, out=numbers)
 
 
-def _pair_table(values: NDArray[Any], width: int) -> NDArray[Any]:
+def pair_table(values: NDArray[Any], width: int) -> NDArray[Any]:
     """Return lines of two numbers, for each pair of columns and each pair of their codes."""
     whole = np.zeros((_CODES, CELLS_A_BYTE * width), dtype=values.dtype)
     whole[:, : values.shape[1]] = values
