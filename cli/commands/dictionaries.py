@@ -89,7 +89,7 @@ def _drafted(source: Path, declared: Reading | None, out: Path | None) -> tuple[
     variants_of = outline_of_variants(source)
     columns = variants_of or (outline_of(source) if declared is None else outline_of(source, declared))
     if variants_of is None and (declared is None or declared.names is None):
-        _require_names([name for name, _ in columns])
+        _require_names([name for name, kind in columns if kind is None])  # files that state types state names, too
     return draft(columns), f"{len(columns)} {'columns' if variants_of is None else 'variants'}"
 
 

@@ -93,6 +93,11 @@ def test_a_row_in_place_of_names_gets_into_no_draft(command: Callable[..., Ended
     assert names_facts(refused.error_line, "names", "--config")
 
 
+def test_names_of_a_file_with_types_are_names(command: Callable[..., Ended], tmp_path: Path) -> None:
+    pd.DataFrame({"0.5": [1.0], "0.95": [2.0]}).to_parquet(tmp_path / "quantiles.parquet")
+    assert '[features."0.95"]' in command("dictionary", "init", "quantiles.parquet").out
+
+
 def test_names_that_may_be_values_are_drafted_with_a_warning(command: Callable[..., Ended], tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("id;2019;2020-01-31\na;1;2\n", encoding="utf-8")
     drafted = command("dictionary", "init", "rows.csv")
