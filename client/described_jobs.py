@@ -1,19 +1,19 @@
 """Jobs with a shared dictionary: what the analyst's side knows about their features."""
 
 from collections.abc import Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 
 from dpspca.common.checks import check, check_list
 from dpspca.common.dictionary import Dictionary
 from dpspca.common.errors import InvalidParameterError, InvalidTypeError
 from dpspca.common.job import JobSpec
-from dpspca.common.storage import read_dictionary
+from dpspca.common.storage import located, read_dictionary
 
 
 def load_dictionary(path: str | PathLike[str]) -> Dictionary:
     """Read a shared dictionary from a TOML or JSON file, and check it."""
-    return read_dictionary(Path(path).expanduser())
+    return read_dictionary(located(Path(), fspath(path)))
 
 
 def dictionary_of(given: object) -> Dictionary | None:

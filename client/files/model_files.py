@@ -7,6 +7,7 @@ from typing import Final
 
 from dpspca.common.errors import CorruptModelError, InvalidDataError, InvalidTypeError
 from dpspca.common.results import Model
+from dpspca.common.storage import located
 
 _NEW: Final = 0o666  # less what the umask takes away, as for any new file
 _PERMISSIONS: Final = 0o777
@@ -28,7 +29,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
             f"model is a {type(model).__name__}, not a Model.",
             "Pass the model_ of a fitted estimator, or what simulate returned.",
         )
-    target = Path(path).expanduser()
+    target = located(Path(), os.fspath(path))
     draft = target.parent / f".dpspca-{secrets.token_hex(8)}"
     descriptor = _open_new(draft, target)
     try:
@@ -49,7 +50,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     If there is no such file, the error is a ``MissingModelError``, which is a ``FileNotFoundError`` too.
     """
     try:
-        return Model.from_bytes(Path(path).expanduser().read_bytes())
+        return Model.from_bytes(located(Path(), os.fspath(path)).read_bytes())
     except FileNotFoundError:
         raise MissingModelError(
             f"There is no model file {os.fspath(path)}.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from dpspca.common.dictionary import (
 )
 from dpspca.common.errors import DpspcaError, RowsWarning
 from dpspca.common.results import Model
-from dpspca.common.storage import Reading
+from dpspca.common.storage import Reading, located
 from dpspca.common.warn import warn
 from dpspca.provider.data import CheckedRows, Genotypes, examine_rows, features_in, read_rows, stated_names
 
@@ -170,7 +170,7 @@ def _columns_in_model_order(read: Model, names: Sequence[str] | None, rows: Path
 def scores_of_file(read: Model, path: str | PathLike[str], *, by_position: bool) -> NDArray[np.float64]:
     """Project the rows of a file that needs no settings to be read."""
     check(str(path) != "", "The path of the rows is empty.", "Give the path of a file or folder, or a table.")
-    rows, reading_as = Path(path).expanduser(), Reading()
+    rows, reading_as = located(Path(), fspath(path)), Reading()
     try:
         matrix = rows_of_model(read, rows, reading_as, by_position=by_position).matrix
         for doubt in (*doubts_about_samples(matrix), *doubts_about(read, rows, reading_as, by_position=by_position)):

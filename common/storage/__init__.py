@@ -13,7 +13,7 @@ from .event_stream import Emit, EventStream, Kinds, ignore
 from .files import PRIVATE, require_private_folder
 from .installed import installed_digest
 from .other_files import JOB, STUDY, other_file
-from .paths import is_pattern
+from .paths import is_pattern, located
 from .reading import DELIMITERS, SAMPLE_LISTS, Codes, Reading
 from .routes import ProxyAddress, Route
 from .settings import (
@@ -69,6 +69,7 @@ __all__ = [
     "is_pattern",
     "keep_until_restart",
     "kind_of",
+    "located",
     "other_file",
     "posix",
     "read_any_settings",
