@@ -139,7 +139,7 @@ def test_shards_that_are_no_list_are_named(shards: Any) -> None:
         simulate(shards, spec, dictionary=STUDY)
 
 
-def test_names_that_differ_in_the_form_of_an_accent_are_refused_before_anything_is_spent() -> None:
+def test_names_that_differ_in_an_accent_s_form_are_refused_at_once() -> None:
     frame = pd.DataFrame(ROWS, columns=["\u00e9", "e\u0301", "b", "c"])
     assert column_names(frame) is not None
     with pytest.raises(InvalidDataError, match=facts("'\u00e9'")):
