@@ -12,6 +12,7 @@ start. Then their digest is another, and open jobs are refused.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, TypeAlias
 
 from dpspca.common.errors import InvalidDataError
@@ -31,7 +32,6 @@ Quote: TypeAlias = Callable[[str], str]
 """Writes a name in a database's own SQL."""
 
 _LISTED: Final = 20
-_CELL: Final = "dpspca cell"
 _DOUBLES: Final = frozenset({"double precision", "float8", "DOUBLE"})
 """Types that hold whole numbers exactly, up to those that name nobody."""
 NAME_IT: Final = "Name a table, or write a query, under [reading] in the provider's settings."
@@ -106,25 +106,31 @@ def selection(  # noqa: PLR0913, PLR0917  # what a database says of itself
         ],
         by_dictionary=reading.preparation is not None,
     )
+    known = {name for name, _ in described}.difference(reading.expressions)
+    order = ", ".join(_order(reading, known, usual_order, quote))
+    forms = [(types.texts if own else types.numbers)[kind] for (_, kind), own in zip(used, is_text, strict=True)]
+    written = [form.format(cell(name, reading, quote)) for form, (name, _) in zip(forms, used, strict=True)]
+    # No column has such a name: otherwise a database may order rows by what a column of that name became.
+    start = next(each for each in map("cell{}_".format, count()) if not any(name.startswith(each) for name in known))
+    cells = (f"{value} AS {quote(f'{start}{place}')}" for place, value in enumerate(written))
+    statement = f"SELECT {', '.join(cells)} FROM {origin} ORDER BY {order}"  # noqa: S608  # quoted names
+    return Selection(columns, statement, is_text)
+
+
+def _order(reading: Reading, known: Collection[str], usual: Sequence[str], quote: Quote) -> list[str]:
+    """Return what orders rows: the declared columns and, where these are equal, what orders rows otherwise."""
     declared = [quote(name) for name in reading.order_by or ()]
-    order = [*declared, *(name for name in usual_order if name not in declared)]  # orders those that are equal, too
+    order = [*declared, *(name for name in usual if name not in declared)]
     if not order:
         raise InvalidDataError(
             "The rows have no definite order.",
             "Name columns that order them as order_by under [reading]: a number that was assigned without looking at "
             "what the rows say, and that no two rows share.",
         )
-    known = {name for name, _ in described}.difference(reading.expressions)
     for name in reading.order_by or ():
         if name not in known:
             raise InvalidDataError(f"There is no column {name!r:.60} to order by.", "Correct order_by.")
-    forms = [(types.texts if own else types.numbers)[kind] for (_, kind), own in zip(used, is_text, strict=True)]
-    # Names that no column has: otherwise a database may order rows by what a column of that name became.
-    names = (quote(name) for place in range(len(used)) for name in [f"{_CELL} {place}"] if name not in known)
-    written = (form.format(cell(name, reading, quote)) for form, (name, _) in zip(forms, used, strict=True))
-    cells = ", ".join(f"{value} AS {name}" for value, name in zip(written, names, strict=True))
-    statement = f"SELECT {cells} FROM {origin} ORDER BY {', '.join(order)}"  # noqa: S608  # quoted names
-    return Selection(columns, statement, is_text)
+    return order
 
 
 def cell(name: str, reading: Reading, quote: Quote = quoted) -> str:

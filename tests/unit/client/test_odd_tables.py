@@ -108,8 +108,7 @@ def test_numbers_of_any_type_give_scores_in_float64() -> None:
 
 def test_rows_of_different_lengths_are_named() -> None:
     ragged, model = [[1.0, 2.0], [3.0]], pca().fit(ROWS).model_
-    job = pca().fit(ROWS).model_
-    for use in (pca().fit, model.transform, job.transform, lambda rows: prepare_table(STUDY, rows)):
+    for use in (pca().fit, model.transform, lambda rows: prepare_table(STUDY, rows)):
         with pytest.raises(InvalidDataError, match=facts("Row 2", "row 1", 1, 2)):
             use(ragged)
 

@@ -125,6 +125,17 @@ def test_rows_stay_in_the_order_of_their_key_whatever_is_computed(table: Path) -
     assert np.asarray(rows.matrix)[:, 0].tolist() == [3, 2, 1]
 
 
+def test_columns_that_are_called_like_cells_keep_the_order(postgres: database.Server, tmp_path: Path) -> None:
+    """What is computed is given a name that no column has."""
+    url = postgres.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (cell0_0 int PRIMARY KEY, cell1_0 int, bmi numeric, sex varchar(9))")
+        connection.execute("INSERT INTO t VALUES (2, 0, 10, 'man'), (1, 0, 30, 'man'), (3, 0, 20, 'man')")
+    path = private(tmp_path / "rows.postgresql", url)
+    rows = read_offered(path, studied(bmi="bmi", sex={"levels": {"woman": "female", "man": "male"}}))
+    assert np.asarray(rows.matrix)[:, 0].tolist() == [30, 10, 20]
+
+
 def test_a_percent_sign_is_the_rest_of_a_division(table: Path) -> None:
     rest = {"expression": "visit % 2"}
     rows = read_offered(table, studied(Reading(order_by=("visit",)) if table.suffix != ".sqlite" else None, bmi=rest))
