@@ -137,34 +137,26 @@ class LocalThreads:
     def products(self, rows: Rows, basis: FloatArray) -> WideIntegers:
         """Add up the products of every thread's rows."""
         need = Need.of_product(*basis.shape)
-        if isinstance(rows, SharingRows):
-            return self._shared_products(rows, basis, self.threads_for(basis.size, need))
-
-        def of_span(span: tuple[int, int]) -> WideIntegers:
-            total = RunningSum(ROWS_IN_64_BITS)
-            for first, last in chunks_of(span):
-                total.add(rows.products((first, last), basis), last - first)
-            return total.total()
-
-        return self._on_threads(of_span, rows, basis.size, need)
-
-    @staticmethod
-    def _shared_products(rows: SharingRows, basis: FloatArray, threads: int) -> WideIntegers:
-        """Add up the products of every thread's rows in the same sums."""
+        threads = self.threads_for(basis.size, need) if rows.gain_by_threads else 1
         total = RunningSum(ROWS_IN_64_BITS)
         for first, last in chunks_of((0, rows.count)):
-            sums = rows.no_sums(basis)
             spans = [(first + start, first + stop) for start, stop in spans_of(last - first, threads)]
-            _all_done(partial(rows.add_products, basis=basis, sums=sums), spans)
-            total.add(sums.whole, last - first)
+            total.add(_products(rows, basis, spans), last - first)
         return total.total()
 
-    def _on_threads(
-        self, of_span: Callable[[tuple[int, int]], WideIntegers], rows: Rows, entries: int, need: Need | None = None
-    ) -> WideIntegers:
+    def _on_threads(self, of_span: Callable[[tuple[int, int]], WideIntegers], rows: Rows, entries: int) -> WideIntegers:
         """Add up the results of every thread's work. They are integers, so the order does not matter."""
-        spans = spans_of(rows.count, self.threads_for(entries, need) if rows.gain_by_threads else 1)
+        spans = spans_of(rows.count, self.threads_for(entries) if rows.gain_by_threads else 1)
         return reduce(iadd, _all_done(of_span, spans))
+
+
+def _products(rows: Rows, basis: FloatArray, spans: Sequence[tuple[int, int]]) -> Integers:
+    """Return the products over at most 2^24 rows, so that 64 bits hold the sum of what the threads return."""
+    if not isinstance(rows, SharingRows):
+        return reduce(iadd, _all_done(partial(rows.products, basis=basis), spans))
+    sums = rows.no_sums(basis)
+    _all_done(partial(rows.add_products, basis=basis, sums=sums), spans)
+    return sums.whole
 
 
 def _all_done(work: Callable[[tuple[int, int]], T], spans: Sequence[tuple[int, int]]) -> list[T]:

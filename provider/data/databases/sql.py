@@ -110,8 +110,9 @@ def selection(  # noqa: PLR0913, PLR0917  # what a database says of itself
     order = ", ".join(_order(reading, known, usual_order, quote))
     forms = [(types.texts if own else types.numbers)[kind] for (_, kind), own in zip(used, is_text, strict=True)]
     written = [form.format(cell(name, reading, quote)) for form, (name, _) in zip(forms, used, strict=True)]
-    # No column has such a name: otherwise a database may order rows by what a column of that name became.
-    start = next(each for each in map("cell{}_".format, count()) if not any(name.startswith(each) for name in known))
+    # No column has such a name, whatever its capitals: otherwise a database may order rows by what a column became.
+    taken = [name.casefold() for name in known]
+    start = next(each for each in map("cell{}_".format, count()) if not any(name.startswith(each) for name in taken))
     cells = (f"{value} AS {quote(f'{start}{place}')}" for place, value in enumerate(written))
     statement = f"SELECT {', '.join(cells)} FROM {origin} ORDER BY {order}"  # noqa: S608  # quoted names
     return Selection(columns, statement, is_text)

@@ -101,7 +101,7 @@ def test_products_of_the_most_rows_are_exact(threads: int, monkeypatch: pytest.M
     assert streamed.halves(np.ones((1, 1))).exact().tolist() == [[high, low]]
     whole = (high << products.LOW_BITS) + low
     assert streamed.product(np.ones((1, 1))).tolist() == [[whole >> moments.PRODUCT_SHIFT]]
-    assert rows.most == ROWS_IN_64_BITS
+    assert rows.most == -(-ROWS_IN_64_BITS // threads)
 
 
 @pytest.mark.parametrize("rows_in_64_bits", [1, 5, 64])

@@ -136,6 +136,16 @@ def test_columns_that_are_called_like_cells_keep_the_order(postgres: database.Se
     assert np.asarray(rows.matrix)[:, 0].tolist() == [30, 10, 20]
 
 
+def test_such_columns_may_have_other_capitals(tmp_path: Path) -> None:
+    """DuckDB takes capitals and small letters for the same: CELL0_0 would be the first cell, and order the rows."""
+    with duckdb.connect(str(tmp_path / "rows.duckdb")) as made:
+        made.execute("CREATE TABLE t (CELL0_0 int, bmi int, sex varchar(9))")
+        made.execute("INSERT INTO t VALUES (2, 10, 'man'), (1, 30, 'man'), (3, 20, 'man')")
+    reading = studied(Reading(order_by=("CELL0_0",)), bmi="bmi", sex={"levels": {"woman": "female", "man": "male"}})
+    rows = read_offered(tmp_path / "rows.duckdb", reading)
+    assert np.asarray(rows.matrix)[:, 0].tolist() == [30, 10, 20]
+
+
 def test_a_percent_sign_is_the_rest_of_a_division(table: Path) -> None:
     rest = {"expression": "visit % 2"}
     rows = read_offered(table, studied(Reading(order_by=("visit",)) if table.suffix != ".sqlite" else None, bmi=rest))
