@@ -5,13 +5,14 @@ given to it at once, and a thread does not need Python's lock while it works.
 """
 
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cache, reduce
 from operator import iadd
 from types import ModuleType
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
 from dpspca.common.arrays import FloatArray, Integers
 
@@ -26,6 +27,10 @@ _WIDE: Final = 1024
 """The most columns of a tile of all columns."""
 _BLOCK, _HEIGHT, _WIDTHS = 256, 64, (128, 512)
 """Rows of a block of a wide table, rows of its tiles, and the fewest and the most columns of these."""
+_COPIED: Final = 256
+"""Rows and columns of these tiles where they are copied anyway. Then larger ones take less time."""
+_UNCOPYING: Final = frozenset({"skylakex", "cooperlake", "sapphirerapids"})
+"""OpenBLAS's names for processors with AVX-512, for which it multiplies small matrices without copying them."""
 
 
 class Tiles(NamedTuple):
@@ -36,18 +41,26 @@ class Tiles(NamedTuple):
     width: int
 
     @classmethod
-    def of(cls, dimension: int, columns: int) -> Self:
-        """Choose tiles by the numbers of columns alone, so small that OpenBLAS does not copy what it multiplies.
+    def of(cls, dimension: int, columns: int, *, always_copied: bool | None = None) -> Self:
+        """Choose tiles by the numbers of columns and the processor alone.
 
-        With more than sixty vectors, wide tables have tiles that it copies. The numbers were measured
-        (``bench/shapes.py``).
+        They are so small that OpenBLAS does not copy what it multiplies, except those of a wide table if it copies
+        always, or for more than sixty vectors. The numbers were measured (``bench/shapes.py``).
         """
         numbers = UNCOPIED // (2 * columns)
         height = min(_TALLEST, numbers // dimension)
         if dimension <= _WIDE and height >= _FEWEST:
             return cls(height, height, dimension)
+        if blas_copies_always() if always_copied is None else always_copied:
+            return cls(_BLOCK, _COPIED, _COPIED)
         fewest, most = _WIDTHS
         return cls(_BLOCK, _HEIGHT, min(most, max(fewest, numbers // _HEIGHT // 64 * 64)))
+
+
+@cache
+def blas_copies_always() -> bool:
+    """Tell whether BLAS copies the factors of small products too."""
+    return not any(str(each.get("architecture")).lower() in _UNCOPYING for each in threadpool_info())
 
 
 def compiled_sums(

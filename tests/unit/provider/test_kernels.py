@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from dpspca.provider.data.checked import fingerprints, odd_rows, rows_or_zeros, usable_entries
 from dpspca.provider.data.checked.fingerprints import of_table
 from dpspca.provider.data.memory import row_words
-from dpspca.provider.evaluate import integer_rows, moments
+from dpspca.provider.evaluate import compiled_products, integer_rows, moments
 from dpspca.provider.evaluate.compiled_products import Tiles, compiled_sums
-from dpspca.provider.evaluate.products import ArrayBlock, Division, integer_sums
+from dpspca.provider.evaluate.products import UNCOPIED, ArrayBlock, Division, integer_sums
 from dpspca.provider.evaluate.wide_integers import WideIntegers
 from dpspca.provider.kernels import SWITCH, forget, kernels, load
 
@@ -88,10 +88,21 @@ def test_no_tiles_change_a_bit(
 
 @pytest.mark.parametrize("columns", [1, 2, 5, 20, 40, 300])
 @pytest.mark.parametrize("dimension", [1, 50, 1000, 1025, 60_000, 10**6])
-def test_tiles_fit_into_a_cache(dimension: int, columns: int) -> None:
-    tiles = Tiles.of(dimension, columns)
+@pytest.mark.parametrize("always_copied", [False, True])
+def test_tiles_fit_into_a_cache(dimension: int, columns: int, *, always_copied: bool) -> None:
+    tiles = Tiles.of(dimension, columns, always_copied=always_copied)
     assert 1 <= tiles.height <= tiles.block
     assert tiles.height * tiles.width <= 2**19
+
+
+@pytest.mark.parametrize(("processor", "copied"), [("Haswell", True), ("Zen", True), ("SkylakeX", False)])
+def test_wide_tiles_fit_the_processor(processor: str, *, copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries = [{"user_api": "blas", "architecture": processor}, {"user_api": "openmp"}]
+    monkeypatch.setattr(compiled_products, "threadpool_info", lambda: libraries)
+    assert compiled_products.blas_copies_always.__wrapped__() is copied
+    small = Tiles.of(60_000, 40, always_copied=False)
+    assert 2 * 40 * small.height * small.width <= UNCOPIED
+    assert Tiles.of(60_000, 40, always_copied=True).height > small.height
 
 
 @pytest.mark.parametrize("columns", [1, 3])
