@@ -191,7 +191,7 @@ def _print_features(features: Sequence[FeatureFacts]) -> None:
 
 def _is_odd_feature(each: FeatureFacts) -> bool:
     counts = (each.missing, each.unusable, each.unknown, each.below, each.above)
-    return any(counts) or each.is_constant or each.looks_swapped or each.suspicion is not None
+    return any(counts) or each.is_constant or each.looks_swapped or each.has_thousands or each.suspicion is not None
 
 
 def _feature_cells(each: FeatureFacts) -> tuple[str, ...]:

@@ -104,8 +104,8 @@ def _require_names(names: Sequence[str]) -> None:
     alike = sum(map(may_be_value, names))
     if alike:
         typer.echo(
-            f"Warning: {alike} of {len(names)} names of columns look like numbers or dates. If the first line of the "
-            "file is a row, it is now in this draft. Then delete the draft, and list names under [reading].",
+            f"Warning: {alike} of {len(names)} names of columns look like values, or like a comment. If the first line "
+            "of the file is a row, it is now in this draft. Then delete the draft, and list names under [reading].",
             err=True,
         )
 

@@ -18,7 +18,7 @@ from dpspca.common.storage import DataSettings, Reading, read_dictionary
 from dpspca.provider.data import ColumnFacts, DataSetFacts, examine_rows, features_in, memory_cap
 from dpspca.provider.evaluate import square_memory
 
-from .feature_remarks import feature_remarks
+from .feature_remarks import THOUSANDS, feature_remarks
 from .job_seconds import JobSeconds, job_seconds
 from .person_remarks import person_remarks
 from .triplet_remarks import triplet_remarks
@@ -34,8 +34,7 @@ _BLANK: Final = "counts as a row"
 
 
 _SUSPICIONS: Final = {
-    "thousands": "In {0}, three digits follow each decimal mark. If the mark divides thousands, all values are a "
-    "thousandth of what they should be: write numbers without marks between thousands.",
+    "thousands": THOUSANDS,
     "rounded": "In {0}, some whole numbers are too large to be exact. If they are identifiers, {1}.",
     "dates": "In {0}, numbers look like dates (year, month, day), whose differences mean nothing: {1}, or compute a "
     "number such as the age on a public day.",
@@ -169,8 +168,8 @@ def _remarks(facts: DataSetFacts) -> Iterator[str]:
     if values and facts.triplets is None:  # names of triplets' columns are declared
         listed = ", ".join(str(place) for place, _ in values[:_MOST_NAMED])
         yield (
-            f"These columns have numbers or dates as names: {listed}. If the first line is a row and not a line of "
-            "names, all parties would see that row: list names under [reading]."
+            f"These columns have numbers, dates, other values or a comment as names: {listed}. If the first line is a "
+            "row and not a line of names, all parties would see that row: list names under [reading]."
         )
     others = [each for each in columns if 0 < each[1].spoils < facts.rows]
     if others:

@@ -107,8 +107,13 @@ def _about_codes(features: Sequence[FeatureFacts]) -> Iterator[str]:
         )
 
 
+THOUSANDS: Final = (
+    "In {0}, three digits follow each decimal mark. If the mark divides thousands, all values are a thousandth of what "
+    "they should be: write numbers without marks between thousands."
+)
 _SENTENCES: Final[dict[str, Callable[[FeatureFacts], bool]]] = {
     "No value of {} can be used.": lambda each: each.is_wrong and not each.values,
+    THOUSANDS: lambda each: each.has_thousands,
     "In {}, all usable values are equal.": lambda each: each.is_constant,
     "The allele that the dictionary counts is about as frequent here as its other one should be, in {}. The file may "
     "count the other allele, or be on the other strand: leave these variants out at every provider, or find out.": (

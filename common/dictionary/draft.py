@@ -22,7 +22,7 @@ _NUMBERS: Final = re.compile(
 
 _UNKNOWN: Final = frozenset({"", "any"})
 """What the type of a query's column is called where the database does not state one."""
-_UNIT: Final = re.compile(r"[\[(]([^\[\]()]{1,20})[\])]\s*$")
+_UNIT: Final = re.compile(r".[\[(]([^\[\]()]{1,20})[\])]\s*$")
 """What a name ends with, in brackets."""
 
 _HEAD: Final = f"""\

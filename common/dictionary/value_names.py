@@ -15,6 +15,12 @@ _VALUE: Final = re.compile(
     rf"|{_NUMBER}(?:[.,]\d+)?\s*%|{_NUMBER}(?:[.,]\d{{3}})+(?:[.,]\d+)?|-\d+"
 )
 """Numbers with a fraction or marks between thousands, bounds and shares: nobody names a column so."""
+_MAY_BE: Final = re.compile(
+    rf"{_NUMBER}(?:[.,]\d+)?\s?[^\W\d_]{{1,5}}|\d+\s?/\s?\d+|\d{{1,3}}(?: \d{{3}})+|\+\d[\d ()/-]{{5,}}"
+    r"|\d{1,2}[-. /]*[^\W\d_]{3,9}[-. /]*\d{2,4}|\d{1,2}:\d\d.*|\S+@\S+\.\w+|TRUE|FALSE|#\s.*"
+)
+"""Numbers with a unit, blood pressures, groups of digits, telephone numbers, days with the name of a month, times, mail
+addresses, words for yes and no, and comments."""
 
 
 def has_values_as_names(names: Sequence[str]) -> bool:
@@ -24,4 +30,4 @@ def has_values_as_names(names: Sequence[str]) -> bool:
 
 def may_be_value(name: str) -> bool:
     """Tell whether a name looks like a value. It may still be a name, such as that of a year or a day."""
-    return any(form.fullmatch(name.strip()) for form in (_WHOLE, _DATE, _VALUE))
+    return any(form.fullmatch(name.strip()) for form in (_WHOLE, _DATE, _VALUE, _MAY_BE))

@@ -25,6 +25,7 @@ from .databases import (
 )
 from .files import (
     COMPANIONS,
+    ZARR_PARTS,
     columns_of_arrow,
     columns_of_bed,
     columns_of_h5ad,
@@ -210,7 +211,9 @@ def _unknown(path: Path, ending: str) -> MissingExtraError:
     if unpack is not None and ending == path.suffix.lower() and (within in FORMATS or is_convertible(within)):
         return MissingExtraError(f"Files ending in '{within}{ending}' cannot be read.", f"Unpack it first: {unpack}")
     if is_convertible(ending):
-        return MissingExtraError(what, f"Convert it first: {conversion(path, ending)}")
+        is_part = path.name in ZARR_PARTS
+        convert = f"Convert it first: {conversion(path, ending)}"
+        return MissingExtraError(what, "Its folder is one of Zarr: end that name in .zarr." if is_part else convert)
     if ending in COMPANIONS:
         return MissingExtraError(what, f"Name the {COMPANIONS[ending]} file beside it.")
     known = f"{', '.join(FORMATS)}, and text also with {', '.join(_PACKED)}"

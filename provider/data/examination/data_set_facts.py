@@ -46,7 +46,15 @@ from dpspca.provider.data.triplet_rows import rows_of_triplets
 from .alike_persons import PersonFacts, facts_of_persons
 from .column_facts import THOUSANDS, ColumnFacts, ColumnScan, facts_of_columns, fault_in
 from .equal_columns import EqualColumns
-from .features import FeatureFacts, FeatureScan, RowSample, facts_of_features, noting_texts, with_unknown_texts
+from .features import (
+    FeatureFacts,
+    FeatureScan,
+    RowSample,
+    facts_of_features,
+    noting_texts,
+    with_thousands,
+    with_unknown_texts,
+)
 from .triplet_faults import fault_in_triplets
 
 Progress: TypeAlias = Callable[[int], None]
@@ -188,7 +196,7 @@ class _DenseScan:
         self._as_zeros = 0
         self._fault: tuple[Path, int, FloatArray] | None = None
         self._file: tuple[Path | None, int] = None, 0
-        self._thousands: tuple[str, ...] = ()
+        self._thousands = set[str]()
         self._first: Path | None = None
         self.rows = 0
 
@@ -198,10 +206,9 @@ class _DenseScan:
 
     def add(self, file: Path, batch: FloatArray) -> None:
         """Take some rows of a file."""
-        if self._file[0] is None and self._columns is not None:
-            self._thousands = suspected_thousands(file, self._reading)
-            self._first = file
         if file != self._file[0]:
+            self._thousands |= set(suspected_thousands(file, self._reading))
+            self._first = self._first or file
             self._file = file, self.rows
         coded = without_codes(batch, self._names, self._reading)
         _, blank = usable_entries(self._complete(coded))
@@ -253,7 +260,8 @@ class _DenseScan:
     def _of_feature(self, scan: FeatureScan) -> FeatureFacts:
         assert self._sample is not None
         place = self._places[scan.column]
-        return scan.facts(None if self._types is None else self._types[place], self.rows, self._sample.column(place))
+        facts = scan.facts(None if self._types is None else self._types[place], self.rows, self._sample.column(place))
+        return with_thousands(facts) if scan.column in self._thousands else facts
 
     def _first_fault(self) -> str | None:
         if self._fault is None:

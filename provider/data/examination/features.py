@@ -18,6 +18,7 @@ from dpspca.common.dictionary import (
     UNKNOWN,
     Category,
     Feature,
+    FeatureKind,
     Genotype,
     MappedFeature,
     Number,
@@ -77,6 +78,8 @@ class FeatureFacts:
     """Whether a genotype is about as frequent as the dictionary's other allele, and not as the one that is counted."""
     unknown_texts: tuple[str, ...] = ()
     """The first texts that are not a level of a category."""
+    has_thousands: bool = False
+    """Whether the decimal mark of its numbers may divide thousands."""
     without_triplet: int = 0
     """Number of rows without a triplet of it. They are missing values, too."""
 
@@ -118,6 +121,11 @@ def with_unknown_texts(facts: FeatureFacts, reading: Reading) -> FeatureFacts:
     """Add the texts that are not a level, once all rows were read as ``noting_texts`` says."""
     noted = reading.texts.get(facts.column)
     return replace(facts, unknown_texts=noted.unknown()) if facts.unknown and isinstance(noted, NotedTexts) else facts
+
+
+def with_thousands(facts: FeatureFacts) -> FeatureFacts:
+    """Note that a number's decimal mark may divide thousands. Another unit would not explain numbers without a mark."""
+    return replace(facts, has_thousands=True, suspicion=None) if facts.kind == FeatureKind.NUMBER else facts
 
 
 class FeatureScan:

@@ -17,6 +17,7 @@ from .columnar_files import (
 from .companions import COMPANIONS, beside, lacking_beside, located
 from .conversions import conversion, is_convertible, unpacking
 from .folders import (
+    ZARR_PARTS,
     FolderForm,
     Stamp,
     TemporarilyUnreadableError,
@@ -54,6 +55,7 @@ from .zarr_files import columns_of_zarr, is_zarr, read_zarr, unstored_in_zarr
 
 __all__ = [
     "COMPANIONS",
+    "ZARR_PARTS",
     "FolderForm",
     "Stamp",
     "TemporarilyUnreadableError",

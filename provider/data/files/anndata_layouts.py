@@ -31,6 +31,7 @@ def layer_of(stored: Any, wanted: str | None, own: Callable[[str], Any]) -> tupl
 
     ``own`` returns a part by its name, and may refuse it. The main matrix may be stored as nothing.
     """
+    wanted = wanted and wanted.lstrip("/").removeprefix("layers/")
     layers = [*([MAIN_LAYER] if MAIN_LAYER in stored else []), *(own("layers") if "layers" in stored else ())]
     if (wanted or MAIN_LAYER) not in layers:
         missing = f"There is no layer {wanted or MAIN_LAYER!r:.60}"
@@ -41,6 +42,8 @@ def layer_of(stored: Any, wanted: str | None, own: Callable[[str], Any]) -> tupl
         layers.remove(MAIN_LAYER)
     else:
         return None, MAIN_LAYER
+    if not layers and "var" not in stored:
+        raise InvalidDataError("It is no AnnData.", "If it holds an array of numbers, end its name in .h5.")
     raise InvalidDataError(
         f"{missing}. These layers are: {', '.join(filter(str.isprintable, layers)) or 'none'}.",
         "Name one of them as array under [reading] in the provider's settings.",

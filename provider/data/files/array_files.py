@@ -176,7 +176,7 @@ def rows_of_sparse(stored: Any) -> scipy.sparse.csr_array:  # noqa: ANN401  # of
 
 def array_name(source: RowSource, there: Sequence[str]) -> str:
     """Return the array that is declared, or the only one that is there."""
-    wanted = source.reading.array
+    wanted = source.reading.array and source.reading.array.lstrip("/")  # h5py begins names with it
     if wanted is None and len(there) == 1:
         return there[0]
     if wanted in there:

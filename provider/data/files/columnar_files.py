@@ -42,6 +42,7 @@ _MOST_DIGITS: Final = 76
 """Of a decimal number. Pyarrow does not survive a broken file that states more."""
 _ARROW_MARK: Final = b"ARROW1"
 _OLD_FEATHER: Final = b"FEA1"
+_OF_STREAM: Final = b"\xff\xff\xff\xff"
 _STREAM: Final = (
     "python -c 'import sys; from pyarrow import feather, ipc; feather.write_feather("
     "ipc.open_stream(sys.argv[1]).read_all(), sys.argv[2])' STREAM OTHER.arrow"
@@ -130,8 +131,13 @@ def _arrow(file: BinaryIO, options: Any = None) -> Any:  # noqa: ANN401  # of py
     file.seek(0)
     if beginning.startswith(_OLD_FEATHER):
         raise InvalidDataError("It is Feather of version 1, which is not supported.", "Write it as version 2.")
+    if beginning.startswith(_OF_STREAM):
+        raise InvalidDataError("It is a stream of Arrow, not a file.", f"Convert it: {_STREAM}")
     if beginning != _ARROW_MARK:
-        raise InvalidDataError("It is not an Arrow file. It may be a stream of Arrow.", f"If so, convert it: {_STREAM}")
+        raise InvalidDataError(
+            "It is not an Arrow file.",
+            f"Rename it as what it is. A stream of Arrow from before 2019 can be converted: {_STREAM}",
+        )
     return ipc.open_file(file, options=options)
 
 

@@ -35,6 +35,10 @@ _MATLAB_73: Final = (
 )
 _START_OF_73: Final = b"MATLAB 7.3"
 """How files of MATLAB begin that are HDF5 inside, with rows and columns exchanged."""
+_LOOM: Final = (
+    "python -c 'import h5py, numpy, sys; numpy.save(sys.argv[2], h5py.File(sys.argv[1])[\"matrix\"][()].T)' {file} "
+    "{npy}"
+)
 _R: Final = "Rscript -e 'a <- commandArgs(TRUE); arrow::write_parquet(%s, a[2])' {file} {parquet}"
 _PLINK: Final = "plink2 --%s --make-pgen --out {plink}"
 _PED: Final = "plink2 --pedmap {plink} --make-pgen --out {plink}"
@@ -48,13 +52,13 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType({
     ".sav": _STATISTICS % "read_sav", ".zsav": _STATISTICS % "read_sav",
     ".json": _JSON, ".jsonl": _JSON_LINES, ".ndjson": _JSON_LINES, ".pkl": _PICKLE, ".pickle": _PICKLE,
     ".rds": _R % "readRDS(a[1])", ".rdata": _R % "get(load(a[1]))", ".rda": _R % "get(load(a[1]))",
-    ".mtx": _MATRIX_MARKET, ".mtx.gz": _MATRIX_MARKET, ".mat": _MATLAB, ".svm": _SVM, ".libsvm": _SVM,
+    ".mtx": _MATRIX_MARKET, ".mtx.gz": _MATRIX_MARKET, ".mat": _MATLAB, ".loom": _LOOM, ".svm": _SVM, ".libsvm": _SVM,
     ".vcf": _PLINK % "vcf {file}", ".vcf.gz": _PLINK % "vcf {file}", ".bcf": _PLINK % "bcf {file}",
     ".bgen": _PLINK % "bgen {file} ref-first",
     ".ped": _PED, ".map": _PED, ".tped": _TPED, ".tfam": _TPED, ".haps": _OXFORD % ("haps", "haps"),
     ".gen": _OXFORD % ("gen", "gen"), ".sample": _OXFORD % ("gen", "gen"), ".raw": "cp {file} {txt}",
     ".bed.gz": "gunzip {file}", ".bed.zst": "unzstd {file}", ".pgen.gz": "gunzip {file}", ".pgen.zst": "unzstd {file}",
-    ".zip": "unzip {file}", ".tar": _TAR, ".tar.gz": _TAR, ".tgz": _TAR,
+    ".zip": "unzip {file}", ".zarr.zip": "unzip {file} -d {zarr}", ".tar": _TAR, ".tar.gz": _TAR, ".tgz": _TAR,
 })  # fmt: skip
 
 _EXCEL_NOTE: Final = "it takes the first sheet, and needs `pip install pandas {}`"
@@ -72,6 +76,7 @@ _NOTES: Final[Mapping[str, str]] = MappingProxyType({
     ".zsav": _STATISTICS_NOTE,
     ".bgen": _FIRST_NOTE, ".gen": _FIRST_NOTE, ".sample": _FIRST_NOTE, ".haps": _FIRST_NOTE,
     ".tped": _TPED_NOTE, ".tfam": _TPED_NOTE, ".raw": _RAW_NOTE,
+    ".loom": "it turns the file, whose rows are genes; then list row_attrs/Gene as names under [reading]",
     ".pkl": _PICKLE_NOTE, ".pickle": _PICKLE_NOTE,
 })  # fmt: skip
 """Remarks about commands."""
@@ -90,7 +95,7 @@ def conversion(path: Path, ending: str) -> str:
     """Return the command that converts a file."""
     stem = path.with_name(path.name[: len(path.name) - len(ending)])
     places = {"file": path, "plink": stem} | {
-        kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz", "csv", "txt")
+        kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz", "csv", "txt", "zarr")
     }
     command, note = _COMMANDS[ending], _NOTES.get(ending, "")
     if command is _MATLAB and _begins(path, _START_OF_73):

@@ -30,6 +30,8 @@ from .companions import JOIN_VARIANTS, SAME_VARIANTS, is_companion
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""
+ZARR_PARTS: Final = ("zarr.json", ".zgroup", ".zarray")
+"""Files of which every folder of Zarr has one."""
 _PARTITION: Final = re.compile(r"[^=]+=.*")
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -64,6 +66,8 @@ class Stamp(NamedTuple):
 
 def _remedy_of_folder(folder: Path) -> str:
     """Say what to do about a folder within a data set. The files of a partition may lack what its name says."""
+    if any((folder.parent / name).exists() for name in ZARR_PARTS):
+        return "The outer folder is one of Zarr: end its name in .zarr."
     if not _PARTITION.fullmatch(folder.name):
         return (
             "Move its files into the outer folder, under names of their own. If the folder's name is a value of a "

@@ -31,6 +31,7 @@ from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_HDF5, require_plain
 from .observations import Access, genes_used, persons_of
 
+_LISTED: Final = 8
 _PANDAS: Final = "pandas_type"
 _MATLAB: Final = "MATLAB_class"
 _R: Final = "rhdf5-NA.OK"
@@ -40,11 +41,18 @@ _FRAME: Final = (
 )
 _TRANSPOSED: Final = (
     "python -c 'import h5py, numpy, sys; numpy.save(sys.argv[3], h5py.File(sys.argv[1])[sys.argv[2]][()].T)' FILE "
-    "NAME-OF-THE-ARRAY OTHER.npy"
+    "{} OTHER.npy"
 )
 _TRANSPOSED_FROM_R: Final = (
     "python -c 'import h5py, numpy, sys; x = h5py.File(sys.argv[1])[sys.argv[2]][()].T; numpy.save(sys.argv[3], "
     "numpy.where(x == -2**31, numpy.nan, x))' FILE NAME-OF-THE-ARRAY OTHER.npy"
+)
+_LOOM: Final = frozenset({"matrix", "row_attrs", "col_attrs"})
+_CELL_RANGER: Final = frozenset({"data", "indices", "indptr", "shape", "barcodes"})
+_OF_CELL_RANGER: Final = (
+    'python -c \'import h5py, scipy, sys; m = h5py.File(sys.argv[1])["matrix"]; scipy.sparse.save_npz(sys.argv[2], '
+    'scipy.sparse.csr_array((m["data"][()], m["indices"][()], m["indptr"][()]), shape=m["shape"][()][::-1]))\' '
+    "FILE OTHER.npz"
 )
 
 
@@ -89,10 +97,25 @@ def _chunks(array: Any) -> tuple[int, int]:  # noqa: ANN401  # of h5py
 
 def _only_array(file: Any, source: RowSource) -> Any:  # noqa: ANN401  # of h5py
     """Return the array that is declared, or the only one."""
+    _require_cells_first(file)
     there = list(_matrices(file))
     if source.reading.array is None:
         _require_no_frame(file)
     return _own(file, array_name(source, there))
+
+
+def _require_cells_first(file: Any) -> None:  # noqa: ANN401  # of h5py
+    """Refuse files of single cells whose rows are genes. They are known by the names of their parts."""
+    if set(file) >= _LOOM:
+        raise InvalidDataError(
+            "It is a loom file, whose rows are genes.", f"Convert it: {_TRANSPOSED.format('matrix')}"
+        )
+    matrix = file.get("matrix")
+    if hasattr(matrix, "keys") and set(matrix) >= _CELL_RANGER:
+        raise InvalidDataError(
+            "It is a file of Cell Ranger, whose rows are genes.",
+            f"Convert it, and list its features as names under [reading]: {_OF_CELL_RANGER}",
+        )
 
 
 def _require_no_frame(file: Any) -> None:  # noqa: ANN401  # of h5py
@@ -104,7 +127,10 @@ def _require_no_frame(file: Any) -> None:  # noqa: ANN401  # of h5py
 def _require_rows_first(stored: Any) -> None:  # noqa: ANN401  # of h5py
     """Refuse an array that MATLAB or R wrote: it would be read with its rows and columns exchanged."""
     if _MATLAB in stored.attrs:
-        raise InvalidDataError("MATLAB wrote it, with rows and columns exchanged.", f"Convert it: {_TRANSPOSED}")
+        raise InvalidDataError(
+            "MATLAB wrote it, with rows and columns exchanged.",
+            f"Convert it: {_TRANSPOSED.format('NAME-OF-THE-ARRAY')}",
+        )
     if _R in stored.attrs:
         raise InvalidDataError(
             "R's rhdf5 wrote it, with rows and columns exchanged, and NA as the smallest whole number.",
@@ -190,6 +216,11 @@ def _dense(stored: Any, columns: Columns, source: RowSource, opened: ExitStack) 
     """Read the columns that are used, in blocks of rows."""
     require_matrix(stored.shape)
     numbers_of(stored[:0])  # checks the type
+    if (words := import_extra("h5py").check_enum_dtype(stored.dtype)) is not None:
+        raise InvalidDataError(
+            f"Its numbers stand for words: {', '.join(map(repr, sorted(words, key=words.__getitem__)[:_LISTED]))}.",
+            "Write a table with these words, such as Parquet, and declare a category. Or write numbers that measure.",
+        )
     places = list(range(stored.shape[1])) if columns.places is None else list(columns.places)
     step = source.rows_at_a_time(stored.shape[1])
     starts = range(0, stored.shape[0], step)

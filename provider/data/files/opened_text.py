@@ -6,7 +6,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -22,6 +22,7 @@ _UTF_8_MARK: Final = b"\xef\xbb\xbf"
 _PACKED: Final = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ", ".zst": b"\x28\xb5\x2f\xfd"}
 """How packed files begin."""
 _SKIPPED: Final = b"\x50\x2a\x4d\x18"
+_CHUNK: Final = 2**16
 _DAMAGED: Final = (EOFError, zlib.error, lzma.LZMAError)
 
 
@@ -78,6 +79,49 @@ def _is_skipped(beginning: bytes) -> bool:
     return beginning[1:4] == _SKIPPED[1:] and beginning[0] & 0xF0 == _SKIPPED[0]
 
 
+class _Streams(io.RawIOBase):
+    """Unpacks one stream after another, as pbzip2 and pixz write them.
+
+    The classes of bz2 and lzma take what is no stream, behind the first, for the end: all rows behind a damaged byte
+    would be missing, without an error.
+    """
+
+    def __init__(self, file: io.FileIO, new: Callable[[], Any]) -> None:
+        self._file, self._new, self._unpacker = file, new, new()
+        self._packed = b""
+        """What was read of the next stream."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  # of io
+        while not self._unpacker.eof or self._begin_another():
+            packed = b""
+            if self._unpacker.needs_input:
+                packed, self._packed = self._packed or self._file.read(_CHUNK), b""
+                if not packed:
+                    raise EOFError
+            if found := self._unpack(packed, len(buffer)):
+                buffer[: len(found)] = found
+                return len(found)
+        return 0
+
+    def _begin_another(self) -> bool:
+        """Begin the next stream, if there is one. Zeros between streams and after the last are padding."""
+        packed = self._unpacker.unused_data.lstrip(b"\0")
+        while not packed and (more := self._file.read(_CHUNK)):
+            packed = more.lstrip(b"\0")
+        self._unpacker, self._packed = self._new() if packed else self._unpacker, packed
+        return bool(packed)
+
+    def _unpack(self, packed: bytes, most: int) -> bytes:
+        try:
+            found: bytes = self._unpacker.decompress(packed, most)
+        except OSError:  # what bz2 raises of damaged data
+            raise EOFError from None
+        return found
+
+
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Any]:
     with path.open("rb", buffering=0) as file:
@@ -94,11 +138,9 @@ def _unpacked(path: Path) -> Iterator[Any]:
                 with gzip.GzipFile(fileobj=io.BufferedReader(file)) as packed:
                     yield packed
             case ".bz2":
-                with io.BufferedReader(file) as buffered, bz2.BZ2File(buffered) as packed:
-                    yield packed
+                yield _Streams(file, bz2.BZ2Decompressor)
             case ".xz":
-                with io.BufferedReader(file) as buffered, lzma.LZMAFile(buffered) as packed:
-                    yield packed
+                yield _Streams(file, lzma.LZMADecompressor)
             case ".zst":
                 with import_extra("pyarrow").CompressedInputStream(io.BufferedReader(file), "zstd") as packed:
                     yield packed

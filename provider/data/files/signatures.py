@@ -14,6 +14,7 @@ _OTHERS: Final = (
     (b"PK\x03\x04", "a zip archive or a workbook of Excel, so its name must end in .zip, .xlsx or .ods"),
     (b"\xd0\xcf\x11\xe0", "a workbook of an old Excel, so its name must end in .xls"),
     (b"PAR1", "Parquet, so its name must end in .parquet"),
+    (b"\xff\xff\xff\xff", "a stream of Arrow, so convert it to a file and end its name in .arrow"),
     (b"ARROW1", "an Arrow file, so its name must end in .arrow"),
     (b"SQLite format 3", "an SQLite database, so its name must end in .sqlite"),
     (b"\x89HDF\r\n", "HDF5, so its name must end in .h5 or .h5ad"),

@@ -220,18 +220,33 @@ def _head(text: TextIO, source: RowSource) -> _Head:
     lines = [first] if first else []
     while "".join(lines).count('"') % 2 and len(lines) < _MOST_LINES_OF_NAMES and (line := next(text, "")):
         lines.append(line)
+    _require_decoded(first, reading)
     delimiter = reading.delimiter or (marked and marked[1]) or usual or _delimiter_of(lines, _usual_of(reading))
     reader = _reader(chain(lines, text), delimiter)
     try:
         cells: list[str] = next(reader, [])
     except csv.Error:
         raise InvalidDataError("The first line is not a line of cells.", FORM) from None
+    if any(delimiter in cell and cell.splitlines()[1:] for cell in cells):
+        raise InvalidDataError(
+            "A name of a column has lines and cells in it, as if rows were part of it.",
+            "Remove the quotes from the line of names, or end each quote that begins there.",
+        )
     others = [mark for mark in DELIMITERS[:-1] if mark in "".join(cells)]
     if len(cells) == 1 and others and reading.delimiter is None:
         raise InvalidDataError(
             f"The line of names has one cell, with {others[0]!r} in it.", _declare_delimiter(others[0])
         )
     return _Head(cells, delimiter, before + reader.line_num)
+
+
+def _require_decoded(line: str, reading: Reading) -> None:
+    """Refuse a line of names that was read as UTF-16 and is something else: pairs of its bytes look like other letters.
+
+    All rows could be in it, because no pair is the end of a line. Real names end in a line break or are divided.
+    """
+    if (reading.encoding or "").startswith("utf-16") and not any(map(str.isascii, line)) and line:
+        raise InvalidDataError(f"The names of the columns are not in {encoding_of(reading)}.", declare_encoding())
 
 
 def _declare_delimiter(mark: str) -> str:

@@ -69,8 +69,11 @@ def read_variants(path: Path) -> list[Variant]:
         frequency = places.optional("ALT_FREQS")
         found = []
         for number, row in cells:
-            if len(row) < len(heads):
-                raise InvalidDataError(f"{path.name}, line {number} has too few cells.", "Write the file again, whole.")
+            if len(row) < len(heads) or (heads is _SHORT_BIM and len(row) != len(heads)):
+                few = "few" if len(row) < len(heads) else "many"
+                raise InvalidDataError(
+                    f"{path.name}, line {number} has too {few} cells.", "Write the file again, whole."
+                )
             if row[: len(_FRQ)] == _FRQ:
                 raise InvalidDataError(
                     f"{path.name} is a list of frequencies of PLINK 1.9, where the rarer allele comes first.",
@@ -120,6 +123,8 @@ def _samples(path: Path, column: str) -> list[tuple[int, str, str]]:
         family, name = places.optional("FID"), places.of("IID")
         found = []
         for number, row in cells:
+            if row[: len(_FAM)] == ["FID", "IID"]:
+                raise InvalidDataError(f"{path.name}, line {number} holds names, not a sample.", "Remove that line.")
             if len(row) <= max(name, family or 0):
                 raise InvalidDataError(f"{path.name}, line {number} has too few cells.", "Write the file again, whole.")
             found.append((number, "0" if family is None else row[family], row[name]))

@@ -150,11 +150,14 @@ def columns_of_zarr(source: RowSource) -> Columns:
 
 def _opened(source: RowSource) -> Any:  # noqa: ANN401  # of zarr
     """Open an array or a group. Without links: a link could lead out of the folder, which zarr would not notice."""
-    import_extra("zarr")
+    zarr = import_extra("zarr")
+    source.path.stat()  # an error of the system says what is wrong with a path
+    if not source.path.is_dir():
+        raise InvalidDataError("It is a file, not a folder.", "If it is a zip archive: unzip FILE -d OTHER.zarr")
     linked = [each for each in source.path.rglob("*") if each.is_symlink()]
     if linked:
         raise InvalidDataError(f"{linked[0].name} within it is a link.", "Copy the folder, with what links lead to.")
-    return import_extra("zarr").open(str(source.path), mode="r")
+    return zarr.open(str(source.path), mode="r")
 
 
 def _is_anndata(stored: Any) -> bool:  # noqa: ANN401  # of zarr

@@ -132,7 +132,30 @@ def test_a_name_that_is_surely_a_value_is_known(name: str) -> None:
     assert may_be_value(name)
 
 
-@pytest.mark.parametrize(("name", "may_be"), [("2019", True), ("2020-01-31", True), ("1.2.2020", True), ("x.1", False)])
+@pytest.mark.parametrize(
+    ("name", "may_be"),
+    [
+        (name, True)
+        for name in (
+            "2019",
+            "2020-01-31",
+            "1.2.2020",
+            "2-Mar-1968",
+            "3 March 1968",
+            "03/1968",
+            "12:30",
+            "120/80",
+            "5 mg",
+            "1.5 mg",
+            "1 234",
+            "+49 30 1234567",
+            "a@b.de",
+            "TRUE",
+            "# age",
+        )
+    ]
+    + [(name, False) for name in ("x.1", "NA", "2 hour glucose", "HLA-A*02:01", "#FID", "PC1", "24h glucose", "a/b")],
+)
 def test_years_and_days_may_be_names(name: str, may_be: bool) -> None:  # one row of a table
     assert not has_values_as_names([name, "1007_s_at", "V1", "3.2.1", "NA", ""])
     assert may_be_value(name) is may_be

@@ -231,6 +231,19 @@ def test_a_point_between_thousands_is_suspected(tmp_path: Path) -> None:
     assert "'leucocytes'" not in remarks_on(saved(tmp_path / "rows.csv", "id;leucocytes\n" + lines + "41;5.25\n"))
 
 
+def test_points_between_thousands_are_suspected_in_every_file_and_with_a_dictionary(tmp_path: Path) -> None:
+    """A number below a thousand has no point, so no factor would mend the column."""
+    marked = "".join(f"{1 + place % 3}.{100 + place};1\n{500 + place};2\n" for place in range(60))
+    (tmp_path / "parts").mkdir()
+    saved(tmp_path / "parts" / "1.csv", "leucocytes;b\n" + "".join(f"{1000 + place};3\n" for place in range(40)))
+    saved(tmp_path / "parts" / "2.csv", "leucocytes;b\n" + marked)
+    assert names_facts(remarks_on(tmp_path / "parts"), "'leucocytes'", "thousandth")
+    study = 'format = "dpspca-dictionary-1"\n[features.leucocytes]\nkind = "number"\nunit = "/µl"\nrange = [0, 10000]\n'
+    examined = examine_file(tmp_path / "parts" / "2.csv", saved(tmp_path / "study.toml", study))
+    told = [each for each in examined.remarks if "'leucocytes'" in each]
+    assert [names_facts(each, "thousandth") for each in told] == [True]
+
+
 def test_dates_and_codes_and_identifiers_are_suspected(tmp_path: Path) -> None:
     lines = "".join(
         f"{20200101 + place % 28},{1000 + 7 * place},{999 if place == 5 else 20 + place % 9},{place % 3}\n"

@@ -14,7 +14,7 @@ from plink import alleles, genotypes, plink2, write_bed, write_bim
 from dpspca.client.steward.data_check import examine_file
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage.reading import Reading
-from dpspca.provider.data.files.variants import read_samples
+from dpspca.provider.data.files.variants import read_samples, read_variants
 from dpspca.provider.data.memory.genotypes import Genotypes
 from dpspca.provider.data.offered_rows import read_offered
 from dpspca.provider.data.sources import names_in
@@ -43,6 +43,25 @@ def test_a_name_in_several_families_needs_a_persons_file(tmp_path: Path) -> None
     assert read_offered(path, FILLED).count == 3
     by_family = read_offered(path, Reading(missing=0.5, person="FID"), persons=fam)
     assert by_family.bounded(1).count == 2
+
+
+def test_a_line_of_names_is_no_sample(tmp_path: Path) -> None:
+    """Where a byte has room for one more sample, all rows would have the names of their neighbours."""
+    path = tmp_path / "x.bed"
+    write_bed(path.with_suffix(""), np.zeros((10, 3), dtype=np.int8))
+    fam = path.with_suffix(".fam")
+    fam.write_text("FID IID PAT MAT SEX PHENO\n" + fam.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(InvalidDataError, match=facts("x.fam", "line 1")):
+        read_offered(path, Reading())
+
+
+def test_a_line_that_lacks_an_allele_does_not_move_the_cells_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "x.bim"
+    path.write_text("1 rs0 0 1 A\n1 rs1 0 2 A C\n", encoding="utf-8")
+    with pytest.raises(InvalidDataError, match=facts("x.bim", "line 2")):
+        read_variants(path)
+    path.write_text("1 rs0 1 A C\n1 rs1 2 A C\n", encoding="utf-8")
+    assert [each.other for each in read_variants(path)] == ["C", "C"]
 
 
 def test_byte_order_marks_are_no_part_of_a_name(tmp_path: Path) -> None:
