@@ -213,7 +213,7 @@ def _unknown(path: Path, ending: str) -> MissingExtraError:
     if is_convertible(ending):
         is_part = path.name in ZARR_PARTS
         convert = f"Convert it first: {conversion(path, ending)}"
-        return MissingExtraError(what, "Its folder is one of Zarr: end that name in .zarr." if is_part else convert)
+        return MissingExtraError(what, "It is part of a Zarr folder: end that name in .zarr." if is_part else convert)
     if ending in COMPANIONS:
         return MissingExtraError(what, f"Name the {COMPANIONS[ending]} file beside it.")
     known = f"{', '.join(FORMATS)}, and text also with {', '.join(_PACKED)}"

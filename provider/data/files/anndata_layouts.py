@@ -43,7 +43,7 @@ def layer_of(stored: Any, wanted: str | None, own: Callable[[str], Any]) -> tupl
     else:
         return None, MAIN_LAYER
     if not layers and "var" not in stored:
-        raise InvalidDataError("It is no AnnData.", "If it holds an array of numbers, end its name in .h5.")
+        raise InvalidDataError("It is not AnnData.", "If it holds an array of numbers, end its name in .h5.")
     raise InvalidDataError(
         f"{missing}. These layers are: {', '.join(filter(str.isprintable, layers)) or 'none'}.",
         "Name one of them as array under [reading] in the provider's settings.",

@@ -67,7 +67,7 @@ class Stamp(NamedTuple):
 def _remedy_of_folder(folder: Path) -> str:
     """Say what to do about a folder within a data set. The files of a partition may lack what its name says."""
     if any((folder.parent / name).exists() for name in ZARR_PARTS):
-        return "The outer folder is one of Zarr: end its name in .zarr."
+        return "The outer folder is a Zarr folder: end its name in .zarr."
     if not _PARTITION.fullmatch(folder.name):
         return (
             "Move its files into the outer folder, under names of their own. If the folder's name is a value of a "

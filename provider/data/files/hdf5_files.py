@@ -105,12 +105,16 @@ def _only_array(file: Any, source: RowSource) -> Any:  # noqa: ANN401  # of h5py
 
 
 def _require_cells_first(file: Any) -> None:  # noqa: ANN401  # of h5py
-    """Refuse files of single cells whose rows are genes. They are known by the names of their parts."""
+    """Refuse files of single cells whose rows are genes. They are known by the names of their parts.
+
+    A link is not followed: it could open any file of this machine.
+    """
     if set(file) >= _LOOM:
         raise InvalidDataError(
             "It is a loom file, whose rows are genes.", f"Convert it: {_TRANSPOSED.format('matrix')}"
         )
-    matrix = file.get("matrix")
+    is_own = isinstance(file.get("matrix", getlink=True), import_extra("h5py").HardLink)
+    matrix: Any = file["matrix"] if is_own else None
     if hasattr(matrix, "keys") and set(matrix) >= _CELL_RANGER:
         raise InvalidDataError(
             "It is a file of Cell Ranger, whose rows are genes.",

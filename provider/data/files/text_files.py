@@ -229,7 +229,7 @@ def _head(text: TextIO, source: RowSource) -> _Head:
         raise InvalidDataError("The first line is not a line of cells.", FORM) from None
     if any(delimiter in cell and cell.splitlines()[1:] for cell in cells):
         raise InvalidDataError(
-            "A name of a column has lines and cells in it, as if rows were part of it.",
+            "The name of a column has several lines and the mark that divides cells, as if it held rows.",
             "Remove the quotes from the line of names, or end each quote that begins there.",
         )
     others = [mark for mark in DELIMITERS[:-1] if mark in "".join(cells)]

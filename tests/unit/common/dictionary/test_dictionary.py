@@ -144,6 +144,7 @@ def test_a_name_that_is_surely_a_value_is_known(name: str) -> None:
             "3 March 1968",
             "03/1968",
             "12:30",
+            "12:30:05",
             "120/80",
             "5 mg",
             "1.5 mg",
@@ -154,7 +155,10 @@ def test_a_name_that_is_surely_a_value_is_known(name: str) -> None:
             "# age",
         )
     ]
-    + [(name, False) for name in ("x.1", "NA", "2 hour glucose", "HLA-A*02:01", "#FID", "PC1", "24h glucose", "a/b")],
+    + [
+        (name, False)
+        for name in ("x.1", "NA", "2 hour glucose", "HLA-A*02:01", "#FID", "PC1", "24h glucose", "a/b", "1:12345:A:G")
+    ],
 )
 def test_years_and_days_may_be_names(name: str, may_be: bool) -> None:  # one row of a table
     assert not has_values_as_names([name, "1007_s_at", "V1", "3.2.1", "NA", ""])
@@ -468,6 +472,7 @@ def test_shares_above_one_and_concepts_of_several_features_are_remarked() -> Non
         ("CRP", "?"),
         ("a [b] c", "?"),
         ("[]", "?"),
+        ("('x', 'm')", "?"),
     ],
 )
 def test_a_unit_at_the_end_of_a_name_is_drafted(name: str, unit: str) -> None:

@@ -231,7 +231,7 @@ def test_a_point_between_thousands_is_suspected(tmp_path: Path) -> None:
     assert "'leucocytes'" not in remarks_on(saved(tmp_path / "rows.csv", "id;leucocytes\n" + lines + "41;5.25\n"))
 
 
-def test_points_between_thousands_are_suspected_in_every_file_and_with_a_dictionary(tmp_path: Path) -> None:
+def test_thousands_are_suspected_in_every_file_and_with_a_dictionary(tmp_path: Path) -> None:
     """A number below a thousand has no point, so no factor would mend the column."""
     marked = "".join(f"{1 + place % 3}.{100 + place};1\n{500 + place};2\n" for place in range(60))
     (tmp_path / "parts").mkdir()
