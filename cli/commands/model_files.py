@@ -1,12 +1,13 @@
 """Commands that turn a stored model into scores of rows, which stay here, or into files for other programs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from dpspca.cli.arguments import AsJson
-from dpspca.cli.render import print_output, to_json, write_file
+from dpspca.cli.arguments import AsJson, Force
+from dpspca.cli.render import print_output, require_new, to_json, write_file
 from dpspca.client.described_jobs import load_dictionary
 from dpspca.client.files import (
     FORMS,
@@ -112,6 +113,7 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     config: _ProviderSettings = None,
     data_set: _Declared = None,
     dictionary: _Dictionary = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Project rows onto the components. The scores reveal something about the rows: they are not private.
@@ -124,6 +126,8 @@ def project(  # noqa: PLR0913  # a command's flags are its parameters
     """
     check_ending(out, *(score_files.ENDINGS if phenotypes is None else FORMS))
     check(phenotypes is None or table is None, "--table goes with a database.", "Leave out --table.")
+    if phenotypes is not None or out.suffix in score_files.FILES:
+        require_new(out, replace=force)
     known = None if phenotypes is None else Phenotypes.read(phenotypes, id_column)
     read, reading_as = read_model(stored), _declared(config, data_set)
     if dictionary is not None:
@@ -172,6 +176,7 @@ def export(  # noqa: PLR0913  # a command's flags are its parameters
         Path | None,
         typer.Option(help="For plink2: the dictionary of the job, if the model does not hold it.", show_default=False),
     ] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write all loadings as JSON, with the privacy statement, or as a table with one line per feature, or for PLINK 2.
@@ -183,15 +188,20 @@ def export(  # noqa: PLR0913  # a command's flags are its parameters
     check_known("format", chosen, _FORMS)
     check(alleles is None or chosen == PLINK, "--alleles goes with --format plink2.", "Leave out --alleles.")
     check(dictionary is None or chosen == PLINK, "--dictionary goes with --format plink2.", "Leave it out.")
+    files = [out.with_name(out.name + end) for end in (".score", ".afreq")] if chosen == PLINK else [out]
+    for each in files:
+        require_new(each, replace=force)
     read = read_model(stored)
     if chosen == PLINK:
-        _export_for_plink(read, out, alleles, dictionary, as_json=as_json)
+        _export_for_plink(read, files, alleles, dictionary, as_json=as_json)
         return
     write_file(out, TABLES[chosen](read) if chosen in TABLES else to_json(loadings_facts(read)) + "\n")
     print_output({"file": str(out)}, str(out), as_json=as_json)
 
 
-def _export_for_plink(read: Model, out: Path, alleles: Path | None, dictionary: Path | None, *, as_json: bool) -> None:
+def _export_for_plink(
+    read: Model, out: Sequence[Path], alleles: Path | None, dictionary: Path | None, *, as_json: bool
+) -> None:
     known = None
     if alleles is not None:
         with reading(alleles, "a list of variants"):
@@ -199,7 +209,7 @@ def _export_for_plink(read: Model, out: Path, alleles: Path | None, dictionary: 
     if dictionary is not None:
         read = read.with_dictionary(load_dictionary(dictionary))
     made = plink_scores(read, known)
-    score, frequencies = (out.with_name(out.name + end) for end in (".score", ".afreq"))
+    score, frequencies = out
     write_file(score, made.score)
     write_file(frequencies, made.frequencies)
     command, for_bed = (made.command(str(score), str(frequencies), flag) for flag in ("--pfile", "--bfile"))

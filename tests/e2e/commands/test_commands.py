@@ -431,7 +431,7 @@ def test_rows_are_matched_to_a_model_by_the_names_of_columns(here: Callable[...,
         (enrolment / "some.csv").write_text("\n".join(lines) + "\n")
 
     def scored(*words: object) -> Ended:
-        return here("model", "project", "model.dpspca", *words, "--out", "some.npy")
+        return here("model", "project", "model.dpspca", *words, "--out", "some.npy", "--force")
 
     write([NAMES[place] for place in order], table[:, order])
     assert scored("some.csv").code == 0
@@ -455,7 +455,7 @@ def test_rows_are_read_as_the_provider_s_settings_declare(here: Callable[..., En
     (enrolment / "german.toml").write_text((enrolment / "north.toml").read_text() + declared)
 
     def scored(*words: object) -> Ended:
-        return here("model", "project", "model.dpspca", "german.csv", "--out", "german.npy", *words)
+        return here("model", "project", "model.dpspca", "german.csv", "--out", "german.npy", "--force", *words)
 
     assert "holds text" in scored().error_line
     assert scored("--config", "german.toml").code == 0  # there is one data set
@@ -470,7 +470,7 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
     refused = here("model", "project", "bare.dpspca", "north.csv", "--out", "bare-scores.npy")
     assert names_facts(refused.error_line, f"'{NAMES[0]}'", "--by-position")
     assert not (enrolment / "bare-scores.npy").exists()
-    assert here("model", "project", "bare.dpspca", "north.csv", "--out", "bare.npy", "--by-position").code == 0
+    assert here("model", "project", "bare.dpspca", "north.csv", "--out", "bare-scores.npy", "--by-position").code == 0
 
 
 @pytest.mark.parametrize(
@@ -493,7 +493,7 @@ def test_rows_with_column_names_are_refused_for_a_model_without(here: Callable[.
             ["model", "export", "model.dpspca", "--out", "model.txt"],
             "Unknown format 'txt'. Available: json, csv",
         ),
-        (["model", "project", "model.dpspca", "none.csv"], "cannot be read"),
+        (["model", "project", "model.dpspca", "none.csv", "--force"], "cannot be read"),
         (
             ["jobs", "result", "abc", "--config", "ada.toml"],
             "model.dpspca already exists. Name another file with --out",

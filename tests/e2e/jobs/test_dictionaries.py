@@ -214,7 +214,8 @@ async def transforms_agree(folder: Path, scores: NDArray[np.float64]) -> None:
     plain = await command(folder, "model", "project", "model.dpspca", "plain.parquet", "--out", "plain.npy")
     assert plain.returncode == 0, plain.stderr
     np.testing.assert_array_equal(np.load(folder / "plain.npy"), scores)
-    other = await command(folder, "model", "project", "model.dpspca", "south.parquet", "--dictionary", "other.toml")
+    words = ("south.parquet", "--dictionary", "other.toml", "--out", "other.npy")
+    other = await command(folder, "model", "project", "model.dpspca", *words)
     assert other.returncode == 2
     assert "names the dictionary" in other.stderr
 
@@ -226,7 +227,8 @@ async def later_results_prepare_rows_too(folder: Path, job: str) -> None:
             folder, "jobs", "result", job, "--config", "ada.toml", "--out", "again.dpspca", "--force", *more
         )
         assert again.returncode == 0, again.stderr
-        made = await command(folder, "model", "project", "again.dpspca", "plain.parquet", "--out", "again.npy")
+        words = ("again.dpspca", "plain.parquet", "--out", "again.npy", "--force")
+        made = await command(folder, "model", "project", *words)
         assert (made.returncode, said in made.stderr) == (2 if said else 0, True)
 
 

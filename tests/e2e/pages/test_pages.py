@@ -230,7 +230,7 @@ def filled(command: Command, here: Callable[..., Ended]) -> Iterator[str]:
             case "JOB":
                 yield here("jobs", "list", "--config", "ada.toml", "--json").facts["jobs"][-1]["job"]
             case "FILE":
-                yield "result.csv" if before == "--out" else "provider.toml"
+                yield f"result-{RUN.index(command)}.csv" if before == "--out" else "provider.toml"
             case "PROGRAM":
                 yield "provider"
             case "MODEL":

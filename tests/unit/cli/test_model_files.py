@@ -144,7 +144,8 @@ def test_a_mean_outside_0_to_2_leaves_an_offset(mean: NDArray[np.float64] | None
     ours = stored.transform(COUNTS.astype(float))
     assert_scored_alike(scored_by_plink(tmp_path, tmp_path / "cohort", made), ours, made)
     shown = ", ".join(f"{offset:.9g}" for offset in made["offsets"])
-    assert (shown in run("model", "export", tmp_path / "model.dpspca", *words).output) == (mean is not None)
+    again = run("model", "export", tmp_path / "model.dpspca", *words, "--force")
+    assert (shown in again.output) == (mean is not None)
 
 
 @pytest.mark.parametrize("codes", [("X", "Y", "MT"), ("X", "Y", "M"), ("23", "24", "26"), ("X", "PAR1", "MT")])
@@ -224,7 +225,7 @@ def test_scaling_of_a_dictionary_is_part_of_the_weights(tmp_path: Path) -> None:
     for one, other in zip(alone["files"], made["files"], strict=True):
         assert Path(one).read_text(encoding="utf-8") == Path(other).read_text(encoding="utf-8")
     without = run("model", "export", tmp_path / "model.dpspca", "--format", "plink2", "--alleles",
-                  path.with_suffix(".bim"), "--out", tmp_path / "panel")  # fmt: skip
+                  path.with_suffix(".bim"), "--out", tmp_path / "panel", "--force")  # fmt: skip
     assert "Give --dictionary" in without.output + str(without.exception)
 
 
@@ -377,9 +378,10 @@ def test_project_tells_whoever_holds_the_rows_of_values_that_cannot_be_meant(tmp
     statement = replace(STATEMENT, dictionary=known.digest())
     made = Model(np.eye(3), statement, feature_names=known.columns).with_dictionary(known)
     save_model(made, tmp_path / "model.dpspca")
+    out = ("--out", tmp_path / "s.npy", "--force")
     for cells, said in (("50,f\n60,m", ()), ("5000,F\n6000,M", ("'age'", "110", "'sex'", "'f'", "2 of 2"))):
         (tmp_path / "rows.csv").write_text(f"age,sex\n{cells}\n", encoding="utf-8")
-        ended = run("model", "project", tmp_path / "model.dpspca", tmp_path / "rows.csv", "--out", tmp_path / "s.npy")
+        ended = run("model", "project", tmp_path / "model.dpspca", tmp_path / "rows.csv", *out)
         assert ended.exit_code == 0, ended.output
         assert ("2 of 2" in ended.stderr) == bool(said)
         assert all(each in ended.stderr for each in said)
@@ -394,6 +396,32 @@ def test_a_rotated_model_replaces_no_file_unless_told_to(tmp_path: Path) -> None
     done = CliRunner().invoke(app, ["model", "rotate", str(stored), "--out", str(stored), "--force"])
     assert done.exit_code == 0, done.output
     assert stored.read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (("project", "cohort.bed", "--out", "pcs.eigenvec"), "pcs.eigenvec"),
+        (("project", "cohort.bed", "--phenotypes", "traits.csv", "--out", "traits.csv"), "traits.csv"),
+        (("export", "--out", "loadings.csv"), "loadings.csv"),
+        (("export", "--format", "plink2", "--alleles", "cohort.bim", "--out", "panel"), "panel.afreq"),
+    ],
+)
+def test_scores_and_loadings_replace_no_file_unless_told_to(
+    words: tuple[str, ...], file: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_bed(tmp_path / "cohort", COUNTS, PAIRS)
+    before = "IID,y\nS0,1\n"
+    (tmp_path / file).write_text(before, encoding="utf-8")
+    what, *more = words
+    refused = run("model", what, model(tmp_path), *more)
+    assert refused.exit_code == 1
+    assert names_facts(str(refused.exception), file, "--force")
+    assert (tmp_path / file).read_text(encoding="utf-8") == before
+    done = run("model", what, model(tmp_path), *more, "--force")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / file).read_text(encoding="utf-8") != before
 
 
 def test_a_report_replaces_no_file_unless_told_to(tmp_path: Path) -> None:
@@ -425,7 +453,7 @@ def test_scores_are_added_to_a_table_of_phenotypes(mark: str, out: str, tmp_path
     assert list(table["IID"]) == ["S2", "S0", "elsewhere"]
     assert (table[["PC1", "PC2", "PC3"]].to_numpy()[:2] == expected(tmp_path)[[2, 0]]).all()
     assert table["PC1"].isna().tolist() == [False, False, True]
-    assert facts(*words, tmp_path / out)["samples_without"] == 1
+    assert facts(*words, tmp_path / out, "--force")["samples_without"] == 1
 
 
 @pytest.mark.parametrize(
