@@ -85,12 +85,12 @@ def _drafted(source: Path, declared: Reading | None, out: Path | None) -> tuple[
     if source.name.lower().endswith(_FREQUENCIES):
         variants = len(read_frequencies(source))
         named = os.path.relpath(source, Path() if out is None else out.parent)
-        return draft_of_panel(Path(named).as_posix()), f"{variants} variants"
+        return draft_of_panel(Path(named).as_posix()), counted(variants, "variant")
     variants_of = outline_of_variants(source)
     columns = variants_of or (outline_of(source) if declared is None else outline_of(source, declared))
     if variants_of is None and (declared is None or declared.names is None):
         _require_names([name for name, kind in columns if kind is None])  # files that state types state names, too
-    return draft(columns), f"{len(columns)} {'columns' if variants_of is None else 'variants'}"
+    return draft(columns), counted(len(columns), "column" if variants_of is None else "variant")
 
 
 def _require_names(names: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
 from .pinned_dictionary import MOST_TITLE, PinnedDictionary
-from .places import UNKNOWN_ALLELES, chromosome, counted_as, is_ambiguous, on_other_strand, position
+from .places import SEVERAL_ALLELES, UNKNOWN_ALLELES, chromosome, counted_as, is_ambiguous, on_other_strand, position
 from .remarks import remarks
 from .sparse_rows import filled_columns, prepare_sparse
 from .tables import names_of, prepare_table
@@ -33,6 +33,7 @@ __all__ = [
     "OTHER_TEXT",
     "OUTSIDE_BECOMES",
     "PLACEHOLDER",
+    "SEVERAL_ALLELES",
     "UNKNOWN",
     "UNKNOWN_ALLELES",
     "Category",

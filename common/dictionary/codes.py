@@ -6,7 +6,7 @@ Readers of files give numbers alone. So a text that stands for a level is read a
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from math import inf, isfinite, isnan, nan
+from math import inf, isfinite, isinf, isnan, nan
 from typing import Any, Final, Self
 
 import numpy as np
@@ -53,9 +53,10 @@ def category_text(
         alike = [place for text, place in texts.items() if text.lower() == plain.lower()]
         return text_code(alike[0]) if alike else truth
     try:
-        return parse(plain)
+        number = parse(plain)
     except ValueError:
         return OTHER_TEXT
+    return OTHER_TEXT if isinf(number) else number  # infinity stands for a cell that is not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,12 @@ class LevelCodes:
         return made
 
     def places(self, raw: FloatArray) -> FloatArray:
-        """Turn raw numbers into places of levels, each by itself. NaN stays, and what no code has is ``UNKNOWN``."""
-        found = np.where(np.isnan(raw), np.nan, UNKNOWN)
+        """Turn raw numbers into places of levels, each by itself. What no code has is ``UNKNOWN``.
+
+        NaN stays. So does infinity, which no value has: it stands for a cell that is not there, as in a line with too
+        few cells.
+        """
+        found = np.where(np.isnan(raw), np.nan, np.where(np.isinf(raw), np.inf, UNKNOWN))
         for number, level in self._numbers().items():
             found[raw == number] = level
         for place, level in enumerate(self.levels):

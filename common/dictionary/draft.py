@@ -8,7 +8,7 @@ from typing import Final
 from dpspca.common.text import printable
 
 from .dictionary import FORMAT
-from .places import counted_in
+from .places import SEVERAL_ALLELES, counted_in
 from .values import PLACEHOLDER
 
 _DATES: Final = re.compile(r"date|time|duration|interval|month")
@@ -20,8 +20,8 @@ _NUMBERS: Final = re.compile(
 )
 """How files and databases begin the names of types. Lists of numbers or texts are neither."""
 
-_UNKNOWN: Final = frozenset({"", "any"})
-"""What the type of a query's column is called where the database does not state one."""
+_UNKNOWN: Final = frozenset({"", "any", "names of folders"})
+"""The types of columns that may hold numbers or texts: in a query where the database states none, and in partitions."""
 _UNIT: Final = re.compile(r".[\[(]([^\[\]()]{1,20})[\])]\s*$")
 """What a name ends with, in brackets."""
 
@@ -53,7 +53,9 @@ def _feature(name: str, kind: str | None) -> str:
     plain = (kind or "").lower()
     heading = f"[features.{toml_key(name)}]"
     if (counted := counted_in(kind or "")) is not None:
-        return f'{heading}\nkind = "genotype"\n{_variant(counted)}'
+        is_read = SEVERAL_ALLELES not in counted["allele"] + counted["other_allele"]
+        unread = f"# {json.dumps(name)} has more than two alleles, and is not read.\n"
+        return f'{heading}\nkind = "genotype"\n{_variant(counted)}' if is_read else unread
     if _DATES.match(plain):
         return (
             f"# {json.dumps(name)} holds dates ({kind}), which are no measurements. Have each provider compute a\n"

@@ -25,7 +25,7 @@ from dpspca.common.errors import InvalidInputError
 from dpspca.common.names import shortened
 
 from . import values
-from .places import MAX_POSITION, chromosome, known_allele
+from .places import MAX_POSITION, SEVERAL_ALLELES, chromosome, known_allele
 from .values import Amount, Level, level_name, level_text
 
 UNKNOWN: Final = -1.0
@@ -273,7 +273,7 @@ class Category:
         return self.largest
 
     def encode(self, raw: FloatArray) -> FloatArray:
-        """Prepare values, each by itself. A place without a level is unknown."""
+        """Prepare values, each by itself. A place without a level is unknown, and infinity makes its row unusable."""
         count = len(self.levels)
         known = (raw >= 0) & (raw < count) & (raw == np.floor(raw))
         by_level = self.places | {ZERO: count}
@@ -282,7 +282,9 @@ class Category:
         own = np.zeros((len(raw), count + 1))
         own[np.arange(len(raw)), places] = 1.0
         # All zeros for a value without a level, whose own column is the last one.
-        return own[:, :count] * (1 - own[:, count:]) - np.array(self.shares) * (1 - own[:, count:])
+        made = own[:, :count] * (1 - own[:, count:]) - np.array(self.shares) * (1 - own[:, count:])
+        made[np.isinf(raw)] = np.inf
+        return made
 
 
 Feature: TypeAlias = Number | Category | Genotype
@@ -328,6 +330,11 @@ def _require_a_variant(feature: Genotype) -> None:
             feature.other_allele is None or feature.other_allele != feature.allele,
             f"allele and other_allele are both {shortened(feature.allele)}.",
             "Give the two alleles of the variant.",
+        ),
+        (
+            SEVERAL_ALLELES not in feature.allele and SEVERAL_ALLELES not in (feature.other_allele or ""),
+            "allele or other_allele has a comma, as if it were several alleles.",
+            "Leave the variant out: one with more than two alleles is not read.",
         ),
         (
             feature.other_allele is None or bool(feature.allele),

@@ -9,6 +9,8 @@ _NAMES: Final = {"23": "X", "24": "Y", "25": "X", "XY": "X", "PAR1": "X", "PAR2"
 _NONE: Final = frozenset({"", "0", ".", "NA"})
 UNKNOWN_ALLELES: Final = frozenset({"0", "."})
 """How a file writes an allele that none of its samples has."""
+SEVERAL_ALLELES: Final = ","
+"""How files divide the alleles of a variant that has several beside the reference."""
 _COMPLEMENTS: Final = str.maketrans("ACGTacgt", "TGCAtgca")
 _BASES: Final = frozenset("ACGTacgt")
 MAX_POSITION: Final = 2**31 - 1

@@ -17,10 +17,11 @@ _VALUE: Final = re.compile(
 """Numbers with a fraction or marks between thousands, bounds and shares: nobody names a column so."""
 _MAY_BE: Final = re.compile(
     rf"{_NUMBER}(?:[.,]\d+)?\s?[^\W\d_]{{1,5}}|\d+\s?/\s?\d+|\d{{1,3}}(?: \d{{3}})+|\+\d[\d ()/-]{{5,}}"
-    r"|\d{1,2}[-. /]*[^\W\d_]{3,9}[-. /]*\d{2,4}|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?|\S+@\S+\.\w+|TRUE|FALSE|#\s.*"
+    r"|\d{1,2}[-. /]*[^\W\d_]{3,9}[-. /]*\d{2,4}|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?|\S+@\S+\.\w+|TRUE|FALSE|#(?:\s.*)?"
+    r"|[ACGTN]{8,}(?:-\d+)?"
 )
 """Numbers with a unit, blood pressures, groups of digits, telephone numbers, days with the name of a month, times, mail
-addresses, words for yes and no, and comments."""
+addresses, words for yes and no, comments, and the barcodes of single cells."""
 
 
 def has_values_as_names(names: Sequence[str]) -> bool:

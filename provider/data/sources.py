@@ -94,11 +94,7 @@ def read_as_stored(path: Path, reading: Reading = _PLAIN, room: int | None = Non
 
 def raw_tables(path: Path, reading: Reading, cells: int | None = None, room: int | None = None) -> RawTables:
     """Open each file of a data set, one after the other. Refuse one that changed while its rows were read."""
-    files = files_at(path)
-    for file in files:
-        with file_errors(file):
-            format_of(_source(file, reading, path))  # all of them, before the first is read
-    for file in files:
+    for file in _known_files(path, reading):
         place = located(file)
         before = Stamp.of(place) if place.is_file() else None
         raw = _opened(_source(file, reading, path, room), file, cells)
@@ -110,6 +106,15 @@ def raw_tables(path: Path, reading: Reading, cells: int | None = None, room: int
                 raw.numbers.close()
         if before is not None and Stamp.of(place) != before:
             raise TemporarilyUnreadableError(f"{file} changed while it was read.", "Start again when it is complete.")
+
+
+def _known_files(path: Path, reading: Reading) -> list[Path]:
+    """List the files of a data set. Refuse one of an unknown kind before any is opened."""
+    files = files_at(path)
+    for file in files:
+        with file_errors(file):
+            format_of(_source(file, reading, path))
+    return files
 
 
 def dense_batches(tables: RawTables) -> Iterator[tuple[Path, FloatArray]]:
@@ -313,7 +318,7 @@ def held_by(numbers: Any) -> int:  # noqa: ANN401  # of any form
 def _columns_in(path: Path, reading: Reading, *, any_type: bool = False) -> Columns:
     if reading.triplets is not None:
         return declared_columns(reading)
-    file = files_at(path)[0]
+    file = _known_files(path, reading)[0]
     with file_errors(file):
         source = replace(_source(file, reading, path), any_type=any_type)
         return format_of(source).columns(source)

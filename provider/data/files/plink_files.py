@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpspca.common.dictionary import Dictionary, Genotype, counted_as
+from dpspca.common.dictionary import SEVERAL_ALLELES, Dictionary, Genotype, counted_as
 from dpspca.common.errors import InvalidDataError
 from dpspca.common.storage import Reading
 from dpspca.provider.data.memory import CELLS_A_BYTE, MISSING, Bytes, Genotypes, from_bed, of_codes, swapped
@@ -25,7 +25,7 @@ from dpspca.provider.data.tables import GENOTYPE, Columns, RawTable, RowSource, 
 
 from .companions import JOIN_VARIANTS, SAME_VARIANTS, beside
 from .folders import files_of
-from .variants import NO_AUTOSOME, SEVERAL, Agreement, Variant, agree, counting, described, read_variants, sample_ids
+from .variants import NO_AUTOSOME, Agreement, Variant, agree, counting, described, read_variants, sample_ids
 from .variants_by_place import named_as_features, require_any
 
 _MAGIC: Final = b"\x6c\x1b"
@@ -40,7 +40,7 @@ _RENAMING: Final = (
     "(of .pgen files: --pfile and --make-pgen)."
 )
 _REMOVE_FEATURE: Final = "remove the feature from the dictionary"
-_WRITE_AGAIN: Final = "Write the files again, whole and together, for example with plink2 --make-bed."
+_WRITE_AGAIN: Final = "Write the files again, whole and together, for example with plink2 --make-bed or --make-pgen."
 
 
 def read_bed(source: RowSource) -> RawTable:
@@ -196,7 +196,7 @@ _LOOKED_AT: Final = 1000
 
 def _offsets(variants: Sequence[Variant]) -> NDArray[np.uintp]:
     """Return where the alleles of each variant begin in a list of all alleles."""
-    alleles = np.array([2 + each.counted.count(SEVERAL) for each in variants], dtype=np.uintp)
+    alleles = np.array([2 + each.counted.count(SEVERAL_ALLELES) for each in variants], dtype=np.uintp)
     return np.concatenate([np.zeros(1, dtype=np.uintp), np.cumsum(alleles, dtype=np.uintp)])
 
 
@@ -212,7 +212,7 @@ def _variants(source: RowSource, ending: str) -> list[Variant]:
 
 
 def _require_two_alleles(used: Sequence[Variant], reading: Reading) -> None:
-    several = [each.name for each in used if SEVERAL in each.counted]
+    several = [each.name for each in used if SEVERAL_ALLELES in each.counted]
     if several:
         raise InvalidDataError(
             f"There are several ALT alleles of {several[0]!r:.60}{_and_more(several[1:])}.",

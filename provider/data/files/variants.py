@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.dictionary import (
+    SEVERAL_ALLELES,
     UNKNOWN_ALLELES,
     Genotype,
     chromosome,
@@ -40,8 +41,6 @@ _SHORT_BIM: Final = ("#CHROM", "ID", "POS", "ALT", "REF")
 _FAM: Final = ("#FID", "IID")
 _FRQ: Final = ["CHR", "SNP"]
 """How the head of a .frq file of PLINK 1.9 begins."""
-SEVERAL: Final = ","
-"""The separator of several ALT alleles."""
 _TWO_ALLELES: Final = "Write it without such variants: plink2 --max-alleles 2."
 _GZIP: Final = b"\x1f\x8b"
 
@@ -251,7 +250,7 @@ def agree(
     _refuse(f"{_sentence(whose)} lacks", [each.name for each in variants if each.name not in declared], remedy)
     pairs = [(each, declared[each.name]) for each in variants]
     _refuse(f"{_sentence(whose)} has several ALT alleles",
-            [own.name for own, known in pairs if SEVERAL in known.counted], _TWO_ALLELES)  # fmt: skip
+            [own.name for own, known in pairs if SEVERAL_ALLELES in known.counted], _TWO_ALLELES)  # fmt: skip
     _refuse(f"At another place than in {whose}, as in another build of the genome",
             [own.name for own, known in pairs if _is_elsewhere(own.place, known.place)], remedy)  # fmt: skip
     orders = [_is_swapped(own, known) for own, known in pairs]

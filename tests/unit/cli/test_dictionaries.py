@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from commands import Ended, commands_in
-from facts import names_facts
+from facts import a_line_names, names_facts
 
 from dpspca.common.decoding import decode
 from dpspca.common.dictionary import Dictionary, Genotype
@@ -98,6 +98,16 @@ def test_names_of_a_file_with_types_are_names(command: Callable[..., Ended], tmp
     assert '[features."0.95"]' in command("dictionary", "init", "quantiles.parquet").out
 
 
+def test_the_column_of_a_partition_is_drafted(command: Callable[..., Ended], tmp_path: Path) -> None:
+    """Its values are names of folders, so that nothing states whether they are numbers. None of them is drafted."""
+    (tmp_path / "visits" / "year=1987").mkdir(parents=True)
+    pd.DataFrame({"age": [41.0]}).to_parquet(tmp_path / "visits" / "year=1987" / "1.parquet")
+    drafted = command("dictionary", "init", "visits").out
+    assert "[features.age]" in drafted
+    assert '[features.year]\nkind = "number"' in drafted
+    assert "1987" not in drafted
+
+
 def test_names_that_may_be_values_are_drafted_with_a_warning(command: Callable[..., Ended], tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("id;2019;2020-01-31\na;1;2\n", encoding="utf-8")
     drafted = command("dictionary", "init", "rows.csv")
@@ -157,13 +167,37 @@ def test_a_list_of_variants_is_drafted_with_alleles_and_places(command: Callable
     assert checked["dictionaries"][0]["remarks"] == []
 
 
+def test_variants_with_several_alleles_are_no_features(command: Callable[..., Ended], tmp_path: Path) -> None:
+    """No provider can count one of them. A dictionary that names one is refused before any job."""
+    (tmp_path / "panel.pvar").write_text("#CHROM\tPOS\tID\tREF\tALT\n1\t7\trs1\tA\tG\n1\t9\trs2\tC\tT,A\n")
+    command("dictionary", "init", "panel.pvar", "--out", "study.toml")
+    assert read_dictionary(tmp_path / "study.toml").names == ("rs1",)
+    assert "rs2" in (tmp_path / "study.toml").read_text(encoding="utf-8")
+    lines = '[features.rs2]\nkind = "genotype"\nallele = "T,A"\nother_allele = "C"\n'
+    (tmp_path / "study.toml").write_text(f'format = "dpspca-dictionary-1"\n{lines}', encoding="utf-8")
+    checked = command("dictionary", "check", "study.toml")
+    assert (checked.code, a_line_names(checked.out, "'rs2'", "comma")) == (1, True)
+
+
+def test_a_folder_with_files_of_another_kind_is_not_drafted(command: Callable[..., Ended], tmp_path: Path) -> None:
+    """A barcode is the name of a cell. The first file alone would give a draft with barcodes as names of features."""
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "barcodes.tsv.gz").write_bytes(gzip.compress(b"AAACCTGAGAAACCAT-1\nAAACCTGAGAAACCGC-1\n"))
+    (tmp_path / "cells" / "matrix.mtx.gz").write_bytes(gzip.compress(b"%%MatrixMarket\n"))
+    refused = command("dictionary", "init", "cells")
+    assert refused.code == 2
+    assert names_facts(refused.error_line, "matrix.mtx.gz")
+    alone = command("dictionary", "init", "cells/barcodes.tsv.gz")
+    assert names_facts(alone.err, "Warning", "1 of 1")
+
+
 def test_a_list_of_frequencies_is_named_in_the_draft(command: Callable[..., Ended], tmp_path: Path) -> None:
     """Frequencies of the reference stay in its file: the draft holds none that could be those of rows."""
     (tmp_path / "public").mkdir()
     (tmp_path / "studies").mkdir()
     panel = tmp_path / "public" / "panel.afreq"
     panel.write_text("#CHROM\tPOS\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n1\t77\trs1\tG\tA\t0.25\t100\n", encoding="utf-8")
-    assert "1 variants" in command("dictionary", "init", panel, "--out", "studies/study.toml").out
+    assert "1 variant" in command("dictionary", "init", panel, "--out", "studies/study.toml").out
     assert "0.25" not in (tmp_path / "studies" / "study.toml").read_text(encoding="utf-8")
     assert read_dictionary(tmp_path / "studies" / "study.toml").names == ("rs1",)
     assert '"public/panel.afreq"' in command("dictionary", "init", "public/panel.afreq").out

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from dpspca.common.decoding import decode
 from dpspca.common.dictionary import (
+    OTHER_TEXT,
     Category,
     Dictionary,
     Genotype,
+    LevelCodes,
     Number,
     category_text,
     differences,
@@ -312,6 +314,10 @@ def test_numbers_are_clipped_and_scaled_by_public_numbers_alone() -> None:
 def test_a_cell_that_is_not_a_number_is_infinite_so_its_row_is_unusable() -> None:
     infinite = np.array([np.inf, -np.inf])
     assert np.isinf(decode(Number, {"unit": "", "range": [0, 1]}, name="x").encode(infinite)).all()
+    category = decode(Category, {"levels": ["a", "b"], "unknown": "b"}, name="y")
+    assert np.isinf(category.encode(infinite)).all()
+    assert np.isinf(LevelCodes.of(category).places(infinite)).all()
+    assert all(category_text(text, {}) == OTHER_TEXT for text in ("inf", "-Infinity", "1e999"))
 
 
 def test_genotypes_are_scaled_by_their_frequency() -> None:
