@@ -10,17 +10,30 @@ from rich.filesize import decimal
 
 from dpspca.cli.arguments import CHECK_CODES, EXIT_CODES, AsJson
 from dpspca.cli.render import print_table, print_text, show_rows, to_json
-from dpspca.client.steward import Examined, examine_file, examine_settings, reading_of_file
+from dpspca.client.steward import Examined, about_absent, examine_file, examine_settings, reading_of_file
 from dpspca.common.checks import check
 from dpspca.common.errors import InvalidParameterError
 from dpspca.common.storage import Reading, read_data_settings
 from dpspca.common.text import counted, printable
-from dpspca.provider.data import ColumnFacts, DataSetFacts, FeatureFacts, PreviewedFeature, memory_cap, preview_row
+from dpspca.provider.data import (
+    ColumnFacts,
+    DataSetFacts,
+    FeatureFacts,
+    PreviewedFeature,
+    PreviewedRow,
+    memory_cap,
+    preview_row,
+)
 
 CHECK_FAILED: Final = 1
+_ROUNDING: Final = 1 + 1e-9
 _MOST_COLUMNS: Final = 60
 """A table with more columns shows those with something to say. JSON has all."""
 
+_NOBODY: Final = (
+    "an empty cell or line, a code in missing_codes, text that is not in the encoding, and a stored number of 2^52 or "
+    "more (save it as text) name nobody"
+)
 _BY_SETTINGS: Final = "The settings say which dictionary describes a data set, so --dictionary is for a file alone."
 DictionaryFile = Annotated[
     Path | None,
@@ -96,27 +109,38 @@ def _preview(  # noqa: PLR0913  # a command's flags are its parameters
 
     The output shows a row. It is for the steward: nothing is sent, and it must not be passed on.
     """
-    place, reading, memory = _place_and_reading(rows, config, data_set, dictionary)
+    place, reading, persons, memory = _place_and_reading(rows, config, data_set, dictionary)
     with show_rows("rows read", quiet=as_json) as progress:
-        shown = preview_row(place, reading, row, memory=memory, progress=progress)
+        shown = preview_row(place, reading, row, persons, memory=memory, progress=progress)
     if as_json:
         typer.echo(to_json(asdict(shown)))
         return
-    used = "" if shown.is_usable else " It cannot be used, and counts as a row of zeros."
-    print_text(printable(f"{place}: row {shown.row} of {shown.rows}.{used}"))
-    print_table(("feature", "column", "read", "value", "remark", "prepared"), map(_previewed, shown.features))
-    print_text(f"Length {shown.length:.6g}. The norm bound of these features is {shown.norm_bound:.6g}.")
+    print_text(printable(f"{place}: row {shown.row} of {shown.rows}.{_use_of(shown)}"))
+    if shown.fault is not None:
+        print_text(printable(shown.fault))
+    if shown.features:
+        print_table(("feature", "column", "read", "value", "remark", "prepared"), map(_previewed, shown.features))
+    longer = " Jobs with that bound shorten the row to it." if shown.length > shown.norm_bound * _ROUNDING else ""
+    print_text(f"Length {shown.length:.6g}. The norm bound of these features is {shown.norm_bound:.6g}.{longer}")
+    if shown.absent:
+        print_text(printable(about_absent(shown.absent)))
+
+
+def _use_of(shown: PreviewedRow) -> str:
+    if shown.is_of_nobody:
+        return " It belongs to no person, and counts as a row of zeros."
+    return "" if shown.is_usable else " It cannot be used, and counts as a row of zeros."
 
 
 def _place_and_reading(
     rows: Path | None, config: Path | None, data_set: str | None, dictionary: Path | None
-) -> tuple[Path, Reading, int]:
-    """Return where rows are, how they are read with a dictionary, and in how much memory."""
+) -> tuple[Path, Reading, Path | None, int]:
+    """Return where rows are, how they are read with a dictionary, whose they are, and in how much memory."""
     check((rows is None) != (config is None), "Give either a file of rows or --config.", "See --help.")
     if rows is not None:
         check(data_set is None, "--data-set needs --config.", "Add --config FILE.")
         check(dictionary is not None, "A preview needs a dictionary.", "Add --dictionary FILE.")
-        return rows, reading_of_file(rows, dictionary), memory_cap(None)
+        return rows, reading_of_file(rows, dictionary), None, memory_cap(None)
     check(dictionary is None, _BY_SETTINGS, "Leave --dictionary out.")
     settings = read_data_settings(config or Path())
     described = sorted(settings.dictionaries)
@@ -136,7 +160,8 @@ def _place_and_reading(
         f"The data set '{name}' has no dictionary.",
         "A preview needs one: declare it under [dictionaries].",
     )
-    return settings.places[name], settings.reading_of(name), memory_cap(settings.memory_mebibytes)
+    persons, memory = settings.persons.get(name), memory_cap(settings.memory_mebibytes)
+    return settings.places[name], settings.reading_of(name), persons, memory
 
 
 def _previewed(feature: PreviewedFeature) -> tuple[str, ...]:
@@ -218,7 +243,8 @@ def _size(facts: DataSetFacts) -> Iterator[str]:
         whose = facts.persons
         yield f"{counted(whose.persons, 'person')} with at most {counted(whose.most_rows, 'row')} each."
         belong = "belongs" if whose.rows_of_nobody == 1 else "belong"
-        yield f"{counted(whose.rows_of_nobody, 'row')} {belong} to no person."
+        nobody = f"{counted(whose.rows_of_nobody, 'row')} {belong} to no person"
+        yield f"{nobody}: {_NOBODY}." if whose.rows_of_nobody else f"{nobody}."
     sizes = facts.memory
     yield (
         f"Memory, about: {decimal(sizes.rows)} for the rows, {decimal(sizes.start)} while they are read, "

@@ -3,6 +3,7 @@
 from .approvals import ApprovalOffice, login_name
 from .balances import balance, cost
 from .data_check import Examined, examine_file, examine_settings, reading_of_file
+from .feature_remarks import about_absent
 from .job_check import check_job
 from .job_seconds import JobSeconds
 from .lost_answers import answers_again, prices_in, prices_to_record
@@ -13,6 +14,7 @@ __all__ = [
     "ApprovalOffice",
     "Examined",
     "JobSeconds",
+    "about_absent",
     "answers_again",
     "balance",
     "check_job",

@@ -15,15 +15,18 @@ _MANY: Final = 0.25
 def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
     """Return remarks about unusual features, the most urgent first."""
     if facts.absent:
-        yield (
-            f"This data set does not have {_names(facts.absent)}. Jobs that use such a feature are refused here before "
-            "anything is spent."
-        )
+        yield about_absent(facts.absent)
     if facts.undecoded:
         yield (
             f"In {_names(facts.undecoded)}, some cells are not in the encoding in which the file is read. By default, "
             "that is UTF-8. Such cells are no level. Save the file as UTF-8, or declare its encoding under [reading], "
             'as in encoding = "cp1252".'
+        )
+    if facts.broken_rows:
+        rows = "1 row counts" if facts.broken_rows == 1 else f"{facts.broken_rows} rows count"
+        yield (
+            f"{rows} as zeros without a usable cell in any feature. Perhaps there are lines with too few or too many "
+            "cells. Counts of features do not include them."
         )
     yield from _first_few(facts.features, _about_levels)
     yield from _about_range(facts.features)
@@ -38,6 +41,14 @@ def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
             f"These are {swapped} of {len(facts.features)} features. So many differ if the labels A1 and A2 of the "
             "whole file are exchanged: find out how it was written."
         )
+
+
+def about_absent(features: Sequence[str]) -> str:
+    """Say which features a data set does not have."""
+    return (
+        f"This data set does not have {_names(features)}. Jobs that use such a feature are refused here before "
+        "anything is spent."
+    )
 
 
 def _first_few(features: Sequence[FeatureFacts], describe: Callable[[FeatureFacts], str]) -> Iterator[str]:

@@ -7,6 +7,19 @@ from dpspca.provider.data import PersonFacts
 
 def person_remarks(facts: PersonFacts) -> Iterator[str]:
     """Say that labels may be those of the same persons, and that lines may hold more than labels."""
+    if facts.lacks_last_line:
+        yield (
+            "The persons file has one line fewer than there are rows, or its last line is empty, so the last row "
+            "counts as nobody's. If a line is missing elsewhere, all rows behind it have the wrong persons: write one "
+            "line for each row."
+        )
+    if facts.differing:
+        names = "1 name differs" if facts.differing == 1 else f"{facts.differing} names differ"
+        yield (
+            f"In the list of samples that names persons, {names} from the list beside the genotypes, which is in the "
+            "order of the rows. If it is of other samples or sorted otherwise, rows have the wrong persons: name the "
+            "list beside the genotypes."
+        )
     if facts.alike:
         labels = "1 label differs" if facts.alike == 1 else f"{facts.alike} labels differ"
         yield (

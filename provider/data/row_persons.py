@@ -7,6 +7,7 @@ database may give them in another order the second time. It is no feature, and n
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final, Self
 
@@ -64,6 +65,23 @@ class RowPersons:
         """Return a label for each row. Of a file, refuse more or fewer lines than rows."""
         return self.lines if self.file is None else _for_each_row(self.file, self.lines, rows)
 
+    def lacks_last_line(self, rows: int) -> bool:
+        """Tell whether a persons file has one line fewer than there are rows, so that the last row is nobody's.
+
+        A last label that is empty looks like that too, where no line break ends the last line.
+        """
+        is_list = self.file is not None and self.file.suffix.lower() in SAMPLE_LISTS
+        return self.file is not None and not is_list and 0 < rows == len(self.lines) and not self.lines[-1]
+
+    def differing_samples(self) -> int:
+        """Count the names in a list of samples that differ from those in the list beside the genotypes, by place."""
+        beside_rows = _list_beside(self.path)
+        if self.file is None or beside_rows is None or self.file.suffix.lower() not in SAMPLE_LISTS:
+            return 0
+        column = self.reading.person or _FAMILY[0]
+        pairs = zip_longest(self.lines, map(label_of, read_samples(beside_rows, column)))
+        return sum(one != other for one, other in pairs)
+
     def _without_column(self, tables: RawTables) -> RawTables:
         self.lines.clear()
         for file, raw in tables:
@@ -99,8 +117,11 @@ def _first(columns: Columns) -> Columns:
 
 def _samples_beside(path: Path, reading: Reading) -> Path | None:
     """Find the list of samples beside genotypes, if the settings say which of its columns names persons."""
-    if reading.person is None:
-        return None
+    return None if reading.person is None else _list_beside(path)
+
+
+def _list_beside(path: Path) -> Path | None:
+    """Find the list of samples beside genotypes."""
     with suppress(MissingExtraError):
         place = located(path)
         if place.suffix.lower() in _GENOTYPES:

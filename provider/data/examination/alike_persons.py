@@ -27,6 +27,10 @@ class PersonFacts:
     """Number of labels that hold a mark that divides cells."""
     unnamed: int = 0
     """Number of labels that often stand for a missing value."""
+    lacks_last_line: bool = False
+    """Whether a persons file has one line fewer than there are rows, or its last label is empty."""
+    differing: int = 0
+    """Number of names in a list of samples that differ from those in the list beside the genotypes."""
 
 
 _UNNAMED: Final = frozenset(

@@ -152,7 +152,7 @@ class ColumnScan:
         return tuple(code for code in there if _is_apart(code, low, high))
 
     def _suspicion(self, place: int) -> str | None:
-        if max(-self._least[place], self._most[place]) > _LARGEST_WHOLE and self._is_whole[place]:
+        if max(-self._least[place], self._most[place]) >= _LARGEST_WHOLE and self._is_whole[place]:
             return ROUNDED
         if self._is_date[place]:
             return DATES

@@ -119,6 +119,8 @@ class DataSetFacts:
     """Groups of columns that hold the same numbers in all rows, by name or number. Only of dense rows."""
     samples_without: int = 0
     """Number of samples that have no genotype of any variant that is used."""
+    broken_rows: int = 0
+    """Number of rows without a usable cell in any feature. Lines with too few or too many cells are such rows."""
     undecoded: tuple[str, ...] = ()
     """Columns of text, with values of no level, that have cells in another encoding than the file is read in."""
 
@@ -173,7 +175,14 @@ def _examined(  # noqa: PLR0913, PLR0917  # all that is declared
     for file, batch in dense_batches(chain((first,), tables)):
         scan.add(file, batch)
         progress(scan.rows)
-    return scan.facts(None if whose is None else whose.of_rows(scan.rows), square)
+    return scan.facts(_persons(whose, scan.rows), square)
+
+
+def _persons(whose: RowPersons | None, rows: int) -> PersonFacts | None:
+    if whose is None:
+        return None
+    found = facts_of_persons(whose.of_rows(rows))
+    return replace(found, lacks_last_line=whose.lacks_last_line(rows), differing=whose.differing_samples())
 
 
 class _DenseScan:
@@ -193,7 +202,7 @@ class _DenseScan:
         self._sample = RowSample(raw.numbers.columns, cells) if self._features else None
         self._equal = EqualColumns(raw.numbers.columns)
         self._places = {name: place for place, name in enumerate(self._names or ())}
-        self._as_zeros = 0
+        self._as_zeros = self._broken = 0
         self._fault: tuple[Path, int, FloatArray] | None = None
         self._file: tuple[Path | None, int] = None, 0
         self._thousands = set[str]()
@@ -226,12 +235,16 @@ class _DenseScan:
         self._equal.add(coded)
         if self._columns is not None:
             self._columns.add(coded)
-        if self._sample is not None:
-            self._sample.add(coded)
+        if self._sample is None:
+            return
+        is_broken = np.isinf(coded).all(axis=1) & (self._columns_read > 1)
+        self._broken += int(np.count_nonzero(is_broken))
+        whole = coded[~is_broken] if is_broken.any() else coded
+        self._sample.add(whole)
         for scan in self._features:
-            scan.add(coded[:, self._places[scan.column]])
+            scan.add(whole[:, self._places[scan.column]])
 
-    def facts(self, whose: Sequence[bytes] | None, square: Callable[[int], int]) -> DataSetFacts:
+    def facts(self, persons: PersonFacts | None, square: Callable[[int], int]) -> DataSetFacts:
         """Return the facts that were gathered."""
         check_size(self.rows, 1, least=0)
         prepared = self._reading.preparation
@@ -244,9 +257,10 @@ class _DenseScan:
             is_sparse=False,
             dimension=self._dimension,
             first_fault=self._first_fault(),
-            persons=None if whose is None else facts_of_persons(whose),
+            persons=persons,
             equal=self._equal.groups(self._names or [str(place + 1) for place in range(self._columns_read)]),
-            memory=self._memory(_gram(self._dimension, square), has_persons=whose is not None),
+            memory=self._memory(_gram(self._dimension, square), has_persons=persons is not None),
+            broken_rows=self._broken,
         )
 
     def _of_columns(self) -> tuple[ColumnFacts, ...]:
@@ -260,7 +274,8 @@ class _DenseScan:
     def _of_feature(self, scan: FeatureScan) -> FeatureFacts:
         assert self._sample is not None
         place = self._places[scan.column]
-        facts = scan.facts(None if self._types is None else self._types[place], self.rows, self._sample.column(place))
+        stated, rows = None if self._types is None else self._types[place], self.rows - self._broken
+        facts = scan.facts(stated, rows, self._sample.column(place))
         return with_thousands(facts) if scan.column in self._thousands else facts
 
     def _first_fault(self) -> str | None:
@@ -303,7 +318,7 @@ def _in_memory(
         is_sparse=stored.is_sparse,
         dimension=used.dimension,
         first_fault=first,
-        persons=None if whose is None else facts_of_persons(whose),
+        persons=_persons(persons, stored.count),
         memory=_memory(used, _gram(used.dimension, square), has_persons=whose is not None),
         samples_without=int(coded.without_any().sum()) if isinstance(coded, Genotypes) else 0,
     )

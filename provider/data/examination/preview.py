@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,16 @@ from dpspca.common.dictionary import UNKNOWN, Category, Genotype, MappedFeature,
 from dpspca.common.storage import Reading
 from dpspca.provider.data.checked import rows_or_zeros
 from dpspca.provider.data.memory import DEFAULT_MEMORY, Genotypes, cells_in
-from dpspca.provider.data.sources import absent_in, complete, dense_batches, joined, raw_tables, read_as_stored
+from dpspca.provider.data.row_persons import RowPersons
+from dpspca.provider.data.sources import (
+    absent_in,
+    complete,
+    dense_batches,
+    fault_of_row,
+    joined,
+    raw_tables,
+    read_as_stored,
+)
 from dpspca.provider.data.tables import RowBatches, without_codes
 
 _OTHER: Final = "(no level)"
@@ -49,12 +58,20 @@ class PreviewedRow:
     norm_bound: float
     """The bound that follows from the features of this data set."""
     features: tuple[PreviewedFeature, ...]
+    """Empty if nothing could be read in its line."""
+    is_of_nobody: bool = False
+    """Whether the row belongs to no person, though persons are declared."""
+    fault: str | None = None
+    """Why the row of a text file cannot be used."""
+    absent: tuple[str, ...] = ()
+    """Features of the dictionary that this data set does not have."""
 
 
-def preview_row(
+def preview_row(  # noqa: PLR0913  # all that is declared
     path: Path,
     reading: Reading,
     number: int,
+    persons: Path | None = None,
     *,
     memory: int = DEFAULT_MEMORY,
     progress: Callable[[int], None] = lambda _: None,
@@ -66,41 +83,73 @@ def preview_row(
     """
     preparation = reading.preparation
     assert preparation is not None
-    one, names, rows = _row(path, reading, number, memory, progress)
-    check(0 < number <= rows, f"There is no row {number}.", f"Give a number from 1 to {rows}.")
-    dense = one if isinstance(one, np.ndarray) else _dense(one, absent_in(reading))
-    cells = without_codes(dense, names, reading)
-    made = complete(cells, names, reading)
-    used = rows_or_zeros(made)
+    whose = RowPersons.of(path, reading, persons, memory)
+    found = _row(path, reading, number, whose, memory, progress)
+    check(0 < number <= found.rows, f"There is no row {number}.", f"Give a number from 1 to {found.rows}.")
+    dense = found.cells if isinstance(found.cells, np.ndarray) else _dense(found.cells, absent_in(reading))
+    cells = without_codes(dense, found.names, reading)
+    used = rows_or_zeros(complete(cells, found.names, reading))
+    of_nobody = whose is not None and not whose.of_rows(found.rows)[number - 1]
     prepared: Any = used.matrix
-    row, places = prepared[0], {name: place for place, name in enumerate(names or ())}
+    row = np.zeros_like(prepared[0]) if of_nobody else prepared[0]
     assert isinstance(row, np.ndarray)
     values = dict(zip(preparation.columns_prepared, row.tolist(), strict=True))
-    features = tuple(_previewed(each, cells[:, places[each.column]], values) for each in preparation.mapped)
-    length = float(np.linalg.norm(row))
-    return PreviewedRow(number, rows, used.unusable is None, length, preparation.held.norm_bound(), features)
+    places = {name: place for place, name in enumerate(found.names or ())}
+    is_broken, is_usable = bool(np.isinf(cells).all()), used.unusable is None
+    has_fault = is_broken or not is_usable
+    fault = fault_of_row(found.file, reading, found.place) if found.file is not None and has_fault else None
+    shown = () if is_broken and fault is not None else preparation.mapped
+    return PreviewedRow(
+        row=number,
+        rows=found.rows,
+        is_usable=is_usable and not of_nobody,
+        length=float(np.linalg.norm(row)),
+        norm_bound=preparation.held.norm_bound(),
+        features=tuple(_previewed(each, cells[:, places[each.column]], values) for each in shown),
+        is_of_nobody=of_nobody,
+        fault=fault,
+        absent=preparation.absent,
+    )
 
 
-def _row(
-    path: Path, reading: Reading, number: int, memory: int, progress: Callable[[int], None]
-) -> tuple[Any, tuple[str, ...] | None, int]:
-    """Read one row of a data set, the names of its columns, and how many rows there are."""
+class _Row(NamedTuple):
+    cells: Any
+    names: tuple[str, ...] | None
+    rows: int
+    """Number of all rows."""
+    file: Path | None = None
+    """The file that holds the row, if rows are dense."""
+    place: int = 0
+    """The row's place in it, from 0 on."""
+
+
+def _row(  # noqa: PLR0913, PLR0917  # all that is declared
+    path: Path,
+    reading: Reading,
+    number: int,
+    whose: RowPersons | None,
+    memory: int,
+    progress: Callable[[int], None],
+) -> _Row:
+    """Read one row of a data set."""
     if reading.triplets is not None:
         whole = read_as_stored(path, reading, memory)
-        return whole.matrix[number - 1 : number], whole.names, whole.count
-    tables = raw_tables(path, reading, cells_in(memory), memory)
+        return _Row(whole.matrix[number - 1 : number], whole.names, whole.count)
+    cells = cells_in(memory)
+    tables = raw_tables(path, reading, cells, memory) if whose is None else whose.tables(cells, memory)
     first = next(tables)
     names = first[1].columns.names
     if not isinstance(first[1].numbers, RowBatches):
         whole = joined(chain((first,), tables))
-        return whole.matrix[number - 1 : number], names, whole.count
-    found, count = np.empty((0, first[1].numbers.columns)), 0
-    for _, batch in dense_batches(chain((first,), tables)):
+        return _Row(whole.matrix[number - 1 : number], names, whole.count)
+    found, count, begun = _Row(np.empty((0, first[1].numbers.columns)), names, 0), 0, (first[0], 0)
+    for file, batch in dense_batches(chain((first,), tables)):
+        begun = begun if file == begun[0] else (file, count)
         if count < number <= count + len(batch):
-            found = batch[number - 1 - count : number - count].copy()
+            found = _Row(batch[number - 1 - count : number - count].copy(), names, 0, file, number - 1 - begun[1])
         count += len(batch)
         progress(count)
-    return found, names, count
+    return found._replace(rows=count)
 
 
 def _dense(row: Any, absent: float) -> FloatArray:  # noqa: ANN401  # a row, sparse or of genotypes

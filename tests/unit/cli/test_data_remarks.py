@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from commands import Ended, commands_in
 from facts import a_line_names, names_facts
@@ -126,3 +128,13 @@ def test_a_preview_without_a_dictionary_says_so_at_once(here: Here, tmp_path: Pa
     assert ended.code == 2
     assert a_line_names(ended.err, "dictionary", "`dpspca data check`")
     assert here("dictionary", "init", "rows.csv", *settings(tmp_path, "rows.csv")).code == 0
+
+
+@pytest.mark.parametrize(("highest", "is_told"), [(2**53 + 1, True), (2**53 - 1, False)])
+def test_whole_numbers_that_were_rounded_are_remarked_on(
+    highest: int, is_told: bool, here: Here, tmp_path: Path
+) -> None:
+    """2^53 + 1 is read as 2^53, which is as large as the first number that may have been another one."""
+    numbers = np.array([highest - 2 * place for place in range(20)][::-1], dtype=np.int64)
+    pd.DataFrame({"code": np.random.default_rng(0).permutation(numbers)}).to_parquet(tmp_path / "rows.parquet")
+    assert a_line_names(here("data", "check", "rows.parquet").out, "'code'", "exact") == is_told
