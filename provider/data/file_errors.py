@@ -8,7 +8,7 @@ from typing import Final
 from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.storage import is_pattern
 
-from .files import TemporarilyUnreadableError, files_of, is_zarr
+from .files import TemporarilyUnreadableError, files_of, is_zarr, misnamed
 from .memory import ScratchError
 
 _WRITE_AGAIN: Final = {
@@ -48,6 +48,8 @@ def file_errors(path: Path) -> Iterator[None]:
             raise TemporarilyUnreadableError(f"{path} cannot be read: {problem.strerror}.", "Check its path.") from None
         if "decrypt" in str(problem).lower():  # of pyarrow, about a Parquet file or some of its columns
             raise InvalidDataError(f"{path} is encrypted.", _DECRYPT) from None
+        if (other := misnamed(path)) is not None:
+            raise InvalidDataError(f"{path}: {other.what}", other.remedy) from None
         ending = path.suffix.lower()
         raise InvalidDataError(
             f"{path} cannot be read{f' as {ending}' if ending else ''}: it is damaged, incomplete, or something else "

@@ -214,7 +214,10 @@ def _unknown(path: Path, ending: str) -> MissingExtraError:
         is_part = path.name in ZARR_PARTS
         convert = f"Convert it first: {conversion(path, ending)}"
         return MissingExtraError(what, "It is part of a Zarr folder: end that name in .zarr." if is_part else convert)
-    if ending in COMPANIONS:
-        return MissingExtraError(what, f"Name the {COMPANIONS[ending]} file beside it.")
+    whole = next((each for each in (f"{within}{ending}", ending) if each in COMPANIONS), None)
+    if whole is not None:
+        return MissingExtraError(
+            f"Files ending in {whole!r} cannot be read.", f"Name the {COMPANIONS[whole]} file beside it."
+        )
     known = f"{', '.join(FORMATS)}, and text also with {', '.join(_PACKED)}"
     return MissingExtraError(what, f"Use one of: {known}.")

@@ -55,6 +55,12 @@ _KINDS: Final = {
     "text": ("CHAR", "CLOB", "TEXT"),
     "real": ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL"),
 }
+_IN_WORDS: Final = {
+    "SQLITE_ERROR": "SQLite does not understand it, which the program sqlite3 explains:",
+    "SQLITE_READONLY": "it would change the database:",
+    "SQLITE_CORRUPT": "the file is damaged:",
+    "SQLITE_NOTADB": "the file is no database, or encrypted:",
+}
 _BATCH_ROWS: Final = 65_536
 _REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
 
@@ -154,7 +160,7 @@ def _sort_of(problem: sqlite3.Error, query: str) -> str:
     named: str | None = getattr(problem, "sqlite_errorname", None)
     what, _, missing = str(problem).partition(": ")
     is_about_name = what.startswith("no such ") and (not query or missing in query.replace('""', '"'))
-    return str(problem).rstrip(".") if named is None or is_about_name else named
+    return str(problem).rstrip(".") if named is None or is_about_name else f"{_IN_WORDS.get(named, 'it says')} {named}"
 
 
 def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Columns]:

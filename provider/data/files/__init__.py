@@ -40,6 +40,7 @@ from .plink_files import (
     read_bed,
     read_pgen,
 )
+from .signatures import misnamed
 from .text_cells import number_parser
 from .text_files import (
     columns_of_text,
@@ -84,6 +85,7 @@ __all__ = [
     "labels_in",
     "lacking_beside",
     "located",
+    "misnamed",
     "names_of_variants",
     "notes_on_bed",
     "notes_on_pgen",

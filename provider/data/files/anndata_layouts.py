@@ -3,7 +3,7 @@
 Groups and arrays are of h5py or of zarr. An array is known by its shape, which a group lacks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import scipy.sparse
@@ -90,3 +90,15 @@ def require_all_named(mask: Any) -> None:  # noqa: ANN401  # an array of numpy
     """Refuse a gene without a name."""
     if mask.any():
         raise InvalidDataError("A gene has no name.", "Give it one, and write the file again.")
+
+
+def require_column_each(genes: Sequence[str], shape: Sequence[int]) -> None:
+    """Refuse a layer that has not one column for each gene."""
+    if tuple(shape[1:]) == (len(genes),):
+        return
+    is_turned = tuple(shape[:1]) == (len(genes),)
+    raise InvalidDataError(
+        f"There are {len(genes)} genes in var, but the layer has shape {tuple(shape)}"
+        f"{', with rows and columns exchanged' if is_turned else ''}.",
+        "Write it again, with a row for each cell and a column for each gene.",
+    )

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import MATRIX
-from dpspca.common.errors import InvalidDataError
+from dpspca.common.errors import InvalidDataError, InvalidTypeError
 from dpspca.provider.data.checked import numbers_of, stray_column
 from dpspca.provider.data.tables import (
     SPARSE,
@@ -25,8 +26,10 @@ from dpspca.provider.data.tables import (
 )
 
 from .folders import TemporarilyUnreadableError
+from .signatures import misnamed
 
 _LISTED: Final = 20
+_MAGIC: Final = b"\x93NUMPY"
 _PACKED_NUMBER: Final = 16
 """Bytes for each number of a packed array, which is read as a whole, and of the rows that are made from it in parts."""
 _BYTES_A_CALL: Final = 2**30
@@ -57,6 +60,7 @@ def require_matrix(shape: Sequence[int]) -> None:
 
 def read_npy(source: RowSource) -> RawTable:
     """Read an array some rows at a time. It is never mapped: pages of a map count as memory of this process."""
+    _require_numbers(source.path)
     form: Any = np.load(source.path, mmap_mode="r", allow_pickle=False)  # its head, and whether the file is whole
     if form.dtype.names:
         raise InvalidDataError(
@@ -80,6 +84,30 @@ def read_npy(source: RowSource) -> RawTable:
         blocks = (_rows_of_npy(read, form, start, step, places) for start in range(0, form.shape[0], step))
         numbers = RowBatches.reading(len(places), form.dtype, map(as_numbers, blocks), opened)
     return RawTable(numbers, columns)
+
+
+def _require_numbers(path: Path) -> None:
+    """Refuse a file without the head that numpy writes, and one that holds a pickle: to open it could run any code."""
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise misnamed(path) or InvalidDataError(
+                "It lacks what numpy.save writes before the numbers. Perhaps it is a raw memory map.",
+                "Write it with numpy.save: of a raw map, numpy.save(OTHER, numpy.memmap(FILE, TYPE, 'r', 0, SHAPE)).",
+            )
+        file.seek(0)
+        _shape_in_head(file)
+
+
+def _shape_in_head(file: Any) -> tuple[int, ...]:  # noqa: ANN401  # a file, or a part of a packed one
+    """Read the shape of an array. Refuse one of objects, which are stored as a pickle."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, kind = read(file)
+    if kind.hasobject:
+        raise InvalidTypeError(
+            "It holds Python objects, not numbers.", "Convert them: numpy.save(OTHER, a.astype(float))."
+        )
+    return tuple(shape)
 
 
 def _rows_of_npy(
@@ -129,9 +157,7 @@ def read_npz(source: RowSource) -> RawTable:
 def _size_of(stored: Any, name: str) -> int:  # noqa: ANN401  # of numpy
     """Return how many numbers an array of a file has, without reading them."""
     with stored.zip.open(f"{name}.npy") as member:
-        version = np.lib.format.read_magic(member)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return math.prod(read(member)[0])
+        return math.prod(_shape_in_head(member))
 
 
 def _sparse_table(rows: scipy.sparse.csr_array, source: RowSource) -> RawTable:

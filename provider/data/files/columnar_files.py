@@ -47,6 +47,10 @@ _STREAM: Final = (
     "python -c 'import sys; from pyarrow import feather, ipc; feather.write_feather("
     "ipc.open_stream(sys.argv[1]).read_all(), sys.argv[2])' STREAM OTHER.arrow"
 )
+_NEWER: Final = (
+    "python -c 'import sys; from pyarrow import feather; feather.write_feather(feather.read_table(sys.argv[1]), "
+    "sys.argv[2])' FILE OTHER.feather"
+)
 _PANDAS_INDEX: Final = "__index_level_"
 """How pandas names the column of an index that has no name. It is never used."""
 _OF_FOLDERS: Final = "names of folders"
@@ -130,7 +134,7 @@ def _arrow(file: BinaryIO, options: Any = None) -> Any:  # noqa: ANN401  # of py
     beginning = file.read(len(_ARROW_MARK))
     file.seek(0)
     if beginning.startswith(_OLD_FEATHER):
-        raise InvalidDataError("It is Feather of version 1, which is not supported.", "Write it as version 2.")
+        raise InvalidDataError("It is Feather of version 1, which is not supported.", f"Convert it: {_NEWER}")
     if beginning.startswith(_OF_STREAM):
         raise InvalidDataError("It is a stream of Arrow, not a file.", f"Convert it: {_STREAM}")
     if beginning != _ARROW_MARK:

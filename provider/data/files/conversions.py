@@ -18,6 +18,14 @@ _JSON_LINES: Final = (
     "python -c 'import sys, pyarrow.json, pyarrow.parquet; pyarrow.parquet.write_table("
     "pyarrow.json.read_json(sys.argv[1]), sys.argv[2])' {file} {parquet}"
 )
+_AVRO: Final = (
+    'python -c \'import fastavro, pandas, sys; pandas.DataFrame(fastavro.reader(open(sys.argv[1], "rb")))'
+    ".to_parquet(sys.argv[2])' {file} {parquet}"
+)
+_STREAM: Final = (
+    "python -c 'import sys; from pyarrow import feather, ipc; feather.write_feather("
+    "ipc.open_stream(sys.argv[1]).read_all(), sys.argv[2])' {file} {arrow}"
+)
 _PICKLE: Final = _PANDAS % ("read_pickle(sys.argv[1])", "parquet", "", "parquet")
 _SPARSE: Final = "python -c 'import scipy, sys; %s; scipy.sparse.save_npz(sys.argv[2], %s)' {file} {npz}"
 _MATRIX_MARKET: Final = _SPARSE % ("from scipy.io import mmread", "scipy.sparse.csr_array(mmread(sys.argv[1]))")
@@ -49,10 +57,11 @@ _TAR: Final = "tar --extract --file {file}"
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType({
     ".xlsx": _EXCEL, ".xls": _EXCEL, ".ods": _EXCEL, ".xlsm": _EXCEL, ".xlsb": _EXCEL,
     ".dta": _STATISTICS % "read_dta", ".sas7bdat": _STATISTICS % "read_sas7bdat", ".xpt": _STATISTICS % "read_xport",
-    ".sav": _STATISTICS % "read_sav", ".zsav": _STATISTICS % "read_sav",
+    ".sav": _STATISTICS % "read_sav", ".zsav": _STATISTICS % "read_sav", ".por": _STATISTICS % "read_por",
     ".json": _JSON, ".jsonl": _JSON_LINES, ".ndjson": _JSON_LINES, ".pkl": _PICKLE, ".pickle": _PICKLE,
     ".rds": _R % "readRDS(a[1])", ".rdata": _R % "get(load(a[1]))", ".rda": _R % "get(load(a[1]))",
     ".mtx": _MATRIX_MARKET, ".mtx.gz": _MATRIX_MARKET, ".mat": _MATLAB, ".loom": _LOOM, ".svm": _SVM, ".libsvm": _SVM,
+    ".svmlight": _SVM, ".avro": _AVRO, ".arrows": _STREAM,
     ".vcf": _PLINK % "vcf {file}", ".vcf.gz": _PLINK % "vcf {file}", ".bcf": _PLINK % "bcf {file}",
     ".bgen": _PLINK % "bgen {file} ref-first",
     ".ped": _PED, ".map": _PED, ".tped": _TPED, ".tfam": _TPED, ".haps": _OXFORD % ("haps", "haps"),
@@ -73,7 +82,8 @@ _NOTES: Final[Mapping[str, str]] = MappingProxyType({
     ".xlsx": _EXCEL_NOTE.format("openpyxl"), ".xlsm": _EXCEL_NOTE.format("openpyxl"),
     ".xls": _EXCEL_NOTE.format("xlrd"), ".xlsb": _EXCEL_NOTE.format("pyxlsb"), ".ods": _EXCEL_NOTE.format("odfpy"),
     ".dta": _STATISTICS_NOTE, ".sas7bdat": _STATISTICS_NOTE, ".xpt": _STATISTICS_NOTE, ".sav": _STATISTICS_NOTE,
-    ".zsav": _STATISTICS_NOTE,
+    ".zsav": _STATISTICS_NOTE, ".por": _STATISTICS_NOTE,
+    ".avro": "it needs `pip install fastavro pandas pyarrow`",
     ".bgen": _FIRST_NOTE, ".gen": _FIRST_NOTE, ".sample": _FIRST_NOTE, ".haps": _FIRST_NOTE,
     ".tped": _TPED_NOTE, ".tfam": _TPED_NOTE, ".raw": _RAW_NOTE,
     ".loom": "it turns the file, whose rows are genes; then list row_attrs/Gene as names under [reading]",
@@ -95,7 +105,7 @@ def conversion(path: Path, ending: str) -> str:
     """Return the command that converts a file."""
     stem = path.with_name(path.name[: len(path.name) - len(ending)])
     places = {"file": path, "plink": stem} | {
-        kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz", "csv", "txt", "zarr")
+        kind: f"{stem}.{kind}" for kind in ("parquet", "npy", "npz", "csv", "txt", "zarr", "arrow")
     }
     command, note = _COMMANDS[ending], _NOTES.get(ending, "")
     if command is _MATLAB and _begins(path, _START_OF_73):

@@ -30,6 +30,7 @@ from .companions import JOIN_VARIANTS, SAME_VARIANTS, is_companion
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""
+_NAMED: Final = 3
 ZARR_PARTS: Final = ("zarr.json", ".zgroup", ".zarray")
 """Files of which every folder of Zarr has one."""
 _PARTITION: Final = re.compile(r"[^=]+=.*")
@@ -98,20 +99,37 @@ class FolderForm:
         """Refuse a file that differs in form from the first."""
         if isinstance(rows.matrix, Genotypes) and (rows.dimension, rows.names) != (self.dimension, self.names):
             raise InvalidDataError(f"{file} has other variants than {self.file.name}. {SAME_VARIANTS}", JOIN_VARIANTS)
+        first = self.file.name if file.name != self.file.name else self.file  # files of partitions have one name
         if rows.dimension != self.dimension:
             raise InvalidDataError(
-                f"{file} has {rows.dimension} columns, but {self.file.name} has {self.dimension}.",
+                f"{file} has {rows.dimension} columns, but {first} has {self.dimension}{self._others(rows.names)}.",
                 "Give all files of a folder the same columns.",
             )
         if rows.names != self.names:
             raise InvalidDataError(
-                f"The column names of {file} differ from those of {self.file.name}.",
+                f"The column names of {file} differ from those of {first}{self._others(rows.names)}.",
                 "Give all files of a folder the same columns in the same order.",
             )
         if rows.is_sparse != self.is_sparse:
             raise InvalidDataError(
-                f"One of {file} and {self.file.name} is sparse, and the other is not.", "Save all files in one form."
+                f"One of {file} and {first} is sparse, and the other is not.", "Save all files in one form."
             )
+
+    def _others(self, names: tuple[str, ...] | None) -> str:
+        """Name the columns that only one of two files has, or say that only their order differs."""
+        if names is None or self.names is None:
+            return ""
+        lacking = [each for each in self.names if each not in frozenset(names)]
+        added = [each for each in names if each not in frozenset(self.names)]
+        if not lacking and not added:
+            return ": they are in another order"
+        parts = ((what, _listed(which)) for what, which in (("it lacks", lacking), ("it also has", added)) if which)
+        return ": " + ", and ".join(f"{what} {which}" for what, which in parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(f"{each!r:.60}" for each in names[:_NAMED]) + more
 
 
 def files_of(folder: Path, *, partitioned: bool = False) -> dict[Path, Stamp]:

@@ -26,7 +26,7 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
-from .anndata_layouts import index_name, is_masked_text, layer_of, require_all_named, sparse_kind
+from .anndata_layouts import index_name, is_masked_text, layer_of, require_all_named, require_column_each, sparse_kind
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_HDF5, require_plain
 from .observations import Access, genes_used, persons_of
@@ -150,8 +150,7 @@ def read_h5ad(source: RowSource) -> RawTable:
         columns = genes_used(genes, source.reading)
         kind = sparse_kind(stored)
         shape = tuple(map(int, stored.shape if kind is None else stored.attrs["shape"]))
-        if shape[1:] != (len(genes),):
-            raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
+        require_column_each(genes, shape)
         persons = persons_of(file, shape[0], source, Access(_own, _texts))
         if kind is None:
             return replace(_dense(stored, columns, source, opened), persons=persons)
@@ -194,6 +193,8 @@ def _genes(file: Any) -> list[str]:  # noqa: ANN401  # of h5py
     if is_masked_text(stored):
         require_all_named(_own(stored, "mask")[()])
         stored = _own(stored, "values")
+    if stored.dtype.kind in "iu":
+        return list(map(str, stored[()].tolist()))
     names: list[str] = stored.asstr()[()].tolist()
     return names
 

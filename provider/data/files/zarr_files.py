@@ -28,7 +28,15 @@ from dpspca.provider.data.tables import (
     require_room,
 )
 
-from .anndata_layouts import MAIN_LAYER, index_name, is_masked_text, layer_of, require_all_named, sparse_kind
+from .anndata_layouts import (
+    MAIN_LAYER,
+    index_name,
+    is_masked_text,
+    layer_of,
+    require_all_named,
+    require_column_each,
+    sparse_kind,
+)
 from .array_files import array_name, require_matrix, rows_of_sparse
 from .attributes import OF_ZARR, require_plain
 from .observations import Access, genes_used, persons_of
@@ -171,8 +179,7 @@ def _anndata(stored: Any, source: RowSource) -> RawTable:  # noqa: ANN401  # of 
     columns = genes_used(genes, source.reading)
     kind = sparse_kind(layer)
     shape = tuple(map(int, layer.shape if kind is None else layer.attrs["shape"]))
-    if shape[1:] != (len(genes),):
-        raise InvalidDataError(f"There are {len(genes)} genes, but the layer has shape {shape}.", "Write it again.")
+    require_column_each(genes, shape)
     persons = persons_of(stored, shape[0], source, Access(lambda group, name: group[name], _texts))
     if kind is None:
         return replace(_dense(layer, columns, source), persons=persons)

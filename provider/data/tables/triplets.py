@@ -228,6 +228,8 @@ def row_names(path: Path) -> list[str]:
     """Read the names of all rows, in their order."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise InvalidDataError(f"There is no list of rows, {path}.", "Check the name under triplets.") from None
     except (OSError, UnicodeDecodeError):
         raise InvalidDataError(
             f"The list of rows, {path}, cannot be read.", "Write one name a line, in UTF-8."

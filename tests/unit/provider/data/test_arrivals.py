@@ -215,7 +215,7 @@ def a_pipe(folder: Path) -> None:
 
 
 def no_table(folder: Path) -> None:
-    (folder / "5.npy").write_bytes(b"half of it")
+    (folder / "5.npy").write_bytes(b"\x93NUMPY, half of it")
 
 
 def a_folder(folder: Path) -> None:

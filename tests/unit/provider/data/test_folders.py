@@ -5,13 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 from facts import facts
 
-from dpspca.common.errors import InvalidDataError, MissingExtraError
+from dpspca.common.errors import DpspcaError, InvalidDataError, MissingExtraError
 from dpspca.common.linalg import thin_qr
 from dpspca.common.queries.rows import CovarianceProduct
+from dpspca.common.storage import Reading
+from dpspca.provider.data import read_offered
 from dpspca.provider.data.sources import read_rows
 from dpspca.provider.evaluate.shard import Shard
 
@@ -139,3 +143,25 @@ def test_positions_of_rows_follow_from_names_and_lengths_of_files(tmp_path: Path
             np.save(tmp_path / f"{name}.npy", part)
         read.append(read_rows(tmp_path).matrix)
     assert np.flatnonzero((read[0] != read[1]).any(axis=1)).tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ({"y": [1.0], "x": [2.0]}, ("order",)),
+        ({"x": [1.0]}, ("2 columns", "has 3", "lacks 'y'")),
+        ({"x": [1.0], "z": [2.0]}, ("lacks 'y'", "has 'z'")),
+    ],
+)
+def test_files_of_partitions_with_other_columns_are_told_apart(
+    second: dict[str, list[float]], said: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Both files have the same name, as pyarrow gives it."""
+    for year, columns in ((2020, {"x": [1.0], "y": [2.0]}), (2021, second)):
+        folder = tmp_path / "visits" / f"year={year}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / "part-0.parquet")
+    with pytest.raises(DpspcaError) as caught:
+        read_offered(tmp_path / "visits", Reading())
+    for fact in ("year=2020", "year=2021", *said):
+        assert fact in str(caught.value)

@@ -251,7 +251,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         read_offered(path, reading(tmp_path, columns=None))
     how = reading(tmp_path)
     (tmp_path / "persons.list").unlink()
-    with pytest.raises(DpspcaError, match=facts("persons.list", "UTF-8")):
+    with pytest.raises(DpspcaError, match=facts("persons.list", "triplets")):
         read_offered(path, how)
     np.save(tmp_path / "rows.npy", np.zeros((2, 2)))
     with pytest.raises(DpspcaError, match=facts("[reading]", "triplets", ".npy")):

@@ -5,10 +5,13 @@ import lzma
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather
 import pytest
 import scipy.sparse
 import zarr
@@ -163,3 +166,79 @@ def shell(command: str, folder: Path) -> None:
     """Run a command that an error proposed."""
     words = shlex.split(command)
     subprocess.run([sys.executable, *words[1:]], cwd=folder, check=True)  # noqa: S603  # python
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("rows.parquet", b"a,b\n1,2\n", "text"),
+        ("rows.npz", b"<html>Please log in</html>\r\n", "text"),
+        ("rows.h5", b"{}", "text"),
+        ("rows.orc", b"PAR1" + bytes(64) + b"PAR1", "Parquet"),
+        ("rows.parquet", b"ARROW1" + bytes(64), "Arrow"),
+        ("rows.pq", b"\x89HDF\r\n\x1a\n" + bytes(64), "HDF5"),
+        ("rows.h5ad", b"\x1f\x8b\x08" + bytes(64), "gzip"),
+        ("rows.npy", b"a,b\n1,2\n", "text"),
+        ("rows.npy", b"PK\x03\x04" + bytes(64), "zip"),
+        ("rows.parquet", b"", "empty"),
+        ("rows.npy", bytes(64), "memory map"),
+    ],
+)
+def test_a_file_that_is_something_else_is_called_what_it_is(
+    name: str, content: bytes, kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InvalidDataError, match=facts(name, kind)):
+        read_offered(path, Reading())
+
+
+@pytest.mark.parametrize("name", ["rows.pq", "rows.FEATHER", "rows.hdf5", "rows.npz", "rows.npy"])
+def test_a_damaged_file_is_not_called_something_else(name: str, tmp_path: Path) -> None:
+    beginnings = {
+        ".pq": b"PAR1", ".feather": b"ARROW1", ".hdf5": b"\x89HDF\r\n\x1a\n", ".npz": b"PK\x03\x04",
+        ".npy": b"\x93NUMPY\x01\x00v\x00",
+    }  # fmt: skip
+    path = tmp_path / name
+    path.write_bytes(beginnings[path.suffix.lower()] + bytes(64))
+    with pytest.raises(InvalidDataError, match=facts(name, "damaged")):
+        read_offered(path, Reading())
+
+
+@pytest.mark.parametrize("save", [np.save, np.savez])
+def test_arrays_of_objects_are_called_that(save: Callable[..., None], tmp_path: Path) -> None:
+    path = tmp_path / ("rows.npy" if save is np.save else "rows.npz")
+    save(path, np.array([[1.0, "a"], [2.0, None]], dtype=object))
+    with pytest.raises(DpspcaError, match=facts("objects")):
+        read_offered(path, Reading())
+
+
+def anndata_of(path: Path, genes: object, shape: tuple[int, int]) -> None:
+    with h5py.File(path, "w") as file:
+        file["X"] = np.arange(float(np.prod(shape))).reshape(shape)
+        file.create_group("var").attrs["_index"] = "_index"
+        file["var/_index"] = genes
+
+
+def test_genes_may_have_numbers_as_names(tmp_path: Path) -> None:
+    path = tmp_path / "cells.h5ad"
+    anndata_of(path, np.array([7, 11]), (3, 2))
+    assert read_offered(path, Reading()).names == ("7", "11")
+
+
+def test_a_layer_with_rows_of_genes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cells.h5ad"
+    anndata_of(path, ["g1", "g2"], (2, 3))
+    with pytest.raises(InvalidDataError, match=facts("2 genes", "exchanged")):
+        read_offered(path, Reading())
+
+
+@pytest.mark.filterwarnings("ignore")  # pyarrow itself warns of the old form
+def test_the_command_for_old_feather_works(tmp_path: Path) -> None:
+    old = tmp_path / "rows.feather"
+    pyarrow.feather.write_feather(pa.table({"a": [1.0, 2.0]}), str(old), version=1)
+    with pytest.raises(InvalidDataError) as caught:
+        read_offered(old, Reading())
+    program = shlex.split(str(caught.value).partition("Convert it: ")[2])[1:-2]
+    subprocess.run([sys.executable, *program, old, tmp_path / "new.feather"], check=True)  # noqa: S603  # as it says
+    assert read_offered(tmp_path / "new.feather", Reading()).names == ("a",)
