@@ -30,9 +30,9 @@ _ROUNDING: Final = 1 + 1e-9
 _MOST_COLUMNS: Final = 60
 """A table with more columns shows those with something to say. JSON has all."""
 
-_NOBODY: Final = (
-    "an empty cell or line, a code in missing_codes, text that is not in the encoding, and a stored number of 2^52 or "
-    "more (save it as text) name nobody"
+_NOBODY_IN_COLUMN: Final = (
+    "an empty cell, a code in missing_codes, text that is not in the encoding, and a stored number of 2^52 or more "
+    "(save it as text) name nobody"
 )
 _BY_SETTINGS: Final = "The settings say which dictionary describes a data set, so --dictionary is for a file alone."
 DictionaryFile = Annotated[
@@ -244,7 +244,8 @@ def _size(facts: DataSetFacts) -> Iterator[str]:
         yield f"{counted(whose.persons, 'person')} with at most {counted(whose.most_rows, 'row')} each."
         belong = "belongs" if whose.rows_of_nobody == 1 else "belong"
         nobody = f"{counted(whose.rows_of_nobody, 'row')} {belong} to no person"
-        yield f"{nobody}: {_NOBODY}." if whose.rows_of_nobody else f"{nobody}."
+        why = _NOBODY_IN_COLUMN if whose.of_column else "an empty line names nobody"
+        yield f"{nobody}: {why}." if whose.rows_of_nobody else f"{nobody}."
     sizes = facts.memory
     yield (
         f"Memory, about: {decimal(sizes.rows)} for the rows, {decimal(sizes.start)} while they are read, "

@@ -23,10 +23,10 @@ def feature_remarks(facts: DataSetFacts) -> Iterator[str]:
             'as in encoding = "cp1252".'
         )
     if facts.broken_rows:
-        rows = "1 row counts" if facts.broken_rows == 1 else f"{facts.broken_rows} rows count"
+        lines = "1 line has" if facts.broken_rows == 1 else f"{facts.broken_rows} lines have"
         yield (
-            f"{rows} as zeros without a usable cell in any feature. Perhaps there are lines with too few or too many "
-            "cells. Counts of features do not include them."
+            f"{lines} too few or too many cells, or a quote without an end. Such lines count as zeros, and counts of "
+            "features do not include them."
         )
     yield from _first_few(facts.features, _about_levels)
     yield from _about_range(facts.features)

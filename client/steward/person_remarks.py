@@ -16,9 +16,8 @@ def person_remarks(facts: PersonFacts) -> Iterator[str]:
     if facts.differing:
         names = "1 name differs" if facts.differing == 1 else f"{facts.differing} names differ"
         yield (
-            f"In the list of samples that names persons, {names} from the list beside the genotypes, which is in the "
-            "order of the rows. If it is of other samples or sorted otherwise, rows have the wrong persons: name the "
-            "list beside the genotypes."
+            f"In the list of samples that names persons, {names} from the list beside the genotypes. If it is of other "
+            "samples or sorted otherwise, rows have the wrong persons: name the list beside the genotypes."
         )
     if facts.alike:
         labels = "1 label differs" if facts.alike == 1 else f"{facts.alike} labels differ"
@@ -29,9 +28,10 @@ def person_remarks(facts: PersonFacts) -> Iterator[str]:
         )
     if facts.unnamed:
         labels = "1 label often stands" if facts.unnamed == 1 else f"{facts.unnamed} labels often stand"
+        remedy = "declare it in missing_codes, under [reading]" if facts.of_column else "leave such lines blank"
         yield (
             f"Among the names of persons, {labels} for a missing value, such as NA or unknown. All rows with such a "
-            "label count as those of one person: declare it in missing_codes, under [reading], or leave it blank."
+            f"label count as those of one person: {remedy}."
         )
     if facts.divided:
         lines = "1 label holds" if facts.divided == 1 else f"{facts.divided} labels hold"

@@ -13,7 +13,7 @@ from .codes import (
 from .concepts import parse_concepts
 from .dictionary import FORMAT, Dictionary, differences, faults
 from .draft import draft, draft_of_panel, toml_key
-from .features import UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
+from .features import NO_CELL, UNKNOWN, Category, Feature, FeatureKind, Genotype, Number
 from .frequencies import parse_frequencies
 from .mapping import MappedFeature, Preparation
 from .pinned_dictionary import MOST_TITLE, PinnedDictionary
@@ -30,6 +30,7 @@ __all__ = [
     "MAX_TEXTS",
     "MOST_ODD",
     "MOST_TITLE",
+    "NO_CELL",
     "OTHER_TEXT",
     "OUTSIDE_BECOMES",
     "PLACEHOLDER",

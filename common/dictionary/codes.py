@@ -6,7 +6,7 @@ Readers of files give numbers alone. So a text that stands for a level is read a
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from math import inf, isfinite, isinf, isnan, nan
+from math import inf, isfinite, isnan, nan
 from typing import Any, Final, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from dpspca.common.checks import check
 from dpspca.common.frames import number_in, number_of
 from dpspca.common.text import composed
 
-from .features import UNKNOWN, Category, Feature
+from .features import NO_CELL, UNKNOWN, Category, Feature
 
 _TEXT_STEP: Final = -(2.0**40)
 """Texts are read as multiples of this, which differ from each other in single precision too."""
@@ -56,7 +56,7 @@ def category_text(
         number = parse(plain)
     except ValueError:
         return OTHER_TEXT
-    return OTHER_TEXT if isinf(number) else number  # infinity stands for a cell that is not there
+    return OTHER_TEXT if number == NO_CELL else number
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,9 @@ class LevelCodes:
     def places(self, raw: FloatArray) -> FloatArray:
         """Turn raw numbers into places of levels, each by itself. What no code has is ``UNKNOWN``.
 
-        NaN stays. So does infinity, which no value has: it stands for a cell that is not there, as in a line with too
-        few cells.
+        NaN and ``NO_CELL`` stay.
         """
-        found = np.where(np.isnan(raw), np.nan, np.where(np.isinf(raw), np.inf, UNKNOWN))
+        found = np.where(np.isnan(raw) | (raw == NO_CELL), raw, UNKNOWN)
         for number, level in self._numbers().items():
             found[raw == number] = level
         for place, level in enumerate(self.levels):

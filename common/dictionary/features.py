@@ -2,7 +2,7 @@
 
 A value is prepared by itself: nothing here depends on another row. Raw values are floating-point numbers. NaN is a
 missing value, and infinity stands for a cell that is not a number, which makes its row unusable. Of a category, a raw
-value is the place of a level, or ``UNKNOWN``.
+value is the place of a level, or ``UNKNOWN``, and only ``NO_CELL`` makes its row unusable.
 
 Every prepared entry is finite, or the raw value was infinite. ``largest`` bounds the Euclidean length of what one value
 becomes, whatever the value is.
@@ -29,6 +29,8 @@ from .places import MAX_POSITION, SEVERAL_ALLELES, chromosome, known_allele
 from .values import Amount, Level, level_name, level_text
 
 UNKNOWN: Final = -1.0
+NO_CELL: Final = -math.inf
+"""In place of all cells of a line that has too few or too many, and of a cell that has several values."""
 """The raw value of a category's cell that holds no declared level."""
 ZERO: Final = "zero"
 """In place of a missing or unknown level: zeros in all columns of the category."""
@@ -273,7 +275,7 @@ class Category:
         return self.largest
 
     def encode(self, raw: FloatArray) -> FloatArray:
-        """Prepare values, each by itself. A place without a level is unknown, and infinity makes its row unusable."""
+        """Prepare values, each by itself. A place without a level is unknown. ``NO_CELL`` makes its row unusable."""
         count = len(self.levels)
         known = (raw >= 0) & (raw < count) & (raw == np.floor(raw))
         by_level = self.places | {ZERO: count}
@@ -283,7 +285,7 @@ class Category:
         own[np.arange(len(raw)), places] = 1.0
         # All zeros for a value without a level, whose own column is the last one.
         made = own[:, :count] * (1 - own[:, count:]) - np.array(self.shares) * (1 - own[:, count:])
-        made[np.isinf(raw)] = np.inf
+        made[raw == NO_CELL] = np.inf
         return made
 
 

@@ -16,7 +16,7 @@ from dpspca.common.errors import InvalidDataError, MissingExtraError
 from dpspca.common.storage import SAMPLE_LISTS, Reading
 
 from .file_errors import file_errors
-from .files import beside, label_of, labels_in, located, read_samples
+from .files import beside, label_of, labels_in, located, read_samples, sample_ids
 from .sources import RawTables, has_persons_beside, names_to_read, raw_tables
 from .tables import PERSON, Columns, PersonCells, RawTable, RowBatches, require_room
 
@@ -75,12 +75,11 @@ class RowPersons:
 
     def differing_samples(self) -> int:
         """Count the names in a list of samples that differ from those in the list beside the genotypes, by place."""
-        beside_rows = _list_beside(self.path)
-        if self.file is None or beside_rows is None or self.file.suffix.lower() not in SAMPLE_LISTS:
+        own = _list_beside(self.path)
+        if self.file is None or own is None or self.file.suffix.lower() not in SAMPLE_LISTS:
             return 0
-        column = self.reading.person or _FAMILY[0]
-        pairs = zip_longest(self.lines, map(label_of, read_samples(beside_rows, column)))
-        return sum(one != other for one, other in pairs)
+        pairs = zip_longest(sample_ids(self.file), sample_ids(own), fillvalue=("", ""))
+        return sum(one != other for (_, one), (_, other) in pairs)
 
     def _without_column(self, tables: RawTables) -> RawTables:
         self.lines.clear()

@@ -185,7 +185,7 @@ def features_in(path: Path, dictionary: Dictionary, reading: Reading = _PLAIN) -
     A column has the name of its feature. A variant may have another one, and the place and the alleles of the feature.
     """
     if reading.triplets is None:
-        file = files_at(path)[0]
+        file = _known_files(path, reading)[0]
         with file_errors(file):
             source = _source(file, reading, path)
             find = format_of(source).features

@@ -56,13 +56,15 @@ _KINDS: Final = {
     "real": ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL"),
 }
 _IN_WORDS: Final = {
-    "SQLITE_ERROR": "SQLite does not understand it, which the program sqlite3 explains:",
-    "SQLITE_READONLY": "it would change the database:",
-    "SQLITE_CORRUPT": "the file is damaged:",
-    "SQLITE_NOTADB": "the file is no database, or encrypted:",
+    "SQLITE_ERROR": "SQLite does not understand it, or a row makes it fail",
+    "SQLITE_READONLY": "it would change the database",
+    "SQLITE_CORRUPT": "the file is damaged",
+    "SQLITE_NOTADB": "the file is no database, or encrypted",
 }
+_OF_FILE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _BATCH_ROWS: Final = 65_536
-_REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings."
+_REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings. sqlite3 says more."
+_OTHER_FILE: Final = "Copy the database again, or name the right file."
 
 
 def read_sqlite(source: RowSource) -> RawTable:
@@ -143,13 +145,15 @@ def _opened(source: RowSource) -> Iterator[sqlite3.Connection]:
             database.execute("PRAGMA query_only = on")
             yield database
     except sqlite3.Error as problem:
-        if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+        code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+        if code in _PASSING:
             raise TemporarilyUnreadableError(
                 "The database is locked or cannot be opened.", "Try again, or copy it."
             ) from None
         where = "The query" if source.reading.query else "Reading the table"
         own = source.reading.query or " ".join(source.reading.expressions.values())
-        raise InvalidDataError(f"{where} failed: {_sort_of(problem, own)}.", _REMEDY) from None
+        remedy = _OTHER_FILE if code in _OF_FILE else _REMEDY
+        raise InvalidDataError(f"{where} failed: {_sort_of(problem, own)}.", remedy) from None
 
 
 def _sort_of(problem: sqlite3.Error, query: str) -> str:
@@ -160,7 +164,9 @@ def _sort_of(problem: sqlite3.Error, query: str) -> str:
     named: str | None = getattr(problem, "sqlite_errorname", None)
     what, _, missing = str(problem).partition(": ")
     is_about_name = what.startswith("no such ") and (not query or missing in query.replace('""', '"'))
-    return str(problem).rstrip(".") if named is None or is_about_name else f"{_IN_WORDS.get(named, 'it says')} {named}"
+    if named is None or is_about_name:
+        return str(problem).rstrip(".")
+    return f"{_IN_WORDS[named]} ({named})" if named in _IN_WORDS else named
 
 
 def _query(database: sqlite3.Connection, source: RowSource) -> tuple[str, Columns]:

@@ -31,6 +31,8 @@ class PersonFacts:
     """Whether a persons file has one line fewer than there are rows, or its last label is empty."""
     differing: int = 0
     """Number of names in a list of samples that differ from those in the list beside the genotypes."""
+    of_column: bool = False
+    """Whether a column that is read together with the rows names the persons."""
 
 
 _UNNAMED: Final = frozenset(

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.dictionary import NO_CELL
 from dpspca.common.storage import Reading
 from dpspca.provider.data.checked import CheckedRows, Table, check_size, make_unusable, rows_or_zeros, usable_entries
 from dpspca.provider.data.memory import (
@@ -120,7 +121,7 @@ class DataSetFacts:
     samples_without: int = 0
     """Number of samples that have no genotype of any variant that is used."""
     broken_rows: int = 0
-    """Number of rows without a usable cell in any feature. Lines with too few or too many cells are such rows."""
+    """Number of lines with too few or too many cells, if a dictionary describes the columns."""
     undecoded: tuple[str, ...] = ()
     """Columns of text, with values of no level, that have cells in another encoding than the file is read in."""
 
@@ -182,7 +183,12 @@ def _persons(whose: RowPersons | None, rows: int) -> PersonFacts | None:
     if whose is None:
         return None
     found = facts_of_persons(whose.of_rows(rows))
-    return replace(found, lacks_last_line=whose.lacks_last_line(rows), differing=whose.differing_samples())
+    return replace(
+        found,
+        lacks_last_line=whose.lacks_last_line(rows),
+        differing=whose.differing_samples(),
+        of_column=whose.cells is not None,
+    )
 
 
 class _DenseScan:
@@ -237,7 +243,7 @@ class _DenseScan:
             self._columns.add(coded)
         if self._sample is None:
             return
-        is_broken = np.isinf(coded).all(axis=1) & (self._columns_read > 1)
+        is_broken = (coded == NO_CELL).all(axis=1)
         self._broken += int(np.count_nonzero(is_broken))
         whole = coded[~is_broken] if is_broken.any() else coded
         self._sample.add(whole)

@@ -163,9 +163,9 @@ class FeatureScan:
         self._codes |= frozenset(suspected_codes(cells, below | above))
 
     def _add_unknown(self, cells: FloatArray) -> None:
-        """Count values that are not a level, and keep the smallest numbers among them."""
+        """Count values that are not a level, and keep the smallest numbers among them. Infinity may be any value."""
         self._unknown += len(cells)
-        numbers = {*self._unknown_numbers, *np.unique(cells[cells != OTHER_TEXT]).tolist()}
+        numbers = {*self._unknown_numbers, *np.unique(cells[np.isfinite(cells) & (cells != OTHER_TEXT)]).tolist()}
         self._unknown_numbers = tuple(sorted(numbers)[:_MOST_UNKNOWN])
 
     def facts(self, stated: str | None, rows: int, sample: FloatArray) -> FeatureFacts:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpspca.common.arrays import FloatArray
 from dpspca.common.checks import check
-from dpspca.common.dictionary import UNKNOWN, Category, Genotype, MappedFeature, text_code
+from dpspca.common.dictionary import NO_CELL, UNKNOWN, Category, Genotype, MappedFeature, text_code
 from dpspca.common.storage import Reading
 from dpspca.provider.data.checked import rows_or_zeros
 from dpspca.provider.data.memory import DEFAULT_MEMORY, Genotypes, cells_in
@@ -58,7 +58,7 @@ class PreviewedRow:
     norm_bound: float
     """The bound that follows from the features of this data set."""
     features: tuple[PreviewedFeature, ...]
-    """Empty if nothing could be read in its line."""
+    """Empty if its line has too few or too many cells."""
     is_of_nobody: bool = False
     """Whether the row belongs to no person, though persons are declared."""
     fault: str | None = None
@@ -95,10 +95,9 @@ def preview_row(  # noqa: PLR0913  # all that is declared
     assert isinstance(row, np.ndarray)
     values = dict(zip(preparation.columns_prepared, row.tolist(), strict=True))
     places = {name: place for place, name in enumerate(found.names or ())}
-    is_broken, is_usable = bool(np.isinf(cells).all()), used.unusable is None
-    has_fault = is_broken or not is_usable
-    fault = fault_of_row(found.file, reading, found.place) if found.file is not None and has_fault else None
-    shown = () if is_broken and fault is not None else preparation.mapped
+    is_usable = used.unusable is None
+    fault = fault_of_row(found.file, reading, found.place) if found.file is not None and not is_usable else None
+    shown = () if fault is not None and (cells == NO_CELL).all() else preparation.mapped
     return PreviewedRow(
         row=number,
         rows=found.rows,
@@ -185,18 +184,20 @@ def _as_read(mapped: MappedFeature, cell: float) -> float | str | None:
 def _value(mapped: MappedFeature, raw: float) -> float | str | None:
     if np.isnan(raw):
         return None
+    if np.isinf(raw):
+        return "(no number)"
     if isinstance(mapped.feature, Category):
         return _OTHER if raw == UNKNOWN else mapped.feature.levels[int(raw)]
-    return raw if np.isfinite(raw) else "(no number)"
+    return raw
 
 
 def _remark(mapped: MappedFeature, raw: float) -> str:
     feature = mapped.feature
     if np.isnan(feature.copies(np.array(raw)) if isinstance(feature, Genotype) else raw):
         return f"missing: {feature.missing} is used"
-    if isinstance(feature, Category):
-        return f"no level: {feature.unknown} is used" if raw == UNKNOWN else ""
     if np.isinf(raw):
         return "no number: the row counts as zeros"
+    if isinstance(feature, Category):
+        return f"no level: {feature.unknown} is used" if raw == UNKNOWN else ""
     low, high = feature.range
     return f"clipped to {min(max(raw, low), high):g}" if not low <= raw <= high else ""

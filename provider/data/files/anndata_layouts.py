@@ -96,7 +96,7 @@ def require_column_each(genes: Sequence[str], shape: Sequence[int]) -> None:
     """Refuse a layer that has not one column for each gene."""
     if tuple(shape[1:]) == (len(genes),):
         return
-    is_turned = tuple(shape[:1]) == (len(genes),)
+    is_turned = len(shape) > 1 and shape[0] == len(genes)
     raise InvalidDataError(
         f"There are {len(genes)} genes in var, but the layer has shape {tuple(shape)}"
         f"{', with rows and columns exchanged' if is_turned else ''}.",

@@ -7,6 +7,7 @@ types is a number or missing: integers beyond 2^53 are rounded, and not refused.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -34,6 +35,9 @@ from dpspca.provider.data.tables import (
     triplet_columns,
 )
 
+from .conversions import STREAM_TO_FILE
+from .signatures import ARROW_STREAM, misnamed
+
 _PAGE_BUFFER: Final = 2**16
 """Bytes of each column that are read from disk at a time."""
 _BATCHES: Final = 8
@@ -42,11 +46,7 @@ _MOST_DIGITS: Final = 76
 """Of a decimal number. Pyarrow does not survive a broken file that states more."""
 _ARROW_MARK: Final = b"ARROW1"
 _OLD_FEATHER: Final = b"FEA1"
-_OF_STREAM: Final = b"\xff\xff\xff\xff"
-_STREAM: Final = (
-    "python -c 'import sys; from pyarrow import feather, ipc; feather.write_feather("
-    "ipc.open_stream(sys.argv[1]).read_all(), sys.argv[2])' STREAM OTHER.arrow"
-)
+_CONVERT_STREAM: Final = f"Convert it: {STREAM_TO_FILE.format(file='STREAM', arrow='OTHER.arrow')}"
 _NEWER: Final = (
     "python -c 'import sys; from pyarrow import feather; feather.write_feather(feather.read_table(sys.argv[1]), "
     "sys.argv[2])' FILE OTHER.feather"
@@ -135,12 +135,12 @@ def _arrow(file: BinaryIO, options: Any = None) -> Any:  # noqa: ANN401  # of py
     file.seek(0)
     if beginning.startswith(_OLD_FEATHER):
         raise InvalidDataError("It is Feather of version 1, which is not supported.", f"Convert it: {_NEWER}")
-    if beginning.startswith(_OF_STREAM):
-        raise InvalidDataError("It is a stream of Arrow, not a file.", f"Convert it: {_STREAM}")
+    if beginning.startswith(ARROW_STREAM):
+        raise InvalidDataError("It is a stream of Arrow, not a file.", _CONVERT_STREAM)
     if beginning != _ARROW_MARK:
-        raise InvalidDataError(
+        raise misnamed(Path(file.name)) or InvalidDataError(
             "It is not an Arrow file.",
-            f"Rename it as what it is. A stream of Arrow from before 2019 can be converted: {_STREAM}",
+            f"Rename it as what it is. If it is a stream of Arrow from before 2019: {_CONVERT_STREAM}",
         )
     return ipc.open_file(file, options=options)
 

@@ -22,7 +22,7 @@ _AVRO: Final = (
     'python -c \'import fastavro, pandas, sys; pandas.DataFrame(fastavro.reader(open(sys.argv[1], "rb")))'
     ".to_parquet(sys.argv[2])' {file} {parquet}"
 )
-_STREAM: Final = (
+STREAM_TO_FILE: Final = (
     "python -c 'import sys; from pyarrow import feather, ipc; feather.write_feather("
     "ipc.open_stream(sys.argv[1]).read_all(), sys.argv[2])' {file} {arrow}"
 )
@@ -61,7 +61,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType({
     ".json": _JSON, ".jsonl": _JSON_LINES, ".ndjson": _JSON_LINES, ".pkl": _PICKLE, ".pickle": _PICKLE,
     ".rds": _R % "readRDS(a[1])", ".rdata": _R % "get(load(a[1]))", ".rda": _R % "get(load(a[1]))",
     ".mtx": _MATRIX_MARKET, ".mtx.gz": _MATRIX_MARKET, ".mat": _MATLAB, ".loom": _LOOM, ".svm": _SVM, ".libsvm": _SVM,
-    ".svmlight": _SVM, ".avro": _AVRO, ".arrows": _STREAM,
+    ".svmlight": _SVM, ".avro": _AVRO, ".arrows": STREAM_TO_FILE,
     ".vcf": _PLINK % "vcf {file}", ".vcf.gz": _PLINK % "vcf {file}", ".bcf": _PLINK % "bcf {file}",
     ".bgen": _PLINK % "bgen {file} ref-first",
     ".ped": _PED, ".map": _PED, ".tped": _TPED, ".tfam": _TPED, ".haps": _OXFORD % ("haps", "haps"),

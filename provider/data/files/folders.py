@@ -30,7 +30,6 @@ from .companions import JOIN_VARIANTS, SAME_VARIANTS, is_companion
 
 _MARKS: Final = frozenset({"_SUCCESS", "_metadata", "_common_metadata"})
 """Files without rows that other programs write into a folder of Parquet files."""
-_NAMED: Final = 3
 ZARR_PARTS: Final = ("zarr.json", ".zgroup", ".zarray")
 """Files of which every folder of Zarr has one."""
 _PARTITION: Final = re.compile(r"[^=]+=.*")
@@ -102,12 +101,12 @@ class FolderForm:
         first = self.file.name if file.name != self.file.name else self.file  # files of partitions have one name
         if rows.dimension != self.dimension:
             raise InvalidDataError(
-                f"{file} has {rows.dimension} columns, but {first} has {self.dimension}{self._others(rows.names)}.",
+                f"{file} has {rows.dimension} columns, but {first} has {self.dimension}.",
                 "Give all files of a folder the same columns.",
             )
         if rows.names != self.names:
             raise InvalidDataError(
-                f"The column names of {file} differ from those of {first}{self._others(rows.names)}.",
+                f"The column names of {file} differ from those of {first}{self._difference(rows.names)}.",
                 "Give all files of a folder the same columns in the same order.",
             )
         if rows.is_sparse != self.is_sparse:
@@ -115,21 +114,14 @@ class FolderForm:
                 f"One of {file} and {first} is sparse, and the other is not.", "Save all files in one form."
             )
 
-    def _others(self, names: tuple[str, ...] | None) -> str:
-        """Name the columns that only one of two files has, or say that only their order differs."""
+    def _difference(self, names: tuple[str, ...] | None) -> str:
+        """Say how names differ. They are not quoted: in a file without a line of names, they are cells of a row."""
         if names is None or self.names is None:
             return ""
-        lacking = [each for each in self.names if each not in frozenset(names)]
-        added = [each for each in names if each not in frozenset(self.names)]
-        if not lacking and not added:
+        others = len(frozenset(names) - frozenset(self.names))
+        if not others:
             return ": they are in another order"
-        parts = ((what, _listed(which)) for what, which in (("it lacks", lacking), ("it also has", added)) if which)
-        return ": " + ", and ".join(f"{what} {which}" for what, which in parts)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(f"{each!r:.60}" for each in names[:_NAMED]) + more
+        return f": {others} {'is' if others == 1 else 'are'} not among these"
 
 
 def files_of(folder: Path, *, partitioned: bool = False) -> dict[Path, Stamp]:

@@ -10,6 +10,11 @@ LONGEST: Final = 16
 _LOOKED_AT: Final = 512
 _PACKED: Final = "packed with {}, so its name must end in {}"
 
+ARROW_STREAM: Final = b"\xff\xff\xff\xff"
+_NEVER_TEXT: Final = frozenset({
+    ".parquet", ".pq", ".arrow", ".feather", ".orc", ".h5", ".hdf5", ".h5ad", ".npy", ".npz", ".pgen",
+})  # fmt: skip
+
 
 class _Kind(NamedTuple):
     signature: bytes
@@ -24,11 +29,13 @@ _OTHERS: Final = (
     _Kind(b"\xfd7zXZ", _PACKED.format("xz", ".xz")),
     _Kind(b"\x28\xb5\x2f\xfd", _PACKED.format("zstd", ".zst")),
     _Kind(
-        b"PK\x03\x04", "a zip archive or a workbook of Excel, so its name must end in .zip, .xlsx or .ods", (".npz",)
+        b"PK\x03\x04",
+        "a zip archive or a workbook of Excel, so its name must end in .npz, .zip, .xlsx or .ods",
+        (".npz",),
     ),
     _Kind(b"\xd0\xcf\x11\xe0", "a workbook of an old Excel, so its name must end in .xls"),
     _Kind(b"PAR1", "Parquet, so its name must end in .parquet", (".parquet", ".pq")),
-    _Kind(b"\xff\xff\xff\xff", "a stream of Arrow, so convert it to a file and end its name in .arrow"),
+    _Kind(ARROW_STREAM, "a stream of Arrow, so convert it to a file and end its name in .arrow"),
     _Kind(b"ARROW1", "an Arrow file, so its name must end in .arrow", (".arrow", ".feather")),
     _Kind(b"SQLite format 3", "an SQLite database, so its name must end in .sqlite", (".sqlite", ".sqlite3", ".db")),
     _Kind(b"\x89HDF\r\n", "HDF5, so its name must end in .h5 or .h5ad", (".h5", ".hdf5", ".h5ad")),
@@ -58,7 +65,12 @@ def require_text(beginning: bytes) -> None:
 
 
 def misnamed(path: Path) -> InvalidDataError | None:
-    """Say what a file is that a library could not read, if it is empty or not what its ending says."""
+    """Say what a file is that a library could not read, if it is empty or not what its ending says.
+
+    Only of kinds that are never text or packed as a whole.
+    """
+    if path.suffix.lower() not in _NEVER_TEXT:
+        return None
     try:
         with path.open("rb") as file:
             beginning = file.read(_LOOKED_AT)
@@ -69,6 +81,7 @@ def misnamed(path: Path) -> InvalidDataError | None:
     if beginning.isascii() and frozenset(beginning.decode()) <= frozenset(printable):
         return InvalidDataError(f"It is {_TEXT}.", _RENAME)
     for each in _OTHERS:
-        if beginning.startswith(each.signature) and path.suffix.lower() not in each.endings:
+        is_likely = beginning.startswith(each.signature) and each.signature != ARROW_STREAM  # which may be numbers
+        if is_likely and path.suffix.lower() not in each.endings:
             return InvalidDataError(f"It is {each.what}.", _RENAME)
     return None

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
-from math import inf, isfinite, isnan
+from math import isfinite, isnan
 
+from dpspca.common.dictionary import NO_CELL
 from dpspca.common.frames import number_in
 from dpspca.common.storage import Reading
 from dpspca.common.text import composed
@@ -31,7 +32,7 @@ class Cells:
         ]
         self._is_plain = all(read is self._plain for read in self._quick)
         self._codes = code_numbers(reading, own_names)
-        self.unusable = [inf] * len(self._places)
+        self.unusable = [NO_CELL] * len(self._places)
 
     def numbers(self, cells: Sequence[str]) -> list[float] | None:
         """Return a number for each column: NaN if missing, infinity if it is not a number. None for other lines.

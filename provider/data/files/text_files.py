@@ -62,7 +62,7 @@ _SPACE: Final = " "
 def read_text(source: RowSource) -> RawTable:
     """Read a table of text.
 
-    If the source is lenient, a line with too few or too many cells becomes a row of infinities, and there may be no
+    If the source is lenient, a line with too few or too many cells becomes a row of ``NO_CELL``, and there may be no
     rows. Otherwise, a line that is not a row of numbers is refused.
     """
     with ExitStack() as opened:

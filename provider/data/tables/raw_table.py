@@ -1,7 +1,7 @@
 """A file of rows before anything is checked: its numbers, its column names, and which columns are used.
 
 A number that is missing is NaN. A cell that holds anything else than a number is infinite, which makes its row
-unusable even where missing values are filled in.
+unusable even where missing values are filled in. Of a category, only ``NO_CELL`` does, because any text may be there.
 """
 
 from collections import Counter

@@ -13,6 +13,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpspca.common.arrays import FloatArray
+from dpspca.common.dictionary import NO_CELL
 
 from .triplet_names import Places
 from .triplet_ranges import RowRange
@@ -38,7 +39,7 @@ def rows_of(
 ) -> tuple[scipy.sparse.csr_array, Several]:
     """Build rows from the triplets of parts, one after the other, on all processors.
 
-    Without ``is_missing`` no number is missing. Several numbers of one cell are added up, or become infinite.
+    Without ``is_missing`` no number is missing. Several numbers of one cell are added up, or become ``NO_CELL``.
     """
     most = parts[-1].place.stop
     numbers, columns = np.empty(most), np.empty(most, dtype=np.int32)
@@ -127,7 +128,7 @@ def _added_up(table: scipy.sparse.csr_array, is_first: Mask, *, are_added: bool)
     starts = np.flatnonzero(np.diff(cell, prepend=-1))
     sums = np.add.reduceat(values[order], starts)
     if not are_added:
-        sums[:] = np.inf
+        sums[:] = NO_CELL
     numbers = table.data.copy()
     numbers[shared & is_first] = sums
     return _kept(table, numbers, is_first)

@@ -1,11 +1,12 @@
 """Rows that are built from triplets part by part are those that a plain loop over all triplets finds."""
 
-from math import inf, isnan, nan
+from math import isnan, nan
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpspca.common.dictionary import NO_CELL
 from dpspca.common.storage.reading import Reading
 from dpspca.common.storage.triplets import Triplets
 from dpspca.provider.data.tables import TripletBatch, TripletRows, triplet_ranges
@@ -52,7 +53,7 @@ def expected(rows: int, lines: list[Line], duplicates: str) -> tuple[dict[tuple[
     for cell, all_of_it in cells.items():
         there = sorted(each for each in all_of_it if not isnan(each)) or [nan]
         total = float(np.add.reduceat(there, [0])[0])
-        numbers[cell] = total if duplicates == "add" or len(there) == 1 else inf
+        numbers[cell] = total if duplicates == "add" or len(there) == 1 else NO_CELL
         several += [cell[1]] * (len(there) > 1)
     return numbers, set(several), len(several)
 

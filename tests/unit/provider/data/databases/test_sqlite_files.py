@@ -227,7 +227,7 @@ def test_a_locked_database_may_be_read_later(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_a_database_is_named_and_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "rows.db").write_bytes(b"SECRET" * 99)
-    with pytest.raises(DpspcaError, match=facts("rows.db", "[reading]")) as caught:
+    with pytest.raises(DpspcaError, match=facts("rows.db", "SQLITE_NOTADB")) as caught:
         read_offered(tmp_path / "rows.db")
     assert "SECRET" not in str(caught.value)
     with pytest.raises(DpspcaError, match=facts("gone.db", os.strerror(errno.ENOENT))):

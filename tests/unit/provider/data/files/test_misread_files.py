@@ -182,6 +182,8 @@ def shell(command: str, folder: Path) -> None:
         ("rows.npy", b"PK\x03\x04" + bytes(64), "zip"),
         ("rows.parquet", b"", "empty"),
         ("rows.npy", bytes(64), "memory map"),
+        ("rows.npy", b"\xff" * 64, "memory map"),
+        ("rows.arrow", b"a,b\n1,2\n", "text"),
     ],
 )
 def test_a_file_that_is_something_else_is_called_what_it_is(
