@@ -285,8 +285,7 @@ class Category:
         own[np.arange(len(raw)), places] = 1.0
         # All zeros for a value without a level, whose own column is the last one.
         made = own[:, :count] * (1 - own[:, count:]) - np.array(self.shares) * (1 - own[:, count:])
-        made[raw == NO_CELL] = np.inf
-        return made
+        return np.where((raw == NO_CELL)[:, None], np.inf, made)  # in a time that does not tell how many there are
 
 
 Feature: TypeAlias = Number | Category | Genotype
