@@ -63,7 +63,9 @@ _IN_WORDS: Final = {
 }
 _OF_FILE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _BATCH_ROWS: Final = 65_536
-_REMEDY: Final = "Name a table, or write a query, under [reading] in the provider's settings. sqlite3 says more."
+_REMEDY: Final = (
+    "Name a table, or write a query, under [reading] in the provider's settings. The program sqlite3 explains errors."
+)
 _OTHER_FILE: Final = "Copy the database again, or name the right file."
 
 

@@ -121,7 +121,7 @@ class FolderForm:
         others = len(frozenset(names) - frozenset(self.names))
         if not others:
             return ": they are in another order"
-        return f": {others} {'is' if others == 1 else 'are'} not among these"
+        return f": {others} {'name is' if others == 1 else 'names are'} new"
 
 
 def files_of(folder: Path, *, partitioned: bool = False) -> dict[Path, Stamp]:

@@ -150,7 +150,7 @@ def test_positions_of_rows_follow_from_names_and_lengths_of_files(tmp_path: Path
     [
         ({"y": [1.0], "x": [2.0]}, ("order",)),
         ({"x": [1.0]}, ("2 columns", "has 3")),
-        ({"x": [1.0], "z": [2.0]}, ("1 is not among these",)),
+        ({"x": [1.0], "z": [2.0]}, ("1 name is new",)),
     ],
 )
 def test_files_of_partitions_with_other_columns_are_told_apart(
